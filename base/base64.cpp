@@ -16,7 +16,7 @@ const unsigned char* bytes_of(std::string_view text) {
 }  // namespace
 
 std::string base64(std::string_view bytes) {
-  std::string text(encoded_size(bytes.size()) + 1, '\0');  // and a NUL
+  std::string text(encoded_size(bytes.size()) + 1, '\0');  // room for the NUL
   const int length =
       EVP_EncodeBlock(bytes_of(text), bytes_of(bytes), static_cast<int>(bytes.size()));
   text.resize(static_cast<size_t>(length));
@@ -30,7 +30,7 @@ std::optional<std::string> from_base64(std::string_view text, size_t size) {
     return std::nullopt;
   }
   bytes.resize(size);
-  // The decoder lets more pass than there is to one sequence of bytes.
+  // The decoder accepts several texts for the same bytes. Only the canonical one passes.
   if (base64(bytes) != text) return std::nullopt;
   return bytes;
 }

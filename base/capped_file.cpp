@@ -29,8 +29,10 @@ void CappedFile::add(std::string_view data) {
 void CappedFile::finish() {
   const int64_t lost = std::exchange(dropped_, 0) - std::ssize(tail_);
   if (tail_.empty()) return;
-  write("\ndotresize: the log has reached its limit; " + std::to_string(lost) +
-        " bytes are left out here\n");
+  if (lost > 0) {
+    write("\ndotresize: the log has reached its limit; " + std::to_string(lost) +
+          " bytes are left out here\n");
+  }
   write(std::exchange(tail_, ""));
 }
 

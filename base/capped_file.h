@@ -8,22 +8,22 @@
 
 namespace dotresize {
 
-/// How much of what a program writes its log keeps, beside the end.
+/// Bytes of a program's output that its log keeps, besides the end.
 inline constexpr int64_t kMaxLogBytes = int64_t{64} << 20;
 
-/// Appends to a file `limit` bytes, then a line that says so, and of the rest the last 64 KiB,
-/// where errors stand. What a full disk does not take is lost.
+/// Appends up to `limit` bytes to a file. Of the rest it keeps the last 64 KiB, where errors are,
+/// after a line that states how much was left out. Bytes that a full disk does not take are lost.
 class CappedFile {
  public:
   /// `file` is open for appending.
   CappedFile(UniqueFd file, int64_t limit);
-  /// finish().
+  /// Calls finish().
   ~CappedFile();
   CappedFile(const CappedFile&) = delete;
   CappedFile& operator=(const CappedFile&) = delete;
 
   void add(std::string_view data);
-  /// Writes what comes after the limit. Nothing may be added afterwards.
+  /// Writes the kept end. Nothing may be added afterwards.
   void finish();
 
  private:
@@ -32,7 +32,7 @@ class CappedFile {
   UniqueFd file_;
   int64_t left_;
   int64_t dropped_ = 0;
-  std::string tail_;  ///< the end of what came beyond the limit
+  std::string tail_;  ///< the end of the data beyond the limit
 };
 
 }  // namespace dotresize

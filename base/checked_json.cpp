@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr int kMaxDepth = 64;
 
-/// Sees every event of the parser: nlohmann::json itself keeps the last of several equal keys.
+/// Checks every parser event. nlohmann::json itself keeps the last of several equal keys.
 class StructureCheck {
  public:
   explicit StructureCheck(const std::string& origin) : origin_(origin) {}
@@ -37,7 +37,7 @@ class StructureCheck {
 
  private:
   const std::string& origin_;
-  std::vector<std::set<std::string>> keys_;  ///< of each object that is open
+  std::vector<std::set<std::string>> keys_;  ///< keys of each open object
 };
 
 }  // namespace

@@ -12,11 +12,11 @@ namespace dotresize {
 /// nesting deeper than 64.
 nlohmann::json parse_json_object(const std::string& text, const std::string& origin);
 
-/// The same from a regular file of at most `max_bytes`, whose path is the origin.
+/// Reads and parses a regular file of at most `max_bytes`; its path is the origin.
 nlohmann::json read_json_object(const std::filesystem::path& file, uint64_t max_bytes);
 
-/// What the parser says of a fault, without its own prefix and without what it has read last: that
-/// may be long, not even UTF-8, or nothing that whoever reads the message may see.
+/// Returns the parser's description of an error, without its prefix and the text it read last. That
+/// text may be long, not UTF-8, or secret from the reader of the message.
 std::string json_fault(const nlohmann::json::exception& error);
 
 }  // namespace dotresize

@@ -23,7 +23,7 @@ namespace {
 }  // namespace
 
 void ChildPool::Child::copy() {
-  constexpr int kMostReads = 32;  // whoever writes without end does not keep us from the others
+  constexpr int kMostReads = 32;  // a child that writes without end must not starve the others
   std::array<char, 65536> buffer;
   for (int i = 0; i < kMostReads && output; ++i) {
     const ssize_t got = ::read(output.get(), buffer.data(), buffer.size());
@@ -100,7 +100,7 @@ std::optional<ChildPool::Ended> ChildPool::reap() {
   for (auto& [pid, child] : children_) {
     int status = 0;
     if (::waitpid(pid, &status, WNOHANG) != pid) continue;
-    child.copy();  // not more: what it has started may keep the pipe open
+    child.copy();  // not until the end of the pipe: a grandchild may keep it open
     const Ended ended{child.number, exit_code_of(status)};
     children_.erase(pid);
     return ended;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
 constexpr size_t kMaxCapturedOutput = size_t{64} << 20;
-constexpr std::chrono::seconds kStopPatience{5};  // then SIGKILL
+constexpr std::chrono::seconds kStopPatience{5};  // time from SIGTERM to SIGKILL
 
 void require(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
@@ -43,7 +43,7 @@ std::string read_tail(int fd) {
   }
 }
 
-/// What a pipe has at the moment, as far as `text` may grow; empties `pipe` at its end.
+/// Reads once from the pipe. `text` grows to `most` bytes at most. Closes `pipe` at its end.
 void read_some(UniqueFd& pipe, std::string& text, size_t most) {
   std::array<char, 16384> buffer;
   const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());
@@ -75,7 +75,7 @@ ProgramMissing cannot_start(const std::string& program) {
   return ProgramMissing("cannot start " + program + ": " + std::generic_category().message(errno));
 }
 
-/// Between fork and exec. Never returns.
+/// Runs between fork and exec. Never returns.
 [[noreturn]] void become_child(const std::vector<char*>& arguments, const sigset_t& signals,
                                int standard_output, int standard_error) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -88,17 +88,17 @@ ProgramMissing cannot_start(const std::string& program) {
   _exit(kExitCannotExecute);
 }
 
-/// A child with a process group of its own that is read and waited for.
+/// A child in its own process group; reads its output and waits for it.
 class WatchedChild {
  public:
-  /// `signals`: a signalfd of those that end the child, and of SIGCHLD; may be empty.
+  /// `signals`: signalfd of the signals that end the child, and of SIGCHLD; may be empty.
   WatchedChild(pid_t pid, UniqueFd signals, std::stop_token stop, UniqueFd standard_output,
                UniqueFd standard_error)
       : pid_(pid),
         signals_(std::move(signals)),
         stop_(std::move(stop)),
         streams_{std::move(standard_output), std::move(standard_error)} {}
-  /// Kills a child that nobody has waited for.
+  /// Kills the child unless wait() has seen it end.
   ~WatchedChild() {
     if (status_) return;
     ::kill(pid_, SIGKILL);
@@ -107,7 +107,7 @@ class WatchedChild {
   WatchedChild(const WatchedChild&) = delete;
   WatchedChild& operator=(const WatchedChild&) = delete;
 
-  /// Until it has ended and all that it wrote is read; returns its exit code.
+  /// Waits until the child has ended and its output is read. Returns its exit code.
   int wait(ProgramOutput& output) {
     constexpr int kTickMs = 200;
     while (!status_ || streams_[0] || streams_[1]) {
@@ -116,7 +116,7 @@ class WatchedChild {
                                        {streams_[1].get(), POLLIN, 0}}};
       const int ready = ::poll(polled.data(), polled.size(), kTickMs);
       if (ready == 0) {
-        // What it has started may keep the pipes open.
+        // Its own children may keep the pipes open.
         if (status_) break;
         output.tick();
       }
@@ -165,12 +165,12 @@ class WatchedChild {
   pid_t pid_;
   UniqueFd signals_;
   std::stop_token stop_;
-  std::array<UniqueFd, 2> streams_;  ///< its standard output and error; empty once they have ended
-  std::optional<int> status_;        ///< as of waitpid, once it has ended
-  std::optional<std::chrono::steady_clock::time_point> stopped_;  ///< since then it is to end
+  std::array<UniqueFd, 2> streams_;  ///< stdout and stderr of the child; empty once closed
+  std::optional<int> status_;        ///< waitpid status, once it has ended
+  std::optional<std::chrono::steady_clock::time_point> stopped_;  ///< time of the SIGTERM
 };
 
-/// Keeps signals from this thread for the object's lifetime.
+/// Blocks signals in this thread for the object's lifetime.
 class BlockedSignals {
  public:
   explicit BlockedSignals(const sigset_t& signals) { sigprocmask(SIG_BLOCK, &signals, &previous_); }
@@ -183,7 +183,8 @@ class BlockedSignals {
   sigset_t previous_ = {};
 };
 
-/// `signals`, empty or a signalfd, and `stop` end the child, which has these signals blocked.
+/// Runs the child with the signal mask `blocked`. `signals` (a signalfd, or empty) and `stop` end
+/// it.
 int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
                 const sigset_t& blocked, UniqueFd signals, const std::stop_token& stop) {
   Pipe out = make_pipe();
@@ -289,16 +290,18 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
   out.write_end = UniqueFd();
   err.write_end = UniqueFd();
   CapturedChild result;
-  std::optional<int> status;  // as of waitpid, once it has ended
+  std::optional<int> status;  // waitpid status, once it has ended
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!status || out.read_end || err.read_end) {
     if (std::chrono::steady_clock::now() >= end) break;
-    constexpr int kTickMs = 50;  // it may close its pipes long before its end
+    constexpr int kTickMs = 50;  // a child may close its pipes long before it ends
     std::array<pollfd, 2> polled = {
         {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
     if (::poll(polled.data(), polled.size(), kTickMs) > 0) {
       if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
-      if (polled[1].revents != 0) read_some(err.read_end, result.errors, kMaxKeptOutput);
+      if (polled[1].revents != 0) read_some(err.read_end, result.errors, std::string::npos);
+      const size_t beyond = std::max(result.errors.size(), kMaxKeptOutput) - kMaxKeptOutput;
+      result.errors.erase(0, beyond);
     }
     int ended = 0;
     if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
@@ -312,7 +315,7 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
 std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
                                         const std::vector<std::string>& program) {
   if (ranks == 1) {
-    // MPI starts no daemon for it, and opens no socket.
+    // MPI then starts no daemon and opens no socket.
     std::vector<std::string> alone = {"env", "OMPI_MCA_ess_singleton_isolated=1",
                                       "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self"};
     if (!shared_memory.empty()) {
@@ -324,13 +327,14 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
   std::vector<std::string> command = {"mpirun"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
   const std::vector<std::string> options = {
-      // There may be fewer cores than ranks; ranks then share them, none is bound to one.
+      // There may be fewer cores than ranks. Ranks then share them, and none is bound to one.
       "--oversubscribe", "--bind-to", "none",
-      // One machine: no remote shell is looked for.
+      // All ranks run on this machine, so no remote shell is needed.
       "--mca", "plm_rsh_agent", "",
-      // And nobody to be reached by: ranks exchange messages through shared memory.
+      // Ranks exchange messages through shared memory and cannot be reached from outside.
       "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
-      // Ranks may not be allowed to read each other's memory (containers): copy through buffers.
+      // Containers may forbid ranks to read each other's memory, so messages are copied through
+      // buffers.
       "--mca", "btl_vader_single_copy_mechanism", "none"};
   command.insert(command.end(), options.begin(), options.end());
   if (!shared_memory.empty()) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kTemporary[] = ".tmp-";
 
-/// A name in the same directory that no other process picks.
+/// Returns a name in the same directory that no other process picks.
 fs::path temporary_name(fs::path path) {
   std::random_device random;
   path += kTemporary;
@@ -26,7 +26,7 @@ fs::path temporary_name(fs::path path) {
   return path;
 }
 
-/// Removes the file on the way out unless it has been renamed.
+/// Removes the file in the destructor unless it has been renamed.
 struct Removal {
   const fs::path& path;
   bool armed = true;

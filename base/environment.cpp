@@ -20,8 +20,8 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// A file of a controller, in this process's control group and in those above it: of the name
-/// `version_2`, or of `version_1` where the controller is one of cgroup v1.
+/// Returns a controller's files in this process's control group and its ancestors: `version_2`, or
+/// `version_1` where the controller belongs to cgroup v1.
 std::vector<fs::path> control_group_files(const std::string& controller, const char* version_2,
                                           const char* version_1) {
   std::vector<fs::path> files;
@@ -87,7 +87,7 @@ int64_t usable_memory_bytes() {
        control_group_files("memory", "memory.max", "memory.limit_in_bytes")) {
     std::ifstream file(limit);
     int64_t most = 0;
-    if (file >> most && most > 0) bytes = std::min(bytes, most);  // "max" is no number
+    if (file >> most && most > 0) bytes = std::min(bytes, most);  // "max" does not parse
   }
   return bytes;
 }
@@ -101,7 +101,7 @@ int visible_cores() {
 double usable_cores() {
   double cores = visible_cores();
   for (const fs::path& limit : control_group_files("cpu", "cpu.max", "cpu.cfs_quota_us")) {
-    std::ifstream file(limit);  // microseconds: "200000 100000", or the period in a file of its own
+    std::ifstream file(limit);  // microseconds: "200000 100000", or the period in its own file
     double quota = 0.0;
     double period = 0.0;
     if (!(file >> quota) || quota <= 0.0) continue;  // "max", or -1

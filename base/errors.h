@@ -5,18 +5,18 @@
 
 namespace dotresize {
 
-/// The user's data are at fault: job file, model, tokens. Exit code 65, or INVALID_ARGUMENT over
-/// gRPC. The message names the file, the key or tensor, the value, and what would be right.
+/// The user's data are wrong: job file, model, tokens. Exit code 65, or INVALID_ARGUMENT over gRPC.
+/// The message names the file, the key or tensor, the value, and what would be right.
 class InputError : public std::runtime_error {
  public:
   explicit InputError(const std::string& description)
       : std::runtime_error(description), description_(description) {}
-  /// `field` is the job's key ("method.width") or the option ("--trace") that is at fault; what()
+  /// `field`: the wrong key of the job ("method.width") or option ("--trace"). The text of what()
   /// is "FIELD: DESCRIPTION".
   InputError(const std::string& field, const std::string& description)
       : std::runtime_error(field + ": " + description), field_(field), description_(description) {}
 
-  /// Empty if the fault is not in one field.
+  /// Empty if the error is not in one field.
   const std::string& field() const { return field_; }
   const std::string& description() const { return description_; }
 
@@ -25,19 +25,19 @@ class InputError : public std::runtime_error {
   std::string description_;
 };
 
-/// Numbers have left the range of their dtype, or a computation has produced NaN. Exit code 1.
+/// A number exceeds the range of its dtype, or a computation produced NaN. Exit code 1.
 class NonFiniteError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An argument is missing that only the data show to be needed. Exit code 64.
+/// An argument is missing whose need only the data show. Exit code 64.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A program that this one needs is not installed, or cannot be started. Exit code 69.
+/// A required program is not installed or cannot be started. Exit code 69.
 class ProgramMissing : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

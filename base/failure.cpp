@@ -20,7 +20,7 @@ constexpr std::string_view kBeforeHost = " on ";
 constexpr std::string_view kBeforePhase = " in ";
 constexpr std::string_view kBeforeMessage = ": ";
 
-/// What stands before `end`, which is dropped too; nothing if `end` is not there.
+/// Takes the text before `end` from `text` and drops `end`; nothing if `end` is missing.
 std::optional<std::string_view> take_until(std::string_view& text, std::string_view end) {
   const size_t at = text.find(end);
   if (at == std::string_view::npos) return std::nullopt;

@@ -29,13 +29,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// Three significant digits for a value in [1, 1000).
+/// Formats a value in [1, 1000) with three significant digits.
 std::string three_digits(double value) {
   const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
   return fmt::format("{:.{}f}", value, decimals);
 }
 
-/// Seconds as a whole number that arithmetic can be done on, whatever a server sent.
+/// Rounds seconds to a whole number that is safe for arithmetic, whatever a server sent.
 int64_t whole_seconds(double seconds) {
   constexpr double kMax = 1e9;
   return std::isnan(seconds) ? 0 : std::llround(std::clamp(seconds, 0.0, kMax));
@@ -54,10 +54,10 @@ std::string counted(int64_t number, const std::string& noun) {
 }
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kMaxWord = 60;  // nothing longer is a mistyped key
+  constexpr std::size_t kMaxWord = 60;  // a longer word is not a mistyped key
   if (word.size() > kMaxWord) return "";
   std::string best;
-  std::size_t best_distance = word.size() / 3 + 2;  // one more than is accepted
+  std::size_t best_distance = word.size() / 3 + 2;  // one more than the accepted distance
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance && distance < candidate.size()) {
@@ -90,7 +90,7 @@ std::string human_bytes_rounded_up(int64_t bytes) {
   int64_t unit = 1;
   while (unit <= bytes / 1024) unit *= 1024;
   if (unit == 1) return human_bytes(bytes);
-  const int64_t digits = bytes < 10 * unit ? 100 : 10;  // as human_bytes prints them
+  const int64_t digits = bytes < 10 * unit ? 100 : 10;  // digits that human_bytes prints
   const int64_t parts = bytes / unit * digits + (bytes % unit * digits + unit - 1) / unit;
   const int64_t rounded = (parts * unit + digits - 1) / digits;
   return human_bytes(rounded);

@@ -9,12 +9,13 @@
 
 namespace dotresize {
 
-/// What tells a file from another one of its name, and from itself before it was changed.
+/// Stamp of a file. Another file of the same name has another one, and so has the file after a
+/// change.
 struct FileStamp {
   uint64_t inode = 0;
   uint64_t bytes = 0;
   int64_t modified_ns = 0;  ///< since 1970
-  int64_t changed_ns = 0;   ///< since 1970; of content, owner, mode or names: nobody can set it
+  int64_t changed_ns = 0;   ///< since 1970; of content, owner, mode or names; cannot be set
 
   bool operator==(const FileStamp&) const = default;
 };
@@ -22,15 +23,15 @@ struct FileStamp {
 /// A regular file, open for reading.
 class InputFile {
  public:
-  /// Follows symbolic links as far as the confinement lets it. Throws InputError for what is not
-  /// there, not readable, not allowed, or not a regular file.
+  /// Opens the file; follows symbolic links as far as the confinement allows. Throws InputError if
+  /// it is missing, not readable, not allowed, or not a regular file.
   explicit InputFile(const std::string& path,
                      const Confinement& confinement = Confinement::of_process());
 
   const std::string& path() const { return path_; }
   int descriptor() const { return fd_.get(); }
   uint64_t size() const { return size_; }
-  /// As it is now.
+  /// Returns the file's current stamp.
   FileStamp stamp() const;
   /// Reads exactly `count` bytes at `offset`. Throws InputError if the file ends before.
   void read(char* to, uint64_t count, uint64_t offset) const;

@@ -5,7 +5,7 @@
 
 namespace dotresize {
 
-// Fields of a JSON object that are absent if there is no value.
+// Helpers for fields of a JSON object that are absent if there is no value.
 
 template <class Value>
 void set_if(nlohmann::json& object, const char* key, const std::optional<Value>& value) {

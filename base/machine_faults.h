@@ -6,17 +6,17 @@
 
 namespace dotresize {
 
-// Faults of this machine that keep jobs from running, in words; empty: none. The server's health
-// and queue ask for them, and `dotresize doctor`.
+// Texts about faults of this machine that keep jobs from running; empty: no fault. The server's
+// health check and queue use them, and `dotresize doctor`.
 
-/// Where the ranks of a host, and NCCL, exchange messages.
+/// Directory through which the ranks of a host, and NCCL, exchange messages.
 inline constexpr char kSharedMemory[] = "/dev/shm";
 
-/// Why the worker does not start, asked of itself: it may lack a library. Throws ProgramMissing if
-/// there is none.
+/// Runs the worker and returns why it does not start; for example, it may lack a library. Throws
+/// ProgramMissing if there is no worker.
 std::string worker_fault();
 
-/// Whether the file system of a directory has less free than `least` bytes.
+/// Returns a fault if the directory's file system has less than `least` bytes free.
 std::string space_fault(const std::filesystem::path& directory, int64_t least);
 
 }  // namespace dotresize

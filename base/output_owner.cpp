@@ -41,7 +41,7 @@ std::optional<OutputOwner> owner_of_output(const fs::path& output) {
 }
 
 std::optional<OutputOwner> owner_of_partial(const fs::path& partial) {
-  // A job that is about to end has removed its journal already.
+  // A job close to its end has already removed its journal.
   const auto owner = read_output_owner(partial / kJournalDirectory);
   return owner ? owner : owner_of_output(partial);
 }

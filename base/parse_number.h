@@ -6,9 +6,9 @@
 
 namespace dotresize {
 
-/// The number that is the whole of `text`, in the C locale and without blanks or a plus sign;
-/// nothing for any other text and for a number that is out of range. `format`: as std::from_chars
-/// has it, a base or a std::chars_format.
+/// Parses the whole of `text` as a number, in the C locale, without blanks or a plus sign. Returns
+/// nothing for any other text or a number out of range. `format`: the last argument of
+/// std::from_chars, a base or a std::chars_format.
 template <class Number, class... Format>
 std::optional<Number> parse_number(std::string_view text, Format... format) {
   const char* const text_end = text.data() + text.size();

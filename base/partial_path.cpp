@@ -20,22 +20,24 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
   return name;
 }
 
-/// Whether a job could go on from it.
+/// True if a job could resume from the journal.
 bool has_entries(const fs::path& journal) {
   std::error_code error;
-  for (const fs::directory_entry& file : fs::directory_iterator(journal, error)) {
-    const fs::path name = file.path().filename();
+  for (fs::directory_iterator file(journal, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    const fs::path name = file->path().filename();
     if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
     if (name.extension() == ".json") return true;
   }
   return false;
 }
 
-/// Whether the process that made it was killed before it had said whose it is.
+/// True if its owner file was never completed, because the process was killed.
 bool is_nobodys(const fs::path& journal) {
   std::error_code error;
-  for (const fs::directory_entry& file : fs::directory_iterator(journal, error)) {
-    if (!is_left_of(file, kOwnerOfOutput)) return false;
+  for (fs::directory_iterator file(journal, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    if (!is_left_of(*file, kOwnerOfOutput)) return false;
   }
   return !error;
 }
@@ -59,9 +61,11 @@ std::string foreign_output_fault(const fs::path& output) {
 
 bool is_empty_partial(const fs::path& partial) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(partial, error)) {
-    const bool empty_journal = entry.path().filename() == kJournalDirectory &&
-                               !entry.is_symlink(error) && is_nobodys(entry.path());
+  for (fs::directory_iterator entry(partial, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::error_code one;
+    const bool empty_journal = entry->path().filename() == kJournalDirectory &&
+                               !entry->is_symlink(one) && is_nobodys(entry->path());
     if (!empty_journal) return false;
   }
   return !error;
@@ -82,18 +86,20 @@ fs::path replaced_path(const fs::path& output) { return with_suffix(output, kRep
 
 std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
   std::error_code error;
-  for (const fs::directory_entry& file : fs::directory_iterator(dir, error)) {
+  std::error_code failed;  // the last removal that failed
+  for (fs::directory_iterator file(dir, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
     std::error_code one;
-    if (file.path() != kept) fs::remove_all(file.path(), one);
-    if (one) error = one;
+    if (file->path() != kept) fs::remove_all(file->path(), one);
+    if (one) failed = one;
   }
-  return error;
+  return error ? error : failed;
 }
 
 std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& name,
                                 const PinnedDirectory& partial) {
   const fs::path journal = partial.path() / kJournalDirectory;
-  // What says whose it is goes last: a process may be killed in between.
+  // The owner file goes last, because the process may be killed in between.
   std::error_code error = empty_directory(partial.path(), journal);
   if (error || has_entries(journal)) return error;
   error = empty_directory(partial.path());

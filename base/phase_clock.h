@@ -11,7 +11,8 @@
 
 namespace dotresize {
 
-/// When a device has done what the host had asked of it until then, and not before the host asked.
+/// The moment when a device has completed all work queued before it. It is not earlier than the
+/// host's request for it.
 class DeviceMoment {
  public:
   DeviceMoment() = default;
@@ -19,40 +20,40 @@ class DeviceMoment {
   DeviceMoment(const DeviceMoment&) = delete;
   DeviceMoment& operator=(const DeviceMoment&) = delete;
   virtual bool passed() const noexcept = 0;
-  /// Until it has passed.
+  /// Blocks until the moment has passed.
   virtual void wait() const noexcept = 0;
-  /// Both have passed.
+  /// Seconds from `earlier` to this moment. Both must have passed.
   virtual double seconds_since(const DeviceMoment& earlier) const noexcept = 0;
 };
 
-/// Begins a moment. Throws nothing.
+/// Records a moment. Does not throw.
 using MarkMoment = std::function<std::shared_ptr<DeviceMoment>()>;
 
 /// Wall time by phase of one rank. Phases nest, and time counts for the innermost one only, so the
 /// phases add up to the time measured. Not thread-safe.
 ///
-/// Beside a device a phase lasts until the device has done its work, for which nobody waits: the
-/// host is in the next phases by then.
+/// A phase with a device lasts until the device has done its work. Nobody waits for that: the host
+/// is in later phases by then.
 class PhaseClock {
  public:
-  /// One run of a phase, inner phases included. Seconds since set_origin.
+  /// One run of a phase, including inner phases. Times are seconds since set_origin.
   struct Span {
     std::string phase;
-    std::string detail;  ///< what it is about: the junction's name; or empty
+    std::string detail;  ///< subject, such as the junction's name; may be empty
     double begin_s = 0.0;
     double end_s = 0.0;
   };
 
-  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each, and with a device
-  /// each phase waits for its end: ranks' timelines are those of their hosts. `mark`: of the
-  /// device; empty: there is none.
+  /// `keeps_spans`: records spans for a timeline. Each takes about a hundred bytes, and with a
+  /// device each phase waits for its end, because timelines use the host's clock. `mark`: records a
+  /// moment of the device; empty: no device.
   explicit PhaseClock(bool keeps_spans = false, MarkMoment mark = {})
       : keeps_spans_(keeps_spans), mark_(std::move(mark)) {
     set_origin();
   }
 
-  /// Time counts from now on, and what was before is forgotten. If ranks call it right after a
-  /// barrier, their timelines agree. Outside all phases.
+  /// Starts the measurement again and drops earlier times. If ranks call it right after a barrier,
+  /// their timelines agree. Call outside all phases.
   void set_origin() {
     origin_ = Clock::now();
     seconds_.clear();
@@ -61,7 +62,7 @@ class PhaseClock {
     if (mark_) moment_ = mark_();
   }
 
-  /// Its lifetime belongs to the phase.
+  /// Assigns its lifetime to the phase.
   class Scope {
    public:
     Scope(PhaseClock& clock, std::string phase, std::string detail = {})
@@ -83,17 +84,17 @@ class PhaseClock {
     std::chrono::steady_clock::time_point begin_;
   };
 
-  /// Seconds by phase, up to the last time that a phase began or ended. Waits for the device.
+  /// Seconds by phase, up to the last begin or end of a phase. Waits for the device.
   const std::map<std::string, double>& seconds() const {
     if (!pending_.empty()) pending_.back().end->wait();
     count_passed();
     return seconds_;
   }
-  /// Adds to the work of this kind, in its own unit: rates are computed from it.
+  /// Adds to the work of this kind, in the kind's own unit. Rates are computed from it.
   void count_work(const std::string& kind, double amount) { work_[kind] += amount; }
-  /// By kind.
+  /// Work by kind.
   const std::map<std::string, double>& work() const { return work_; }
-  /// In the order in which they ended; empty unless they are kept.
+  /// Spans in the order in which they ended; empty unless `keeps_spans`.
   const std::vector<Span>& spans() const { return spans_; }
 
  private:
@@ -103,7 +104,7 @@ class PhaseClock {
     return std::chrono::duration<double>(to - from).count();
   }
 
-  /// A phase beside a device that may still be at it.
+  /// A phase whose device work may not be done yet.
   struct Pending {
     std::string phase;
     std::shared_ptr<DeviceMoment> begin;
@@ -143,7 +144,7 @@ class PhaseClock {
   MarkMoment mark_;
   Clock::time_point origin_;
   mutable std::map<std::string, double> seconds_;
-  mutable std::deque<Pending> pending_;  ///< in their order, which is that of the device
+  mutable std::deque<Pending> pending_;  ///< oldest first, as on the device
   std::shared_ptr<DeviceMoment> moment_;
   std::map<std::string, double> work_;
   std::vector<Span> spans_;

@@ -7,11 +7,11 @@ namespace dotresize {
 namespace {
 
 struct Character {
-  size_t length = 0;  ///< in bytes; 0: not well-formed
+  size_t length = 0;  ///< bytes; 0: malformed
   uint32_t code = 0;
 };
 
-/// The UTF-8 character that `text` begins with.
+/// Returns the first UTF-8 character of `text`.
 Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   size_t length = 0;
@@ -38,8 +38,8 @@ Character first_character(std::string_view text) {
   return {length, code};
 }
 
-/// C0 and C1, which steer a terminal, and what changes the direction or the lines of a text: other
-/// words would be read than are there.
+/// True for C0 and C1, which control a terminal, and for characters that change the direction or
+/// the lines of a text, so that a reader would see other words.
 bool is_control(uint32_t code) {
   const auto within = [code](uint32_t first, uint32_t last) {
     return code >= first && code <= last;
@@ -48,9 +48,9 @@ bool is_control(uint32_t code) {
          within(0x2028, 0x202E) || within(0x2066, 0x2069);
 }
 
-/// Valid characters as they are; `replace(bytes)` stands for a control character and for a byte
-/// that is not UTF-8. Ends before the first piece that would exceed `max_bytes`, and leaves in
-/// `text` what is from there on.
+/// Copies valid characters. `replace(bytes)` returns the replacement of a control character or an
+/// invalid byte. Stops before the first piece that would exceed `max_bytes`, and leaves the rest in
+/// `text`.
 template <class Replace>
 std::string replace_unprintable(std::string_view& text, size_t max_bytes, Replace&& replace) {
   std::string result;
@@ -83,7 +83,7 @@ std::string printable_lines(std::string_view text) {
 size_t begun_character(std::string_view text) {
   for (size_t count = 1; count <= std::min<size_t>(3, text.size()); ++count) {
     const auto byte = static_cast<uint8_t>(text[text.size() - count]);
-    if ((byte & 0xC0u) == 0x80u) continue;  // not the first one of its character
+    if ((byte & 0xC0u) == 0x80u) continue;  // not the first byte of its character
     const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
     return length > count ? count : 0;
   }

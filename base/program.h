@@ -2,7 +2,7 @@
 
 namespace dotresize {
 
-/// How every program of the project ends (docs/cli.md).
+/// Exit codes of every program of the project (docs/cli.md).
 enum ExitCode : int {
   kExitOk = 0,
   kExitJobFailed = 1,

@@ -4,8 +4,8 @@
 
 namespace dotresize {
 
-/// A new directory below the system's for temporary files, removed with all that it holds at the
-/// end of its life. Only this user can enter it.
+/// A new directory below the system's directory for temporary files. Only this user can enter it.
+/// The destructor removes it with its content.
 class ScratchDirectory {
  public:
   /// Throws std::runtime_error with errno's text.

@@ -7,15 +7,16 @@
 
 namespace dotresize {
 
-/// SHA-256 in 64 lower-case hexadecimal digits. Throws std::runtime_error if OpenSSL has none.
+/// Returns SHA-256 as 64 lower-case hexadecimal digits. Throws std::runtime_error if OpenSSL lacks
+/// it.
 std::string sha256_of_bytes(const void* data, size_t size);
 
 class InputFile;
-/// That of a file's content as it is now. Throws as below.
+/// Returns the SHA-256 of the file's content, read now. Throws as below.
 std::string sha256_of_file(const InputFile& file, const std::stop_token& stop = {});
 
-/// That of a file's content. Throws InputError if it cannot be read, and std::runtime_error if
-/// `stop` is requested meanwhile.
+/// Returns the SHA-256 of a file's content. Throws InputError if it cannot be read, and
+/// std::runtime_error if `stop` is requested meanwhile.
 std::string sha256_of_file(const std::filesystem::path& path, const std::stop_token& stop = {});
 
 }  // namespace dotresize

@@ -9,7 +9,7 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kHexDigits = 64;
-constexpr char kSeparator[] = "  ";  ///< between hash and path
+constexpr char kSeparator[] = "  ";  ///< separator between hash and path
 
 }  // namespace
 

@@ -17,7 +17,7 @@ bool is_hex(std::string_view text) {
       text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-/// An id of zeros is none.
+/// True for hexadecimal digits that are not all zero.
 bool is_id(std::string_view text) {
   return is_hex(text) && text.find_first_not_of('0') != std::string_view::npos;
 }

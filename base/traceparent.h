@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-/// Whether it is a `traceparent` (W3C Trace Context, version 00) of a trace and a span.
+/// True if `text` is a `traceparent` (W3C Trace Context, version 00) with a trace id and a span id.
 bool is_traceparent(std::string_view text);
 
 }  // namespace dotresize

@@ -6,7 +6,7 @@
 
 namespace dotresize {
 
-/// Owns a file descriptor; -1 is none.
+/// Owns a file descriptor; -1: no descriptor.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -21,7 +21,7 @@ class UniqueFd {
   }
 
   int get() const { return fd_; }
-  /// Gives the descriptor away: the caller closes it.
+  /// Releases ownership: the caller closes the descriptor.
   int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 

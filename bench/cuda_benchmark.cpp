@@ -1,6 +1,6 @@
-// The kernels of the GPU: the l1 cost against at::cdist (p = 1) there, and as a share of what its
-// units can do; a Sinkhorn iteration against copying the kernel matrix. Without a GPU it says so
-// and ends with 0.
+// Benchmarks of the GPU kernels. The l1 cost is compared with at::cdist (p = 1) on the GPU and with
+// the peak rate of its units; a Sinkhorn iteration with a copy of the kernel matrix. Without a GPU
+// the program says so and exits with 0.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
@@ -21,7 +21,7 @@ double seconds_between(std::chrono::steady_clock::time_point from) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
 }
 
-/// Runs the work for as long as the benchmark asks. Returns the mean seconds of a run.
+/// Runs the work for as long as the benchmark asks. Returns the mean seconds of one run.
 template <typename Work>
 double time(benchmark::State& state, const Work& work) {
   const CudaModule& cuda = open_cuda_module();
@@ -35,12 +35,12 @@ double time(benchmark::State& state, const Work& work) {
   return seconds_between(start) / static_cast<double>(state.iterations());
 }
 
-/// n tokens of d channels are n·d²/2 pairs.
+/// Number of pairs: n tokens of d channels are n·d²/2 pairs.
 double pairs_of(const at::Tensor& x) {
   return static_cast<double>(x.numel()) * static_cast<double>(x.size(1)) / 2;
 }
 
-/// Pairs a second of at::cdist on the same GPU, for some of the tokens.
+/// Pairs a second of at::cdist on the same GPU, for at most 2048 of the tokens.
 double cdist_pairs_per_second(const at::Tensor& x) {
   const CudaModule& cuda = open_cuda_module();
   const at::Tensor tokens = x.narrow(0, 0, std::min<int64_t>(x.size(0), 2048));
@@ -62,8 +62,8 @@ at::Tensor activations(const benchmark::State& state) {
 
 using AddCost = void (*)(const at::Tensor& x, at::Tensor& cost, double shift);
 
-/// dtype: of the differences. Activations are float32 in a job: if float16 is wanted, converting
-/// them is a part of it.
+/// `dtype`: of the differences. A job's activations are float32, so the time of float16 includes
+/// their conversion.
 void l1_cost(benchmark::State& state, AddCost add_cost, at::ScalarType dtype) {
   const at::Tensor x = activations(state);
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
@@ -80,7 +80,7 @@ at::Tensor transport_cost(const benchmark::State& state) {
   return at::rand({state.range(0), state.range(0) * 4 / 5}, at::kDouble).cuda();
 }
 
-/// Items are iterations, bytes those of one read of the kernel matrix per iteration.
+/// Counts iterations as items, and one read of the kernel matrix per iteration as bytes.
 void count_reads(benchmark::State& state, const at::Tensor& cost, int64_t iterations) {
   state.SetItemsProcessed(state.iterations() * iterations);
   state.SetBytesProcessed(state.iterations() * iterations * static_cast<int64_t>(cost.nbytes()));
@@ -95,7 +95,7 @@ void sinkhorn(benchmark::State& state) {
   count_reads(state, cost, kIterations);
 }
 
-/// A copy reads and writes: its bytes count twice.
+/// A copy reads and writes, so its bytes count twice.
 void device_copy(benchmark::State& state) {
   const at::Tensor cost = transport_cost(state);
   at::Tensor copy = at::empty_like(cost);

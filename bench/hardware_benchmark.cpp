@@ -5,8 +5,8 @@
 //   mpirun -np 2 hardware_benchmark --folder DIR        with "link"
 //
 // DIR is where models are read and written. Each rate is the best of three runs, at widths between
-// those of a small and a large model. Rates of a CPU are those of all threads (OMP_NUM_THREADS):
-// the second rank takes part in "link" alone.
+// those of a small and a large model. CPU rates are those of all threads (OMP_NUM_THREADS). The
+// second rank takes part only in "link".
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ struct Options {
   std::string device = "cpu";
 };
 
-/// Where the measured work runs.
+/// The device that runs the measured work.
 struct Place {
   at::Device device = at::kCPU;
   CudaModule* cuda = nullptr;
@@ -75,7 +75,7 @@ double seconds_of(const Place& place, const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Of the fastest of three runs, after one that does not count.
+/// Seconds of the fastest of three runs, after a warm-up run.
 double best_seconds(const Place& place, const std::function<void()>& work) {
   work();
   place.synchronize();
@@ -104,7 +104,7 @@ double attention(const Place& place, at::ScalarType dtype) {
          });
 }
 
-/// To a new tensor, as activations are.
+/// Copies to a new tensor, as activations are copied.
 double copy(const Place& place) {
   const at::Tensor x = at::ones({kCopyNumbers}, place.of(at::kFloat));
   return 2.0 * static_cast<double>(x.nbytes()) / best_seconds(place, [&] { x.clone(); });
@@ -126,14 +126,14 @@ double eigen(const Place& place) {
   return operations / best_seconds(place, [&] { eigenbasis(gram); });
 }
 
-/// By the faster driver. [r, r] as it is between two maps: what the narrow width leaves out.
+/// Measures the faster driver on [r, r], where r is the width left out by the narrow maps.
 double svd(const Place& place) {
   constexpr int64_t kWidthLeftOut = kWidth - kNarrow;
   const at::Tensor x = place.randn({kWidthLeftOut, kWidthLeftOut}, at::kDouble);
   double best = std::numeric_limits<double>::infinity();
   for (const SvdDriver driver : {SvdDriver::kGesvd, SvdDriver::kGesvdj}) {
     best = std::min(best, best_seconds(place, [&] { dotresize::svd(x, false, driver); }));
-    if (place.cuda == nullptr) break;  // the CPU has one
+    if (place.cuda == nullptr) break;  // the CPU has one driver
   }
   return 60.0 * kWidthLeftOut * kWidthLeftOut * kWidthLeftOut / best;
 }
@@ -161,7 +161,7 @@ double to_device(const Place& place) {
   return static_cast<double>(x.nbytes()) / best_seconds(place, [&] { x.to(place.device); });
 }
 
-/// From rank 0 to rank 1, and nothing for others.
+/// Measures a transfer from rank 0 to rank 1. Other ranks do nothing.
 void measure_link(Communicator& comm) {
   at::Tensor x = at::ones({kCopyNumbers}, at::dtype(at::kFloat));
   const auto move = [&] {
@@ -173,7 +173,7 @@ void measure_link(Communicator& comm) {
   if (comm.rank() == 0) print("link", static_cast<double>(x.nbytes()) / seconds);
 }
 
-/// Removed at the end.
+/// A file that is removed in the destructor.
 struct TemporaryFile {
   std::filesystem::path path;
   ~TemporaryFile() {
@@ -188,7 +188,7 @@ void write_file(const std::filesystem::path& path, const at::Tensor& bytes) {
   file.close();
 }
 
-/// Mapped, as checkpoints are, after the kernel has dropped it from its cache.
+/// Reads the file mapped, as checkpoints are, after dropping it from the kernel's cache.
 double read_seconds(const std::filesystem::path& path) {
   const InputFile file(path.string());
   posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
@@ -215,7 +215,7 @@ void measure_files(const std::filesystem::path& folder) {
   print("hash", kBytes / best_seconds(Place{}, [&] { sha256_of_file(file.path); }));
 }
 
-/// What is free now.
+/// Prints the usable host memory and the device memory that is free now.
 void measure_capacity(const Place& place) {
   std::printf("capacity:\n");
   print("  host", static_cast<double>(usable_memory_bytes()));

@@ -1,8 +1,8 @@
-// add_l1_cost against its peers, in one process: at::cdist (p = 1), the loop anyone would write,
-// and what the processor could do at most. All report pairs/s: n tokens of d channels are
-// n·d²/2 pairs: what the cost needs, not what a peer spends. The limit is measured between
-// the iterations, since clocks and neighbours on a shared machine change: "of_limit" is the ratio
-// of the two sums of time. Threads: OMP_NUM_THREADS.
+// Compares add_l1_cost in one process with at::cdist (p = 1), with the obvious loop, and with the
+// processor's upper limit. All report pairs/s: n tokens of d channels are n·d²/2 pairs, the number
+// that the cost needs, whatever the implementation does. The limit is measured between the
+// iterations, because clock rates and other load on a shared machine change. "of_limit" is the
+// ratio of the two mean rates. Threads: OMP_NUM_THREADS.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -26,7 +26,7 @@ double seconds_of(const std::function<void()>& step) {
 
 constexpr size_t kLimitRounds = 1 << 20;  // about 10 ms
 
-/// As many threads as add_l1_cost uses, all at once. Returns the pairs of all.
+/// Runs the limit on as many threads as add_l1_cost uses. Returns the pairs of all threads.
 double run_limit() {
   std::atomic<size_t> pairs{0};
   dotresize::parallel_for_each(
@@ -34,10 +34,10 @@ double run_limit() {
   return static_cast<double>(pairs);
 }
 
-/// The limit is measured for this part of the time that is measured otherwise.
+/// Time for the limit as a fraction of the time for the benchmark.
 constexpr double kLimitShare = 0.2;
 
-/// Runs `step`, which does so many pairs, for as long as the benchmark asks.
+/// Runs `step`, which does `pairs` pairs, for as long as the benchmark asks.
 void run(benchmark::State& state, double pairs, const std::function<void()>& step) {
   step();
   double seconds = 0.0;
@@ -63,8 +63,8 @@ double needed_pairs(const benchmark::State& state) {
   return static_cast<double>(state.range(1)) * width * width / 2;
 }
 
-/// [tokens, width] from the standard normal distribution, and channels with means of their own of
-/// `spread` standard deviations.
+/// Returns [tokens, width] from the standard normal distribution, plus channel means with standard
+/// deviation `spread`.
 at::Tensor activations(const benchmark::State& state, double spread = 0.0) {
   at::manual_seed(1);
   const at::Tensor means = spread * at::randn({state.range(0)});
@@ -78,7 +78,7 @@ void l1_cost_of(benchmark::State& state, const at::Tensor& x) {
 
 void add_l1_cost(benchmark::State& state) { l1_cost_of(state, activations(state)); }
 
-/// Cells nearly all of which are summed a second time.
+/// Uses far means, with which nearly all cells are summed a second time.
 void add_l1_cost_far_means(benchmark::State& state) { l1_cost_of(state, activations(state, 30.0)); }
 
 void cdist(benchmark::State& state) {

@@ -1,13 +1,14 @@
-// One decoder layer at its real width through the library's own code: random weights of the shapes
-// that a config.json states, random tokens, time by phase. Google Benchmark's flags, and
+// Times one decoder layer at its real width, through the library's own code, by phase. Weights are
+// random, with the shapes that a config.json states; the input is random too. Takes Google
+// Benchmark's flags, and
 //
 //   layer_benchmark --config bench/configs/llama-3.1-8b.json --tokens 16384
 //
 // Phases: forward and fold of attention and MLP, and all others of the junction that the attention
-// writes. A layer has two junctions: "layer_s" counts those phases twice. Folds are those of
-// bfloat16 output. Threads: OMP_NUM_THREADS. With --device cuda the GPU computes, in the 16 bits
-// that a job would take, and "peak_GiB" is what it held; without a GPU the program says so and ends
-// with 0.
+// writes. A layer has two junctions, so "layer_s" counts those phases twice. Folds are those of
+// bfloat16 output. Threads: OMP_NUM_THREADS. With --device cuda the GPU computes, in the 16-bit
+// dtype that a job would take, and "peak_GiB" is its peak memory. Without a GPU the program says so
+// and exits with 0.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
@@ -42,7 +43,7 @@ struct Options {
   std::string device = "cpu";
 };
 
-/// The device and the dtype that the layer computes with.
+/// The device and dtype of the layer's computation.
 struct Place {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
@@ -67,7 +68,7 @@ ModelConfig read_config(const std::filesystem::path& file) {
   return parse_model_config(text.str(), file.string());
 }
 
-/// Of a dense sublayer in float32.
+/// Returns random weights of a dense sublayer in float32.
 SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
   const int64_t d = config.hidden_size;
   return make_weights(sublayer, sublayer_tensors(config, sublayer, SublayerForm::kDense, d, d),
@@ -78,7 +79,7 @@ SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
                       });
 }
 
-/// The stream in microbatches, as calibration has it; channels of falling size.
+/// Returns a stream in microbatches, as in calibration, with channels of falling size.
 std::vector<at::Tensor> random_stream(const ModelConfig& config, const Options& options,
                                       at::Device device) {
   const at::Tensor sizes = at::linspace(0, -3, config.hidden_size).exp();
@@ -105,7 +106,7 @@ class Layer {
         64 * 64;
   }
 
-  /// Seconds by phase.
+  /// Runs the layer and returns seconds by phase.
   std::map<std::string, double> run() {
     const SublayerWeights attention = random_sublayer(config_, 0);
     forward(attention);

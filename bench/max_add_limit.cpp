@@ -13,7 +13,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::CappedTag<float, 16>;
 
-/// Enough chains to hide the latency of both operations, few enough for 16 registers and 32.
+/// Number of chains: enough to hide the latency of both operations, few enough for the 32 or 16
+/// vector registers.
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr size_t kChains = 24;
 #else
@@ -33,7 +34,7 @@ size_t max_add(size_t rounds) {
     for (auto& chain : chains) chain = hn::MulAdd(hn::Max(chain, other), one, other);
   }
   for (size_t k = 0; k < kChains; ++k) hn::Store(chains[k], floats, values + 16 * k);
-  asm volatile("" : : "g"(values) : "memory");  // or the compiler would compute nothing
+  asm volatile("" : : "g"(values) : "memory");  // keeps the compiler from removing the work
   return rounds * kChains * hn::Lanes(floats);
 }
 

@@ -1,7 +1,7 @@
-// One Sinkhorn iteration against a copy of a matrix of the same size, and whole runs against the
-// log domain from beginning to end, in one process. d channels, k = 0.8·d columns, lambda = 0.1. An
-// iteration reads K once, a copy reads and writes as much: "GB/s" counts the bytes that each has to
-// move. Threads: OMP_NUM_THREADS.
+// Compares one Sinkhorn iteration with a copy of a matrix of the same size, and with an iteration
+// in the log domain, in one process. d channels, k = 0.8·d columns, lambda = 0.1. An iteration
+// reads K once; a copy reads and writes as much. "GB/s" counts the bytes that each has to move.
+// Threads: OMP_NUM_THREADS.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
@@ -17,7 +17,7 @@ constexpr double kLambda = 0.1;
 
 int64_t columns(int64_t d) { return d * 4 / 5 / 64 * 64; }
 
-/// As of channels with 50 tokens; the largest is 1.
+/// Returns the cost between channels with 50 tokens each; the largest entry is 1.
 at::Tensor cost(const benchmark::State& state) {
   at::manual_seed(1);
   const int64_t d = state.range(0);
@@ -35,8 +35,8 @@ void count_bytes(benchmark::State& state, double bytes) {
       benchmark::Counter(bytes / 1e9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-/// Of the fastest of three runs: differences are taken of these times, in which noise would not
-/// cancel.
+/// Seconds of the fastest of three runs. The benchmark subtracts such times, so their noise would
+/// not cancel.
 double seconds_of(const at::Tensor& c, int64_t iterations) {
   double fastest = std::numeric_limits<double>::infinity();
   for (int run = 0; run < 3; ++run) {
@@ -49,8 +49,8 @@ double seconds_of(const at::Tensor& c, int64_t iterations) {
   return fastest;
 }
 
-/// The mean of 40 iterations; "start_ms" is the rest of a run: the first iteration, in the log
-/// domain, and the plan.
+/// Measures the mean of 40 iterations. "start_ms" is the rest of a run: the first iteration, in the
+/// log domain, and the plan.
 void sinkhorn_iteration(benchmark::State& state) {
   constexpr int64_t kIterations = 40;
   const at::Tensor c = cost(state);
@@ -71,7 +71,7 @@ void copy(benchmark::State& state) {
   count_bytes(state, 2 * matrix_bytes(state));
 }
 
-/// One iteration of two logsumexp, with torch.
+/// Runs one iteration as two logsumexp, with torch.
 void log_domain_iteration(benchmark::State& state) {
   const at::Tensor kernel = -cost(state) / kLambda;
   at::Tensor beta = at::zeros({1, kernel.size(1)}, at::kDouble);

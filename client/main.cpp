@@ -25,7 +25,8 @@ constexpr char kFooter[] =
     "69 server unavailable, 75 try again, 77 denied.\n"
     "`dotresize VERB --help` explains a verb.\n";
 
-/// Errors are for people, on stderr; with -o json a document on stdout says the same.
+/// Reports an error to people on stderr and, with -o json, as a document on stdout. Returns the
+/// exit code.
 int fail(const CommonOptions& common, int exit_code, const std::string& code,
          const std::string& message, const std::vector<FieldViolation>& violations = {}) {
   std::cerr << "dotresize: error: " << message << "\n";

@@ -14,7 +14,7 @@
 namespace dotresize {
 namespace {
 
-// gRPC drops a call whose metadata exceed 8 KiB; message and details share them.
+// gRPC drops a call whose metadata exceed 8 KiB; message and details share that limit.
 constexpr size_t kMaxMessage = 1500;
 constexpr size_t kMaxDescription = 300;
 constexpr size_t kMaxField = 100;
@@ -65,7 +65,7 @@ ApiError store_unavailable() {
                    "its disk is full or failing; nothing was changed");
 }
 
-/// Whether the same call may succeed later.
+/// Returns true if the same call may succeed later.
 bool is_passing(const SQLite::Exception& error) {
   constexpr int kPassing[] = {SQLITE_BUSY,     SQLITE_LOCKED, SQLITE_NOMEM,   SQLITE_FULL,
                               SQLITE_READONLY, SQLITE_IOERR,  SQLITE_CANTOPEN};

@@ -14,8 +14,8 @@
 
 namespace dotresize {
 
-/// Why a call of the API is refused. Thrown anywhere below a service's method, turned
-/// into a grpc::Status by `answer`.
+/// Reason an API call is refused. Thrown anywhere below a service's method; `answer` turns it into
+/// a grpc::Status.
 class ApiError : public std::runtime_error {
  public:
   ApiError(grpc::StatusCode code, std::string reason, const std::string& message,
@@ -28,22 +28,22 @@ class ApiError : public std::runtime_error {
   std::chrono::seconds retry_after{0};     ///< google.rpc.RetryInfo; 0: none
 };
 
-/// INVALID_ARGUMENT whose message lists the violations, which must not be empty.
+/// Returns INVALID_ARGUMENT whose message lists the violations. `violations` must not be empty.
 ApiError invalid_argument(std::vector<FieldViolation> violations);
 ApiError invalid_argument(const std::string& field, const std::string& description);
-/// Of the field that the error names, else of this one.
+/// Uses the field that the error names, or `default_field` if it names none.
 ApiError invalid_argument(const InputError& error, const std::string& default_field);
 
-/// An error that may be gone by then.
+/// Error of a temporary condition; tells the client to retry after `retry_after`.
 ApiError try_again(grpc::StatusCode code, const std::string& reason, const std::string& message,
                    std::chrono::seconds retry_after = std::chrono::seconds(2));
 
 ApiError job_not_found(const std::string& id);
 
-/// Runs the body of an RPC: OK, or the status of the ApiError that it throws, with a
-/// google.rpc.Status (ErrorInfo, BadRequest) in grpc-status-details-bin. The message is cut to what
-/// fits into a trailer. If the job table is locked or its disk full, UNAVAILABLE. Any other
-/// exception is logged and becomes INTERNAL without its text.
+/// Runs the body of an RPC. Returns OK, or the status of the ApiError that it throws, with a
+/// google.rpc.Status (ErrorInfo, BadRequest, RetryInfo) in grpc-status-details-bin. Cuts the
+/// message to what fits into a trailer. Returns UNAVAILABLE if the job table is locked or its disk
+/// is full or failing. Logs any other exception and returns INTERNAL without its text.
 grpc::Status answer(const char* method, const std::function<void()>& body);
 
 }  // namespace dotresize

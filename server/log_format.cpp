@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kLogger[] = "dotresize-server";
 
-/// What the line is about that this thread is writing.
+/// Job that the line currently written by this thread is about.
 struct Subject {
   std::string job;
   int attempt = 0;
@@ -49,7 +49,7 @@ std::string json_line(const spdlog::details::log_msg& message) {
   return line.dump() + "\n";
 }
 
-/// Runs on the thread that logs.
+/// Formats on the logging thread, so that it can read `current_subject`.
 class JsonFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
@@ -63,7 +63,7 @@ class JsonFormatter final : public spdlog::formatter {
 
 std::unique_ptr<spdlog::formatter> json_formatter() { return std::make_unique<JsonFormatter>(); }
 
-/// Of a pattern: the job, if the line is about one.
+/// Pattern flag that prints the job, if the line is about one.
 class SubjectFlag final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {

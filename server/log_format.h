@@ -9,16 +9,16 @@
 namespace dotresize {
 
 enum class LogFormat {
-  kText,  ///< for people: a line with time, level and text, after the job that it is about
-  /// An object a line: time, level, message, and of what concerns a job its id, attempt and
-  /// traceparent.
+  kText,  ///< human-readable line: time, level, job (if any), text
+  /// One JSON object per line: time, level, message; for a line about a job also its id, attempt
+  /// and traceparent.
   kJson,
 };
 
-/// The log of this process: lines on stderr. Before other threads start.
+/// Sets up the log of this process: lines on stderr. Call before other threads start.
 void set_up_log(LogFormat format);
 
-/// A line about a job, and its attempt if there is one.
+/// Logs a line about a job and its attempt. Attempt 0: none.
 void log_job(spdlog::level::level_enum level, const v1::Job& job, const std::string& message);
 void log_job(spdlog::level::level_enum level, const std::string& id, int attempt,
              const std::string& message);

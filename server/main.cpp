@@ -1,5 +1,5 @@
-// dotresize-server: the coordinator. Takes jobs over gRPC, keeps them in SQLite, has launchers run
-// them.
+// dotresize-server: the coordinator. Takes jobs over gRPC, stores them in SQLite, and starts them
+// through launchers.
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <spdlog/spdlog.h>
@@ -24,8 +24,8 @@ namespace {
 
 using namespace dotresize;
 
-/// SIGHUP, which has the server read tokens and certificates again, and those that end it; blocked
-/// in all threads that are started later, for sigwait.
+/// Blocks SIGHUP (reload), SIGTERM and SIGINT (stop) in this thread and all later ones; returns
+/// them for sigwait.
 sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -39,7 +39,7 @@ sigset_t block_signals() {
 int serve(ServerOptions options) {
   set_up_log(options.log_format);
   spdlog::set_level(spdlog::level::from_str(options.log_level));
-  options.job_umask = ::umask(077);  // logs and job files are nobody else's business
+  options.job_umask = ::umask(077);  // logs and job files are private to the server's user
   limit_spinning();
   const sigset_t signals = block_signals();
   std::signal(SIGPIPE, SIG_IGN);

@@ -40,8 +40,7 @@ std::vector<std::string> values_of(const YAML::Node& node) {
                          : node.as<std::vector<std::string>>();
 }
 
-/// Gives the option the values of an entry of the file, unless a flag or the environment has set
-/// it.
+/// Sets the option from an entry of the file, unless a flag or the environment has set it.
 void apply_entry(const YAML::Node& value, const std::string& key, CLI::App& app) {
   CLI::Option* option = app.get_option_no_throw(flag_of_key(key));
   if (option == nullptr || !option->get_configurable()) {
@@ -60,7 +59,7 @@ void apply_entry(const YAML::Node& value, const std::string& key, CLI::App& app)
   option->run_callback();
 }
 
-/// All entries of the file. Throws CLI::ConfigError with a line for each that is wrong.
+/// Applies all entries of the file. Throws CLI::ConfigError with one line per wrong entry.
 void apply_config_file(const std::string& file, CLI::App& app) {
   const YAML::Node root = YAML::LoadFile(file);
   if (root.IsNull()) return;
@@ -79,7 +78,7 @@ void apply_config_file(const std::string& file, CLI::App& app) {
   if (!faults.empty()) throw CLI::ConfigError(faults);
 }
 
-/// Who may call, and which paths jobs may name.
+/// Options on who may call and which paths jobs may name.
 void add_access_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--tls-cert", options.tls.certificate, "Certificate of the server (PEM)")
       ->type_name("FILE")
@@ -124,7 +123,7 @@ std::string memory_fault(const std::string& text) {
   return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 256GiB is one";
 }
 
-/// Options on what jobs may name that is not on this machine.
+/// Options on remote URLs that jobs may name.
 void add_remote_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--allow-remote", options.remote.prefixes,
                  "URL below which jobs may read and write models with this server's credentials, "
@@ -145,7 +144,7 @@ void add_remote_options(CLI::App& app, ServerOptions& options) {
       ->check(memory_fault);
 }
 
-/// How it is watched.
+/// Options of logging and monitoring.
 void add_watching_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--http", options.http,
                  "HOST:PORT of the web pages, /healthz, /readyz and /metrics (default: none)")
@@ -166,7 +165,7 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
       ->capture_default_str();
 }
 
-/// What the options say in the units and words of people.
+/// Option values in units for users (seconds, launcher names).
 struct RawOptions {
   explicit RawOptions(const ServerOptions& defaults)
       : heartbeat_timeout_s(static_cast<int>(defaults.heartbeat_timeout.count())),
@@ -191,7 +190,7 @@ struct RawOptions {
   std::vector<std::string> launchers = {"local"};
 };
 
-/// How much runs, and how often and how long it is waited for.
+/// Options on capacity, retries and timeouts of jobs.
 void add_limit_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
   app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
       ->envname("DOTRESIZE_MAX_RANKS")
@@ -223,7 +222,7 @@ void add_limit_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
       ->capture_default_str();
 }
 
-/// What one caller may take of the service.
+/// Limits for one caller.
 void add_caller_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--max-queued", options.max_queued, "Jobs of one owner that wait in the queue")
       ->envname("DOTRESIZE_MAX_QUEUED")
@@ -248,7 +247,7 @@ std::vector<std::string> launcher_names() {
   return names;
 }
 
-/// Who starts the ranks, and how those on other machines call.
+/// Options on launchers and on how ranks on other machines call.
 void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
   app.add_option("--launcher", raw.launchers,
                  fmt::format("What may start jobs: {}, comma-separated; the first one those that "
@@ -279,7 +278,7 @@ void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw
       ->capture_default_str();
 }
 
-/// How Slurm is given jobs, and asked for them.
+/// Options of the Slurm launcher.
 void add_slurm_options(CLI::App& app, SlurmOptions& options, RawOptions& raw) {
   app.add_option(
          "--slurm-option", options.arguments,
@@ -299,7 +298,7 @@ void add_slurm_options(CLI::App& app, SlurmOptions& options, RawOptions& raw) {
       ->capture_default_str();
 }
 
-/// How Kubernetes is given jobs, and asked for them.
+/// Options of the Kubernetes launcher.
 void add_kubernetes_options(CLI::App& app, KubernetesOptions& options, RawOptions& raw) {
   app.add_option("--kubernetes-api", options.access.url,
                  "Its API (default: of the cluster that this server is a pod of)")
@@ -333,7 +332,8 @@ void add_kubernetes_options(CLI::App& app, KubernetesOptions& options, RawOption
       ->capture_default_str();
 }
 
-/// `named`: whether an option was given.
+/// Parses the launcher names and refuses options of launchers that are not enabled. `named` returns
+/// whether an option was given.
 void take_launchers(const std::vector<std::string>& names, ServerOptions& options,
                     const std::function<bool(const char* option)>& named) {
   options.launchers.clear();
@@ -361,7 +361,7 @@ void take_launchers(const std::vector<std::string>& names, ServerOptions& option
   require("--external-timeout", "external");
 }
 
-/// Prints what the error says: help too is one.
+/// Prints the error, or the help text if that was asked for, and throws ExitNow.
 [[noreturn]] void exit_after(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) throw ExitNow{app.exit(error)};
   std::cerr << app.get_name() << ": error: " << error.what() << "\n`" << app.get_name()

@@ -19,27 +19,27 @@
 namespace dotresize {
 namespace {
 
-// One for each call that is being answered, streams aside. Clients cannot take those of the jobs'
-// own calls.
+// Threads for calls in progress, streams aside. Calls of jobs have a pool of their own, which
+// clients cannot use up.
 constexpr int kClientThreads = 512;
 constexpr int kWorkerThreads = 32;
-// Descriptors that connections of clients leave for everything else, and of these what those of
-// jobs leave.
+// Descriptors that client connections leave free for everything else. Connections of jobs may use
+// some of them, down to kReservedFromWorkers.
 constexpr int kReservedDescriptors = 256;
 constexpr int kReservedFromWorkers = 96;
-// Each has a file open.
+// Limits of file transfers, per caller and in total: each keeps a file open.
 constexpr int kTransfersOfOne = 8;
 constexpr size_t kTransfers = 64;
 constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr std::chrono::seconds kHealthAge{1};
 
-/// A port of the server.
+/// Port of the server, and how it is protected.
 struct Exposure {
   std::string option;
   Endpoint endpoint;
-  bool identified = false;  ///< those who reach it must say who they are
-  std::string danger;       ///< what they could do else
+  bool identified = false;  ///< callers must authenticate
+  std::string danger;       ///< what unauthenticated callers could do
   std::string remedy;
 };
 
@@ -57,7 +57,7 @@ void require_protection(const Exposure& port, const ServerOptions& options) {
   spdlog::warn("{}", fault);
 }
 
-/// A port that was used before, if it is free, else any.
+/// Listens on `endpoint`. If its port is 0, takes the port of the last run if that is free.
 Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::string>& last) {
   if (endpoint.port == 0 && last && last->starts_with(endpoint.host + ":")) {
     try {
@@ -79,7 +79,7 @@ Machine machine_of(const ServerOptions& options) {
   return machine;
 }
 
-/// Where ranks on other machines call, by a name that leads here from there.
+/// Returns the address at which ranks on other machines reach the server; empty without --workers.
 std::string address_for_ranks(const ServerOptions& options) {
   if (options.workers.empty()) return "";
   const Endpoint endpoint = split_endpoint(options.workers);
@@ -87,7 +87,7 @@ std::string address_for_ranks(const ServerOptions& options) {
   return (any ? host_name() : endpoint.host) + ":" + std::to_string(endpoint.port);
 }
 
-/// That ranks which others start can call.
+/// Checks the options that let ranks on other machines call the server. Throws InputError.
 void check_remote_launchers(const ServerOptions& options) {
   for (const v1::Resources::Launcher launcher : options.launchers) {
     if (launcher == v1::Resources::local || !options.workers.empty()) continue;
@@ -233,7 +233,7 @@ void Server::listen(const ServerOptions& options) {
       options);
   Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
   endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
-  // Jobs of an earlier version call the clients' address.
+  // Includes the Workers service: jobs that an earlier version started call this address.
   clients_server_ = std::make_unique<GuardedServer>(
       std::move(listeners), GuardedServerOptions{descriptors_ - kReservedDescriptors,
                                                  kClientThreads,
@@ -248,7 +248,7 @@ void Server::listen(const ServerOptions& options) {
 
 void Server::listen_for_remote_ranks(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.workers);
-  // Each rank has the token of its attempt.
+  // Callers are identified: each rank carries the token of its attempt.
   require_protection({"--workers", endpoint, /*identified=*/true, "", "--workers-ca"}, options);
   remote_workers_server_ = std::make_unique<GuardedServer>(
       listen_on_tcp(endpoint.host, endpoint.port),

@@ -31,36 +31,37 @@ namespace dotresize {
 /// The coordinator: listens from the constructor to the destructor. Running jobs outlive it.
 class Server {
  public:
-  /// Throws std::runtime_error if the address is not available, ProgramMissing if jobs could not be
-  /// run, and what StateDir and JobStore throw.
+  /// Throws std::runtime_error if the address is not available, ProgramMissing if jobs could not
+  /// run, and whatever StateDir and JobStore throw.
   explicit Server(const ServerOptions& options);
-  /// Ends streams, answers the calls in progress, stops scheduling.
+  /// Ends streams, finishes the calls in progress, stops scheduling.
   ~Server();
 
-  /// Reads the tokens and the certificates again. A file with a fault changes nothing, and is
-  /// logged.
+  /// Reads the tokens and the certificates again. A faulty file is logged and changes nothing.
   void reload();
 
   /// HOST:PORT with the actual port.
   const std::string& endpoint() const { return endpoint_; }
-  /// Where pages, health and metrics are, "http://HOST:PORT"; empty without --http.
+  /// URL of pages, health and metrics, "http://HOST:PORT"; empty without --http.
   std::string http_url() const { return http_ ? http_->url() : ""; }
 
  private:
   void listen(const ServerOptions& options);
   void listen_for_remote_ranks(const ServerOptions& options);
   std::vector<GuardedServer*> grpc_servers() const;
-  /// Where jobs on this machine call their server.
+  /// Unix socket through which jobs on this machine call the server.
   std::filesystem::path socket() const;
   void listen_for_http(const ServerOptions& options);
-  /// Null if browsers could not say who they are, as clients of the API must.
+  /// Returns null if browsers could not authenticate: clients need certificates, but there are no
+  /// tokens.
   std::unique_ptr<WebPages> make_pages(const ServerOptions& options);
-  /// Whether it can serve, as it was a second ago at most: whoever asks often costs nobody time.
+  /// Returns the health checks. Caches them for at most one second, so that frequent requests stay
+  /// cheap.
   std::vector<HealthCheck> health();
   std::vector<HealthCheck> look_after_health();
   ServerFigures figures();
 
-  int descriptors_;  ///< that this process may have
+  int descriptors_;  ///< limit of open files of this process
   StateDir state_;
   JobStore store_;
   Trash trash_;
@@ -76,7 +77,7 @@ class Server {
   Metrics metrics_;
   std::mutex health_mutex_;
   std::vector<HealthCheck> health_;
-  std::chrono::steady_clock::time_point health_time_;  ///< of `health_`
+  std::chrono::steady_clock::time_point health_time_;  ///< time of the last check
   WebhookPolicy webhooks_;
   StreamPump streams_;
   StreamPump transfers_;
@@ -89,10 +90,10 @@ class Server {
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Notifier> notifier_;
-  std::unique_ptr<Stager> stager_;  ///< null: nothing elsewhere is allowed
+  std::unique_ptr<Stager> stager_;  ///< null: no remote URLs are allowed
   std::unique_ptr<Watchdog> watchdog_;
-  std::unique_ptr<WebPages> pages_;   ///< may be null
-  std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others
+  std::unique_ptr<WebPages> pages_;   ///< null without --http; see make_pages()
+  std::unique_ptr<HttpServer> http_;  ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

@@ -5,8 +5,8 @@
 
 namespace dotresize {
 
-/// While it lives, no file of this process can grow beyond `bytes`: writing fails with EFBIG, as it
-/// fails with ENOSPC on a full disk.
+/// Keeps files of this process from growing beyond `bytes` during its lifetime. A write beyond the
+/// limit fails with EFBIG, much as it fails with ENOSPC on a full disk.
 class LimitedFileSize {
  public:
   explicit LimitedFileSize(rlim_t bytes) {

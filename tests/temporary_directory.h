@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-/// Writes a file as it is, for inputs that our own writers would refuse to make.
+/// Writes `content` unchanged, for inputs that our own writers would refuse to make.
 inline void put_file(const std::filesystem::path& path, const std::string& content) {
   std::ofstream out;
   out.exceptions(std::ios::badbit | std::ios::failbit);
@@ -18,7 +18,7 @@ inline void put_file(const std::filesystem::path& path, const std::string& conte
   out << content;
 }
 
-/// The bytes of a file.
+/// Returns the content of a file.
 inline std::string file_bytes(const std::filesystem::path& path) {
   std::ifstream in;
   in.exceptions(std::ios::badbit | std::ios::failbit);
@@ -26,7 +26,7 @@ inline std::string file_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// A new directory that is removed, with all that is in it, at the end of a test.
+/// A new directory, removed with everything in it at the end of a test.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

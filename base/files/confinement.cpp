@@ -22,7 +22,7 @@ namespace {
 constexpr char kDescriptors[] = "/proc/self/fd";
 constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
-/// A path below that of a descriptor.
+/// A path below a descriptor's path.
 struct DescriptorPath {
   int fd;
   fs::path below;  ///< empty: the descriptor itself
@@ -38,14 +38,14 @@ std::optional<DescriptorPath> as_descriptor_path(const fs::path& path) {
   return DescriptorPath{*fd, below};
 }
 
-/// The way from `root` to `path`, both without links; nothing if it lies elsewhere.
+/// Returns the path from `root` to `path`, both without links; nothing if it lies elsewhere.
 std::optional<fs::path> way_from(const fs::path& root, const fs::path& path) {
   const fs::path relative = path.lexically_relative(root);
   if (relative.empty() || *relative.begin() == "..") return std::nullopt;
   return relative;
 }
 
-/// Where the links of `path` lead. What is opened with O_NOFOLLOW is not followed itself.
+/// Resolves the links of `path`. With O_NOFOLLOW the last component is not followed.
 fs::path followed(const fs::path& path, int flags, std::error_code& error) {
   if ((flags & O_NOFOLLOW) == 0) return fs::weakly_canonical(fs::absolute(path), error);
   const fs::path named = path.has_filename() ? path : path.parent_path();
@@ -69,7 +69,7 @@ UniqueFd open_beneath(int dir, const fs::path& relative, int flags, mode_t mode)
   how.mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? mode : 0;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   long fd;
-  do {  // EAGAIN: a directory on the way was moved meanwhile
+  do {  // EAGAIN: a directory on the way has just been moved
     fd = ::syscall(SYS_openat2, dir, relative.c_str(), &how, sizeof(how));
   } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
   if (fd < 0 && errno == ENOSYS) {

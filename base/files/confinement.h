@@ -10,50 +10,51 @@
 
 namespace dotresize {
 
-/// Opens `relative` beneath the open directory `dir` without a symbolic link anywhere on the way
-/// (openat2). None, with errno, if it cannot: ELOOP for a link, EXDEV for a way out of `dir`.
-/// Throws std::runtime_error if the kernel has no openat2.
+/// Opens `relative` beneath the open directory `dir`, refusing symbolic links on the way (openat2).
+/// On failure the result is empty and errno is set: ELOOP for a link, EXDEV for a path out of
+/// `dir`. Throws std::runtime_error if the kernel has no openat2.
 UniqueFd open_beneath(int dir, const std::filesystem::path& relative, int flags, mode_t mode = 0);
 
-/// The path of an open descriptor, for functions that take paths: always of what was opened,
-/// whatever lies under its name by now. Every file below it is opened by open_beneath().
+/// Returns the path of an open descriptor, for functions that take paths. It leads to the opened
+/// file even if another file has its name now. Files below it are opened by open_beneath().
 std::filesystem::path path_of_descriptor(int fd);
 
-/// `path` for people: that of a descriptor is written as the name that it has now.
+/// Returns `path` for people: a descriptor's path becomes its current name.
 std::string shown_path(const std::filesystem::path& path);
 
-/// Directories in which all files lie that a user may name. Copies are cheap.
+/// Limits the files that a user may name to a set of directories. Copies are cheap.
 class Confinement {
  public:
-  /// No limits.
+  /// Sets no limits.
   Confinement() = default;
   explicit Confinement(const std::vector<std::filesystem::path>& roots);
 
-  /// The limits of this process, set by confine_process(); none at first.
+  /// Returns the limits of this process, set by confine_process(); at first there are none.
   static const Confinement& of_process();
 
-  /// Opens a path as open(2) does, with O_CLOEXEC; with limits beneath one of the roots: links are
-  /// followed before, and where they lead is opened without any, so a link that is put there
-  /// meanwhile is refused. None, with errno, if it cannot. Throws InputError if the path leads out
-  /// of the roots.
+  /// Opens a path as open(2) does, with O_CLOEXEC. With limits, the target must lie beneath a root:
+  /// links are resolved first, and the result is opened without following any, so a link that
+  /// appears in between is refused. On failure the result is empty and errno is set. Throws
+  /// InputError if the path leads out of the roots.
   UniqueFd open(const std::filesystem::path& path, int flags, mode_t mode = 0) const;
 
-  /// The directory, made with those above it if it is missing, and opened; none, with errno, if it
-  /// cannot. Throws as open(), and std::filesystem::filesystem_error.
+  /// Creates the directory and its missing parents, and opens it. On failure the result is empty
+  /// and errno is set. Throws as open(), and std::filesystem::filesystem_error.
   UniqueFd make_directories(const std::filesystem::path& path) const;
 
  private:
   struct Place {
     std::filesystem::path root;
-    std::filesystem::path way;  ///< from there, without links
+    std::filesystem::path way;  ///< path relative to `root`, without links
   };
-  /// Throws InputError with the path as it was `named` if it lies in no root.
+  /// Throws InputError, showing the path as it was `named`, if it lies in no root.
   Place place_of(const std::filesystem::path& target, const std::filesystem::path& named) const;
 
   std::vector<std::filesystem::path> roots_;  ///< canonical
 };
 
-/// From now on this process opens what users name within these roots alone. Before it has threads.
+/// Limits this process to these roots when it opens paths named by users. Call before threads
+/// start.
 void confine_process(const std::vector<std::filesystem::path>& roots);
 
 }  // namespace dotresize

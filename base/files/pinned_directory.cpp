@@ -15,7 +15,7 @@ PinnedDirectory::PinnedDirectory(const fs::path& path) {
   if (root) fd_ = open_beneath(root.get(), way.empty() ? "." : way, O_PATH | O_DIRECTORY);
 }
 
-// The dot: without it the path itself would be a link.
+// Without the dot, the path itself would be a link.
 fs::path PinnedDirectory::path() const { return path_of_descriptor(fd_.get()) / "."; }
 
 PinnedDirectory PinnedDirectory::enter(const fs::path& name) const {

@@ -8,7 +8,7 @@
 
 namespace dotresize {
 
-/// `answer` is a message of the server's or several, `text` the same for people.
+/// Prints the server's `answer` (one or several messages) as JSON, or `text`, the same for people.
 template <class Answer>
 void print(const Answer& answer, const std::string& text, const CommonOptions& common) {
   if (common.json()) {

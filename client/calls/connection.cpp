@@ -24,7 +24,7 @@ using std::chrono::seconds;
 
 constexpr seconds kUnaryDeadline{10};
 constexpr seconds kHashingDeadline{60};
-constexpr seconds kSweepDeadline{120};  // thousands of jobs are planned
+constexpr seconds kSweepDeadline{120};  // the server plans up to thousands of jobs
 
 template <typename Request, typename Response>
 using UnaryCall = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&, Response*);
@@ -41,7 +41,7 @@ Response call(Connection& connection, UnaryCall<Request, Response> method, const
   return response;
 }
 
-/// Tries again for ten seconds while the server is away.
+/// Calls `body`, with retries for ten seconds while the server is away.
 template <class Body>
 auto patiently(Connection& connection, const std::function<void(const std::string&)>& on_retry,
                const Body& body) {
@@ -59,13 +59,13 @@ auto patiently(Connection& connection, const std::function<void(const std::strin
   }
 }
 
-/// gRPC would wait for up to two minutes between attempts to connect: too long for someone who has
-/// just restarted the server.
+/// Arguments with short reconnect pauses. gRPC's default of up to two minutes is too long for
+/// someone who has just restarted the server.
 grpc::ChannelArguments channel_arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  arguments.SetMaxReceiveMessageSize(kMaxSweepBytes);  // the largest answer is a sweep's
+  arguments.SetMaxReceiveMessageSize(kMaxSweepBytes);  // largest answer: a sweep
   return arguments;
 }
 
@@ -239,7 +239,7 @@ void Backoff::reset() {
 std::string new_request_id() {
   std::string bytes = random_bytes(16);
   bytes[6] = static_cast<char>((bytes[6] & 0x0f) | 0x40);  // RFC 9562, section 5.4: version 4
-  bytes[8] = static_cast<char>((bytes[8] & 0x3f) | 0x80);  // and its variant
+  bytes[8] = static_cast<char>((bytes[8] & 0x3f) | 0x80);  // variant
   std::string id = hex_digits(bytes);
   for (const size_t hyphen : {8, 13, 18, 23}) id.insert(hyphen, 1, '-');
   return id;

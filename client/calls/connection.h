@@ -14,59 +14,59 @@
 
 namespace dotresize {
 
-/// PEM files; without `ca` there is no TLS.
+/// Paths of PEM files; no TLS if `ca` is empty.
 struct TlsOptions {
-  std::string ca;           ///< authority of the server's certificate
-  std::string certificate;  ///< of this client; empty: none
-  std::string key;          ///< of `certificate`
+  std::string ca;           ///< CA of the server's certificate
+  std::string certificate;  ///< this client's certificate; empty: none
+  std::string key;          ///< key of `certificate`
 };
 
-/// What says to the server who calls; empty: nothing. From the file that DOTRESIZE_TOKEN_FILE
-/// names. Throws InputError if it cannot be read.
+/// Bearer token from the file that DOTRESIZE_TOKEN_FILE names; empty: no token. Throws InputError
+/// if the file cannot be read or holds no token.
 std::string token_from_environment();
 
-/// A channel to one server. Calls throw RpcError; each has a deadline of its own. Connects on the
-/// first call, and again by itself whenever the server was away.
+/// A channel to one server. Calls throw RpcError; each has its own deadline. Connects on the first
+/// call, and reconnects by itself after the server was away.
 class Connection {
  public:
-  /// `server` is HOST:PORT. Throws InputError for files that are missing or cannot be read.
-  /// A `token` goes to other machines over TLS alone: else InputError.
+  /// `server` is HOST:PORT. Throws InputError for files that are missing or cannot be read, and for
+  /// a `token` that would go to another machine without TLS.
   explicit Connection(const std::string& server, const TlsOptions& tls = {},
                       std::string token = "");
 
-  /// Tries again for up to ten seconds while the server is away, which is safe because of
-  /// `request.request_id` (must not be empty). `on_retry` hears why, once.
+  /// Creates a job. Retries for up to ten seconds while the server is away, which is safe because
+  /// of `request.request_id` (must not be empty). `on_retry` is called once, with the reason.
   v1::Job create_job(const v1::CreateJobRequest& request,
                      const std::function<void(const std::string&)>& on_retry);
-  /// The same for a sweep.
+  /// Creates a sweep; retries like create_job.
   v1::Sweep create_sweep(const v1::CreateSweepRequest& request,
                          const std::function<void(const std::string&)>& on_retry);
   v1::Job get_job(const std::string& id);
   v1::Sweep get_sweep(const std::string& id);
-  /// Newest first, at most `limit` jobs, over as many pages as it takes.
+  /// Lists at most `limit` jobs, newest first, over as many pages as needed.
   std::vector<v1::Job> list_jobs(const v1::ListJobsRequest::Filter& filter, int limit);
   v1::Job cancel_job(const std::string& id);
   v1::Job resume_job(const std::string& id, bool fresh);
   void delete_job(const std::string& id);
-  /// What an ended job has left: of the model's directory, or else what people want to see.
+  /// Lists the files of an ended job. `model`: includes all files of the model's directory, else
+  /// only log, job file, plan, report and model card.
   std::vector<v1::Artifact> list_artifacts(const std::string& id, bool model);
   v1::ServerInfo server_info();
-  /// From now on the server starts no jobs; or it does again.
+  /// Stops, or allows again, the start of jobs by the server.
   v1::ServerInfo drain_server();
   v1::ServerInfo resume_server();
 
-  /// Waits before another attempt: for `length`, or until a lost connection has been made again,
-  /// which it says with true. gRPC connects only while somebody waits for it, so a plain sleep
-  /// would not do.
+  /// Waits `length` before another attempt. Returns true early if a lost connection has been made
+  /// again. A plain sleep would not do: gRPC connects only while somebody waits for it.
   bool wait(std::chrono::milliseconds length);
-  /// The same in steps of `tick`, until `interrupted` says true.
+  /// Waits like wait(length), in steps of `tick`, until `interrupted` returns true.
   void wait(std::chrono::milliseconds length, std::chrono::milliseconds tick,
             const std::function<bool()>& interrupted);
 
-  /// Says in a call who calls. Before it is started.
+  /// Adds the token and the trace context to a call that is not started yet.
   void identify(grpc::ClientContext& context) const;
 
-  /// For the streaming calls.
+  /// Stub for streaming calls.
   v1::Jobs::Stub& stub() { return *stub_; }
   const std::string& server() const { return server_; }
 
@@ -84,9 +84,9 @@ class Backoff {
 
   Backoff(Milliseconds first, Milliseconds longest, Milliseconds patience);
 
-  /// The pause before the next attempt, or nothing when it is time to give up.
+  /// Pause before the next attempt; nullopt: give up.
   std::optional<Milliseconds> next();
-  /// An attempt succeeded: the next failure is a first one again.
+  /// Reports a success: the next failure counts as the first again.
   void reset();
 
  private:
@@ -99,7 +99,7 @@ class Backoff {
   std::optional<Clock::time_point> failing_since_;
 };
 
-/// A random (version 4) UUID from the operating system: the name of one intent to submit.
+/// Random (version 4) UUID from the operating system; identifies one intent to submit.
 std::string new_request_id();
 
 }  // namespace dotresize

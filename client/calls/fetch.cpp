@@ -22,7 +22,7 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// In DIR.partial until it is whole: whose files it has.
+/// File in DIR.partial, until it is complete, that names the fetch it belongs to.
 constexpr char kFetchFile[] = ".dotresize-fetch.json";
 constexpr uint64_t kMaxFetchFileBytes = 4096;
 
@@ -30,7 +30,7 @@ std::string description_of(const FetchRequest& request) {
   return nlohmann::json{{"job", request.id}, {"model", request.model}}.dump() + "\n";
 }
 
-/// DIR.partial, new or of an earlier call of this fetch.
+/// Opens DIR.partial, a new one or that of an earlier call of this fetch.
 fs::path open_partial(const FetchRequest& request) {
   if (fs::exists(fs::symlink_status(request.dir))) {
     throw InputError(request.dir.string() + " exists already: name another directory");
@@ -59,12 +59,12 @@ bool is_whole(const fs::path& path, const v1::Artifact& artifact) {
          (artifact.sha256().empty() || sha256_of_file(path) == artifact.sha256());
 }
 
-/// Bytes of all files together, for the display.
+/// Shows the progress in bytes of all files together.
 class ByteProgress {
  public:
   ByteProgress(ProgressDisplay& display, int64_t total) : display_(display), total_(total) {}
 
-  /// Bytes that need not be fetched.
+  /// Counts bytes that need not be fetched.
   void skip(int64_t bytes) { done_ += bytes; }
   void add(int64_t bytes) {
     done_ += bytes;
@@ -104,7 +104,7 @@ class Fetcher {
         options_(options),
         backoff_(options.first_pause, options.max_pause, options.patience) {}
 
-  /// False if it was interrupted.
+  /// Fetches one file. Returns false if interrupted.
   bool fetch(const fs::path& path, const v1::Artifact& artifact) {
     if (size_of_file(path) > static_cast<uint64_t>(artifact.size())) fs::remove(path);
     const auto begun = static_cast<int64_t>(size_of_file(path));
@@ -113,7 +113,7 @@ class Fetcher {
     if (is_whole(path, artifact)) return true;
     fs::remove(path);
     if (begun == 0) throw broken(artifact, "have not the hash that it lists");
-    progress_.skip(-artifact.size());  // what lay there was of something else
+    progress_.skip(-artifact.size());  // the old file had other content
     return fetch(path, artifact);
   }
 
@@ -141,7 +141,7 @@ class Fetcher {
     return offset >= artifact.size();
   }
 
-  /// Writes what comes, and moves `offset` on.
+  /// Writes received chunks to the file and advances `offset`.
   grpc::Status stream(OutputFile& file, const v1::Artifact& artifact, int64_t& offset) {
     using Stream = ServerStream<v1::ArtifactChunk>;
     v1::GetArtifactRequest request;
@@ -183,7 +183,7 @@ class Fetcher {
     progress_.add(std::ssize(chunk.data()));
   }
 
-  /// Waits for the server; throws the error if that is of no use.
+  /// Waits for the server; throws `error` if waiting does not help.
   void await(const RpcError& error) {
     const auto pause = is_transient(error.code()) ? backoff_.next() : std::nullopt;
     if (!pause) throw error;
@@ -202,7 +202,7 @@ class Fetcher {
   Backoff backoff_;
 };
 
-/// The server's word is not trusted for what is written here.
+/// Checks the listed names and sizes: the server is not trusted for local writes.
 void require_sound(const std::vector<v1::Artifact>& artifacts) {
   for (const v1::Artifact& artifact : artifacts) {
     const std::string name = in_quotes(artifact.name());

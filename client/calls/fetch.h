@@ -12,16 +12,16 @@
 namespace dotresize {
 
 struct FetchRequest {
-  std::string id;             ///< of an ended job
-  std::filesystem::path dir;  ///< that is to appear
-  bool model = false;         ///< the model's directory, in place of what people want to see
+  std::string id;             ///< id of an ended job
+  std::filesystem::path dir;  ///< directory to create
+  bool model = false;         ///< false: no files of the model itself
 };
 
-/// Fetches the files of a job into DIR.partial, which becomes DIR once they are whole and have the
-/// hashes that the server lists. What an earlier call has left there is not fetched again. While
-/// the server is away it is waited for, as watch_job does. False once `interrupted` says true.
-/// Throws InputError if DIR exists, or if DIR.partial is not one of this fetch, and RpcError,
-/// DATA_LOSS for a file whose bytes are not those of its hash.
+/// Fetches the files of a job into DIR.partial, and renames it to DIR once all files are complete
+/// and have the hashes that the server lists. Files left there by an earlier call are not fetched
+/// again. Waits while the server is away, like watch_job. Returns false once `interrupted` returns
+/// true. Throws InputError if DIR exists or if DIR.partial belongs to another fetch, and RpcError,
+/// with DATA_LOSS for a file whose bytes do not match its hash.
 bool fetch_artifacts(Connection& connection, const FetchRequest& request,
                      const std::vector<v1::Artifact>& artifacts, ProgressDisplay& display,
                      const std::function<bool()>& interrupted, const FollowOptions& options = {});

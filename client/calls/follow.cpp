@@ -9,7 +9,7 @@ namespace {
 
 const grpc::Status kEndedEarly(grpc::UNAVAILABLE, "the stream ended early");
 
-/// What a stream does that breaks: it is opened again, if it has ever been open.
+/// Policy for broken streams: reopen them if a connection has ever been made.
 class Reconnection {
  public:
   Reconnection(Connection& connection, const std::function<bool()>& interrupted,
@@ -20,9 +20,9 @@ class Reconnection {
         backoff_(options.first_pause, options.max_pause, options.patience) {}
 
   void connected() { ever_connected_ = true; }
-  /// The server has said something, or is silent but there.
+  /// Reports a message, or a stream that is silent but alive.
   void heard() { backoff_.reset(); }
-  /// Waits before the next attempt, once `tell` has told of it; false if there is to be none.
+  /// Calls `tell` and waits before the next attempt. Returns false if there is to be none.
   bool await(const RpcError& error, const std::function<void()>& tell) {
     if (!ever_connected_ || !is_transient(error.code())) return false;
     const auto length = backoff_.next();
@@ -131,7 +131,7 @@ class JobsWatcher {
   void run() {
     while (!interrupted_()) {
       try {
-        connection_.server_info();  // whether somebody is there
+        connection_.server_info();  // checks that the server answers
         reconnection_.connected();
         observer_.connected();
         const grpc::Status status = follow();
@@ -173,7 +173,7 @@ class JobsWatcher {
   Reconnection reconnection_;
 };
 
-/// Prints what there is after `request.offset()`, and moves that on.
+/// Prints the log after `request.offset()` and advances that.
 grpc::Status read_stream(Connection& connection, v1::GetLogsRequest& request, Backoff& backoff,
                          std::chrono::seconds deadline,
                          const std::function<void(const std::string&)>& print) {

@@ -43,7 +43,7 @@ std::string find_job_id(Connection& connection, const std::string& text) {
   v1::ListJobsRequest::Filter filter;
   filter.set_id_prefix(std::string(kPrefix) + digits);
   std::vector<v1::Job> jobs = connection.list_jobs(filter, kShown);
-  // An earlier server does not know the filter.
+  // An older server does not know the filter.
   std::erase_if(jobs,
                 [&](const v1::Job& job) { return !job.id().starts_with(filter.id_prefix()); });
   if (jobs.empty()) return text;

@@ -6,12 +6,12 @@
 
 namespace dotresize {
 
-/// Whether `text` has the form of a job's whole id.
+/// True if `text` has the form of a complete job id.
 bool is_job_id(const std::string& text);
 
-/// The id of the one job whose id begins with `text`, which may lack the "j-" of all of them;
-/// `text` itself if there is none, for the server to say so. Throws InputError with the candidates
-/// if there are several, RpcError.
+/// Finds the one job whose id begins with `text`, with or without the prefix "j-". If there is
+/// none, returns `text`, and the server reports the error. Throws InputError with the candidates if
+/// there are several, and RpcError.
 std::string find_job_id(Connection& connection, const std::string& text);
 
 }  // namespace dotresize

@@ -7,7 +7,7 @@
 
 namespace dotresize {
 
-/// Adds what --label has given, each "KEY=VALUE". Throws InputError for any other text.
+/// Adds the labels given by --label, each "KEY=VALUE". Throws InputError for any other text.
 void add_labels(const std::vector<std::string>& texts,
                 google::protobuf::Map<std::string, std::string>& labels);
 

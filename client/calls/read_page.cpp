@@ -32,7 +32,7 @@ Page page_of_sweep(const fs::path& dir) {
   return sweep_page(parse_results(read_whole_file(file, kMaxSweepBytes), file.string()));
 }
 
-/// The last bytes of a file, from the beginning of a line if it has more.
+/// Last bytes of a file; a longer file's tail begins at a line.
 std::string tail_of(const fs::path& path) {
   const InputFile file(path.string());
   const auto limit = static_cast<uint64_t>(kLogTailBytes);
@@ -42,7 +42,7 @@ std::string tail_of(const fs::path& path) {
   return size < limit ? tail : tail.substr(tail.find('\n') + 1);
 }
 
-/// A job of a sweep that has left no report.
+/// Page of a sweep's job that has left no report.
 Page page_of_failure(const VariantPaths& at) {
   const std::string text = read_whole_file(at.job, kMaxJobFileBytes);
   EndedJob job{.state = "failed", .error = failure_in(at.log), .spec = text};

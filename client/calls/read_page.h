@@ -8,11 +8,11 @@
 
 namespace dotresize {
 
-/// Whether the directory is one that `dotresize sweep` writes into, and not a model.
+/// True if `dir` is a directory written by `dotresize sweep`, and not a model.
 bool is_sweep_directory(const std::filesystem::path& dir);
 
-/// The page of `what`: a job that has ended, by its id; a model directory; the directory of a
-/// sweep, or of one of its jobs that has failed. Throws InputError for anything else.
+/// Reads the report page of `what`: the id of an ended job; a model directory; the directory of a
+/// sweep, or of one of its failed jobs. Throws InputError for anything else.
 Page read_page(const std::string& what, const CommonOptions& common);
 
 }  // namespace dotresize

@@ -61,7 +61,7 @@ std::string message_for(const grpc::Status& status, const std::string& server) {
   const std::string reason = status.error_message();
   switch (status.error_code()) {
     case grpc::UNAVAILABLE:
-      if (!status.error_details().empty()) break;  // a server has said so
+      if (!status.error_details().empty()) break;  // sent by the server itself
       if (reason.find("failed to connect") != std::string::npos &&
           reason.find("Socket closed") != std::string::npos) {
         return server +

@@ -12,7 +12,7 @@
 
 namespace dotresize {
 
-/// One server-streaming call, read without ever waiting longer than asked. For one thread.
+/// One server-streaming call, read with a limit on each wait. Not thread-safe.
 template <typename Message>
 class ServerStream {
  public:
@@ -21,8 +21,8 @@ class ServerStream {
       std::function<std::unique_ptr<Reader>(grpc::ClientContext*, grpc::CompletionQueue*)>;
   enum class Next { kMessage, kTimeout, kEnd };
 
-  /// `prepare` is the stub's PrepareAsync...; the call ends with DEADLINE_EXCEEDED after
-  /// `deadline`.
+  /// Starts the call. `prepare` is the stub's PrepareAsync... method. The call ends with
+  /// DEADLINE_EXCEEDED after `deadline`.
   ServerStream(const Prepare& prepare, std::chrono::seconds deadline) {
     context_.set_deadline(std::chrono::system_clock::now() + deadline);
     reader_ = prepare(&context_, &queue_);
@@ -40,7 +40,7 @@ class ServerStream {
   ServerStream(const ServerStream&) = delete;
   ServerStream& operator=(const ServerStream&) = delete;
 
-  /// Waits for the next message, for `patience` at most. After kEnd, status() says how it ended.
+  /// Waits at most `patience` for the next message. After kEnd, status() is the call's status.
   Next next(Message& message, std::chrono::milliseconds patience) {
     const auto give_up = std::chrono::system_clock::now() + patience;
     while (!finished_) {
@@ -67,7 +67,7 @@ class ServerStream {
 
  private:
   enum Step : size_t { kStarted, kRead, kFinished };
-  /// gRPC wants an address for each step.
+  /// Tag of a step: gRPC needs a distinct address for each.
   void* tag(Step step) { return &steps_[step]; }
 
   std::array<char, 3> steps_{};

@@ -49,7 +49,7 @@ int exit_code_for(const v1::Job& job) {
 
 std::string job_text(const v1::Job& job, std::time_t now) {
   std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
-  if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many
+  if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many results
   text += '\n';
   return text + result_table(job.result()) + warnings_text(job.result().warnings());
 }

@@ -10,25 +10,25 @@
 
 namespace dotresize {
 
-/// How a program that waited for this job exits (docs/cli.md).
+/// Exit code of a program that waited for this job (docs/cli.md).
 int exit_code_for(const v1::Job& job);
 
-/// Everything about one job, as `status` shows it. Ends with a newline, as all of these do.
+/// Description of one job, as `status` shows it. All multi-line texts here end with a newline.
 std::string job_text(const v1::Job& job, std::time_t now);
 
-/// What the server says of itself, a line for each.
+/// Description of the server, a line for each fact.
 std::string server_text(const v1::ServerInfo& server);
 
-/// How far it is: "58 %"; empty if nothing is known.
+/// Progress of the job: "58 %"; empty if unknown.
 std::string done_text(const v1::Job& job);
 
-/// One line per job under a heading; a sentence if there is none.
+/// Table with a heading and a line per job; a sentence if there are no jobs.
 std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now);
 
-/// How the job ended: the table of the result, the error, or that it was cancelled.
+/// Outcome of an ended job: the result's table, the error, or a note that it was cancelled.
 std::string outcome_text(const v1::Job& job);
 
-/// The same table from a model's own report.
+/// Result table from a model's own report.
 std::string report_text(const ReportSummary& summary);
 
 }  // namespace dotresize

@@ -30,7 +30,7 @@ void make_number(ordered_json& value, const FieldDescriptor& field) {
   }
 }
 
-/// Protobuf writes 64-bit integers as strings, because JavaScript would round them.
+/// Converts 64-bit integers to numbers. Protobuf writes strings, because JavaScript would round.
 void make_numbers(ordered_json& object, const Descriptor& descriptor) {
   for (auto& [name, value] : object.items()) {
     const FieldDescriptor* field = descriptor.FindFieldByName(name);

@@ -10,22 +10,22 @@
 
 namespace dotresize {
 
-/// Keys spelled as in the .proto; scalar fields that are not set have their default, messages and
-/// optional fields that are not set are left out.
-/// 64-bit integers are numbers, not the strings of Protobuf's own JSON mapping.
+/// Converts a message to JSON with keys as in the .proto. Unset scalar fields have their default;
+/// unset messages and optional fields are left out. 64-bit integers are numbers, not strings as in
+/// Protobuf's own JSON mapping.
 nlohmann::ordered_json to_json(const google::protobuf::Message& message);
 
-/// {"jobs": [...]}
+/// Returns {"jobs": [...]}.
 nlohmann::ordered_json to_json(const std::vector<v1::Job>& jobs);
 
-/// {"error": {"code", "message", "exit_code"[, "violations": [{"field", "description"}]]}}
+/// Returns {"error": {"code", "message", "exit_code"[, "violations": [{"field", "description"}]]}}.
 nlohmann::ordered_json error_json(const std::string& code, const std::string& message,
                                   int exit_code,
                                   const std::vector<FieldViolation>& violations = {});
 
-/// The document on stdout, indented, with a newline. Bytes that are not UTF-8 are replaced.
+/// Prints the document to stdout, indented, with a newline. Bytes that are not UTF-8 are replaced.
 void print_json(const nlohmann::ordered_json& document);
-/// The same on one line, and flushed: for a document that is one of a sequence.
+/// Prints the document on one line and flushes: for a sequence of documents.
 void print_json_line(const nlohmann::ordered_json& document);
 
 }  // namespace dotresize

@@ -9,7 +9,7 @@
 namespace dotresize {
 namespace {
 
-/// As it stands between the quotes of a JSON string.
+/// Escapes the text for use between the quotes of a JSON string.
 std::string json_text(std::string_view text) {
   using Json = nlohmann::json;
   const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -8,21 +8,21 @@
 
 namespace dotresize {
 
-/// Prints a log that arrives in pieces, which may end within a character, without keeping it.
+/// Prints a log that arrives in pieces, without storing it. A piece may end within a character.
 class LogOutput {
  public:
   enum class Form {
-    kBytes,     ///< as it is: for files and other programs
-    kTerminal,  ///< lines of text: nothing in it steers the terminal or changes the words' order
+    kBytes,     ///< unchanged: for files and other programs
+    kTerminal,  ///< text without control and text-direction characters
     kJson,      ///< one document, {"id": ..., "log": ...}
   };
   LogOutput(std::ostream& out, Form form, std::string id);
 
   void add(std::string_view piece);
   void finish();
-  /// The log breaks off: a JSON document that has begun says why.
+  /// Ends a log that breaks off. A JSON document gets the error.
   void finish(const RpcError& error);
-  /// Whether anything has been printed.
+  /// True if anything has been printed.
   bool begun() const { return begun_; }
 
  private:
@@ -32,7 +32,7 @@ class LogOutput {
   std::ostream& out_;
   const Form form_;
   const std::string id_;
-  std::string rest_;  ///< the beginning of a character
+  std::string rest_;  ///< an incomplete character
   bool begun_ = false;
 };
 

@@ -6,13 +6,13 @@
 namespace dotresize {
 namespace {
 
-/// OpenMPI puts its help between two of these (opal/util/show_help.c).
+/// True for a rule of hyphens. OpenMPI puts help texts between two of them (opal/util/show_help.c).
 bool is_rule(const std::string& line) {
   constexpr size_t kLeast = 70;
   return line.size() >= kLeast && std::ranges::all_of(line, [](char c) { return c == '-'; });
 }
 
-/// "[host:12345] ...", as opal_output begins its lines.
+/// True for a line "[host:12345] ...", the form of opal_output.
 bool has_process_prefix(const std::string& line) {
   const size_t colon = line.find(':');
   const size_t end = line.find(']');
@@ -24,7 +24,7 @@ bool has_process_prefix(const std::string& line) {
                      [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Ranks write at the same time as mpirun.
+/// True for lines of ranks, which write at the same time as mpirun.
 bool is_ours(const std::string& line) {
   constexpr std::string_view kProgram = "dotresize";
   return line.starts_with(kProgram) || line.starts_with('\x1e');

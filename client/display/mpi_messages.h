@@ -4,14 +4,14 @@
 
 namespace dotresize {
 
-/// Tells what MPI says on stderr about the end of a run ("MPI_ABORT was invoked on rank 1 ...")
-/// from what the ranks say, a line at a time.
+/// Separates MPI's messages about the end of a run ("MPI_ABORT was invoked on rank 1 ...") from the
+/// ranks' own stderr, line by line.
 class MpiMessages {
  public:
-  /// Whether `line`, without its newline, is MPI's. It is kept.
+  /// Returns true if `line` (without newline) is MPI's, and keeps it.
   bool take(const std::string& line);
 
-  /// All that was kept, with newlines.
+  /// All kept lines, with newlines.
   const std::string& text() const { return text_; }
 
  private:

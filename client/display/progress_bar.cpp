@@ -13,7 +13,7 @@ constexpr int kShortestBar = 8;
 constexpr int kMaxBar = 40;
 constexpr size_t kPhaseWidth = sizeof("evaluate_compressed") - 1;
 
-/// Each field as wide as it may get, so that the bar keeps its length from line to line.
+/// Pads each field to its maximal width, so that the bar's length does not change.
 ProgressDetails padded(const v1::Progress& progress) {
   const ProgressDetails details = details_of(progress);
   const std::string all_done =

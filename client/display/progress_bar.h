@@ -7,13 +7,13 @@
 namespace dotresize {
 
 struct BarStyle {
-  int columns = 80;      ///< the line is shorter than this, so that no terminal wraps it
-  bool unicode = false;  ///< else ASCII alone
+  int columns = 80;      ///< the line is shorter than this, so terminals do not wrap it
+  bool unicode = false;  ///< false: ASCII only
   bool colour = false;
 };
 
-/// One line without a newline: phase, bar, percent, junctions, tok/s, ETA. What does not fit is
-/// left out, tok/s first, then junctions, then the ETA, then the bar.
+/// Renders one line without a newline: phase, bar, percent, junctions, tok/s, ETA. Parts that do
+/// not fit are left out: tok/s first, then junctions, ETA, and the bar.
 std::string render_bar(const v1::Progress& progress, const BarStyle& style);
 
 }  // namespace dotresize

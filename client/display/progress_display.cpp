@@ -55,7 +55,7 @@ class BarDisplay final : public ProgressDisplay {
   }
 
  private:
-  /// One write per change: a line that is cleared first and drawn later flickers.
+  /// Draws with one write per change: clearing the line first would make it flicker.
   void draw(const std::string& line) {
     if (line == shown_) return;
     std::cerr << "\r" + line + "\x1b[K" << std::flush;
@@ -67,14 +67,14 @@ class BarDisplay final : public ProgressDisplay {
   Clock::time_point progress_time_;
   std::string status_;  ///< shown instead of a bar
   std::string shown_;
-  bool begun_ = false;  ///< there is something to be redrawn
+  bool begun_ = false;  ///< something is to be redrawn
 };
 
 class LineDisplay final : public ProgressDisplay {
  public:
   void show(const v1::Progress& progress) override {
     constexpr std::chrono::seconds kInterval{10};
-    if (progress.phase().empty()) return;  // the first heartbeat
+    if (progress.phase().empty()) return;  // first heartbeat
     if (progress.phase() == phase_ && Clock::now() < printed_ + kInterval) return;
     phase_ = progress.phase();
     printed_ = Clock::now();

@@ -7,26 +7,28 @@
 
 namespace dotresize {
 
-/// The progress of one job on stderr. For one thread.
+/// Shows the progress of one job on stderr. Not thread-safe.
 class ProgressDisplay {
  public:
   virtual ~ProgressDisplay() = default;
-  /// How far the job is now.
+  /// Shows the job's current progress.
   virtual void show(const v1::Progress& progress) = 0;
-  /// Shown in place of progress, until there is some.
+  /// Shows a status in place of progress, until show() is called.
   virtual void show_status(const std::string& text) = 0;
-  /// Something that has happened, and is over soon: a status on a terminal, else a line.
+  /// Shows a short-lived event: as a status on a terminal, else as a line.
   virtual void show_event(const std::string& text) = 0;
-  /// A line that stays; what was shown goes on below it.
+  /// Prints a permanent line; the progress continues below it.
   virtual void print(const std::string& line) = 0;
-  /// Takes away what is redrawn, for somebody else to write. The next show() brings it back.
+  /// Removes the redrawn line so that others can write to the terminal. The next show() brings it
+  /// back.
   virtual void clear() = 0;
-  /// Several times a second.
+  /// Redraws; to be called several times a second.
   virtual void tick() = 0;
 };
 
-/// A line at the bottom that is redrawn in place if stderr is a terminal; else, for logs, a line
-/// for each phase and every ten seconds in between, and none for a status.
+/// Creates the display for stderr. On a terminal, a line at the bottom is redrawn in place.
+/// Otherwise, for logs, it prints a line for each phase and every ten seconds in between, and none
+/// for a status.
 std::unique_ptr<ProgressDisplay> progress_display();
 
 }  // namespace dotresize

@@ -5,8 +5,8 @@
 
 namespace dotresize {
 
-/// Prints what a sweep has given as `dotresize sweep` prints it: the table, with `pareto`
-/// of the front alone, or the document of results.json.
+/// Prints a sweep's results like `dotresize sweep`: the table, or the document of results.json.
+/// `pareto`: the table has only the Pareto front.
 void print_sweep(const v1::SweepResults& results, bool pareto, const CommonOptions& common);
 
 }  // namespace dotresize

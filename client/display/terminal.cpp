@@ -10,7 +10,7 @@
 namespace dotresize {
 namespace {
 
-/// The first of LC_ALL, LC_CTYPE and LANG that is set decides, as in setlocale(3).
+/// The first of LC_ALL, LC_CTYPE and LANG that is set decides, like in setlocale(3).
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string value = environment_variable(name);

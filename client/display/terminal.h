@@ -4,27 +4,27 @@
 
 namespace dotresize {
 
-/// What stderr can show.
+/// Capabilities of stderr.
 struct Terminal {
-  bool interactive = false;  ///< a terminal that can redraw a line
-  bool unicode = false;      ///< the locale says UTF-8
-  bool colour = false;       ///< interactive, and NO_COLOR is not set
+  bool interactive = false;  ///< stderr is a terminal that can redraw a line
+  bool unicode = false;      ///< the locale is UTF-8
+  bool colour = false;       ///< `interactive`, and NO_COLOR is not set
 };
 
-/// Looks at stderr, TERM, NO_COLOR and the locale's variables.
+/// Determines the capabilities from stderr, TERM, NO_COLOR and the locale's variables.
 Terminal stderr_terminal();
 
-/// What a shell expects of a program that SIGINT stopped.
+/// Exit code that a shell expects of a program stopped by SIGINT.
 inline constexpr int kExitInterrupted = 130;
 
-/// Whether stdout is a terminal.
+/// True if stdout is a terminal.
 bool stdout_is_terminal();
 
-/// Columns of stderr's terminal now; 80 if it does not say.
+/// Current columns of stderr's terminal; 80 if unknown.
 int stderr_columns();
 
-/// While it lives, the first SIGINT is only remembered; a second one ends the program as usual.
-/// At most one at a time.
+/// Scope in which the first SIGINT is only recorded; a second one ends the program as usual. At
+/// most one instance at a time.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -62,7 +62,7 @@ class TextView : public WatchObserver {
 
  private:
   std::unique_ptr<ProgressDisplay> display_ = progress_display();
-  std::string waiting_for_;  ///< while the job is queued
+  std::string waiting_for_;  ///< set while the job is queued
   bool introduced_ = false;
   bool away_ = false;
 };
@@ -75,10 +75,10 @@ class JsonView : public WatchObserver {
   void tick() override {}
 };
 
-/// What the line of a job says of it beside its name.
+/// State of a job as its line shows it.
 struct Stand {
   std::string state;
-  std::string detail;  ///< phase or error; empty if there is none
+  std::string detail;  ///< phase or error; empty: none
   int attempt = 0;
 
   bool operator==(const Stand&) const = default;
@@ -114,7 +114,7 @@ class JobsTextView : public JobsObserver {
         if (synced_) return take_change(change);
         later_.push_back(change);
         return;
-      default:  // of a newer server
+      default:  // sent by a newer server
         return;
     }
   }
@@ -127,7 +127,7 @@ class JobsTextView : public JobsObserver {
  private:
   struct Known {
     Stand stand;
-    int listing = 0;  ///< the last one since whose beginning it was heard of
+    int listing = 0;  ///< number of the last listing when last seen
     std::string name;
   };
 
@@ -192,9 +192,9 @@ class JobsTextView : public JobsObserver {
   }
 
   const int limit_;
-  std::map<std::string, Known> known_;  ///< by id
-  std::vector<v1::Job> first_;          ///< of the first listing, while it is not complete
-  std::vector<v1::JobChange> later_;    ///< what has happened meanwhile
+  std::map<std::string, Known> known_;  ///< keyed by job id
+  std::vector<v1::Job> first_;          ///< jobs of the incomplete first listing
+  std::vector<v1::JobChange> later_;    ///< changes during that listing
   int listing_number_ = 0;
   bool synced_ = false;
   bool away_ = false;

@@ -6,18 +6,18 @@
 
 namespace dotresize {
 
-/// Shows a job's progress on stderr (client/display/progress_display.h), and each change of its
-/// state as a line.
+/// View of a job's progress on stderr (client/display/progress_display.h), with a line for each
+/// change of its state.
 std::unique_ptr<WatchObserver> progress_view();
 
-/// Every event as one line of JSON on stdout.
+/// View that prints every event as one line of JSON on stdout.
 std::unique_ptr<WatchObserver> json_view();
 
-/// A table on stdout that grows: first the newest `limit` jobs, the newest one last, then a line
-/// whenever state, attempt, phase or error of a job are others.
+/// View that prints a growing table on stdout: first the newest `limit` jobs, the newest one last,
+/// then a line whenever a job's state, attempt, phase or error changes.
 std::unique_ptr<JobsObserver> jobs_view(int limit);
 
-/// Every change as one line of JSON on stdout.
+/// View that prints every change as one line of JSON on stdout.
 std::unique_ptr<JobsObserver> jobs_json_view();
 
 }  // namespace dotresize

@@ -12,7 +12,7 @@
 namespace dotresize {
 namespace {
 
-/// Of a record of `--progress json`.
+/// Parses a record of `--progress json`; nullopt for any other line.
 std::optional<v1::Progress> parse_record(const std::string& line) {
   if (!line.starts_with('\x1e')) return std::nullopt;
   google::protobuf::util::JsonParseOptions options;
@@ -46,7 +46,7 @@ void WorkerView::take(const std::string& line) {
   const bool mpi = mpi_.take(line);
   if (mpi && !options_.verbose) return;
   const auto failure = parse_failure_line(line);
-  if (failure && !failures_.insert(failure->message).second) return;  // another rank's, the same
+  if (failure && !failures_.insert(failure->message).second) return;  // repeated by another rank
   display_->print(printable_lines(line));
 }
 

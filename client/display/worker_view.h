@@ -11,21 +11,21 @@
 
 namespace dotresize {
 
-/// What a worker writes, for people: its progress (`--progress json`) as a ProgressDisplay, its
-/// standard output as it is, and of its errors each one once. What MPI says about a failure that
-/// the worker has explained is left out.
+/// Shows a worker's output to people: its progress (`--progress json`) on a ProgressDisplay, its
+/// standard output unchanged, and each of its errors once. MPI's messages about a failure that the
+/// worker has explained are left out.
 class WorkerView final : public ProgramOutput {
  public:
   struct Options {
-    bool output_to_stderr = false;  ///< stdout has its one document already
-    bool verbose = false;           ///< shows what MPI says as well
+    bool output_to_stderr = false;  ///< stdout is reserved for a JSON document
+    bool verbose = false;           ///< also shows MPI's messages
   };
   explicit WorkerView(const Options& options) : options_(options) {}
 
   void standard_output(std::string_view bytes) override;
   void standard_error(std::string_view bytes) override;
   void tick() override { display_->tick(); }
-  /// After the end of the worker.
+  /// Shows the rest after the worker's end.
   void finish(int exit_code);
 
  private:
@@ -33,7 +33,7 @@ class WorkerView final : public ProgramOutput {
 
   Options options_;
   std::unique_ptr<ProgressDisplay> display_ = progress_display();
-  std::string unfinished_;  ///< the last line, without its newline
+  std::string unfinished_;  ///< the last, incomplete line
   std::set<std::string> failures_;
   MpiMessages mpi_;
 };

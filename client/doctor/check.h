@@ -4,21 +4,21 @@
 
 namespace dotresize {
 
-/// One part of a machine, as `dotresize doctor` finds it.
+/// Result of `dotresize doctor` for one part of a machine.
 struct Check {
   enum State {
     kOk,
-    kNote,   ///< not there, or less than one may think, and no fault
+    kNote,   ///< missing, or less than expected, but not a fault
     kFault,  ///< does not work
   };
   std::string part;  ///< "mpirun"
   State state = kOk;
-  std::string text = {};    ///< what was found
-  std::string advice = {};  ///< what to do; empty if there is nothing to do
-  bool needed = true;       ///< a job on the CPU cannot run while this is at fault
+  std::string text = {};    ///< finding
+  std::string advice = {};  ///< advice for the user; empty: none
+  bool needed = true;       ///< CPU jobs cannot run while this is at fault
 };
 
-/// "ok", "note", "fault".
+/// Returns "ok", "note" or "fault".
 inline std::string to_string(Check::State state) {
   if (state == Check::kOk) return "ok";
   return state == Check::kNote ? "note" : "fault";

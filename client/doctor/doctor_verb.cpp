@@ -33,7 +33,7 @@ nlohmann::ordered_json to_json(const Check& check) {
           {"needed", check.needed}};
 }
 
-/// Takes checks as they are made, and shows each at once unless they become a document.
+/// Collects checks and shows each at once, unless the output is a JSON document.
 class Findings {
  public:
   explicit Findings(bool json) : json_(json) {}

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-/// OpenMPI gives each rank a segment of 4 MiB, beside small ones: this much for two ranks.
+/// Minimum for two ranks: OpenMPI gives each rank a segment of 4 MiB and some small ones.
 constexpr int64_t kLeastSharedMemory = 16 * kMiB;
 /// Enough for eight ranks and the buffers of NCCL between GPUs without a direct link.
 constexpr int64_t kAmpleSharedMemory = 256 * kMiB;
@@ -24,10 +24,10 @@ constexpr int64_t kAmpleSpace = 1024 * kMiB;
 
 struct Space {
   int64_t least;  ///< less is a fault
-  int64_t ample;  ///< less is told
+  int64_t ample;  ///< less is a note
 };
 
-/// A fault of the directory's file system by its free bytes. The part is not set.
+/// Checks the free bytes of the directory's file system. Check::part is not set.
 Check space_check(const fs::path& directory, const Space& limits) {
   Check check;
   check.text = space_fault(directory, limits.least);

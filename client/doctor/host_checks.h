@@ -6,14 +6,14 @@
 
 namespace dotresize {
 
-// What a job takes of its host, asked of the kernel.
+// Checks of the host's resources that a job needs, as the kernel reports them.
 
-/// Cores and memory of the machine, and the limits of control groups.
+/// Check of the machine's cores and memory, including the limits of control groups.
 Check cores_check();
 Check memory_check();
-/// The file system in memory where ranks exchange messages.
+/// Check of the in-memory file system through which ranks exchange messages.
 Check shared_memory_check(const std::filesystem::path& directory);
-/// A directory that jobs write into; `what` it is.
+/// Check of a directory that jobs write into; `what`: the part's name.
 Check directory_check(const std::string& what, const std::filesystem::path& directory);
 
 }  // namespace dotresize

@@ -25,19 +25,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// CUDA's libraries are gigabytes, and a disk may be slow the first time.
+/// CUDA's libraries are gigabytes, and the first read from disk may be slow.
 constexpr std::chrono::seconds kPatienceForProbe{120};
-/// Ranks give each other up after 30 s and say so.
+/// Ranks give each other up after 30 s and report it.
 constexpr std::chrono::seconds kPatienceForRanks{90};
 constexpr size_t kMaxFault = 600;
 
-/// A program has failed, in its own words.
+/// Failure of a program; what() is its own message.
 class Failed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// What the worker says of its error, else the last line that a program has written.
+/// The worker's error message, else the last line that the program wrote.
 std::string reason_for(const CapturedChild& child, std::chrono::seconds limit) {
   constexpr std::string_view kError = "dotresize-worker: error: ";
   constexpr int kKilled = 128 + SIGKILL;
@@ -52,7 +52,7 @@ std::string reason_for(const CapturedChild& child, std::chrono::seconds limit) {
   return fmt::format("ends with exit code {}", child.exit_code);
 }
 
-/// The JSON object that a program prints. Throws Failed.
+/// Runs a program and returns the JSON object that it prints. Throws Failed.
 Json document_of(const std::vector<std::string>& command, std::chrono::seconds limit) {
   CapturedChild child;
   try {
@@ -68,7 +68,7 @@ Json document_of(const std::vector<std::string>& command, std::chrono::seconds l
   }
 }
 
-/// The worker's self-test by so many ranks.
+/// Runs the worker's self-test with `ranks` ranks.
 Json self_test(int ranks, const char* device) {
   return document_of(
       launch_command(ranks, {},
@@ -76,7 +76,7 @@ Json self_test(int ranks, const char* device) {
       kPatienceForRanks);
 }
 
-/// "; links: 1.2GB/s at least".
+/// Returns "; links: 1.2GB/s at least", or "" without links.
 std::string links_text(const Json& result) {
   const auto speeds = result.at("link_bytes_per_s").get<std::vector<int64_t>>();
   if (speeds.empty()) return "";
@@ -131,7 +131,7 @@ Check module_check(const Json& probe) {
   if (fault.empty()) return check;
   check.text = fault;
   const bool built = module.at("built");
-  // Nothing misses it without GPUs.
+  // The module is not needed without GPUs.
   check.state = built || !probe.at("gpus").empty() ? Check::kFault : Check::kNote;
   check.advice = built
                      ? "it needs the libraries of torch's wheels: look for other versions of them "
@@ -140,7 +140,7 @@ Check module_check(const Json& probe) {
   return check;
 }
 
-/// The folders of a search path that have a file of this name.
+/// Folders of a search path that contain a file of this name.
 std::vector<fs::path> folders_with(const std::string& search_path, const std::string& name) {
   std::vector<fs::path> folders;
   std::istringstream path(search_path);
@@ -151,7 +151,8 @@ std::vector<fs::path> folders_with(const std::string& search_path, const std::st
   return folders;
 }
 
-/// The one that the module has loaded. A cluster's modules may put another one in the way.
+/// Checks the NCCL that the CUDA module has loaded: LD_LIBRARY_PATH, e.g. set by a cluster's
+/// environment modules, may replace torch's.
 Check nccl_check(const Json& probe, const std::string& library_path) {
   const fs::path loaded = probe.at("nccl").get<std::string>();
   Check check{"NCCL", Check::kOk, loaded.string(), "", /*needed=*/false};

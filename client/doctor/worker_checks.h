@@ -8,23 +8,23 @@
 
 namespace dotresize {
 
-// What the worker, started as jobs start it, finds of itself and of its devices.
+// Checks by the worker, started as jobs start it, of itself and its devices.
 
-/// The part of the check that all GPUs have passed the self-test.
+/// Check::part of the self-test of all GPUs.
 inline constexpr char kGpuSelfTest[] = "GPUs";
 
-/// Whether it starts.
+/// Checks that the worker starts.
 Check worker_check();
 
-/// Whether mpirun starts two ranks on this machine that pass the self-test on the CPU. Only if the
-/// worker starts.
+/// Checks that mpirun starts two ranks on this machine that pass the self-test on the CPU. Requires
+/// a worker that starts.
 Check mpi_check();
 
-/// What `dotresize-worker probe` says: a check for each part, Python first. A worker that does not
-/// say it is at fault itself.
+/// Results of `dotresize-worker probe`, a check for each part, Python first. If the probe fails,
+/// the only result is a fault of the worker.
 std::vector<Check> probe_checks();
 
-/// Those of a probe's document. `library_path`: the value of LD_LIBRARY_PATH.
+/// Checks from a probe's JSON document. `library_path`: the value of LD_LIBRARY_PATH.
 Check python_check(const nlohmann::json& probe);
 std::vector<Check> gpu_checks(const nlohmann::json& probe, const std::string& library_path);
 

@@ -6,16 +6,16 @@
 
 namespace dotresize {
 
-/// How a planned job is handed to Kubernetes without a server.
+/// Options for a Kubernetes manifest of a planned job, without a server.
 struct ManifestRequest {
-  std::string kind;           ///< "mpijob"; empty: not at all
+  std::string kind;           ///< "mpijob"; empty: no manifest
   std::string template_file;  ///< see read_mpi_job_template (job/manifest/mpi_job.h)
-  int cpus = 1;               ///< of a rank
+  int cpus = 1;               ///< per rank
 };
 
-/// What `kubectl create -f -` makes of the job: a ConfigMap with the job file, and the MPIJob that
-/// runs it, as two YAML documents, or with `json` as a List. Throws InputError for a template into
-/// which no job can be put.
+/// Input of `kubectl create -f -` for the job: a ConfigMap with the job file, and the MPIJob that
+/// runs it, as two YAML documents, or with `json` as a List. Throws InputError for an unusable
+/// template.
 std::string job_manifest(const PlannedJob& planned, const ManifestRequest& request, bool json);
 
 }  // namespace dotresize

@@ -29,12 +29,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kSize = 0.8;
-/// Limit of the estimated time on the reference CPU; a job with the fewest samples may exceed it.
+/// Limit of the estimated time on the reference CPU. A job with the fewest samples may exceed it.
 constexpr double kReasonableSeconds = 20.0 * 60.0;
 constexpr uint32_t kFewestSamples = 16;
 constexpr int64_t kSeqlen = 1024;
 
-/// A plain scalar if that is safe, else in double quotes, whose JSON form is YAML's too.
+/// YAML scalar: plain if that is safe, else in double quotes (a JSON string is valid YAML).
 std::string yaml_text(const std::string& text) {
   const bool number =
       !text.empty() && (text[0] == '-' || text[0] == '_' || (text[0] >= '0' && text[0] <= '9'));
@@ -42,7 +42,7 @@ std::string yaml_text(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// As it is written into a file in another folder than the working directory.
+/// Path for a file in `folder`: absolute unless that is the working directory.
 std::string path_from(const fs::path& folder, const std::string& path) {
   const bool same = folder.empty() || folder == ".";
   return yaml_text(same ? path : fs::absolute(path).lexically_normal().string());
@@ -56,10 +56,10 @@ int64_t sensible_ranks(const ModelConfig& config) {
 
 fs::path directory_of(const TemplateRequest& request) {
   const fs::path model = fs::absolute(request.model).lexically_normal();
-  return model.has_filename() ? model : model.parent_path();  // it ends with a slash
+  return model.has_filename() ? model : model.parent_path();  // trailing slash
 }
 
-/// The template's job, without what only its comments have.
+/// The template's job, without the keys that are commented out.
 v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& config) {
   v1::JobSpec spec;
   spec.set_name("template");
@@ -76,7 +76,7 @@ v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& confi
   return spec;
 }
 
-/// What is wrong with the length of the text for this many samples; empty if nothing is.
+/// Error text if the text is too short for the samples of `spec`; empty if it is not.
 std::string length_fault(const v1::JobSpec& spec, const ModelConfig& config) {
   for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
     if (finding.key == "calibration.text") return finding.what;
@@ -84,7 +84,7 @@ std::string length_fault(const v1::JobSpec& spec, const ModelConfig& config) {
   return "";
 }
 
-/// Fewer samples while the text seems too short for them, or the job would take too long.
+/// Halves the samples while the text is too short for them or the job would take too long.
 void choose_samples(const ModelConfig& config, v1::JobSpec& spec) {
   v1::Calibration& calibration = *spec.mutable_calibration();
   for (;;) {
@@ -104,7 +104,8 @@ std::string about(double time_s) {
   return fmt::format("about {:.0f} min", time_s / 60.0);
 }
 
-/// What one width for all junctions costs, beside the `time` of the job; it may not be available.
+/// Text on the time of one width for all junctions, compared with `time`, the job's. That width may
+/// not be available.
 std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
                                const std::string& time) {
   spec.mutable_method()->set_name(v1::Method::slicegpt);
@@ -116,7 +117,7 @@ std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
   }
 }
 
-/// The time of distilling the layers, beside that of the job.
+/// Text on the additional time of healing the layers by distillation.
 std::string healing_text(v1::JobSpec spec, const ModelConfig& config) {
   const double unhealed = reference_seconds(spec, config);
   spec.mutable_heal();
@@ -209,7 +210,7 @@ void write_job_template(const TemplateRequest& request) {
   }
   if (file && ::write(file.get(), text.data(), text.size()) == std::ssize(text)) return;
   const std::string why = std::strerror(errno);
-  if (file) fs::remove(request.job_file);  // what is half written
+  if (file) fs::remove(request.job_file);  // half written
   throw InputError(request.job_file + ": cannot write: " + why);
 }
 

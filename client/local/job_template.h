@@ -5,21 +5,21 @@
 
 namespace dotresize {
 
-/// Which job file to write.
+/// Request for a job file.
 struct TemplateRequest {
-  std::string model;  ///< a dense model's directory
+  std::string model;  ///< directory of a dense model
   std::string job_file = "job.yaml";
-  std::vector<std::string> text;  ///< for calibration; none: `tokens`
-  std::string tokens;             ///< token file, in place of text
+  std::vector<std::string> text;  ///< calibration text files; empty: use `tokens`
+  std::string tokens;             ///< token file, instead of text
 };
 
-/// A commented job file that takes a fifth of the model's bytes away, for its user to edit. It has
-/// as many calibration windows as the text has room for and as the time allows: about a quarter of
-/// an hour on two cores. Paths are as in the request, which is taken to stand in the working
-/// directory. Throws InputError if the model cannot be compressed, or the text is missing or short.
+/// Commented job file, for its user to edit, that removes a fifth of the model's bytes. It has as
+/// many calibration windows as the text has room for and as fit into about 20 minutes on two cores.
+/// Paths are relative to the working directory. Throws InputError if the model cannot be
+/// compressed, or if the text is missing or too short.
 std::string job_template(const TemplateRequest& request);
 
-/// Writes it. Throws InputError if the file exists or cannot be written.
+/// Writes the job file. Throws InputError if it exists or cannot be written.
 void write_job_template(const TemplateRequest& request);
 
 }  // namespace dotresize

@@ -18,8 +18,8 @@ namespace {
 
 constexpr char kOutputKey[] = "output.path";
 
-/// A fault of a key of the job that `body` finds gets its place in the file. One without a key is
-/// of `default_key`.
+/// Calls `body`, and adds the place in the file to its InputError. An error without a key belongs
+/// to `default_key`.
 template <class Body>
 auto with_place(const JobFile& file, const std::string& default_key, const Body& body) {
   try {
@@ -31,7 +31,7 @@ auto with_place(const JobFile& file, const std::string& default_key, const Body&
   }
 }
 
-/// As the job would run on the hardware, in place of what is here.
+/// Resolves the job for `hardware` instead of this machine.
 ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
                                 const v1::Hardware& hardware) {
   const int ranks = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
@@ -44,7 +44,7 @@ ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& mode
   return resolve_job(spec, model, launch);
 }
 
-/// Warnings about the widths that the job has, if they are known.
+/// Warnings about the job's widths, if they are known.
 std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig& model) {
   std::vector<FileFinding> findings;
   if (!job.widths_known()) return findings;

@@ -15,39 +15,39 @@
 
 namespace dotresize {
 
-/// Which job is planned, and for what.
+/// Request to plan a job.
 struct PlanRequest {
   std::string job_file;
-  std::vector<std::string> changes;  ///< of the file, see job/spec/job_changes.h
-  RemoteCache remote;                ///< where copies of what lies elsewhere are kept
-  bool for_run = false;              ///< of a model elsewhere its weights are needed too
-  std::string hardware;              ///< file with the rates of a machine; empty: this one
+  std::vector<std::string> changes;  ///< changes to the file (job/spec/job_changes.h)
+  RemoteCache remote;                ///< cache for copies of remote files
+  bool for_run = false;              ///< a remote model's weights are fetched too
+  std::string hardware;              ///< file with a machine's rates; empty: this machine
 };
 
 struct PlannedJob {
-  JobFile file;       ///< with copies in the place of what lies elsewhere
-  v1::JobSpec given;  ///< as the file has it
+  JobFile file;       ///< remote paths replaced by local copies
+  v1::JobSpec given;  ///< spec with the original paths
   std::vector<HeldCopy> held;
   ModelConfig model;
   ResolvedJob job;
   ShardPlan plan;
   std::optional<TimeEstimate> time;
-  std::vector<SizeAlternative> alternatives;  ///< other ways to its net size; of `plan` alone
-  std::vector<FileFinding> findings;  ///< of its inputs, an output that exists, and its widths
+  std::vector<SizeAlternative> alternatives;  ///< set by the verb plan
+  std::vector<FileFinding> findings;          ///< inputs, existing output, widths
 };
 
-/// Plans the job as it would run here, or on the hardware. Throws InputError, with file and line of
-/// the key that is at fault.
+/// Plans the job as it would run on this machine, or on `request.hardware`. Throws InputError with
+/// the file and line of the faulty key.
 PlannedJob plan_job(const PlanRequest& request);
 
-/// Throws InputError for the findings that are fatal, each on a line; that the output exists is one
-/// if `to_write`.
+/// Throws InputError with all fatal findings, one per line. An existing output is fatal only if
+/// `to_write`.
 void require_runnable(const PlannedJob& planned, bool to_write);
 
-/// The findings, "warning: ..." each on a line.
+/// The findings, one line "warning: ..." each.
 std::string plan_warnings(const PlannedJob& planned);
 
-/// For people, or one JSON document; both end with the findings as warnings.
+/// The plan as text, or as one JSON document. Both end with the findings as warnings.
 std::string plan_text(const PlannedJob& planned);
 std::string plan_json(const PlannedJob& planned);
 

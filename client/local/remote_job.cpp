@@ -33,7 +33,7 @@ TransferResult transfer(const std::string& phase, const std::vector<std::string>
   return output.result(exit_code);
 }
 
-/// A fault names the key and its place.
+/// Calls `body`, and adds the key and its place in the file to its TransferError.
 template <class Body>
 auto with_key(const JobFile& file, const std::string& key, const Body& body) {
   try {

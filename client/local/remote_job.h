@@ -6,33 +6,34 @@
 
 namespace dotresize {
 
-/// Fetches what the job reads from elsewhere, with progress on stderr, holds it in the cache, and
-/// puts the copies in its place. Throws as TransferOutput::result.
+/// Fetches the job's remote inputs with progress on stderr, holds the copies in the cache, and puts
+/// their paths into the job. Throws like TransferOutput::result.
 void fetch_inputs(const PlanRequest& request, PlannedJob& planned);
 
-/// The exit code for a transfer that has failed.
+/// Exit code for a failed transfer.
 int exit_code_of(const TransferError& error);
 
-/// An output that is made here and pushed elsewhere.
+/// An output that is made here and pushed to a remote place.
 class RemoteOutput {
  public:
   RemoteOutput(const PlannedJob& planned, const RemoteCache& cache);
 
-  /// Refuses an output that exists there, and one of another job that waits here to be pushed.
+  /// Throws if the output exists remotely and may not be overwritten, or if another job's output
+  /// waits here to be pushed.
   void require_free() const;
-  /// Whether an earlier run of this very job has made it, and has not pushed it.
+  /// True if an earlier run of this very job has made the output and not pushed it.
   bool is_made() const;
-  /// Makes room for it.
+  /// Creates the output's folder and its job file.
   void prepare() const;
-  /// Pushes it and removes it here. Returns where it lies, for people.
+  /// Pushes the output and removes it here. Returns its remote place, for people.
   std::string push() const;
 
  private:
   std::string url_;
   bool overwrite_;
-  std::string job_;                 ///< as a job file, with the copies that it reads
-  std::filesystem::path path_;      ///< where it is made
-  std::filesystem::path job_file_;  ///< beside it: of which job it is
+  std::string job_;                 ///< job file with the paths of the copies
+  std::filesystem::path path_;      ///< local path of the output
+  std::filesystem::path job_file_;  ///< beside the output: identifies its job
 };
 
 }  // namespace dotresize

@@ -17,7 +17,7 @@ namespace {
 
 struct Recipe {
   const char* text;
-  bool uniform;  ///< one width by slicegpt; else the loss decides
+  bool uniform;  ///< true: one width by slicegpt; false: by the loss
   bool stock;
 };
 
@@ -28,7 +28,7 @@ constexpr std::array<Recipe, 4> kRecipes = {{
     {"name: slicegpt, map_sharing: model", true, true},
 }};
 
-/// The job's size and rounding, reached by the recipe.
+/// The job with the same size and rounding, but with this recipe.
 v1::JobSpec with_recipe(const v1::JobSpec& spec, const Recipe& recipe) {
   v1::JobSpec changed = spec;
   v1::Method& method = *changed.mutable_method();
@@ -52,7 +52,7 @@ struct ReferenceJob {
 
 ReferenceJob on_reference(v1::JobSpec spec, const ModelConfig& model) {
   v1::Hardware hardware = reference_hardware({.device = DeviceKind::kCpu});
-  hardware.clear_capacity();  // its rates are asked for, not whether the job fits there
+  hardware.clear_capacity();  // only its rates matter
   v1::Resources& resources = *spec.mutable_resources();
   const int ranks = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
   resources.Clear();
@@ -80,7 +80,7 @@ std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const Mo
           {recipe.text, known ? std::to_string(job.widths.largest()) : "by the loss",
            known ? net_size(model, job, job.widths).bytes_fraction() : job.allocation->size,
            seconds / own_seconds});
-    } catch (const InputError&) {  // the model cannot have it
+    } catch (const InputError&) {  // not possible for this model
     }
   }
   return alternatives;

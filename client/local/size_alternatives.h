@@ -8,23 +8,23 @@
 
 namespace dotresize {
 
-/// Another way to a model of the job's net size.
+/// Another recipe for a model of the job's net size.
 struct SizeAlternative {
-  std::string recipe;           ///< as a job file says it
-  std::string width;            ///< of all junctions, or that the loss decides
-  double bytes_fraction = 1.0;  ///< net, of the dense ones; at most, if the loss decides
-  double relative_time = 1.0;   ///< of this job's, estimated for the reference CPU
+  std::string recipe;           ///< spelling in a job file
+  std::string width;            ///< width of all junctions, or "by the loss"
+  double bytes_fraction = 1.0;  ///< net bytes / dense bytes; a limit if by the loss
+  double relative_time = 1.0;   ///< time / this job's time, on the reference CPU
 };
 
-/// The recipes that have the size of the job's `method.size`, the recommended one first. None for a
-/// job with another target; without those that the model cannot have at this size.
+/// Recipes that reach the size of the job's `method.size`, the recommended one first. Recipes that
+/// the model cannot have at this size are left out. Empty for a job with another target.
 std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const ModelConfig& model);
 
-/// For people, a line for each under a heading; empty if there is none.
+/// Table for people with a heading and a line for each; empty if there are none.
 std::string alternatives_table(const std::vector<SizeAlternative>& alternatives);
 
 /// Estimated seconds of the job on two cores like those of examples/hardware/cpu.yaml. Throws
-/// InputError as resolve_job does.
+/// InputError like resolve_job.
 double reference_seconds(const v1::JobSpec& spec, const ModelConfig& model);
 
 }  // namespace dotresize

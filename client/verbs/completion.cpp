@@ -19,7 +19,7 @@ std::string options_of(const CLI::App& app) {
   return words;
 }
 
-/// Whether its argument is the id of a job.
+/// True if the verb's argument is a job id.
 bool takes_jobs(const CLI::App& verb) {
   const auto options = verb.get_options();
   return std::ranges::any_of(options, [](const CLI::Option* option) {
@@ -53,7 +53,7 @@ constexpr char kZsh[] = R"(#compdef dotresize
 autoload -U +X bashcompinit && bashcompinit
 )";
 
-/// The ids of the newest jobs; none if no server answers.
+/// Shell code for the ids of the newest jobs; empty if no server answers.
 constexpr char kJobs[] = R"($(dotresize list --limit 50 2>/dev/null | awk 'NR > 1 { print $1 }'))";
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 namespace dotresize {
 
-/// What is wrong with the command line that `app` could not parse, in a sentence without a full
-/// stop: an unknown verb or option comes with the nearest one that there is.
+/// Explains why `app` could not parse the command line, in a sentence without a full stop. An
+/// unknown verb or option comes with the nearest existing one.
 std::string usage_fault(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace dotresize

@@ -1,4 +1,4 @@
-// What operators do: forget old jobs, look at the server, drain it.
+// Verbs for operators: delete old jobs, show the server, drain it.
 #include <chrono>
 #include <ctime>
 #include <iostream>
@@ -21,11 +21,11 @@ struct PruneOptions {
   bool dry_run = false;
 };
 
-/// Of a job that has ended.
+/// `job` has ended.
 bool ended_before(const v1::Job& job, std::time_t time) { return job.end_time().seconds() < time; }
 
-/// Waits while the server takes no more calls. False, with a note, for a job that is not to be
-/// deleted: somebody else's, or one that was resumed.
+/// Deletes a job. Waits while the server takes no more calls. Returns false, with a note, for a job
+/// that must be kept: somebody else's, or one that was resumed.
 bool delete_own(Connection& connection, const std::string& id) {
   Backoff backoff(std::chrono::seconds(1), std::chrono::seconds(5), std::chrono::minutes(10));
   for (;;) {
@@ -33,7 +33,7 @@ bool delete_own(Connection& connection, const std::string& id) {
       connection.delete_job(id);
       return true;
     } catch (const RpcError& error) {
-      if (error.code() == grpc::NOT_FOUND) return true;  // others have deleted it
+      if (error.code() == grpc::NOT_FOUND) return true;  // already deleted
       if (error.code() == grpc::PERMISSION_DENIED || error.code() == grpc::FAILED_PRECONDITION) {
         std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
         return false;
@@ -46,7 +46,7 @@ bool delete_own(Connection& connection, const std::string& id) {
   }
 }
 
-/// Deletes jobs that ended longer ago.
+/// Deletes the jobs that ended longer ago than the limit in `options`.
 int prune_jobs(const PruneOptions& options, const CommonOptions& common) {
   constexpr int kAll = 1'000'000;
   constexpr std::time_t kDay = 86400;

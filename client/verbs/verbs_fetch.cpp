@@ -1,4 +1,4 @@
-// The files of an ended job, over the API.
+// The verb fetch: fetches the files of an ended job over the API.
 #include <iostream>
 #include <memory>
 

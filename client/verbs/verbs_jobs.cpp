@@ -1,5 +1,5 @@
-// The verbs that need a server. What they do comes first: each prints for people, or one JSON
-// document, and returns the exit code. Throws RpcError, and InputError for files that cannot be
+// The verbs that need a server. First come their actions: each prints for people, or one JSON
+// document, and returns the exit code. They throw RpcError, and InputError for files that cannot be
 // read.
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@
 namespace dotresize {
 namespace {
 
-/// Shows the job through `view` until it has ended; nothing when SIGINT stopped the watching.
+/// Shows the job through `view` until it has ended; nullopt if SIGINT stopped the watching.
 std::optional<v1::Job> follow(Connection& connection, const std::string& id,
                               std::unique_ptr<WatchObserver> view) {
   std::optional<v1::Job> job;
@@ -51,7 +51,7 @@ std::optional<v1::Job> follow(Connection& connection, const std::string& id,
   return job;
 }
 
-/// What submit --wait ends with. `pareto`: of a sweep the front alone.
+/// Prints the outcome at the end of submit --wait. `pareto`: only the front of a sweep.
 int finish(Connection& connection, const v1::Job& job, bool pareto, const CommonOptions& common) {
   if (job.has_sweep()) {
     print_sweep(connection.get_sweep(job.id()).results(), pareto, common);
@@ -65,7 +65,7 @@ int finish(Connection& connection, const v1::Job& job, bool pareto, const Common
 }
 
 struct SubmitOptions {
-  std::string job_file;  ///< or that of a sweep
+  std::string job_file;  ///< job file or sweep file
   std::optional<uint32_t> parallel;
   bool pareto = false;
   std::vector<std::string> changes;
@@ -93,12 +93,13 @@ void tell_retry(const std::string& why) {
   std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
 }
 
-/// Whether the file has said so, not an option of the command line.
+/// True if the field comes from the file, not from a command-line option.
 bool is_of_file(const std::string& field) {
   return field != "request_id" && !field.starts_with("options.");
 }
 
-/// Of the fields that the server refuses, those of the file get their places there.
+/// Calls `create`. If the server refuses fields, adds the place in the file to those that come from
+/// it.
 template <class Create>
 auto with_places(const JobFile& file, const Create& create) {
   try {
@@ -115,7 +116,7 @@ auto with_places(const JobFile& file, const Create& create) {
   }
 }
 
-/// What jobs and sweeps have in common, but for their specs.
+/// Request with the fields that jobs and sweeps share, except the spec.
 template <class Request>
 Request request_of(const SubmitOptions& options) {
   Request request;
@@ -126,7 +127,7 @@ Request request_of(const SubmitOptions& options) {
   return request;
 }
 
-/// Waits for the job's end if asked to, else says how to.
+/// Waits for the job's end if asked to; otherwise prints how to wait.
 int follow_submitted(Connection& connection, const v1::Job& job, const SubmitOptions& options,
                      const CommonOptions& common) {
   if (options.wait) {
@@ -142,7 +143,7 @@ int follow_submitted(Connection& connection, const v1::Job& job, const SubmitOpt
   return kExitOk;
 }
 
-/// Combinations of which there will be no job.
+/// Prints the combinations that the sweep refused.
 void tell_refused(const v1::Sweep& sweep) {
   for (const SweepRow& row : reported_sweep(sweep.results()).rows) {
     if (row.state != SweepState::kRefused) continue;
@@ -206,15 +207,15 @@ int print_progress(const std::string& id_or_prefix, const CommonOptions& common)
 
 using Ids = std::vector<std::string>;
 
-/// What an action on one of several jobs has come to.
+/// Result of an action on one of several jobs.
 struct JobAnswer {
   nlohmann::ordered_json document;
   std::string text;
   int exit_code = kExitOk;
 };
 
-/// Does `act` with each job in turn, one that fails included. A single job's document stands alone,
-/// and its error is the program's; those of several are a list. Returns the first exit code that is
+/// Calls `act` for each job in turn, even after a failure. A single job's document stands alone,
+/// and its error is the program's; several jobs give a list. Returns the first exit code that is
 /// not 0.
 int for_each_job(const Ids& ids, const CommonOptions& common,
                  const std::function<JobAnswer(Connection&, const std::string& id)>& act) {
@@ -258,7 +259,7 @@ JobAnswer state_answer(const v1::Job& job) {
   return {to_json(job), job.id() + " " + state_name(job) + "\n"};
 }
 
-/// `wait`: until the jobs' processes are gone.
+/// Cancels the jobs. `wait`: returns when their processes are gone.
 int cancel_jobs(const Ids& ids, bool wait, const CommonOptions& common) {
   return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
     v1::Job job = connection.cancel_job(id);
@@ -289,7 +290,7 @@ LogOutput::Form log_form(const CommonOptions& common) {
   return stdout_is_terminal() ? LogOutput::Form::kTerminal : LogOutput::Form::kBytes;
 }
 
-/// `follow_log`: until the job has ended.
+/// Prints a job's log. `follow_log`: until the job has ended.
 int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOptions& common) {
   Connection connection = common.connect();
   const std::string id = find_job_id(connection, id_or_prefix);
@@ -384,7 +385,7 @@ Verb id_verb(CLI::App& app, CommonOptions& common, const std::string& name,
   return {&command, [id, set, action] { return action(*id, *set); }};
 }
 
-/// The same for several jobs.
+/// A verb whose arguments are several jobs, and perhaps one flag.
 Verb ids_verb(CLI::App& app, CommonOptions& common, const std::string& name,
               const std::string& description, const std::string& flag,
               const std::string& flag_description,

@@ -1,4 +1,4 @@
-// list: the jobs of a server, once or as they change.
+// The verb list: shows the jobs of a server, once or as they change.
 #include <ctime>
 #include <map>
 #include <memory>
@@ -18,7 +18,7 @@
 namespace dotresize {
 namespace {
 
-/// As the user and state_name() spell them, which is in lower case.
+/// Job states by their lower-case names, as in state_name().
 std::map<std::string, v1::Job::State> states_by_name() {
   std::map<std::string, v1::Job::State> states;
   for (int number = v1::Job::QUEUED; number <= v1::Job::State_MAX; ++number) {
@@ -52,7 +52,7 @@ v1::ListJobsRequest::Filter filter_of(const ListOptions& options) {
   return filter;
 }
 
-/// Until SIGINT.
+/// Shows the jobs' changes until SIGINT.
 int watch_list(const ListOptions& options, const CommonOptions& common) {
   Connection connection = common.connect();
   const auto view = common.json() ? jobs_json_view() : jobs_view(options.limit);

@@ -37,7 +37,7 @@ struct PlanOptions {
 
 int plan(const PlanOptions& options, const CommonOptions& common) {
   PlannedJob planned = plan_job(options.job);
-  // Another machine may have what this one lacks.
+  // A plan for --hardware need not be runnable on this machine.
   if (options.job.hardware.empty()) require_runnable(planned, /*to_write=*/false);
   if (options.manifest.kind.empty()) {
     planned.alternatives = size_alternatives(planned.file.spec, planned.model);
@@ -50,7 +50,7 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
   return kExitOk;
 }
 
-/// Runs `command`, which gets `--progress json`, with its progress shown.
+/// Runs `command`, which has `--progress json`, and shows its progress.
 int run_worker(const std::vector<std::string>& command, const WorkerView::Options& options) {
   WorkerView view(options);
   const int exit_code = run_program(command, view);
@@ -65,7 +65,7 @@ struct RunOptions {
   bool verbose = false;
 };
 
-/// What starts the ranks of a job.
+/// Command that starts the ranks of a job.
 std::vector<std::string> job_command(const RunOptions& options, const PlannedJob& planned) {
   std::vector<std::string> worker = {worker_program(), fs::absolute(options.job.job_file).string(),
                                      "--progress", "json"};
@@ -79,13 +79,13 @@ std::vector<std::string> job_command(const RunOptions& options, const PlannedJob
   return launch_command(planned.job.ranks, {}, worker);
 }
 
-/// The plan of a job that can run here, with all that it reads.
+/// Plans a job that can run here and fetches all of its inputs.
 PlannedJob runnable_job(PlanRequest request) {
   PlannedJob planned = plan_job(request);
   require_runnable(planned, /*to_write=*/true);
   if (planned.job.ranks > 1) require_program("mpirun");
   if (!is_remote(planned.given.model().path())) return planned;
-  // Only now the weights: no fault of the job is found after hours.
+  // The weights are fetched only now, so that a faulty job fails early.
   request.for_run = true;
   return plan_job(request);
 }
@@ -98,7 +98,7 @@ int run(const RunOptions& options, const CommonOptions& common) {
   print_plan(planned, common);
   if (!output || !output->is_made()) {
     if (output) output->prepare();
-    // With -o json stdout has had its one document.
+    // If -o json is given, stdout already has its one document.
     const int exit_code =
         run_worker(job_command(options, planned),
                    {.output_to_stderr = common.json(), .verbose = options.verbose});
@@ -119,7 +119,7 @@ std::vector<std::string> worker_command(const std::string& verb,
   return command;
 }
 
-/// Adds what all verbs of this file have to one that has its own options.
+/// Adds the options, examples and action that all verbs of this file have.
 Verb finish_verb(CLI::App& command, CommonOptions& common, const std::string& examples,
                  std::function<int()> action) {
   add_output_option(command, common);
@@ -132,7 +132,7 @@ void add_job_file_option(CLI::App& command, std::string& job_file) {
   command.add_option("JOB", job_file, "Job file (YAML or JSON)")->required()->type_name("");
 }
 
-/// Where copies of models and texts elsewhere are kept.
+/// Adds the options of the cache for remote models and texts.
 void add_remote_options(CLI::App& command, RemoteCache& cache) {
   const fs::path home = user_cache_dir();
   if (!home.empty()) cache.directory = home / "remote";
@@ -154,7 +154,7 @@ void add_remote_options(CLI::App& command, RemoteCache& cache) {
       });
 }
 
-/// Takes a job file's name that follows the texts out of them.
+/// Moves a job file's name at the end of the texts to `job_file`.
 void split_off_job_file(TemplateRequest& request, bool named) {
   if (named || request.text.size() < 2) return;
   const std::string extension = fs::path(request.text.back()).extension();
@@ -292,7 +292,7 @@ struct ExportOptions {
 constexpr char kGguf[] = "gguf";
 constexpr char kNemotronNas[] = "nemotron-nas";
 
-/// The model directory's name and the ending, here.
+/// File in the working directory: the model directory's name with this ending.
 std::string export_file(const std::string& model_dir, const std::string& ending) {
   const fs::path model = fs::absolute(model_dir).lexically_normal();
   const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();

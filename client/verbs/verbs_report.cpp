@@ -1,4 +1,4 @@
-// What compressions gave, from the reports in their model directories.
+// The verb report: shows results from the reports in model directories.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The model directory of a job that has succeeded. Throws InputError for any other.
+/// Model directory of a succeeded job. Throws InputError for any other job.
 fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common) {
   Connection connection = common.connect();
   const std::string id = find_job_id(connection, id_or_prefix);
@@ -50,7 +50,7 @@ struct ReportedModel {
   ReportSummary summary;
 };
 
-/// Whether `what` is spelled as a path is, and as no id.
+/// True if `what` is spelled like a path, not like an id.
 bool looks_like_a_path(const std::string& what) {
   return what.find('/') != std::string::npos || what.find('.') != std::string::npos;
 }
@@ -61,7 +61,7 @@ void require_found(const std::string& what) {
   if (looks_like_a_path(what)) throw InputError(in_quotes(what) + ": no such directory");
 }
 
-/// `what`: the id of a job that has succeeded, or a model directory.
+/// Finds a report. `what`: the id of a succeeded job, or a model directory.
 ReportedModel find_report(const std::string& what, const CommonOptions& common) {
   if (is_sweep_directory(what)) {
     throw InputError(in_quotes(what) + " is a sweep's directory, which is reported alone");
@@ -82,7 +82,7 @@ nlohmann::ordered_json document_of(const ReportedModel& model) {
   return nlohmann::ordered_json::parse(stream);
 }
 
-/// The results of the sweep of this directory or id; nothing if `what` is something else.
+/// Results of the sweep with this directory or id; nullopt if `what` is something else.
 std::optional<v1::SweepResults> find_sweep(const std::string& what, const CommonOptions& common) {
   if (is_sweep_directory(what)) {
     return results_message(read_whole_file(fs::path(what) / kSweepResults, kMaxSweepBytes));
@@ -136,7 +136,7 @@ int print_reports(const std::vector<std::string>& asked, const CommonOptions& co
   return kExitOk;
 }
 
-/// Writes the page of one job or sweep, or one that compares several jobs; says where.
+/// Writes the page of one job or sweep, or one that compares several jobs, and prints its path.
 int write_page(const std::vector<std::string>& asked, const fs::path& file,
                const CommonOptions& common) {
   for (const std::string& what : asked) require_found(what);

@@ -17,7 +17,7 @@ namespace {
 
 struct SweepOptions {
   std::string file;
-  std::vector<std::string> changes;  ///< of its job
+  std::vector<std::string> changes;  ///< changes to its job
   SweepRunOptions run;
   bool dry_run = false;
   bool pareto = false;
@@ -39,7 +39,7 @@ int sweep(const SweepOptions& options, const CommonOptions& common) {
   std::cerr << sweep_summary(plan, jobs_at_once(plan, options.run));
   int exit_code = kExitOk;
   if (!options.dry_run && !plan.jobs.empty()) {
-    worker_program();  // before anything is written
+    worker_program();  // throws before anything is written
     SweepDisplay display;
     exit_code = run_sweep(plan, options.run, rows, display);
   }
@@ -53,7 +53,7 @@ int sweep(const SweepOptions& options, const CommonOptions& common) {
   }
   std::cout << std::flush;
   if (!plan.jobs.empty()) return exit_code;
-  std::cerr << "dotresize: error: no combination makes a job\n";  // stdout has its document
+  std::cerr << "dotresize: error: no combination makes a job\n";  // stdout has the document
   return kExitBadData;
 }
 

@@ -30,12 +30,12 @@ std::unique_ptr<v1::Workers::Stub> connect(const AttemptFile& attempt) {
 }
 
 void prepare(grpc::ClientContext& context, const AttemptFile& attempt) {
-  context.set_wait_for_ready(true);  // also what makes a lost channel connect again
+  context.set_wait_for_ready(true);  // also makes a lost channel connect again
   context.set_deadline(std::chrono::system_clock::now() + kCallDeadline);
   context.AddMetadata("authorization", "Bearer " + attempt.token);
 }
 
-/// Returns whether the job is to stop.
+/// Sends a heartbeat. Returns true if the job must stop.
 bool beat(v1::Workers::Stub& stub, const AttemptFile& attempt, const v1::Progress& progress) {
   v1::HeartbeatRequest request;
   request.set_job_id(attempt.job_id);
@@ -47,7 +47,7 @@ bool beat(v1::Workers::Stub& stub, const AttemptFile& attempt, const v1::Progres
   return stub.Heartbeat(&context, request, &response).ok() && response.stop();
 }
 
-/// Rates and the time that is left change all the time.
+/// Compares without rates and remaining time, which change all the time.
 bool same(const v1::Progress& a, const v1::Progress& b) {
   return a.phase() == b.phase() && a.junctions_done() == b.junctions_done() &&
          a.fraction() == b.fraction();
@@ -57,7 +57,8 @@ bool same(const v1::Progress& a, const v1::Progress& b) {
 
 AttemptHeartbeats::AttemptHeartbeats(AttemptFile attempt, std::function<v1::Progress()> progress)
     : attempt_(std::move(attempt)), progress_(std::move(progress)) {
-  // Signals are for the threads that do the work; those of gRPC begin in this one.
+  // gRPC's threads start in this one and inherit its mask. Signals are for the working threads
+  // only.
   sigset_t all;
   sigset_t previous;
   sigfillset(&all);

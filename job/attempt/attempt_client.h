@@ -11,15 +11,15 @@
 
 namespace dotresize {
 
-/// Sends heartbeats with the progress to the server, from a thread of its own that takes no
-/// signals: at once when something has changed (at most five a second), else every two seconds. A
-/// server that is away is tried again; the job goes on meanwhile. If it answers `stop`, SIGTERM is
-/// raised in this process.
+/// Sends heartbeats with the job's progress to the server. They are sent at once if something has
+/// changed (at most five a second), else every two seconds, by a separate thread that takes no
+/// signals. If the server is away, the thread keeps trying and the job goes on. If the server
+/// answers `stop`, the thread raises SIGTERM in this process.
 class AttemptHeartbeats {
  public:
-  /// `progress` is called from that thread.
+  /// `progress` is called from the heartbeat thread.
   AttemptHeartbeats(AttemptFile attempt, std::function<v1::Progress()> progress);
-  /// What has changed since the last heartbeat is sent, for at most two seconds.
+  /// Sends the changes since the last heartbeat, for at most two seconds.
   ~AttemptHeartbeats();
   AttemptHeartbeats(const AttemptHeartbeats&) = delete;
   AttemptHeartbeats& operator=(const AttemptHeartbeats&) = delete;
@@ -32,11 +32,11 @@ class AttemptHeartbeats {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool ended_ = false;
-  std::thread thread_;  ///< last: it uses all the others
+  std::thread thread_;  ///< last member: it uses all the others
 };
 
-/// Tells the server why this attempt, or one of its ranks, fails; waits at most two seconds for the
-/// answer and ignores failure: the exit code and the log tell the same.
+/// Tells the server why this attempt, or one of its ranks, fails. Waits at most two seconds for the
+/// answer and ignores errors: the exit code and the log say the same.
 void report_failure(const AttemptFile& attempt, const Failure& failure);
 
 }  // namespace dotresize

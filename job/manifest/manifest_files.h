@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-/// deploy/kubernetes/mpijob.yaml
+/// Content of deploy/kubernetes/mpijob.yaml.
 std::string_view mpi_job_yaml();
 
 }  // namespace dotresize

@@ -21,12 +21,13 @@ using Pointer = Manifest::json_pointer;
 
 constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Of a rank's memory, beside its plan: shared memory, and what mpirun and sshd have in its pod.
+// Memory of a rank beside its plan: shared memory, and mpirun's and sshd's share in its pod.
 constexpr int64_t kRankExtra = 256 * kMiB;
 constexpr int kMaxSlots = 1024;
 constexpr char kGpu[] = "nvidia.com/gpu";
 constexpr char kVolume[] = "dotresize-job";
-/// Appends what the rest of its arguments prints to its first one; a signal reaches mpirun itself.
+/// Shell script that appends the output of the command in "$@" to the file in "$0". exec makes
+/// signals reach mpirun itself.
 constexpr char kLogged[] = R"(exec "$@" >>"$0" 2>&1)";
 
 Pointer replica(const std::string& kind) { return Pointer("/spec/mpiReplicaSpecs") / kind; }
@@ -34,7 +35,7 @@ Pointer pod_template(const std::string& kind) { return replica(kind) / "template
 Pointer pod(const std::string& kind) { return pod_template(kind) / "spec"; }
 Pointer container(const std::string& kind) { return pod(kind) / "containers" / size_t{0}; }
 
-/// Null if it is not there.
+/// Returns null if the key is absent.
 Manifest member(const Manifest& object, const std::string& key) {
   return object.contains(key) ? object.at(key) : Manifest();
 }
@@ -44,7 +45,7 @@ bool is_list_of_texts(const Manifest& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), is_text);
 }
 
-/// Why there cannot be a job in the template; nothing if there can.
+/// Reason why a job cannot be put into the template; nullopt if it can.
 std::optional<std::string> fault_of(const Manifest& base) {
   if (member(base, "apiVersion") != "kubeflow.org/v2beta1" || member(base, "kind") != "MPIJob") {
     return "is no MPIJob of kubeflow.org/v2beta1";
@@ -78,7 +79,7 @@ std::optional<std::string> fault_of(const Manifest& base) {
   return std::nullopt;
 }
 
-/// Worker pods, and the most ranks in each.
+/// Number of worker pods, and the slots of each.
 struct Pods {
   int count = 1;
   int ranks = 1;
@@ -93,7 +94,7 @@ void add_labels(Manifest& metadata, const MpiJobParts& parts) {
   for (const auto& [key, value] : parts.labels) metadata["labels"][key] = value;
 }
 
-/// An attempt is started once: another one has another name.
+/// Starts the attempt only once; another attempt has another name.
 void set_policy(Manifest& job, int workers) {
   Manifest& policy = job["spec"]["runPolicy"];
   policy["cleanPodPolicy"] = "Running";
@@ -148,7 +149,7 @@ Manifest read_mpi_job_template(const std::filesystem::path& file) {
   Manifest base = json_of_yaml(text, origin);
   try {
     if (const auto fault = fault_of(base)) throw InputError(origin + ": " + *fault);
-    // What is of a wrong type shows now.
+    // A trial job finds values of a wrong type now.
     make_mpi_job(base, {"", {{"key", "value"}}, 1, 1, 0, false, {}, "map", ""});
     mounts_directory(base, "/");
   } catch (const Manifest::exception& error) {

@@ -43,7 +43,7 @@ class Converter {
 
   static Json scalar(const YAML::Node& node) {
     const std::string& text = node.Scalar();
-    if (node.Tag() != "?") return text;  // it is quoted
+    if (node.Tag() != "?") return text;  // quoted
     if (text == "true" || text == "false") return text == "true";
     int64_t integer = 0;
     if (YAML::convert<int64_t>::decode(node, integer)) return integer;
@@ -67,7 +67,7 @@ class Converter {
   int values_ = 0;
 };
 
-/// Whether YAML, 1.1 too, takes the plain text for just this text.
+/// Returns true if YAML (also 1.1) reads the unquoted text as this string.
 bool is_plain(const std::string& text) {
   constexpr std::array<std::string_view, 9> kWords = {"true", "false", "yes", "no", "on",
                                                       "off",  "null",  "y",   "n"};

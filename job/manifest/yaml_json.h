@@ -5,13 +5,13 @@
 
 namespace dotresize {
 
-/// The map that YAML text has, as JSON: plain scalars that look so are null, booleans (true, false)
-/// or numbers, all others are texts. Throws InputError, starting with `origin`, for what load_yaml
-/// (job/spec/yaml_file.h) refuses, for a key that is given twice or is no text, and for more than
-/// 100000 values (an alias counts as what it stands for) or 64 levels of them.
+/// Converts a YAML map to JSON. Plain scalars that look like null, booleans (true, false) or
+/// numbers become these, all others texts. Throws InputError, starting with `origin`, for
+/// everything that load_yaml (job/spec/yaml_file.h) refuses, for a key that is repeated or not a
+/// text, and for more than 100000 values (an alias counts like its target) or 64 levels.
 nlohmann::ordered_json json_of_yaml(const std::string& text, const std::string& origin);
 
-/// One YAML document with that content, for people; it ends with a newline.
+/// Writes the content as one YAML document for people; it ends with a newline.
 std::string yaml_of_json(const nlohmann::ordered_json& document);
 
 }  // namespace dotresize

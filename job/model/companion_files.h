@@ -6,7 +6,7 @@
 
 namespace dotresize {
 
-/// Files of a model beside config.json and weights that its output has too, as they are.
+/// Files beside config.json and weights that are copied from the model to its output unchanged.
 inline constexpr std::array<const char*, 10> kCompanionFiles = {
     "tokenizer.json",     "tokenizer_config.json",
     "tokenizer.model",    "special_tokens_map.json",
@@ -14,8 +14,8 @@ inline constexpr std::array<const char*, 10> kCompanionFiles = {
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-/// Throws InputError if one of them is there and no regular file: nobody is to learn that at the
-/// end of a job.
+/// Throws InputError if one of these files exists but is not a regular file, so that the job fails
+/// at its start and not at its end.
 void require_regular_companions(const std::filesystem::path& model_dir);
 
 }  // namespace dotresize

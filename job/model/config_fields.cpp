@@ -15,7 +15,7 @@ std::string quoted(const json& value) {
   return text.size() <= 60 ? text : text.substr(0, 57) + "...";
 }
 
-/// Exact: get<int64_t>() would wrap numbers from 2^63 on.
+/// Exact check: get<int64_t>() would wrap numbers from 2^63 on.
 bool is_integer_between(const json& value, int64_t low, int64_t high) {
   if (value.is_number_unsigned()) {
     const auto number = value.get<uint64_t>();

@@ -8,41 +8,40 @@
 
 namespace dotresize {
 
-// Generous for any model there is.
+// Upper limits, larger than those of any existing model.
 inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 31;
 
-/// Typed, bounded access to the keys of one JSON object. Unless said
-/// otherwise, a null counts as not given. Throws InputError "ORIGIN: KEY: what is wrong and what
-/// would be right".
+/// Typed, bounded access to the keys of one JSON object. A null counts as absent, unless stated
+/// otherwise. Errors are InputError "ORIGIN: KEY: what is wrong and what would be right".
 class ConfigFields {
  public:
   /// `prefix` is the path of the object inside the file, such as "rope_scaling.", or empty.
   ConfigFields(const nlohmann::json& object, std::string origin, std::string prefix = "");
 
-  /// Given, and not null.
+  /// Returns true if the key is present and not null.
   bool has(const std::string& key) const;
-  /// Given, perhaps as null.
+  /// Returns true if the key is present, perhaps as null.
   bool contains(const std::string& key) const { return object_.contains(key); }
-  /// The value itself; null if it is not given.
+  /// Returns the JSON value itself; null if it is absent.
   const nlohmann::json& raw(const std::string& key) const;
 
-  /// A whole number in [low, high].
+  /// Returns a whole number in [low, high].
   std::optional<int64_t> integer(const std::string& key, int64_t low, int64_t high) const;
   int64_t required_integer(const std::string& key, int64_t low, int64_t high) const;
-  /// Of `value`, an entry of the list under `key`.
+  /// Overload for `value`, an entry of the list under `key`.
   int64_t required_integer(const std::string& key, const nlohmann::json& value, int64_t low,
                            int64_t high) const;
-  /// A number in [low, high].
+  /// Returns a number in [low, high].
   std::optional<double> number(const std::string& key, double low, double high) const;
-  /// A number in (0, high].
+  /// Returns a number in (0, high].
   std::optional<double> positive(const std::string& key, double high) const;
   double required_positive(const std::string& key, double high) const;
-  /// A list of `count` numbers in (0, high].
+  /// Returns a list of `count` numbers in (0, high].
   std::vector<double> required_positives(const std::string& key, int64_t count, double high) const;
   bool boolean(const std::string& key, bool otherwise) const;
   std::optional<std::string> text(const std::string& key) const;
-  /// The object under `key`. Throws if it is given but no object.
+  /// Returns the object under `key`. Throws if the value is not an object.
   std::optional<ConfigFields> object(const std::string& key) const;
 
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;

@@ -12,11 +12,11 @@ enum class Dtype { kFloat32, kFloat16, kBFloat16 };
 
 /// "float32", "float16", "bfloat16".
 std::string to_string(Dtype dtype);
-/// No value if there is no such dtype.
+/// Returns nullopt for an unknown name.
 std::optional<Dtype> find_dtype(std::string_view name);
 int64_t size_in_bytes(Dtype dtype);
-/// Maps and weights are folded in float64 for an output of that dtype, else in float32
-/// (worker/maps/fold.h).
+/// Returns true if maps and weights are folded in float64 for an output of this dtype, false if in
+/// float32 (worker/maps/fold.h).
 bool folds_in_float64(Dtype output);
 
 }  // namespace dotresize

@@ -6,8 +6,8 @@ namespace {
 using Mixture = ModelFamily::Mixture;
 using nlohmann::json;
 
-// Generous for any model there is. The rows are those of all experts of a layer together: no
-// product of sizes overflows 64 bits.
+// Upper limits, larger than those of any existing model. kMaxRows bounds the rows of all experts of
+// a layer together, so that no product of sizes overflows 64 bits.
 constexpr int64_t kMaxExperts = 2048;
 constexpr int64_t kMaxRows = int64_t{1} << 22;
 
@@ -23,7 +23,7 @@ int64_t read_experts(const ConfigFields& fields, const Mixture& family) {
   return experts;
 }
 
-/// [num_layers]: whether the MLP of a layer is a mixture.
+/// [num_layers] true: the layer's MLP is a mixture.
 std::vector<bool> read_layers(const ConfigFields& fields, const Mixture& family,
                               int64_t num_layers) {
   std::vector<bool> layers(static_cast<std::size_t>(num_layers), true);

@@ -8,9 +8,8 @@
 
 namespace dotresize {
 
-/// The mixture of experts of a model of such a family; nothing if the family has none. `config`
-/// has its sizes already. Throws InputError for missing keys and for values that contradict each
-/// other.
+/// Reads the mixture of experts of a model; nullopt if its family has none. `config` must have its
+/// sizes already. Throws InputError for missing keys and contradictory values.
 std::optional<MixtureConfig> read_mixture_config(const ConfigFields& fields,
                                                  const ModelFamily& family,
                                                  const ModelConfig& config);

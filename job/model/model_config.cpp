@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// Generous for any model there is, and small enough that no product of sizes overflows 64 bits.
+// Upper limit, larger than in any existing model, and small enough that no product of sizes
+// overflows 64 bits.
 constexpr int64_t kMaxSize = int64_t{1} << 22;
 constexpr int64_t kMaxHeads = int64_t{1} << 11;
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
@@ -46,7 +47,7 @@ void check_architecture(const ConfigFields& fields, const std::string& expected)
   }
 }
 
-/// Settings that would change the forward pass in a way that is not implemented.
+/// Refuses settings that change the forward pass in an unimplemented way.
 void refuse_variants(const ConfigFields& fields) {
   if (fields.has("quantization_config")) {
     fields.fail("quantization_config",
@@ -111,7 +112,7 @@ void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelCon
   }
 }
 
-/// How many layers attend to a window only, in a family that decides it by layer.
+/// Number of layers with a sliding window, for a family that decides it by layer.
 int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
   const bool used = fields.boolean("use_sliding_window", false);
   const json& types = fields.raw("layer_types");
@@ -197,7 +198,7 @@ std::vector<int64_t> read_junction_widths(const ConfigFields& fields, const Mode
   return result;
 }
 
-/// What a compressed model has between its one table and the stream.
+/// Reads the projections between a compressed model's shared table and the stream.
 void read_projections(const ConfigFields& fields, ModelConfig& config) {
   if (!config.compressed) return;
   const auto read = [&](const char* key, int64_t width) {
@@ -276,7 +277,8 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   return result;
 }
 
-/// A number of each layer, up to what its sublayer has in the source; empty if there are none.
+/// Reads a list with one number per layer, each at most the sublayer's size in the source. Empty if
+/// the key is absent.
 std::vector<int64_t> read_by_layer(const ConfigFields& fields, const ModelConfig& config,
                                    const std::string& key, const std::string& what,
                                    int64_t (*of_source)(const ModelConfig&, int64_t sublayer),

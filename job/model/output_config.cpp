@@ -12,8 +12,7 @@ using nlohmann::json;
 
 constexpr const char* kPositionsKey = "original_max_position_embeddings";
 
-/// Every value is written, also those that were derived: transformers 4 and 5 do not derive them
-/// alike.
+/// Writes every value, derived ones too: transformers 4 and 5 derive some differently.
 json rotary_scaling(const RotaryConfig& rotary) {
   json scaling = {{"rope_type", rotary.type}};
   if (rotary.type == "default") return scaling;
@@ -44,7 +43,7 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
     parameters["partial_rotary_factor"] = rotary.partial_factor;
     config["partial_rotary_factor"] = rotary.partial_factor;
   }
-  if (rotary.type == "longrope") {  // where transformers 4 looks for it
+  if (rotary.type == "longrope") {  // transformers 4 reads it here
     config[kPositionsKey] = rotary.original_max_position_embeddings;
   }
   config["rope_parameters"] = parameters;  // transformers 5
@@ -62,7 +61,7 @@ void write_shortcuts(json& config, const std::vector<ShortcutForm>& shortcuts) {
   config["shortcut_factors"] = factors;
 }
 
-/// What makes transformers load the code that lies beside the weights.
+/// Writes the keys that make transformers load the code beside the weights.
 void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
   config["architectures"] = {"DotResizeForCausalLM"};
@@ -79,7 +78,8 @@ void write_custom_code(json& config, const ModelConfig& output) {
   }
 }
 
-/// Of a family that is not the source's: also what absent keys would mean otherwise.
+/// Writes the keys of another family than the source's, with values whose defaults differ between
+/// families.
 void write_family(json& config, const ModelConfig& output) {
   config["model_type"] = output.family;
   config["architectures"] = {find_family(output.family)->architecture};
@@ -94,7 +94,7 @@ void write_stock(json& config, const ModelConfig& output) {
   if (config["model_type"] != output.family) write_family(config, output);
 }
 
-/// Sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
+/// Writes the sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
 /// transformers 4 and 5.
 void write_mlps(json& config, const ModelConfig& output) {
   config["intermediate_size"] = output.intermediate_size;

@@ -7,12 +7,12 @@
 
 namespace dotresize {
 
-/// `auto_map` of a compressed model: the classes that lie beside its weights, by transformers'
-/// names.
+/// `auto_map` of a compressed model: transformers' class names, with the classes in the output's
+/// code.
 nlohmann::json custom_code_map();
 
-/// config.json of `output`: the source's keys, sorted, with those changed that differ. Rotary
-/// settings and dtype are written in the dialects of transformers 4 and 5. Ends with a newline.
+/// config.json of `output`: the source's keys, sorted, with the changed values. Rotary settings and
+/// dtype are written in the dialects of transformers 4 and 5. Ends with a newline.
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output);
 
 }  // namespace dotresize

@@ -13,7 +13,7 @@ constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
 constexpr const char* kOriginalPositions = "original_max_position_embeddings";
 
-/// What the settings of one dialect are read with.
+/// Inputs for reading the settings of one dialect.
 struct Reading {
   const ConfigFields& fields;  ///< rope_parameters or rope_scaling
   const ConfigFields& config;  ///< the whole file
@@ -33,8 +33,9 @@ double required_factor(const Reading& read) {
   return factor;
 }
 
-/// transformers 5 takes it from outside the rotary settings first, transformers 4 from there alone
-/// (longrope) or never (yarn and llama3): so both must agree.
+/// Reads original_max_position_embeddings. transformers 5 prefers the value outside the rotary
+/// settings. transformers 4 uses only that one for longrope, and never uses it for yarn and llama3.
+/// So both values must agree.
 std::optional<int64_t> original_positions(const Reading& read) {
   const auto inside = read.fields.integer(kOriginalPositions, 1, kMaxPositions);
   auto outside = read.config.integer(kOriginalPositions, 1, kMaxPositions);
@@ -59,7 +60,7 @@ void read_dynamic(const Reading& read, RotaryConfig& rotary) {
   }
 }
 
-/// By how much yarn scales cos and sin at such a factor.
+/// yarn's factor of cos and sin for an extension by `factor`.
 double yarn_scale(double factor, double weight) {
   return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
 }
@@ -80,7 +81,7 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
   rotary.attention_factor = yarn_attention_factor(read, rotary.factor);
   rotary.beta_fast = read.fields.positive("beta_fast", kMaxFactor).value_or(rotary.beta_fast);
   rotary.beta_slow = read.fields.positive("beta_slow", kMaxFactor).value_or(rotary.beta_slow);
-  // A null is not the default here: Python takes it for false.
+  // A null is not the default here: Python treats it as false.
   rotary.truncate = read.fields.boolean("truncate", !read.fields.contains("truncate"));
   if (rotary.beta_fast < rotary.beta_slow) {
     read.fields.fail("beta_fast",
@@ -167,7 +168,7 @@ const RotaryType& read_type(const Reading& read) {
   return *found;
 }
 
-/// What both dialects keep in one object.
+/// Reads the settings that both dialects keep in one object.
 RotaryConfig read_scaling(const Reading& read, double theta) {
   RotaryConfig rotary;
   rotary.theta = theta;

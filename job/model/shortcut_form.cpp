@@ -15,7 +15,7 @@ int64_t shortcut_products(const ShortcutForm& form, int64_t k_in, int64_t k_out)
 }
 
 int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t factors) {
-  // What both spans have in common, M_inv_in·M_out leaves as it is.
+  // M_inv_in·M_out is the identity on the intersection of both spans.
   if (factors == 2) return std::min({k_in, k_out, d - std::min(k_in, k_out)});
   // Both maps' spans have at least k_in + k_out - d dimensions in common. The identity, cut to
   // k_out < k_in columns, keeps 2 k_out - d of them.

@@ -14,7 +14,7 @@ constexpr Extent constant(int64_t size) { return {Extent::Kind::kConstant, size}
 /// A matrix between a junction and the inside of the sublayer.
 struct Projection {
   std::string_view module;
-  int64_t size = 0;  ///< on the inside: rows of in_proj, columns of out_proj
+  int64_t size = 0;  ///< size on the inner side: rows of in_proj, columns of out_proj
   bool per_expert = false;
 };
 
@@ -26,7 +26,7 @@ struct Projections {
   bool out_bias = false;
 };
 
-/// One matrix of that name, the rows of the projections one below another, if the model has that.
+/// Stacks the rows of the projections into one matrix `module`, if the model fuses them.
 std::vector<Projection> fused(const ModelConfig& config, std::string_view module,
                               std::vector<Projection> projections) {
   if (!config.fused_in_proj) return projections;
@@ -82,7 +82,7 @@ int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out) {
   return extent.constant;
 }
 
-/// What a tensor of that role is called in its module; the factors of a shortcut have their names.
+/// Parameter name of a tensor in its module. The factors of a shortcut have their own names.
 std::string_view parameter_name(TensorRole role) {
   switch (role) {
     case TensorRole::kInProjBias:
@@ -97,7 +97,7 @@ std::string_view parameter_name(TensorRole role) {
   }
 }
 
-/// Joined with dots; empty parts are left out.
+/// Joins the non-empty parts with dots.
 std::string dotted(std::initializer_list<std::string_view> parts) {
   std::string name;
   for (const std::string_view part : parts) {
@@ -108,8 +108,8 @@ std::string dotted(std::initializer_list<std::string_view> parts) {
   return name;
 }
 
-/// Rows with names and sizes; those of each expert, expert by expert, next to each other if they
-/// have the same role.
+/// Expands rows to tensors with names and sizes. Rows of experts are repeated expert by expert;
+/// neighbours of the same role stay together.
 class Expansion {
  public:
   Expansion(std::string prefix, int64_t k_in, int64_t k_out, int64_t experts)
@@ -167,7 +167,7 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
     return rows;
   }
   const auto [block, in_proj, out_proj, in_bias, out_bias] = projections_of(config, sublayer);
-  rows.reserve(2 * in_proj.size() + 6);  // with biases, out_proj, norms and a shortcut's factors
+  rows.reserve(2 * in_proj.size() + 6);  // space for biases, out_proj, norms and shortcut factors
   for (const Projection& in : in_proj) {
     rows.push_back(
         {TensorRole::kInProjWeight, block, in.module, constant(in.size), kIn, in.per_expert});

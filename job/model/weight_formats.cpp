@@ -9,14 +9,14 @@
 namespace dotresize {
 namespace {
 
-/// How the numbers of a row are stored, so many at a time.
+/// Block format of the numbers in a row.
 struct StorageType {
-  int64_t block;                        ///< numbers
-  int64_t bytes;                        ///< of a block
-  const StorageType* larger = nullptr;  ///< in its place, if the row is no multiple of the block
+  int64_t block;                        ///< numbers per block
+  int64_t bytes;                        ///< bytes per block
+  const StorageType* larger = nullptr;  ///< used if the row length is not a multiple of block
 };
 
-// As ggml-common.h has them.
+// Values of ggml-common.h.
 constexpr StorageType kF32{1, 4};
 constexpr StorageType kF16{1, 2};
 constexpr StorageType kQ8_0{32, 34, &kF16};
@@ -25,13 +25,13 @@ constexpr StorageType kQ5_0{32, 22, &kF16};
 constexpr StorageType kQ6_K{256, 210, &kQ8_0};
 constexpr StorageType kQ5_K{256, 176, &kQ5_1};
 constexpr StorageType kQ4_K{256, 144, &kQ5_0};
-constexpr StorageType kW4A16{128, 64 + 2, &kF16};  // and a scale of 16 bits for each group
+constexpr StorageType kW4A16{128, 64 + 2, &kF16};  // with a 16-bit scale per group
 constexpr StorageType kFp8{16, 16, &kF16};
 
-/// A matrix and its place.
+/// A matrix and its layer.
 struct PlacedTensor {
   const StoredTensor& tensor;
-  int64_t layer;  ///< -1: at an end of the model
+  int64_t layer;  ///< -1: embedding or head
 
   bool is(std::string_view module) const {
     return tensor.name.ends_with("." + std::string(module) + ".weight");
@@ -41,8 +41,8 @@ struct PlacedTensor {
 
 using TypeChoice = std::function<const StorageType&(const PlacedTensor&)>;
 
-/// Tells whether the layer is one of those whose most sensitive matrices get more bits: the first
-/// and last eighth, and every third one between.
+/// Returns true if the layer's most sensitive matrices get more bits: the first and last eighth of
+/// the layers, and every third one between.
 bool has_more_bits(int64_t layer, int64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
@@ -116,7 +116,7 @@ int64_t in_whole_blocks(int64_t features) {
   return (features + kQ8_0.block - 1) / kQ8_0.block * kQ8_0.block;
 }
 
-/// With the zeros that `dotresize export --to gguf` fills features up with.
+/// Pads features with zeros as `dotresize export --to gguf` does.
 ModelConfig as_exported(ModelConfig config) {
   config.intermediate_size = in_whole_blocks(config.intermediate_size);
   if (config.mixture) {

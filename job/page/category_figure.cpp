@@ -7,7 +7,7 @@
 namespace dotresize {
 namespace {
 
-/// "184 (layers.0.mlp) to 227 (embed), mean 205".
+/// Text such as "184 (layers.0.mlp) to 227 (embed), mean 205".
 std::string span_of(const Series& series, const std::vector<std::string>& names) {
   const auto [low, high] = std::ranges::minmax(series.points, {}, &Point::y);
   if (low.y == high.y) return short_number(low.y);

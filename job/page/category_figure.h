@@ -9,7 +9,7 @@
 
 namespace dotresize {
 
-/// Of each entry a value, if it has one.
+/// Series with the value of each entry that has one, over the entries' indices.
 template <class Entry>
 Series series_over(const std::string& name, const std::vector<Entry>& entries,
                    const std::function<std::optional<double>(const Entry&)>& value) {
@@ -22,8 +22,8 @@ Series series_over(const std::string& name, const std::vector<Entry>& entries,
   return series;
 }
 
-/// `about` with these categories, its data, and without the series that have none; its text has the
-/// span of each.
+/// Completes `about` with the categories, the CSV data and the series that have points. Its text
+/// gets the span of each series.
 Figure category_figure(const Figure& about, const std::vector<std::string>& categories,
                        const std::vector<Series>& all);
 

@@ -7,8 +7,8 @@
 
 namespace dotresize {
 
-/// What several compressions gave, side by side: the rows of comparison_table, and perplexity over
-/// net size.
+/// Page that compares several compressions: the rows of comparison_table, and perplexity over net
+/// size.
 Page comparison_page(const std::vector<ComparedModel>& models);
 
 }  // namespace dotresize

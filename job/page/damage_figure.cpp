@@ -9,16 +9,16 @@
 namespace dotresize {
 namespace {
 
-/// "layers.3" of "layers.3.mlp", "embed" of itself.
+/// "layers.3" for "layers.3.mlp", "embed" for "embed".
 std::string layer_of(const std::string& name) {
   const size_t second = name.find('.', name.find('.') + 1);
   return name.starts_with("layers.") ? name.substr(0, second) : name;
 }
 
-/// The layers of a report, in their order, and the stacked bars over them.
+/// Collects the layers of a report in their order, and stacked bars over them.
 class Damage {
  public:
-  /// `rise`: of an entry, if it has one.
+  /// `rise` returns an entry's loss increase, if it has one.
   template <class Entry, class Rise>
   void add(const std::string& part, const std::vector<Entry>& entries, const Rise& rise) {
     std::map<size_t, double> sums;

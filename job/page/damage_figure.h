@@ -7,9 +7,9 @@
 
 namespace dotresize {
 
-/// What each layer is predicted to add to the loss, its parts (maps, MLPs, value heads, shortcuts)
-/// stacked, in nats a token; the text has the sum beside the measured divergence. None for a report
-/// without predictions of the loss.
+/// Figure of the loss increase that each layer is predicted to cause, in nats per token, stacked by
+/// part (maps, MLPs, value heads, shortcuts). Its text has the sum beside the measured divergence.
+/// Empty for a report without predictions of the loss.
 std::vector<Figure> damage_figures(const StoredReport& report);
 
 }  // namespace dotresize

@@ -6,21 +6,21 @@
 
 namespace dotresize {
 
-/// A job that has ended without a result.
+/// A job that ended without a result.
 struct EndedJob {
   std::string name = {};
   std::string state = {};  ///< "failed", "cancelled"
-  std::string error = {};  ///< empty if nobody has said one
-  /// Name and value: when, which rank, on which host.
+  std::string error = {};  ///< empty: no error is known
+  /// Names and values, such as time, rank and host.
   std::vector<std::vector<std::string>> facts = {};
   std::string spec = {};      ///< the job as JSON
-  std::string log_tail = {};  ///< bytes of its end; empty: there is none
+  std::string log_tail = {};  ///< last bytes of the log; empty: no log
 };
 
-/// Why there is no result.
+/// Page that explains why there is no result.
 Page failure_page(const EndedJob& job);
 
-/// At most this many bytes of a log are shown.
+/// Largest part of a log that is shown, in bytes.
 inline constexpr int64_t kLogTailBytes = 32'768;
 
 }  // namespace dotresize

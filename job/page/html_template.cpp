@@ -27,7 +27,7 @@ void set_embedded(ctemplate::TemplateDictionary& dictionary, const char* name,
 
 std::string expand_template(std::string_view text, const std::string& name,
                             const ctemplate::TemplateDictionary& dictionary) {
-  // Made anew each time: the cache of the library is one for the whole program.
+  // The library's cache is shared by the whole program, so the template is parsed anew each time.
   const std::unique_ptr<Template> made(
       Template::StringToTemplate(string_of(text), ctemplate::STRIP_BLANK_LINES));
   if (!made) throw std::runtime_error(name + " is no template");

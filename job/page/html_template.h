@@ -7,14 +7,14 @@
 
 namespace dotresize {
 
-/// Sets a text that may be anybody's: on one line, and the template escapes it for its place there.
+/// Sets an untrusted text. It becomes one line, and the template escapes it for its context.
 void set_text(ctemplate::TemplateDictionary& dictionary, const char* name, const std::string& text);
 
-/// Sets what is HTML, a style sheet or a program already: the template must take it as it is.
+/// Sets HTML, a style sheet or a script. The template must not escape it.
 void set_embedded(ctemplate::TemplateDictionary& dictionary, const char* name,
                   std::string_view content);
 
-/// The template `text` with these values. `name` is that of its file, for messages. Throws
+/// Expands the template `text` with these values. `name` is its file's name, for messages. Throws
 /// std::runtime_error for a malformed template.
 std::string expand_template(std::string_view text, const std::string& name,
                             const ctemplate::TemplateDictionary& dictionary);

@@ -10,98 +10,97 @@
 
 namespace dotresize {
 
-/// One value of a figure.
+/// One point of a figure.
 struct Point {
-  double x = 0.0;  ///< of a figure with categories: the number of one, from 0
+  double x = 0.0;  ///< index of the category, in a figure with categories
   double y = 0.0;
-  std::string label = {};  ///< what it is, if its series does not say so
+  std::string label = {};  ///< description, unless the series gives it
 };
 
 struct Series {
   std::string name = {};
   std::vector<Point> points = {};
-  bool line = true;   ///< joined in their order; of a figure without bars
-  bool marks = true;  ///< each drawn as a point
+  bool line = true;   ///< joins the points in their order; only in figures without bars
+  bool marks = true;  ///< draws each point
 };
 
 struct Axis {
-  std::string title = {};  ///< with its unit
+  std::string title = {};  ///< includes the unit
   bool log = false;
   bool from_zero = false;
 };
 
-/// A plot with what says the same without it.
+/// A plot, with a text and data that say the same.
 struct Figure {
-  std::string id = {};  ///< letters and '-'; names its file, too
+  std::string id = {};  ///< letters and '-'; also the name of its file
   std::string title = {};
-  std::string text = {};  ///< its essential figures in words
+  std::string text = {};  ///< main numbers of the figure, in words
   Axis x = {};
   Axis y = {};
-  std::vector<std::string> categories = {};  ///< of x; empty: numbers
-  bool bars = false;                         ///< stacked ones, over the categories
+  std::vector<std::string> categories = {};  ///< categories of x; empty: x is a number
+  bool bars = false;                         ///< stacked bars over the categories
   std::vector<Series> series = {};
-  std::string csv = {};  ///< all of its data
+  std::string csv = {};  ///< all data of the figure
 };
 
 /// A transport plan as an image.
 struct Plan {
-  std::string name = {};  ///< of the junction
-  std::string text = {};  ///< what is to be seen, in words
+  std::string name = {};  ///< name of the junction
+  std::string text = {};  ///< description of the image, in words
   TransportPicture picture = {};
 };
 
-/// Plans with one scale of colours, of which some are shown and the reader chooses others.
+/// Plans with a common colour scale. Some are shown, and the reader may choose others.
 struct PlanGallery {
-  std::string text = {};  ///< how to read them
-  std::string x = {};     ///< what columns are
-  std::string y = {};     ///< what rows are
+  std::string text = {};  ///< explanation for the reader
+  std::string x = {};     ///< title of the columns
+  std::string y = {};     ///< title of the rows
   std::vector<Plan> plans = {};
 };
 
 struct PageTable {
   std::string caption = {};
   std::vector<std::string> heading = {};
-  std::vector<std::vector<std::string>> rows = {};  ///< the first cell of each is a name
-  bool prose = false;  ///< the last column has words, the others numbers
+  std::vector<std::vector<std::string>> rows = {};  ///< the first cell of each row is a name
+  bool prose = false;                               ///< the last column has words, not numbers
 };
 
-/// A text whose lines are kept.
+/// A text that keeps its line breaks.
 struct PageText {
   std::string heading = {};
   std::string text = {};
-  bool tail = false;  ///< its end is what matters
+  bool tail = false;  ///< the end is the important part
 };
 
-/// What a page says. Texts may be anybody's: they need not be UTF-8, and are escaped.
+/// Contents of a page. Texts are untrusted: they may be invalid UTF-8, and are escaped.
 struct Page {
   std::string kind;     ///< "Compression", "Sweep"
   std::string title;    ///< the job's name
-  std::string summary;  ///< a sentence
-  std::string error;    ///< why the job has failed, or empty
+  std::string summary;  ///< one sentence
+  std::string error;    ///< reason why the job has failed; empty: it has not
   std::vector<std::string> warnings;
   std::vector<PageTable> tables;
   std::vector<Figure> figures;
-  std::optional<PlanGallery> plans;  ///< below the figures
+  std::optional<PlanGallery> plans;  ///< shown below the figures
   std::vector<PageText> texts;
-  std::vector<PageTable> details;  ///< below all of these
+  std::vector<PageTable> details;  ///< shown at the end of the page
 };
 
-/// One HTML document that needs no other file and no network: style, program, Chart.js and data are
-/// in it, and its Content-Security-Policy allows nothing else. UTF-8.
+/// Renders one self-contained UTF-8 HTML document that needs no network. Styles, script, Chart.js
+/// and data are embedded, and its Content-Security-Policy allows nothing else.
 std::string page_html(const Page& page);
 
-/// Its name beside the file that it shows.
+/// Name of the page beside the report or results that it shows.
 inline constexpr char kPageFile[] = "report.html";
 
-/// The columns of a figure with categories, or of one without: series, x, y, and label if points
-/// have one.
+/// CSV of a figure with the columns series, x, y, and label if any point has one.
 std::string csv_of(const Figure& figure);
 
-/// Whether the values of one coordinate are positive and so far apart that an axis should be
-/// logarithmic.
+/// Returns true if all values of the coordinate are positive and so far apart that the axis should
+/// be logarithmic.
 bool spans_orders(const std::vector<Series>& series, double Point::*of);
 
-/// "17", "0.0123", "1.2e-08": four significant digits.
+/// Formats with four significant digits: "17", "0.0123", "1.2e-08".
 std::string short_number(double value);
 
 }  // namespace dotresize

@@ -1,10 +1,10 @@
 "use strict";
-// Draws the page's figures with Chart.js, from the data that the page has: job/page/page.h.
+// Draws the page's figures with Chart.js from the data in the page (job/page/page.h).
 (() => {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const root = document.documentElement;
   const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-  // Series differ in more than their colour.
+  // Series differ in mark and dash too, not only in colour.
   const MARKS = ["circle", "rect", "triangle", "rectRot", "cross", "star", "rectRounded", "crossRot"];
   const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
   const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
@@ -12,7 +12,7 @@
   const number = (value) =>
     value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) ? scientific.format(value) : short.format(value);
 
-  // On a logarithmic axis 1, 2, 5, 10, 20 ..., over many decades the powers of ten alone.
+  // Labels 1, 2, 5, 10, 20 ... on a logarithmic axis; only powers of ten over many decades.
   function tick(value) {
     if (this.type !== "logarithmic") return number(value);
     const leading = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
@@ -38,7 +38,7 @@
     ...more,
   });
 
-  // Of a category axis Chart.js writes the names itself.
+  // Chart.js itself writes the names on a category axis.
   const categories = (figure, stacked) => {
     const { beginAtZero, ...made } = axis(figure, "x", { type: "category", stacked });
     const { callback, ...ticks } = made.ticks;
@@ -111,11 +111,11 @@
     });
   };
 
-  // Transport plans (job/report/transport_picture.h): the reader may choose the junction of each.
+  // Transport plans (job/report/transport_picture.h). The reader chooses the junction of each.
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const mass = (plan, level) => (level === 0 ? 0 : plan.largest * 10 ** ((level - 255) / 32));
 
-  // As png_of() in job/page/plan_image.h.
+  // Draws a plan like png_of() in job/page/plan_image.h.
   const paint = (plan, palette) => {
     const gap = plan.rows > plan.columns ? 1 : 0;
     const canvas = document.createElement("canvas");
@@ -132,7 +132,7 @@
     return canvas;
   };
 
-  // As csv_of() in job/page/plan_gallery.h.
+  // Same CSV as csv_of() in job/page/plan_gallery.h.
   const csv = (plan) => {
     const levels = bytes(plan.levels);
     const firsts = Array.from({ length: plan.columns }, (_, i) => i * plan.block);
@@ -176,7 +176,7 @@
 
   draw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  // Paper is white.
+  // Printed pages use the colours for a white background.
   addEventListener("beforeprint", () => { root.classList.add("printed"); draw(); });
   addEventListener("afterprint", () => { root.classList.remove("printed"); draw(); });
 })();

@@ -28,7 +28,7 @@ void add_table(TemplateDictionary& tables, const PageTable& table) {
   }
 }
 
-/// What follows each other on the page: a block for each kind.
+/// Appends a block for elements of one kind.
 TemplateDictionary& add_block(TemplateDictionary& page, const char* kind) {
   return *page.AddSectionDictionary("BLOCK")->AddSectionDictionary(kind);
 }

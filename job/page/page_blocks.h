@@ -6,8 +6,8 @@
 
 namespace dotresize {
 
-/// What a page says, as HTML for the main element of a document with page.css: error, warnings,
-/// tables, figures and texts. The figures are drawn by page.js from figures_json().
+/// Renders the page as HTML for the main element of a document with page.css: error, warnings,
+/// tables, figures and texts. page.js draws the figures from figures_json().
 std::string blocks_html(const Page& page);
 
 }  // namespace dotresize

@@ -46,7 +46,7 @@ std::string figures_json(const std::vector<Figure>& figures) {
   return script_json(all);
 }
 
-// In HTML nothing ends a script element but its end tag, and in JSON these stand in strings alone.
+// Only its end tag ends a script element in HTML, and JSON has < > & only inside strings.
 std::string script_json(const Json& value) {
   std::string text;
   for (const char c : value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace)) {

@@ -10,13 +10,13 @@
 
 namespace dotresize {
 
-/// The figures for page.js.
+/// Figures as JSON for page.js.
 std::string figures_json(const std::vector<Figure>& figures);
 
-/// JSON that may stand in a script element: it has none of < > &.
+/// JSON that is safe inside a script element: it contains none of < > &.
 std::string script_json(const nlohmann::ordered_json& value);
 
-/// As a Content-Security-Policy names a script or a style sheet: base64 of its SHA-256.
+/// Base64 of the SHA-256 of a script or style sheet, for a Content-Security-Policy.
 std::string content_hash(std::string_view content);
 
 }  // namespace dotresize

@@ -4,11 +4,11 @@
 
 namespace dotresize {
 
-// What every page has in it, byte for byte.
+// Files that are embedded in every page, byte for byte.
 
-/// page.html: the template (ctemplate).
+/// page.html, the ctemplate template of a page.
 std::string_view page_template();
-/// blocks.html: what is in its main element.
+/// blocks.html, the template of its main element.
 std::string_view blocks_template();
 std::string_view page_css();
 std::string_view page_js();

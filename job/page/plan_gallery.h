@@ -9,22 +9,22 @@
 
 namespace dotresize {
 
-// A gallery of transport plans on its page.
+// Gallery of transport plans on a page.
 
 std::vector<const TransportPicture*> pictures_of(const PlanGallery& gallery);
 
-/// What is shown until the reader chooses, and without a script: the first plan, that in the middle
-/// and the last.
+/// Indices of the plans that are shown at first, and without a script: the first, the middle and
+/// the last one.
 std::set<size_t> shown_plans(const PlanGallery& gallery);
 
-/// "2.5·10⁻⁶": two significant digits.
+/// Formats with two significant digits: "2.5·10⁻⁶".
 std::string scientific(double value);
 
-/// The mass of each cell: a column for each of the picture's, a row likewise, named after their
-/// first channels.
+/// CSV with the mass of each cell, one line per row of the picture. Rows and columns are named
+/// after their first channels.
 std::string csv_of(const TransportPicture& picture);
 
-/// All plans for page.js.
+/// All plans as JSON for page.js.
 std::string plans_json(const PlanGallery& gallery, const ColourScale& scale);
 
 }  // namespace dotresize

@@ -12,7 +12,7 @@ namespace {
 constexpr int kHighest = 255;
 constexpr int kTicks = 5;
 
-/// Ten colours of matplotlib's viridis (CC0), at equal distances.
+/// Ten equidistant colours of matplotlib's viridis (CC0).
 constexpr std::array<std::array<uint8_t, 3>, 10> kViridis = {{{0x44, 0x01, 0x54},
                                                               {0x48, 0x28, 0x78},
                                                               {0x3e, 0x49, 0x89},
@@ -24,7 +24,7 @@ constexpr std::array<std::array<uint8_t, 3>, 10> kViridis = {{{0x44, 0x01, 0x54}
                                                               {0xb5, 0xde, 0x2b},
                                                               {0xfd, 0xe7, 0x25}}};
 
-/// `at`: from 0 to 1.
+/// `at` is in [0, 1].
 std::array<uint8_t, 4> viridis(double at) {
   const double place = std::clamp(at, 0.0, 1.0) * (kViridis.size() - 1);
   const size_t below = std::min(static_cast<size_t>(place), kViridis.size() - 2);
@@ -47,7 +47,7 @@ std::string png(uint32_t width, uint32_t height, const std::vector<uint8_t>& pix
   image.colormap_entries = static_cast<png_uint_32>(palette.size());
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
   std::string file(size, '\0');
-  const int row_stride = 0;  // rows follow each other
+  const int row_stride = 0;  // no padding between rows
   if (png_image_write_to_memory(&image, file.data(), &size, /*convert_to_8_bit=*/0, pixels.data(),
                                 row_stride, palette.data()) == 0) {
     throw std::runtime_error(std::string("libpng: ") + image.message);

@@ -11,9 +11,9 @@
 namespace dotresize {
 namespace {
 
-constexpr size_t kMaxPhases = 7;  // in one figure, and all others together
+constexpr size_t kMaxPhases = 7;  // series in one figure, besides one for the other phases
 
-/// Seconds of all ranks and name, by falling seconds.
+/// Returns seconds (sum over all ranks) and name of each phase, by falling seconds.
 std::vector<std::pair<double, std::string>> phases_of(const StoredReport& report) {
   std::map<std::string, double> totals;
   for (const RankReport& rank : report.ranks) {
@@ -26,7 +26,7 @@ std::vector<std::pair<double, std::string>> phases_of(const StoredReport& report
   return phases;
 }
 
-/// The series beyond the first become one.
+/// Merges the series beyond the first kMaxPhases into one.
 void merge_phases(Figure& figure) {
   if (figure.series.size() <= kMaxPhases + 1) return;
   Series others{.name = "the other phases"};

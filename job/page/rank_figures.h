@@ -7,7 +7,7 @@
 
 namespace dotresize {
 
-/// Time by phase and memory of each rank; none if there are no ranks.
+/// Figures of each rank's time by phase and of its memory; empty without ranks.
 std::vector<Figure> rank_figures(const StoredReport& report);
 
 }  // namespace dotresize

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kJunction[] = "junction";
 constexpr char kSublayer[] = "sublayer";
-constexpr size_t kMaxSpectra = 8;  // in one figure
+constexpr size_t kMaxSpectra = 8;  // curves in one figure
 
 template <class Entry>
 std::vector<std::string> names_of(const std::vector<Entry>& entries) {
@@ -74,7 +74,8 @@ Figure energy_figure(const StoredReport& report) {
                                        })});
 }
 
-/// (rank, fraction of the energy beyond it), without the last one, which is 0 but for rounding.
+/// Points (rank, fraction of the energy beyond it), without the last point, which is 0 except for
+/// rounding.
 Series tail_of(const JunctionReport& junction) {
   Series series{.name = junction.name, .marks = false};
   for (const auto& [rank, energy] : junction.spectrum) {
@@ -83,7 +84,7 @@ Series tail_of(const JunctionReport& junction) {
   return series;
 }
 
-/// A row for each rank, a column for each junction.
+/// CSV with a row for each rank and a column for each junction.
 std::string spectrum_csv(const std::vector<const JunctionReport*>& junctions) {
   std::string text = "rank";
   std::map<int64_t, std::vector<std::string>> rows;
@@ -110,7 +111,7 @@ Figure spectrum_figure(const std::vector<const JunctionReport*>& junctions) {
                 .x = {.title = "rank r (directions)"},
                 .y = {.title = "fraction of the energy of the activations"}};
   const size_t shown = std::min(junctions.size(), kMaxSpectra);
-  for (size_t i = 0; i < shown; ++i) {  // evenly over the depth, first and last among them
+  for (size_t i = 0; i < shown; ++i) {  // spread evenly over the depth, with the first and the last
     const size_t at = shown == 1 ? 0 : i * (junctions.size() - 1) / (shown - 1);
     figure.series.push_back(tail_of(*junctions[at]));
   }
@@ -153,7 +154,7 @@ std::vector<Figure> mlp_figures(const StoredReport& report) {
       {of_mlps("left", [](const MlpReport& mlp) { return std::optional(1.0 * mlp.width); }),
        of_mlps("of the source",
                [](const MlpReport& mlp) { return std::optional(1.0 * mlp.intermediate_size); })})};
-  if (report.in_metric_of_loss()) return figures;  // the damage has it
+  if (report.in_metric_of_loss()) return figures;  // the damage figure shows it
   figures.push_back(
       category_figure({.id = "mlp-predicted-rise",
                        .title = "Predicted error by the cut of the MLPs",

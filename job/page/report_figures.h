@@ -7,7 +7,8 @@
 
 namespace dotresize {
 
-/// What a report has of the depth of the model, and of the ranks; a figure only if it has its data.
+/// Figures of a report over the model's depth and over the ranks. Figures without data are left
+/// out.
 std::vector<Figure> report_figures(const StoredReport& report);
 
 }  // namespace dotresize

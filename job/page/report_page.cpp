@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxValue = 300;
 
-/// A value of a report, for people.
+/// Formats a value of a report for people.
 std::string shown(const json& value) {
   if (value.is_string()) return printable(value.get<std::string>(), kMaxValue);
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
@@ -64,7 +64,7 @@ const std::vector<std::pair<std::string, std::string>> kFacts = {
     {"Compute dtype", "/compute_dtype"},
 };
 
-/// "pca_dotresize made this model 200 of 256 channels wide: ..."
+/// "pca_dotresize has made the model 200 of 256 channels wide: ..."
 std::string summary_of(const ReportSummary& report) {
   std::string text =
       fmt::format("{} has made the model {}{} channels wide", report.method, report.width_range,
@@ -89,7 +89,7 @@ PageTable result_of(const ReportSummary& report) {
   return table;
 }
 
-/// A line on each measure that the page has and that its name does not explain.
+/// Explanations of those measures on the page whose names are not clear.
 PageTable terms_of(const StoredReport& report) {
   PageTable table{"Terms", {"term", "meaning"}, {}, /*prose=*/true};
   const ModelReport& compressed = report.summary.compressed;

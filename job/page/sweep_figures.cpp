@@ -12,10 +12,10 @@
 namespace dotresize {
 namespace {
 
-constexpr size_t kMaxCurves = 8;  // in one figure
+constexpr size_t kMaxCurves = 8;  // curves in one figure
 constexpr char kPerplexity[] = "perplexity";
 
-/// "dotresize, lambda 0.1, size 0.8", without the axes `left_out`.
+/// "dotresize, lambda 0.1, size 0.8", without the axes in `left_out`.
 std::string described(const StoredSweep& sweep, const StoredVariant& variant,
                       const std::vector<size_t>& left_out) {
   std::string text;
@@ -28,7 +28,7 @@ std::string described(const StoredSweep& sweep, const StoredVariant& variant,
   return text;
 }
 
-/// The axes whose values are names, not numbers; those of sizes are neither.
+/// Axes whose values are names, not numbers. Axes of size keys are left out.
 std::vector<size_t> named_axes(const StoredSweep& sweep) {
   std::vector<size_t> named;
   for (size_t i = 0; i < sweep.axes.size(); ++i) {
@@ -60,7 +60,8 @@ Point size_point(const StoredVariant& variant, std::string label) {
   return {100.0 * variant.bytes_fraction, variant.perplexity, std::move(label)};
 }
 
-/// A series for each combination of names (method, metric, sharing), the front and the dense model.
+/// Series for each combination of names (method, metric, sharing), for the front and for the dense
+/// model.
 std::vector<Series> size_series(const StoredSweep& sweep,
                                 const std::vector<const StoredVariant*>& done) {
   const std::vector<size_t> named = named_axes(sweep);
@@ -111,8 +112,8 @@ Figure size_figure(const StoredSweep& sweep, const std::vector<const StoredVaria
   return figure;
 }
 
-/// Perplexity over the numbers of one axis: a curve for each combination of the others' values that
-/// has two numbers or more, those of least perplexity first.
+/// Curves of perplexity over the numbers of one axis, one for each combination of the other axes'
+/// values with at least two numbers. Sorted by least perplexity.
 std::vector<Series> curves_over(const StoredSweep& sweep, size_t axis,
                                 const std::vector<const StoredVariant*>& done) {
   std::map<std::string, Series> curves;
@@ -154,7 +155,7 @@ std::string curve_text(const std::vector<Series>& curves, const std::string& nam
   return text + ".";
 }
 
-/// As an id: letters and '-'.
+/// Converts to an id of letters and '-'.
 std::string plain(const std::string& key) {
   std::string id;
   for (const char c : key) id += (c >= 'a' && c <= 'z') ? c : '-';

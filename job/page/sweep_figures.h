@@ -6,8 +6,8 @@
 
 namespace dotresize {
 
-/// Perplexity over net size with the Pareto front, and over each axis of numbers but the target.
-/// None if no job is done.
+/// Figures of perplexity over net size, with the Pareto front, and over each numeric axis but the
+/// target. Empty if no job is done.
 std::vector<Figure> sweep_figures(const StoredSweep& sweep);
 
 }  // namespace dotresize

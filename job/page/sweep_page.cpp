@@ -108,7 +108,7 @@ PageTable jobs_of(const StoredSweep& sweep) {
   return table;
 }
 
-/// Those that were refused or have failed, with the reason.
+/// Table of the refused and failed variants with their reasons.
 PageTable reasons_of(const StoredSweep& sweep) {
   PageTable table{"Refused and failed", sweep.axes, {}, /*prose=*/true};
   table.heading.emplace_back("state");

@@ -9,18 +9,18 @@
 
 namespace dotresize {
 
-/// One job of a sweep, or a combination that makes none.
+/// One job of a sweep, or a combination that makes no job.
 struct StoredVariant {
-  std::vector<std::string> values;  ///< of the axes; empty: of no use
+  std::vector<std::string> values;  ///< one for each axis; empty: not read by the method
   std::string state;                ///< "done", "failed", "refused", "pending"
   std::string reason;
-  // If it is done:
+  // Set only if it is done:
   int64_t width = 0;
   int64_t bytes = 0;
   double bytes_fraction = 0.0;
   double perplexity = 0.0;
-  std::optional<double> kl = {};         ///< nats a token, if it was asked for
-  std::optional<double> agreement = {};  ///< likewise, a fraction
+  std::optional<double> kl = {};         ///< in nats per token, if it was asked for
+  std::optional<double> agreement = {};  ///< fraction, if it was asked for
   bool pareto = false;
   bool best = false;
 
@@ -32,7 +32,7 @@ struct StoredSweep {
   std::string name;
   std::string directory;
   int64_t combinations = 0;
-  std::vector<std::string> axes;  ///< keys
+  std::vector<std::string> axes;  ///< keys of the axes
   std::optional<int64_t> dense_bytes;
   std::optional<double> dense_perplexity;
   std::vector<StoredVariant> variants;
@@ -40,13 +40,13 @@ struct StoredSweep {
 
 inline constexpr int64_t kMaxSweepBytes = int64_t{64} << 20;
 
-/// Throws InputError, starting with `origin`, for a malformed file.
+/// Parses results.json. Throws InputError, starting with `origin`, for a malformed file.
 StoredSweep parse_results(const std::string& text, const std::string& origin);
 
-/// Whether the key of an axis says how small the output becomes.
+/// Returns true if the key of an axis sets the size of the output.
 bool is_size_key(const std::string& key);
 
-/// What was tried and what came out.
+/// Page for a sweep: its settings and its results.
 Page sweep_page(const StoredSweep& sweep);
 
 }  // namespace dotresize

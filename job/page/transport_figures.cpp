@@ -20,7 +20,7 @@ std::vector<std::string> names_of(const std::vector<JunctionReport>& junctions) 
 
 bool has_plan(const JunctionReport& junction) { return junction.transport.has_value(); }
 
-/// Of the junctions that have a plan.
+/// Series over the junctions that have a plan.
 Series of_plans(const StoredReport& report, const std::string& name,
                 const std::function<std::optional<double>(const TransportPicture&)>& value) {
   return series_over<JunctionReport>(name, report.junctions,
@@ -30,7 +30,7 @@ Series of_plans(const StoredReport& report, const std::string& name,
                                      });
 }
 
-/// "embed"; of a map that several junctions share "embed to layers.3.mlp".
+/// "embed"; for a map that several junctions share "embed to layers.3.mlp".
 std::string plan_name(const std::vector<JunctionReport>& junctions, size_t first) {
   size_t last = first;
   while (last + 1 < junctions.size() && junctions[last + 1].sinkhorn_iterations &&
@@ -41,7 +41,7 @@ std::string plan_name(const std::vector<JunctionReport>& junctions, size_t first
   return last == first ? name : name + " to " + junctions[last].name;
 }
 
-/// The largest cell of each row, as a share of the row's mass; the mean over the rows with any.
+/// Share of the largest cell in its row's mass, averaged over the rows that have mass.
 double mean_largest_share(const TransportPicture& picture) {
   double shares = 0.0;
   int rows = 0;
@@ -66,7 +66,7 @@ std::string of_source(int64_t width, std::optional<int64_t> hidden_size) {
   return fmt::format("{} of {}", with_separators(width), counted(*hidden_size, "channel"));
 }
 
-/// `channels`: "200 of 256 channels".
+/// `channels`: text such as "200 of 256 channels".
 std::string plan_text(const std::string& channels, const TransportPicture& picture) {
   std::string text = fmt::format(
       "{} are kept: {} and {} of {} each. {} of the mass of the kept channels stays on themselves. "

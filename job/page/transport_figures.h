@@ -8,11 +8,12 @@
 
 namespace dotresize {
 
-/// Over the depth of the model, how far the plans spread mass, and how much of it stays; none with
-/// fewer than two plans.
+/// Figures over the model's depth: how far the plans spread mass, and the share of mass that stays.
+/// Empty with fewer than two plans.
 std::vector<Figure> transport_figures(const StoredReport& report);
 
-/// The plans themselves; of maps that junctions share one each. Nothing without transport.
+/// Gallery of the plans; junctions that share a map have one plan. nullopt for methods without
+/// transport.
 std::optional<PlanGallery> plan_gallery(const StoredReport& report);
 
 }  // namespace dotresize

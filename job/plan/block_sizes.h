@@ -8,21 +8,22 @@ namespace dotresize {
 inline constexpr int64_t kFloat = 4;
 inline constexpr int64_t kDouble = 8;
 
-// How much of a large matrix is worked on at a time: what the worker takes, and the estimates
-// count.
+// Block sizes for large matrices. The worker uses them, and the estimates count with them.
 
-/// Rows of the embedding or the head: in folding, and in evaluation (64 MiB of float32 logits for
-/// 2048 tokens).
+/// Rows of the embedding or the head that are folded at a time.
 inline constexpr int64_t kFoldedVocabularyRows = 4096;
+/// Rows of the head that are evaluated at a time: 64 MiB of float32 logits for 2048 tokens.
 inline constexpr int64_t kEvaluatedVocabularyRows = 8192;
-/// Likewise if two models' predictions are compared: there are twice as many matrices.
+/// Rows of the heads at a time when the predictions of two models are compared. There are twice as
+/// many matrices.
 inline constexpr int64_t kComparedVocabularyRows = 4096;
-/// Tokens whose logits are compared in float64 at a time.
+/// Tokens at a time whose logits are compared in float64.
 inline constexpr int64_t kComparedTokens = 64;
-/// Rows of the head for the gradient of the loss, which takes more matrices of this width.
+/// Rows of the head at a time for the gradient of the loss, which takes more matrices of this
+/// width.
 inline constexpr int64_t kGradientVocabularyRows = 2048;
-/// Tokens of a Gram matrix's block in float64 on the CPU (worker/maps/moments.cpp, which knows no
-/// plans, says it again).
+/// Tokens per block of a Gram matrix in float64 on the CPU. worker/maps/moments.cpp does not depend
+/// on plans and has a copy.
 inline constexpr int64_t kGramBlockTokens = 1024;
 
 }  // namespace dotresize

@@ -13,12 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of English text with the tokenizers of the families that we know: 3.5 to 5.
+/// Bytes per token of English text, assumed. The tokenizers of the families that we know have 3.5
+/// to 5.
 constexpr int64_t kUsualBytesPerToken = 4;
-/// What a tokenizer may add to a text that has none of its own bytes.
+/// Tokens that a tokenizer may add to a text without using bytes of it.
 constexpr int64_t kAddedTokens = 16;
 
-/// Also of the blank lines between the files.
+/// Returns the bytes of the texts and of the blank lines between the files.
 int64_t bytes_of(const std::vector<fs::path>& texts) {
   int64_t bytes = 0;
   for (const fs::path& text : texts) {
@@ -29,7 +30,8 @@ int64_t bytes_of(const std::vector<fs::path>& texts) {
   return bytes;
 }
 
-/// `windows` of `seqlen` tokens out of the texts, each of whose tokens has a byte at least.
+/// Adds a finding if the texts are too short for `windows` windows of `seqlen` tokens, or may be.
+/// Each token has at least one byte.
 void check_length(const std::string& key, const std::vector<fs::path>& texts, int64_t windows,
                   int64_t seqlen, std::vector<FileFinding>& findings) {
   const int64_t needed = windows * seqlen;
@@ -48,7 +50,7 @@ void check_length(const std::string& key, const std::vector<fs::path>& texts, in
   }
 }
 
-/// "org/name", if the path ends like that and not even "org" is there.
+/// Returns "org/name" if the path ends like that and "org" does not exist; else empty.
 std::string hub_name(const fs::path& path) {
   const fs::path organisation = path.parent_path();
   std::error_code error;

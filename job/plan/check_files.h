@@ -9,26 +9,26 @@
 
 namespace dotresize {
 
-/// In the directory of `calibration.statistics`: says what they are of.
+/// File in the directory of `calibration.statistics` that identifies what they belong to.
 inline constexpr char kStatisticsFile[] = "statistics.json";
 
-/// What a job's files say, before any of them is read, about how it would end.
+/// Problem with a job's files that can be found before any of them is read.
 struct FileFinding {
-  std::string key;
+  std::string key;  ///< key in the job file
   std::string what;
-  bool fatal = true;  ///< the job would fail; else it may
+  bool fatal = true;  ///< the job would fail; false: it may fail
 };
 
-/// Of the model: text needs its tokenizer. Of statistics that are used: whether they are there. Of
-/// the texts: whether they have as many tokens as are asked for, by their bytes. Of those with
-/// enough, nothing.
+/// Finds problems with the inputs. Texts need a model with a tokenizer. A directory of statistics
+/// that is used, or that exists already, must hold statistics. Texts need enough bytes for the
+/// tokens that are asked for.
 std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config);
 
-/// Why the job could not put its output there; empty if it can.
+/// Returns the reason why the job cannot write its output there; empty if it can.
 std::string output_fault(const std::filesystem::path& output, bool overwrite);
 
-/// Throws InputError("model.path", ...) if the model is no directory, with the way to get it if it
-/// looks like a name on the Hugging Face Hub.
+/// Throws InputError("model.path", ...) if `model_path` is not a directory. If it looks like a name
+/// on the Hugging Face Hub, the error says how to download the model.
 void require_model_directory(const std::filesystem::path& model_path);
 
 }  // namespace dotresize

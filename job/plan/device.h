@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-/// What ranks compute on. `auto` is no kind: std::optional without a value.
+/// Kind of device that ranks compute on. `auto` is a std::optional without a value.
 enum class DeviceKind { kCpu, kCuda };
 
 /// "cpu", "cuda".
@@ -12,10 +12,10 @@ inline std::string to_string(DeviceKind device) {
   return device == DeviceKind::kCuda ? "cuda" : "cpu";
 }
 
-/// What the ranks of a job that was launched have found.
+/// Devices that the ranks of a launched job have found.
 struct DeviceFacts {
-  DeviceKind device = DeviceKind::kCpu;  ///< of every rank
-  int least_capability = 0;              ///< of all ranks' GPUs: 90 for sm_90
+  DeviceKind device = DeviceKind::kCpu;  ///< device kind of every rank
+  int least_capability = 0;  ///< lowest compute capability of the ranks' GPUs: 90 for sm_90
 };
 
 }  // namespace dotresize

@@ -12,33 +12,33 @@ enum class Basis {
   kPca,       ///< eigenvectors of the Gram matrix
 };
 
-/// How the k columns of a map come from the support.
+/// Construction of the k columns of a map from its support.
 enum class MapKind {
-  kSelection,  ///< the channels of the support, the others are dropped
+  kSelection,  ///< the channels of the support; the others are dropped
   kTransport,  ///< all channels merged onto the support by optimal transport, then QR
 };
 
-/// In which metric a map leaves out as little as possible (`method.metric`; docs/method.md, "The
+/// Metric in which a map leaves out as little as possible (`method.metric`; docs/method.md, "The
 /// metric of the loss").
 enum class Metric {
-  kActivation,  ///< the activations' own
-  kFisher,      ///< that of the loss
+  kActivation,  ///< metric of the activations
+  kFisher,      ///< metric of the loss
 };
 
 /// "activation", "fisher".
 std::string to_string(Metric metric);
 
-/// One method: a row of methods(). What it needs of the calibration tokens follows from the row.
+/// One method: a row of methods().
 struct Method {
-  std::string_view name;  ///< as in job files: "pca_dotresize"
+  std::string_view name;  ///< name in job files: "pca_dotresize"
   Basis basis = Basis::kPca;
   MapKind map = MapKind::kTransport;
 
   bool pca() const { return basis == Basis::kPca; }
   bool transport() const { return map == MapKind::kTransport; }
-  /// Passes over the calibration tokens: costs in the PCA basis need that basis first.
+  /// Passes over the calibration tokens. Transport costs in the PCA basis need that basis first.
   int passes() const { return pca() && transport() ? 2 : 1; }
-  /// What `calibration.activations: auto` means (job/plan/schedule.h).
+  /// Value that `calibration.activations: auto` prefers (job/plan/schedule.h).
   std::string_view default_activations() const { return pca() ? "original" : "compressed"; }
 
   bool operator==(const Method&) const = default;
@@ -47,7 +47,7 @@ struct Method {
 /// All methods, in the order of the documentation.
 std::span<const Method> methods();
 
-/// Throws std::invalid_argument if there is no such method.
+/// Returns the method of that name. Throws std::invalid_argument if there is none.
 const Method& method_named(std::string_view name);
 
 }  // namespace dotresize

@@ -14,10 +14,10 @@ namespace dotresize {
 
 namespace {
 
-/// The source family's, as wide as its one map; tied if its source is.
+/// Config of a stock output, as wide as its one map; tied if its source is.
 ModelConfig stock_config(ModelConfig output, const ModelConfig& source, const ResolvedJob& job,
                          const JunctionWidths& widths) {
-  // Σx²/k + eps·d/k is what the dense model's norm has under the root, times d/k.
+  // Σx²/k + eps·d/k is d/k times what the dense model's norm has under the root.
   output.hidden_size = widths.largest();
   output.family = job.stock_family.value_or(source.family);
   output.rms_norm_eps *=
@@ -25,7 +25,7 @@ ModelConfig stock_config(ModelConfig output, const ModelConfig& source, const Re
   return output;
 }
 
-/// With code of its own and without maps.
+/// Config of an output without maps, with code of its own.
 ModelConfig whole_config(ModelConfig output) {
   output.compressed = true;
   output.norm_weights = true;

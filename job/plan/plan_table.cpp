@@ -22,7 +22,7 @@ std::string spaced_name(int64_t sublayer) {
                      is_attention(sublayer) ? "attention" : "mlp");
 }
 
-/// "embed, layers.0 attention … layers.1 mlp".
+/// Name of a shard: "embed, layers.0 attention … layers.1 mlp".
 std::string shard_name(const ModelConfig& config, const RankShard& shard) {
   const bool first = shard.first_sublayer == 0;
   const bool last = shard.end_sublayer == config.num_sublayers();
@@ -50,7 +50,7 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
   return format_table(rows, alignment);
 }
 
-/// Of the calibration tokens through the dense model.
+/// Passes of the calibration tokens through the dense model.
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (takes_no_tokens(job)) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
@@ -64,7 +64,7 @@ int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
          plan.cut_passes_back;
 }
 
-/// How often the tokens go through the model, and how many junctions at a time.
+/// Row with the number of passes over the tokens, and of junctions at a time.
 std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
   const int64_t junctions = job.widths.mapped_count;
   const char* const writing =
@@ -114,7 +114,7 @@ std::string nominal_text(const ResolvedJob& job) {
                      100.0 * job.widths.nominal_sparsity(job.hidden_size));
 }
 
-/// As asked for, and what comes of it: "exact, 11 of rank 56, 1 of rank 0".
+/// Requested shortcuts and the resulting forms: "exact, 11 of rank 56, 1 of rank 0".
 std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
   if (job.stock_output()) return "none";
   std::string asked = to_string(job.shortcuts);
@@ -144,8 +144,8 @@ int64_t widest_mlp(const ModelConfig& config) {
   return widest;
 }
 
-/// "640 of 768 features", of the MLPs and of the experts. A row for the
-/// heading, if they are cut, and one for value heads.
+/// Rows of the heading for MLPs and experts, "640 of 768 features", and for value heads. Empty if
+/// they are not cut.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
   if (!job.widths_known()) {
@@ -174,7 +174,7 @@ std::string heading(const ModelConfig& config, const ResolvedJob& job) {
       mlp_row(config, job), shortcuts_text(config, job));
 }
 
-/// The result's size, or what is known of it before its widths are.
+/// Rows with the result's size, or with its upper bound while the widths are not known.
 std::string result_rows(const ResolvedJob& job, const NetSize& size) {
   if (!job.widths_known()) {
     return fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",

@@ -10,25 +10,25 @@
 
 namespace dotresize {
 
-/// The job's target, as in the job file: "sparsity 0.2", "width 200" or "size 0.8".
+/// Text of the job's target: "sparsity 0.2", "width 200" or "size 0.8".
 std::string target_text(const ResolvedJob& job);
 
-/// The mapped junctions' width, "176", or the range of allocated ones, "96 to 216".
+/// Width of the mapped junctions, "176", or the range of allocated widths, "96 to 216".
 std::string width_range(const JunctionWidths& widths);
 
-/// What came of the target: "width 176 of 256", or "widths 96 to 216 of 256".
+/// Text of the resulting widths: "width 176 of 256", or "widths 96 to 216 of 256".
 std::string widths_text(const JunctionWidths& widths, int64_t hidden_size);
 
-/// What a job would do, for people: its target and the nominal width, what each rank holds, the net
-/// size of the result, and a line that starts with "warning:" if the result would not be
-/// smaller. If the loss decides the widths, of the size only what was asked for. With a
-/// `time` how long it takes. Lines without a last newline.
+/// Plan of a job as text: its target and nominal width, what each rank holds, and the net size of
+/// the result. A line that starts with "warning:" follows if the result would not be smaller. If
+/// the loss decides the widths, only the requested size is shown. With `time` the text includes the
+/// time that the job takes. There is no newline at the end.
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                        const std::optional<TimeEstimate>& time = {});
 
-/// The same as a JSON document: {"schema_version": 1, "ranks": [...], "dense":
-/// {...}, "compressed": {...}, "ratio": compressed/dense parameters, "warnings": [...]}
-/// and with a `time` "seconds" (docs/cli.md).
+/// JSON version of plan_table: {"schema_version": 1, "ranks": [...], "dense": {...}, "compressed":
+/// {...}, "ratio": compressed/dense parameters, "warnings": [...]}. With `time` it also has
+/// "seconds" (docs/cli.md).
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                          const std::optional<TimeEstimate>& time = {});
 

@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first GPUs that compute in bfloat16 are sm_80.
+/// Compute capability of the first GPUs that compute in bfloat16: sm_80.
 constexpr int kFirstCapabilityWithBfloat16 = 80;
 
 [[noreturn]] void fail(const std::string& key, const std::string& what) {
   throw InputError(key, what);
 }
 
-/// Whether the schedule has all that the job asks of one.
+/// True if the schedule has everything that the job needs.
 bool offers(const Schedule& schedule, const ResolvedJob& job) {
   return (schedule.shares_maps || !job.stock_output()) &&
          (schedule.gradients || !job.gradients()) &&
@@ -135,7 +135,7 @@ void check_seqlen(const std::string& section, const TokenSource& source,
   }
 }
 
-/// The widths that the output's architecture can have are multiples of this.
+/// Number that the widths must be multiples of, because of the output's architecture.
 int64_t width_unit(const ModelConfig& config, const ResolvedJob& job) {
   const bool heads_count =
       job.stock_output() &&
@@ -157,7 +157,7 @@ int64_t explicit_width(int64_t width, const ModelConfig& config, const ResolvedJ
   return width;
 }
 
-/// The target's key, for errors.
+/// Key of the target, for errors.
 std::string target_key(const v1::Method& method) {
   if (method.has_sparsity()) return "method.sparsity";
   if (method.has_width()) return "method.width";
@@ -172,14 +172,15 @@ void check_smaller(const v1::Method& method, const ModelConfig& config, const Re
   }
 }
 
-/// A size leaves the widths to us, which are then such that engines quantize them well; a sparsity
-/// is met as closely as the paper does.
+/// Number that the widths are rounded to. With a size, the widths of a stock output are free, so
+/// they are such that engines quantize them well. A sparsity is met as closely as in the paper.
 int64_t asked_round_to(const v1::Method& given, const ModelConfig& config, const ResolvedJob& job) {
   if (given.round_to() != 0) return given.round_to();
   return default_round_to(config.hidden_size, job.stock_output() && given.has_size());
 }
 
-/// The widths, or what decides them. Needs all else that bears on the output's size.
+/// Sets the widths, or what decides them. Everything else that affects the output's size must be
+/// set before.
 void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   job.widths = uniform_widths(config, job.head_sliced, config.hidden_size);  // a bound
   const auto set_width = [&](int64_t k) {
@@ -219,7 +220,8 @@ void check_stock_output(const ModelConfig& config) {
 constexpr char kLlama[] = "llama";
 constexpr char kMistral[] = "mistral";
 
-/// What the job asks for by name. A mistral computes what a llama without biases does.
+/// Applies the architecture that the job asks for by name. A mistral computes the same as a llama
+/// without biases.
 void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& config,
                           ResolvedJob& job) {
   if (asked == v1::Output::auto_) return;
@@ -235,12 +237,12 @@ void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& con
   job.stock_family = kMistral;
 }
 
-/// Loaders that take the heads of a llama to be hidden_size / num_attention_heads wide read
-/// head_dim of a mistral (docs/serving.md).
+/// True if loaders read the output better as a mistral. Some assume that the heads of a llama are
+/// hidden_size / num_attention_heads wide, but read head_dim of a mistral (docs/serving.md).
 bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job) {
-  // Of a larger vocabulary transformers takes a mistral's tokenizer for one that needs a repair.
+  // With a larger vocabulary transformers takes a mistral's tokenizer for one that needs a repair.
   constexpr int64_t kVocabularyWithoutWarning = 100'000;
-  // The only ones that such a loader reads of a mistral as of a llama.
+  // Such a loader reads only these embeddings of a mistral in the same way as of a llama.
   const bool rotary = config.rotary.type == "default" || config.rotary.type == "linear";
   return config.family == kLlama && !config.attention_bias && !config.mlp_bias && rotary &&
          config.vocab_size <= kVocabularyWithoutWarning &&
@@ -306,7 +308,7 @@ fs::path canonical(const std::string& key, const fs::path& path) {
   return result;
 }
 
-/// Once links are resolved: an output that replaces what it is made from must not be possible.
+/// Refuses an output that could replace what it is made from. Links are resolved first.
 void check_output_is_apart(const ResolvedJob& job) {
   const fs::path output = canonical("output.path", job.output_path);
   if (is_within(output, canonical("model.path", job.model_path))) {
@@ -343,7 +345,8 @@ void resolve_budgets(const v1::Resources& resources, const std::optional<LaunchF
   }
 }
 
-/// The plan of the job with another schedule for the same activations, if the job can have it.
+/// Returns the job with another schedule for the same activations, if there is one that it can
+/// have.
 std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
   for (const Schedule& schedule : schedules()) {
     const bool same_activations =
@@ -356,7 +359,7 @@ std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
   return std::nullopt;
 }
 
-/// How many times its budget the plan needs, of the one that it exceeds most.
+/// Ratio of the plan's needs to the budget that it exceeds most.
 double excess(const ResolvedJob& job, const ShardPlan& plan) {
   const auto times = [](int64_t needed, const std::optional<int64_t>& budget) {
     return budget ? static_cast<double>(needed) / static_cast<double>(*budget) : 0.0;
@@ -365,7 +368,7 @@ double excess(const ResolvedJob& job, const ShardPlan& plan) {
                   times(peak_device_memory(plan), job.device_memory));
 }
 
-/// `plan`: the one that exceeds them least.
+/// Throws InputError. `plan`: the plan that exceeds the budgets least.
 [[noreturn]] void refuse_budgets(const ResolvedJob& job, const ShardPlan& plan) {
   const bool host = peak_memory(plan) > job.memory.value_or(std::numeric_limits<int64_t>::max());
   const bool device =
@@ -381,10 +384,11 @@ double excess(const ResolvedJob& job, const ShardPlan& plan) {
            needs + " with " + std::to_string(job.ranks) + (job.ranks == 1 ? " rank" : " ranks"));
 }
 
-/// More of them cost more passes over the tokens than a schedule without groups loses.
+/// Maximum number of junction groups that a job accepts if another schedule has room. More groups
+/// cost more passes over the tokens than a schedule without groups loses.
 constexpr int64_t kMaxGroups = 4;
 
-/// Whether the job goes on with the schedule of an interrupted run.
+/// Takes the schedule of an interrupted run, if the job can use it. Returns true if it does.
 bool takes_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
   const auto found = std::ranges::find(schedules(), launch.schedule, &Schedule::name);
   const bool usable = found != schedules().end() && offers(*found, job) &&
@@ -395,7 +399,7 @@ bool takes_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
 }
 
 /// Takes the schedule that has room: the job's own first, unless it needs many groups. `fixed`: no
-/// other one.
+/// other schedule is tried.
 void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
   if (!job.memory && !job.device_memory) return;
   const ShardPlan plan = make_shard_plan(config, job);
@@ -453,7 +457,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.overwrite = spec.output().overwrite();
   job.report_html = spec.output().report_html();
   job.writes_maps = spec.output().maps();
-  // float32 also if config.json does not say, as in transformers.
+  // The dtype is float32 if config.json does not say, as in transformers.
   job.source_dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
   job.output_dtype =
       find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.source_dtype);

@@ -11,7 +11,7 @@
 namespace dotresize {
 namespace {
 
-/// Every rank counts all tokens once per pass, and once more on their way back.
+/// Tokens that a stage counts: all tokens once per pass, and once more on their way back.
 int64_t seen_by_stage(const CalibrationSize& size) {
   const int64_t back = size.gradients ? 1 : 0;
   const int64_t sampled =
@@ -21,8 +21,8 @@ int64_t seen_by_stage(const CalibrationSize& size) {
          sampled;
 }
 
-/// Every rank counts its share of the tokens once per sublayer that it runs; for cut MLPs it runs
-/// all of them first.
+/// Tokens that a rank counts if the ranks share them: its share once per sublayer that it runs. For
+/// cut MLPs it runs all sublayers first.
 int64_t seen_by_sharer(const CalibrationSize& size) {
   const int64_t run = std::max<int64_t>(0, size.mapped_junctions - 1);
   return size.tokens / size.ranks * (run + size.cut_passes * size.sublayers);

@@ -10,38 +10,38 @@ namespace dotresize {
 
 struct RankMemory;
 
-/// What a calibration consists of.
+/// Size of a calibration.
 struct CalibrationSize {
   int64_t tokens = 0;
   int ranks = 1;
-  int passes = 1;          ///< Method::passes()
-  bool gradients = false;  ///< ResolvedJob::gradients()
-  int64_t cut_passes = 0;  ///< ShardPlan::cut_passes()
-  int64_t cut_passes_back = 0;
+  int passes = 1;               ///< Method::passes()
+  bool gradients = false;       ///< ResolvedJob::gradients()
+  int64_t cut_passes = 0;       ///< ShardPlan::cut_passes()
+  int64_t cut_passes_back = 0;  ///< ShardPlan::cut_passes_back
   int64_t sublayers = 0;
   int64_t mapped_junctions = 1;
   int64_t junction_groups = 1;  ///< ShardPlan::junction_groups; 0: no junction is summed
   double allocation_passes = 0.0;
 };
 
-/// The order in which ranks, sublayers and calibration tokens meet: a row of schedules(). The
-/// function that does it is in worker/calibration/calibration.h under the same name.
+/// Order in which ranks, sublayers and calibration tokens are processed: a row of schedules(). The
+/// function of the same name in worker/calibration/calibration.h runs it.
 struct Schedule {
-  std::string_view name;         ///< as in plans and reports: "pipeline"
-  std::string_view activations;  ///< `calibration.activations` that asks for it: "original"
-  std::string_view sees;         ///< whose activations these are, for people
-  bool shares_maps = false;      ///< junctions may have a map together
-  bool gradients = false;        ///< maps may be in the metric of the loss (Metric::kFisher)
-  bool keeps_statistics =
-      false;  ///< sums of the junctions may be saved, or be those of another job
-  /// Ranks are stages of a pipeline, and take the moments of a group of junctions in each pass over
-  /// the tokens. Otherwise they share the tokens, and take one junction after the other.
+  std::string_view name;         ///< name in plans and reports: "pipeline"
+  std::string_view activations;  ///< value of `calibration.activations` that selects it: "original"
+  std::string_view sees;         ///< owner of the activations, for users: "the dense model's"
+  bool shares_maps = false;      ///< several junctions may share a map
+  bool gradients = false;        ///< maps may use the metric of the loss (Metric::kFisher)
+  bool keeps_statistics = false;  ///< sums of junctions may be saved, or loaded from another job
+  /// True if ranks are stages of a pipeline. Each pass over the tokens then takes the moments of a
+  /// group of junctions. Otherwise the ranks share the tokens and take one junction after the
+  /// other.
   bool pipelined = false;
   int64_t (RankMemory::*held)() const = nullptr;
-  /// That CalibrationObserver::tokens_seen tells a rank of, all in all.
+  /// Total number of tokens that a rank reports to CalibrationObserver::tokens_seen.
   int64_t (*tokens_seen)(const CalibrationSize& size) = nullptr;
 
-  /// The most bytes that the rank's computing device holds at a time during calibration.
+  /// Peak bytes on the rank's computing device during calibration.
   int64_t memory(const RankMemory& rank) const;
 
   bool operator==(const Schedule&) const = default;

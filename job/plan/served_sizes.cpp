@@ -18,14 +18,14 @@ int64_t bytes_of(const ModelConfig& config, Dtype dtype) {
   return stored_parameters(config) * size_in_bytes(dtype);
 }
 
-/// The target with so many features of each MLP, or of each expert.
+/// Target with this number of features in each MLP, or in each expert.
 MlpTarget with_features_of(const MlpTarget& allocated, int64_t features) {
   MlpTarget target;
   (allocated.expert_width > 0 ? target.expert_width : target.width) = features;
   return target;
 }
 
-/// The most features with which an output that keeps the model's width meets the size.
+/// Largest number of features with which an output that keeps the model's width meets the size.
 std::optional<int64_t> features_that_meet_the_size(const ModelConfig& config,
                                                    const ResolvedJob& job) {
   const int64_t most = largest_bytes(job.allocation->size, bytes_of(config, job.source_dtype));

@@ -9,7 +9,7 @@
 
 namespace dotresize {
 
-/// What one format of engines makes of the dense model and of the job's output, ends included.
+/// Sizes of the dense model and of the job's output, ends included, in one format of engines.
 struct ServedSize {
   std::string format;
   int64_t dense_bytes = 0;
@@ -19,17 +19,17 @@ struct ServedSize {
 
 struct ServedSizes {
   std::vector<ServedSize> formats;
-  /// The features of each MLP or expert with which they alone meet the size, if the loss decides
-  /// the widths and nobody knows them yet: the sizes are those of that output.
+  /// Features of each MLP or expert that meet the size without other cuts. Set while the widths are
+  /// still to be decided by the loss: the sizes are those of that output. Else 0.
   int64_t assumed_features = 0;
 };
 
-/// Of a stock output; of others none: engines do not load them. Also none if features alone cannot
-/// meet the size.
+/// Returns the sizes of a stock output. Empty for other outputs, which engines do not load, and if
+/// cutting features alone cannot meet the size.
 ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job);
 
-/// The sizes as a table with a heading, and a line that starts with "warning:" for each format that
-/// stores rows of the output in a larger type. Empty if there are none; else it ends with a
+/// Table of the sizes with a heading, and a line that starts with "warning:" for each format that
+/// stores rows of the output in a larger type. Empty if there are no sizes; else it ends with a
 /// newline.
 std::string served_sizes_table(const ServedSizes& sizes);
 

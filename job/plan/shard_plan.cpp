@@ -15,8 +15,8 @@
 namespace dotresize {
 namespace {
 
-/// For every start, the fewest ranges of sum <= bound that cover the rest; n+1 if one cost alone
-/// is above the bound. Taking as much as fits is optimal.
+/// Fewest ranges of sum <= bound that cover the costs from each start on; n+1 if one cost alone is
+/// above the bound. Each range takes as much as fits, which is optimal.
 std::vector<std::size_t> ranges_needed(const std::vector<double>& prefix, double bound) {
   const std::size_t n = prefix.size() - 1;
   std::vector<std::size_t> needed(n + 1, 0);
@@ -28,7 +28,7 @@ std::vector<std::size_t> ranges_needed(const std::vector<double>& prefix, double
   return needed;
 }
 
-/// The smallest bound, to the last bit, that `parts` ranges can keep.
+/// Smallest bound, to the last bit, that `parts` ranges can keep.
 double smallest_bound(const std::vector<double>& prefix, std::size_t parts) {
   double too_small = -1.0;
   double enough = prefix.back();
@@ -39,8 +39,8 @@ double smallest_bound(const std::vector<double>& prefix, std::size_t parts) {
   }
 }
 
-/// What each of `parts` ranges of costs[start..) would get in the best of cases: a cost above that
-/// has a range to itself, the others share the remaining ranges.
+/// Share of costs[start..) that each of `parts` ranges gets in the best case. A cost above that
+/// share has a range to itself, and the others share the remaining ranges.
 double fair_share(const std::vector<double>& costs, std::size_t start, std::size_t parts) {
   double fair = std::numeric_limits<double>::infinity();
   while (true) {
@@ -76,8 +76,8 @@ ShardPlan partition_of(const ModelConfig& config, const ResolvedJob& job) {
   return plan;
 }
 
-/// Of any rank: that many groups have one junction each. A schedule that takes one junction at a
-/// time has no groups.
+/// Largest number of junctions of a rank. With that many groups, each has at most one junction per
+/// rank. A schedule that takes one junction at a time has no groups: 1.
 int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   int64_t most = 1;
   if (!job.schedule.pipelined) return most;
@@ -90,7 +90,8 @@ int64_t cut_sublayers_of(const ResolvedJob& job, const RankShard& shard) {
   return count_cut_sublayers(job, shard.first_sublayer, shard.end_sublayer);
 }
 
-/// The fewest groups of sublayers that are within the budgets; if none is, one at a time.
+/// Sets the fewest groups of sublayers that are within the budgets. If none is, a rank cuts one
+/// sublayer at a time.
 void set_cut_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (!job.mlp) return;
   plan.cut_groups = 0;
@@ -137,7 +138,7 @@ void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t group
   set_peaks(config, job, plan);
 }
 
-/// Changes the shards, unless that exceeds the budgets. Returns whether it has.
+/// Changes the shards, unless that exceeds the budgets. Returns true if it has changed them.
 template <class Change>
 bool change_if_it_fits(const ModelConfig& config, const ResolvedJob& job, const Change& change,
                        ShardPlan& plan) {
@@ -149,15 +150,15 @@ bool change_if_it_fits(const ModelConfig& config, const ResolvedJob& job, const 
   return true;
 }
 
-/// Whether a computing device has the host's memory beside its own.
+/// True if the computing devices have memory beside the host's.
 bool is_gpu_job(const ResolvedJob& job) { return job.device == DeviceKind::kCuda; }
 
-/// What needs fewer passes, if all ranks have memory for it: one for features and junctions, and
-/// sums that are kept until they are cut.
+/// Saves passes if all ranks have memory for it: one pass takes features and junctions together,
+/// and sums are kept until they are cut.
 void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t most,
                     ShardPlan& plan) {
   if (!job.allocation) return;
-  if (job.statistics.used()) {  // the curves are there: a trial is cut, and the output
+  if (job.statistics.used()) {  // the curves are given: only a trial and the output are cut
     plan.cut_rounds = 2;
     return;
   }
@@ -181,7 +182,7 @@ void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t m
   }
 }
 
-/// As many as there is memory for, and as have different owners.
+/// Solves as many junctions together as there is memory for, each with another owner.
 void set_solved_together(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (job.schedule.name != "layerwise") return;
   for (int64_t together = std::min<int64_t>(job.ranks, job.widths.mapped_count); together > 1;
@@ -191,12 +192,13 @@ void set_solved_together(const ModelConfig& config, const ResolvedJob& job, Shar
   }
 }
 
-/// Features alone go forward, unless the gradients behind them are summed for their curve or cut.
+/// Number of passes for the features that also go back. None goes back unless the gradients behind
+/// the features are summed for their curve or cut.
 int64_t cut_passes_back(const ResolvedJob& job, const ShardPlan& plan) {
   if (!job.gradients() || plan.cut_groups == 0) return 0;
   if (job.statistics.used()) return 0;
   if (job.allocation) return plan.dense_round() || !job.head_sliced ? plan.cut_groups : 0;
-  return plan.cut_groups;  // by loss in the first round
+  return plan.cut_groups;
 }
 
 }  // namespace
@@ -213,7 +215,7 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
     const std::size_t start = boundaries.back();
     const double fair = fair_share(costs, start, left + 1);
     std::size_t best = n;
-    // Ends that keep the bound here and leave each later range something that it can take.
+    // Consider only ends that keep the bound here and leave each later range something to take.
     for (std::size_t end = start + 1; end + left <= n; ++end) {
       if (prefix[end] - prefix[start] > bound) break;
       if (needed[end] > left) continue;

@@ -15,7 +15,7 @@ namespace {
 constexpr char kModelKey[] = "model.path";
 constexpr char kOutputKey[] = "output.path";
 
-/// The paths of each key, in their order.
+/// Returns the paths of each key, in their order.
 std::map<std::string, std::vector<std::string>> paths_by_key(v1::JobSpec spec) {
   std::map<std::string, std::vector<std::string>> paths;
   for (const SpecPath& path : paths_of(spec)) paths[path.key].push_back(*path.value);
@@ -53,7 +53,7 @@ void localize(v1::JobSpec& spec, const RemoteCopies& copies, const RemoteCache& 
 }
 
 std::vector<std::string> changes_between(const v1::JobSpec& given, const v1::JobSpec& localized) {
-  // JSON is YAML.
+  // JSON is valid YAML.
   std::vector<std::string> changes;
   const auto change = [&](const std::string& key, const nlohmann::json& value) {
     changes.push_back(key + "=" + value.dump());

@@ -10,30 +10,31 @@
 
 namespace dotresize {
 
-/// What a job reads that is not on this machine.
+/// An input of a job that is not on this machine.
 struct RemoteInput {
-  std::string key;  ///< "model.path"; the first one that names it
+  std::string key;  ///< first key that names the URL: "model.path"
   std::string url;
   FetchKind kind = FetchKind::kFile;
 };
 
-/// Each URL once, in the order of the keys. `for_plan`: of a model all but its weights.
+/// Returns each URL once, in the order of the keys. `for_plan`: without the model's weights.
 std::vector<RemoteInput> remote_inputs(const v1::JobSpec& spec, bool for_plan = false);
 
-/// Copies by their URLs.
+/// Local copies by URL.
 using RemoteCopies = std::map<std::string, TransferResult>;
 
-/// Puts the copies in the place of URLs, and for an output that is pushed where it is made first;
-/// reports will name the URLs (model.origin, output.destination). URLs without a copy stay.
+/// Replaces URLs by their local copies, and the URL of a pushed output by the local directory in
+/// which it is made first. Reports will name the URLs (model.origin, output.destination). URLs
+/// without a copy stay.
 void localize(v1::JobSpec& spec, const RemoteCopies& copies, const RemoteCache& cache);
 
-/// The same as changes of a job file (job/spec/job_changes.h).
+/// Returns the same edits as changes of a job file (job/spec/job_changes.h).
 std::vector<std::string> changes_between(const v1::JobSpec& given, const v1::JobSpec& localized);
 
 /// Keeps a copy in the cache for the object's lifetime.
 class HeldCopy {
  public:
-  /// Throws TransferError if it is gone already.
+  /// Throws TransferError if the copy no longer exists.
   explicit HeldCopy(const std::filesystem::path& copy);
 
  private:

@@ -12,19 +12,19 @@
 
 namespace dotresize {
 
-// Phases of a job's progress (v1::Progress).
+// Transfer phases of a job's progress (v1::Progress).
 inline constexpr char kFetchPhase[] = "fetch";
 inline constexpr char kPushPhase[] = "push";
 
-/// Why something elsewhere could not be fetched or pushed: CANCELLED, or a code of
-/// worker/python/remote_files.py (NOT_FOUND, NO_CREDENTIALS, NO_PERMISSION, NETWORK, NO_SPACE,
-/// EXISTS, INVALID).
+/// Failure of a fetch or a push. Its code is CANCELLED, FAILED (the helper ended without a reason)
+/// or one of worker/python/remote_files.py: NOT_FOUND, NO_CREDENTIALS, NO_PERMISSION, NETWORK,
+/// NO_SPACE, EXISTS or INVALID.
 class TransferError : public std::runtime_error {
  public:
   TransferError(std::string code, const std::string& message)
       : std::runtime_error(message), code_(std::move(code)) {}
   const std::string& code() const { return code_; }
-  /// Whether it may pass.
+  /// Returns true if a later try may succeed.
   bool may_pass() const { return code_ == kNetwork; }
 
   static constexpr char kNetwork[] = "NETWORK";
@@ -34,35 +34,35 @@ class TransferError : public std::runtime_error {
   std::string code_;
 };
 
-/// Where copies are kept.
+/// Location and size limit of the cache.
 struct RemoteCache {
   std::filesystem::path directory;
-  int64_t size = int64_t{200} << 30;  ///< bytes that copies may take together
+  int64_t size = int64_t{200} << 30;  ///< limit for all copies together, in bytes
 
-  /// Where outputs are, each in a folder of its own there.
+  /// Parent directory of outputs, each in a folder of its own.
   std::filesystem::path outputs() const { return directory / "outputs"; }
-  /// Where the output for this URL is made before it is pushed.
+  /// Directory in which the output for this URL is made before it is pushed.
   std::filesystem::path output_for(const std::string& url) const;
 };
 
-/// What is fetched of a URL: a model, all of it but its weights, or one file.
+/// Kind of a fetch: a whole model, a model without its weights, or one file.
 enum class FetchKind { kModel, kConfig, kFile };
 
-/// A copy, or what was pushed.
+/// Result of a fetch or a push.
 struct TransferResult {
-  std::filesystem::path path;  ///< of a copy
-  std::string revision;        ///< of a copy or an output: the commit, or a hash of ETags
+  std::filesystem::path path;  ///< path of a local copy
+  std::string revision;        ///< commit, or a hash of ETags
 };
 
 std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
                                        const RemoteCache& cache);
-/// Refuses an output that exists. `model`: what is to be pushed, if it is made already.
+/// Command that refuses an existing output. `model`: output to push, if it is made already.
 std::vector<std::string> look_command(const std::string& url, bool overwrite,
                                       const std::filesystem::path& model = {});
 std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
                                       bool overwrite);
 
-/// Reads what one of these programs writes, and tells its progress: phase, bytes, rate, ETA.
+/// Parses the output of one of these programs, and reports its progress: phase, bytes, rate, ETA.
 class TransferOutput final : public ProgramOutput {
  public:
   using Tell = std::function<void(const v1::Progress&)>;
@@ -72,8 +72,8 @@ class TransferOutput final : public ProgramOutput {
   void standard_output(std::string_view bytes) override;
   void standard_error(std::string_view bytes) override;
   void tick() override { tick_(); }
-  /// The result of the program, whose exit code run_program() has returned. Throws TransferError,
-  /// ProgramMissing.
+  /// Returns the program's result. `exit_code` is the value that run_program() returned. Throws
+  /// TransferError, ProgramMissing.
   TransferResult result(int exit_code) const;
 
  private:
@@ -82,10 +82,10 @@ class TransferOutput final : public ProgramOutput {
   std::string phase_;
   Tell tell_;
   std::function<void()> tick_;
-  std::string unfinished_;  ///< the last line, without its newline
-  std::string errors_;      ///< the end of its stderr
+  std::string unfinished_;  ///< last line, still without its newline
+  std::string errors_;      ///< end of the program's stderr
   TransferResult result_;
-  std::string code_;  ///< of its error; empty: none
+  std::string code_;  ///< error code; empty: no error
   std::string message_;
 };
 

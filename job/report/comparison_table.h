@@ -7,20 +7,19 @@
 
 namespace dotresize {
 
-/// A model beside others.
+/// A model in a comparison.
 struct ComparedModel {
-  std::string path;  ///< its directory
+  std::string path;  ///< directory of the model
   ReportSummary summary;
 };
 
-/// The heading, then a row for each model: what it was made by, its size, how good it is, how long
-/// it took, and where it is.
+/// The heading, then a row for each model: method, size, quality, time and path.
 std::vector<std::vector<std::string>> comparison_rows(const std::vector<ComparedModel>& models);
 
-/// Why the perplexities of the models cannot be compared; empty if they can.
+/// Reason why the perplexities of the models cannot be compared; empty if they can.
 std::string comparison_warning(const std::vector<ComparedModel>& models);
 
-/// The rows as a table, and the warning. Ends with a newline.
+/// The rows as a table, then the warning. Ends with a newline.
 std::string comparison_table(const std::vector<ComparedModel>& models);
 
 /// "216 of 256", "168 to 216 of 256".

@@ -73,7 +73,7 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
   return text;
 }
 
-/// In place of the two before: what `method.allocate` has chosen.
+/// Sentence about the result of `method.allocate`, in place of the two sentences above.
 std::string allocation_sentence(const Report& report, int64_t head_dim) {
   const Allocation& chosen = *report.allocation;
   const auto by_layer = [](const std::vector<int64_t>& sizes) {
@@ -145,7 +145,7 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
                      why, remote);
 }
 
-/// Commands that make it a model of an engine's own kind; empty: the exporters refuse it.
+/// Export commands for engines' own formats; empty if the exporters refuse the model.
 std::string serving(const Report& report, const ModelConfig& config) {
   if (report.job.stock_output()) {
     return "`dotresize export PATH --to gguf` makes it a file for llama.cpp.\n\n";
@@ -159,7 +159,7 @@ std::string serving(const Report& report, const ModelConfig& config) {
   return text + ".\n\n";
 }
 
-/// Each warning as a quoted paragraph.
+/// Formats each warning as a quoted paragraph.
 std::string warnings_text(const std::vector<std::string>& warnings) {
   std::string text;
   for (const std::string& warning : warnings) {

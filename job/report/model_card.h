@@ -7,7 +7,7 @@
 
 namespace dotresize {
 
-/// The model card (README.md of the output): what it is, how to load it, the numbers.
+/// Renders the model card (README.md of the output): description, loading instructions, numbers.
 std::string model_card(const Report& report, const ModelConfig& config);
 
 }  // namespace dotresize

@@ -43,8 +43,8 @@ const RankReport& most_memory(const std::vector<RankReport>& ranks) {
   });
 }
 
-/// "l1 cost 81.2 G pairs/s a rank", on GPUs with ", 65.1 % of the limit"; empty if no rank has
-/// computed costs.
+/// "l1 cost 81.2 G pairs/s a rank", on GPUs followed by ", 65.1 % of the limit"; empty if no rank
+/// has computed costs.
 std::string cost_line(const std::vector<RankReport>& ranks) {
   CostReport all;
   double pairs_at_most = 0.0;

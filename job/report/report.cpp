@@ -25,7 +25,7 @@ constexpr int64_t kAny = INT64_MAX;
 json mlp_json(const MlpTarget& mlp) {
   json object = json::object();
   set_if(object, "sparsity", mlp.sparsity);
-  if (mlp.allocated) {  // they differ from layer to layer: `mlps`
+  if (mlp.allocated) {  // they differ by layer; see `mlps`
     object["widths"] = "by_loss";
     return object;
   }
@@ -59,7 +59,7 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
   return method;
 }
 
-/// What was predicted of the whole and of its parts, and what it is by the evaluation.
+/// Predicted KL of the whole output and of its parts, beside the measured KL.
 json allocation_json(const Report& report) {
   const Allocation& chosen = *report.allocation;
   const auto sum = [](const std::vector<double>& rises) {
@@ -85,7 +85,7 @@ json allocation_json(const Report& report) {
   return object;
 }
 
-/// Empty if the output of an allocation is about as good as predicted.
+/// Warning that an allocation's output is worse than predicted; empty if it is not.
 std::string prediction_warning(const Report& report) {
   if (!report.allocation || !report.held_out_kl) return "";
   const double predicted = report.allocation->predicted_rise();
@@ -96,7 +96,7 @@ std::string prediction_warning(const Report& report) {
       format_nats(*report.held_out_kl), format_nats(predicted));
 }
 
-/// Empty if the output's perplexity is that of a model that can be used.
+/// Warning that the output's perplexity is too high for any use; empty if it is not.
 std::string perplexity_warning(const Report& report) {
   constexpr double kMostTimes = 10.0;
   if (!report.dense.perplexity || !report.compressed.perplexity) return "";
@@ -121,7 +121,7 @@ json source_json(const TokenSource& source, int64_t tokens) {
 json calibration_json(const Report& report) {
   json object = source_json(report.job.calibration, report.calibration_tokens);
   if (report.calibration_s > 0) object["seconds"] = report.calibration_s;
-  // Statistics of another job: no token has gone through the model.
+  // No token has gone through the model if another job's statistics were used.
   if (report.calibration_s > 0 && !report.job.statistics.used()) {
     object["tokens_per_second"] = report.tokens_per_second();
     object["tokens_per_s"] = report.tokens_per_second();  // its name in earlier versions
@@ -167,7 +167,7 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   model.parameters = fields->required_integer("parameters", 0, kAny);
   model.bytes = fields->required_integer("bytes", 0, kAny);
   model.perplexity = fields->positive("perplexity", 1e300);
-  model.kl = fields->number("kl", -1.0, 1e300);  // rounding may leave it below 0
+  model.kl = fields->number("kl", -1.0, 1e300);  // may be slightly below 0 by rounding
   model.agreement = fields->number("agreement", 0.0, 1.0);
   return model;
 }
@@ -182,7 +182,7 @@ std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
   return fingerprints;
 }
 
-/// Least and largest width of the junctions with a map: the loss may have made them different.
+/// Least and largest width of the mapped junctions, which an allocation may make different.
 std::string read_width_range(const json& document, const std::string& origin, int64_t largest) {
   const json junctions = document.value("junctions", json::array());
   int64_t least = largest;
@@ -197,7 +197,8 @@ std::string read_width_range(const json& document, const std::string& origin, in
                           : std::to_string(least) + " to " + std::to_string(largest);
 }
 
-/// "sparsity 0.2"; a part of target_text (job/plan/plan_table.h) for each key that is there.
+/// Text such as "sparsity 0.2": the parts of target_text (job/plan/plan_table.h) whose keys are
+/// present.
 std::string read_target(const ConfigFields& method) {
   std::ostringstream text;
   const auto add = [&](const char* key) {

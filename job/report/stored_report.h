@@ -9,22 +9,22 @@
 
 namespace dotresize {
 
-/// A report as it was stored, of this version or an earlier one.
+/// A stored report of this version or an earlier one.
 struct StoredReport {
   ReportSummary summary;
   std::vector<JunctionReport> junctions;
   std::vector<ShortcutReport> shortcuts;
   std::vector<MlpReport> mlps;
   std::vector<AttentionReport> attentions;
-  std::optional<HealingReport> healing;  ///< if anything was trained
+  std::optional<HealingReport> healing;  ///< absent: `heal` was not asked for
   std::vector<RankReport> ranks;
-  nlohmann::json document;  ///< all of it
+  nlohmann::json document;  ///< the whole report.json
 
-  /// Whether its predictions are of the loss (`metric: fisher`).
+  /// Returns true if the predictions are loss increases (`metric: fisher`).
   bool in_metric_of_loss() const;
 };
 
-/// Reads report.json. Throws InputError, starting with `origin`, for a malformed one.
+/// Parses the text of report.json. Throws InputError, starting with `origin`, for a malformed one.
 StoredReport parse_report(const std::string& text, const std::string& origin);
 
 }  // namespace dotresize

@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxChannels = int64_t{1} << 31;
-constexpr double kMaxMass = 2.0;  // of a plan that has not converged it may be more than 1
+constexpr double kMaxMass = 2.0;  // a plan that has not converged may have a mass above 1
 
 double required_number(const ConfigFields& fields, const char* key, double low, double high) {
   const auto value = fields.number(key, low, high);

@@ -7,10 +7,10 @@
 
 namespace dotresize {
 
-/// The entry `transport` of a junction in report.json (docs/output.md).
+/// Converts to the entry `transport` of a junction in report.json (docs/output.md).
 nlohmann::json to_json(const TransportPicture& picture);
 
-/// Throws InputError "ORIGIN: transport.KEY: what is wrong" if `object` is no such entry.
+/// Throws InputError "ORIGIN: transport.KEY: what is wrong" if `object` is not a transport entry.
 TransportPicture transport_picture_from_json(const nlohmann::json& object,
                                              const std::string& origin);
 

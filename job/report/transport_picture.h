@@ -9,35 +9,36 @@
 
 namespace dotresize {
 
-/// A transport plan T [d, k] of mass 1 in a few cells, and what it says in numbers (docs/method.md,
-/// "The picture of a plan"). Rows are blocks of its d channels: those of the support in its order,
-/// as many rows as there are columns, then the others. Columns are blocks of the support.
+/// Picture of a transport plan T [d, k] of mass 1: a few cells, and some summary numbers
+/// (docs/method.md, "The picture of a plan"). Rows are blocks of the d channels: first the support
+/// in its order, in as many rows as there are columns, then the other channels. Columns are blocks
+/// of the support.
 struct TransportPicture {
   static constexpr int64_t kMaxRows = 64;
 
-  int64_t block = 1;     ///< channels of a row or column; the last of each part may have fewer
-  int64_t rows = 0;      ///< `columns` to kMaxRows
+  int64_t block = 1;     ///< channels per row or column; the last block of each part may have fewer
+  int64_t rows = 0;      ///< from `columns` to kMaxRows
   int64_t columns = 0;   ///< at least 1
   double largest = 0.0;  ///< the largest mass of a cell
-  std::vector<uint8_t> levels = {};  ///< [rows, columns] of mass_of_level()
-  double stays = 0.0;                ///< of the support's mass, the fraction on the diagonal
+  std::vector<uint8_t> levels = {};  ///< [rows, columns], arguments of mass_of_level()
+  double stays = 0.0;                ///< fraction of the support's mass on the diagonal
   double kept_targets = 0.0;         ///< exp(entropy) of a channel's mass, mean over the support
-  std::optional<double> merged_targets = {};  ///< over the others; absent if there are none
+  std::optional<double> merged_targets = {};  ///< same, over the other channels; absent: no others
 
   bool operator==(const TransportPicture&) const = default;
 };
 
-/// Levels to a factor of ten; so the range is nearly eight of them.
+/// Levels per factor of ten. The range is nearly eight factors of ten.
 inline constexpr double kLevelsPerDecade = 32.0;
 
-/// 255 for the largest mass; 0 for a mass below the range.
+/// Returns 255 for the largest mass, 0 for a mass below the range.
 inline uint8_t level_of_mass(double mass, double largest) {
   const double level = 255.0 + kLevelsPerDecade * std::log10(mass / largest);
   if (!(level >= 1.0)) return 0;
   return static_cast<uint8_t>(std::min(255.0, std::round(level)));
 }
 
-/// To a relative error of 3.7 %.
+/// Returns the mass of a level, to a relative error of 3.7 %.
 inline double mass_of_level(uint8_t level, double largest) {
   return level == 0 ? 0.0 : largest * std::pow(10.0, (level - 255) / kLevelsPerDecade);
 }

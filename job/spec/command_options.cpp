@@ -37,8 +37,8 @@ void add_latency_options(CLI::App& app, EvalRequest& request) {
   }
 }
 
-/// --text FILE... or --tokens FILE, and --seqlen with one of them. `purpose` begins their
-/// descriptions: "Perplexity over".
+/// Adds --text FILE... or --tokens FILE, and --seqlen. `purpose` begins their descriptions:
+/// "Perplexity over".
 void add_source_options(CLI::App& app, TokenSource& source, const std::string& purpose) {
   auto* group = app.add_option_group("source", "One of");
   group->add_option("--text", source.text, purpose + " text files, joined with a blank line")
@@ -54,7 +54,7 @@ void add_source_options(CLI::App& app, TokenSource& source, const std::string& p
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24).description(""));
 }
 
-/// For the app's callback.
+/// Checks the options; called in the app's callback.
 void check_source_options(const TokenSource& source) {
   if (source.seqlen && !source.given()) {
     throw CLI::ValidationError("--seqlen needs --text or --tokens");
@@ -66,7 +66,7 @@ void append(std::vector<std::string>& arguments, const std::string& name,
   arguments.insert(arguments.end(), {name, value});
 }
 
-/// The arguments that the options turn into `source`.
+/// Appends the arguments that the options parse into `source`.
 void append_source_arguments(const TokenSource& source, std::vector<std::string>& arguments) {
   for (const auto& file : source.text) append(arguments, "--text", file.string());
   if (!source.tokens.empty()) append(arguments, "--tokens", source.tokens.string());

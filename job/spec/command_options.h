@@ -8,18 +8,18 @@
 
 namespace dotresize {
 
-/// The arguments of `dotresize eval`, which `dotresize-worker eval` has too. Asking for neither
-/// perplexity nor latency is a CLI::ParseError. `request` must outlive `app`.
+/// Adds the options that `dotresize eval` and `dotresize-worker eval` share. Parsing throws
+/// CLI::ParseError if neither perplexity nor latency is asked for. `request` must outlive `app`.
 void add_eval_options(CLI::App& app, EvalRequest& request);
 
-/// The arguments that add_eval_options turns into `request`.
+/// Returns the arguments that add_eval_options parses into `request`.
 std::vector<std::string> eval_arguments(const EvalRequest& request);
 
-/// The arguments of `dotresize verify`, which `dotresize-worker verify` has too. Tokens without
-/// --against are a CLI::ParseError. `request` must outlive `app`.
+/// Adds the options that `dotresize verify` and `dotresize-worker verify` share. Parsing throws
+/// CLI::ParseError for tokens without --against. `request` must outlive `app`.
 void add_verify_options(CLI::App& app, VerifyRequest& request);
 
-/// The arguments that add_verify_options turns into `request`.
+/// Returns the arguments that add_verify_options parses into `request`.
 std::vector<std::string> verify_arguments(const VerifyRequest& request);
 
 }  // namespace dotresize

@@ -3,7 +3,8 @@
 namespace dotresize {
 namespace {
 
-/// Whether the size is given, and nothing that only another way to it would read.
+/// Returns true if `size` is the target and no other key but head, round_to and allow_larger is
+/// set.
 bool is_size_alone(v1::Method method) {
   if (!method.has_size()) return false;
   method.clear_size();

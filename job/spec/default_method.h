@@ -4,9 +4,9 @@
 
 namespace dotresize {
 
-/// Decides `name` and `allocate` where the job leaves them open. A net size alone, which says
-/// nothing of how it is reached, means `slicegpt` with `allocate: auto`; anything else the paper's
-/// `pca_dotresize` without an allocation.
+/// Sets `allocate` and `name` if the job does not. `allocate` becomes auto for a net size alone
+/// (`head`, `round_to` and `allow_larger` may stand beside it), else off. `name` becomes slicegpt
+/// with `allocate: auto`, else the paper's pca_dotresize.
 void complete_method(v1::Method& method);
 
 }  // namespace dotresize

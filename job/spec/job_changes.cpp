@@ -17,7 +17,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Keys = std::vector<std::string>;
 
-/// Keys of which a job has one.
+/// Groups of keys of which a job has at most one.
 const std::array<Keys, 4> kAlternatives = {{{"method.sparsity", "method.width", "method.size"},
                                             {"method.mlp.sparsity", "method.mlp.width"},
                                             {"calibration.text", "calibration.tokens"},
@@ -49,14 +49,14 @@ void clear_alternatives(const std::string& key, v1::JobSpec& spec) {
   }
 }
 
-/// One change, taken apart.
+/// One parsed change.
 struct Change {
   std::string key;
   bool removes = false;
-  v1::JobSpec spec;  ///< with this key alone
+  v1::JobSpec spec;  ///< only this key is set
 };
 
-/// Adds to `faults` what is wrong with it.
+/// Parses a change; adds its faults to `faults`.
 Change parse_change(const std::string& text, std::vector<Fault>& faults) {
   const auto fault = [&](const std::string& key, const std::string& what) {
     faults.push_back({1, key, what, "--set " + printable(text)});

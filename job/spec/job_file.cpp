@@ -15,7 +15,8 @@
 namespace dotresize {
 namespace {
 
-/// The change that has set the key or a section around it; empty if the file has.
+/// Returns the change that has set the key or a section around it; empty if the key comes from the
+/// file.
 std::string change_of(const std::map<std::string, std::string>& changed, std::string key) {
   while (!key.empty()) {
     if (const auto found = changed.find(key); found != changed.end()) return found->second;

@@ -12,37 +12,37 @@ namespace dotresize {
 
 inline constexpr std::size_t kMaxJobFileBytes = std::size_t{1} << 20;
 
-/// A job, and where its keys stand: for what is found wrong with them later.
+/// A job with the locations of its keys, for later error messages.
 struct JobFile {
   v1::JobSpec spec;
   std::string origin;                          ///< name of the file
-  std::map<std::string, int> lines;            ///< of its keys
-  std::map<std::string, std::string> changed;  ///< keys of apply_changes()
+  std::map<std::string, int> lines;            ///< lines of the keys
+  std::map<std::string, std::string> changed;  ///< result of apply_changes()
 
-  /// "job.yaml:4" or "--set method.size=2": of the key, or of the nearest one above it.
+  /// Location of the key or of the nearest parent: "job.yaml:4" or "--set method.size=2".
   std::string place_of(const std::string& key) const;
 };
 
-/// The fault as read_job_file would word it, with the key's place.
+/// Words a fault like read_job_file, with the key's location.
 std::string located(const JobFile& file, const std::string& key, const std::string& what);
 
-/// Reads a job file (YAML or JSON), makes its relative paths absolute (relative to the file),
-/// applies `changes` (apply_changes), validates. Throws InputError whose message has one line per
-/// fault, each "FILE:LINE: KEY: what is wrong and what would be right"; unknown keys are faults and
-/// the nearest known key is suggested.
+/// Reads a job file (YAML or JSON), resolves its relative paths against the file's folder, applies
+/// `changes` (apply_changes) and validates the result. Throws InputError with one line per fault,
+/// "FILE:LINE: KEY: what is wrong and what would be right". Unknown keys are faults; the nearest
+/// known key is suggested.
 JobFile open_job_file(const std::filesystem::path& path,
                       const std::vector<std::string>& changes = {});
 v1::JobSpec read_job_file(const std::filesystem::path& path,
                           const std::vector<std::string>& changes = {});
 
-/// The same from text; `origin` stands for the file's name in errors, `base_dir` for its folder.
+/// Text versions; `origin` is the file's name in errors, `base_dir` its folder.
 JobFile parse_job(const std::string& text, const std::string& origin,
                   const std::filesystem::path& base_dir,
                   const std::vector<std::string>& changes = {});
 v1::JobSpec parse_job_text(const std::string& text, const std::string& origin,
                            const std::filesystem::path& base_dir);
 
-/// The spec as the JSON job file that read_job_file gives back unchanged.
+/// JSON job file that read_job_file turns into the same spec.
 std::string job_spec_to_json(const v1::JobSpec& spec);
 
 }  // namespace dotresize

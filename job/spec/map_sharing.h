@@ -5,16 +5,16 @@
 
 namespace dotresize {
 
-/// `method.map_sharing`: which junctions get one map together (method.md, "Sharing maps").
+/// `method.map_sharing`: the junctions that share one map (method.md, "Sharing maps").
 enum class MapSharing {
-  kJunction,  ///< each has its own
-  kModel,     ///< all have one, the last junction included: the output is a stock model
+  kJunction,  ///< each junction has its own map
+  kModel,     ///< all share one map, the last junction included: a stock output
 };
 
-/// "junction" (or nothing) or "model"; anything else: no value.
+/// Parses "junction", "" (the same) or "model"; nullopt for any other text.
 std::optional<MapSharing> parse_map_sharing(const std::string& text);
 
-/// The field's own spelling.
+/// Returns "junction" or "model".
 std::string to_string(MapSharing sharing);
 
 }  // namespace dotresize

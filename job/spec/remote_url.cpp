@@ -25,7 +25,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-/// A name that begins with a letter or digit: no "..", no hidden file, nothing empty.
+/// Returns true for a non-empty name that begins with a letter or digit: no "..", no hidden file.
 bool is_part(std::string_view part, std::string_view others) {
   if (part.empty() || part.size() > kLongestPart) return false;
   return is_plain_word(part.substr(0, 1), "") && is_plain_word(part, others);

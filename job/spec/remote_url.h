@@ -7,31 +7,31 @@
 
 namespace dotresize {
 
-/// Whether a path of a job names something elsewhere: "hf://OWNER/NAME[@REVISION]" on the Hugging
-/// Face Hub, "s3://BUCKET/KEY" in an S3-compatible store.
+/// Returns true for a path that is a remote URL: "hf://OWNER/NAME[@REVISION]" on the Hugging Face
+/// Hub, or "s3://BUCKET/KEY" in an S3-compatible store.
 bool is_remote(std::string_view path);
 
-/// Whether any path of the job does.
+/// Returns true if any path of the job is remote.
 bool has_remote_paths(const v1::JobSpec& spec);
 
-/// Whether it names something on the Hub, where places have revisions.
+/// Returns true for a URL on the Hub. Only these have revisions.
 bool is_on_hub(std::string_view path);
 
-/// What is wrong with a remote path in the key "model.path"; empty if nothing is.
+/// Error text for a remote path in the key (such as "model.path"); empty if it is valid.
 std::string remote_fault(const std::string& key, const std::string& url);
 
-/// The same place whatever its revision: "hf://OWNER/NAME", with no slash at its end.
+/// Returns the URL without its revision: "hf://OWNER/NAME[/FILE]". S3 URLs stay as they are.
 std::string without_revision(const std::string& url);
 
-/// The same place at this commit: "hf://OWNER/NAME@COMMIT/FILE". Stores of S3 have no revisions:
-/// there it says which content was meant.
+/// Returns the URL at this commit: "hf://OWNER/NAME@COMMIT/FILE". S3 URLs get the revision too: S3
+/// has no revisions, but the text then identifies the content.
 std::string at_revision(const std::string& url, const std::string& revision);
 
-/// Whether `url` is `prefix`, "hf://OWNER/" or "s3://BUCKET/KEY", or lies below it.
+/// Returns true if `url` is `prefix` ("hf://OWNER/" or "s3://BUCKET/KEY") or lies below it.
 bool is_url_below(const std::string& url, const std::string& prefix);
 
-/// Throws InputError with the key of a remote path, and what to do: for what works with local files
-/// alone.
+/// Throws InputError, with the key and a way out, if a path is remote. For commands that need local
+/// files.
 void require_local_paths(const v1::JobSpec& spec);
 
 }  // namespace dotresize

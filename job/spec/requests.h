@@ -9,20 +9,20 @@
 
 namespace dotresize {
 
-/// How latency is measured: a prompt of random tokens is read in one go, then further tokens one at
-/// a time, each with the keys and values of those before it.
+/// Options of a latency measurement: a prompt of random tokens is read at once, then further tokens
+/// one at a time, with the cached keys and values of the earlier ones.
 struct LatencyOptions {
   int64_t prompt = 128;      ///< tokens of the prompt
   int64_t decode = 32;       ///< tokens after it
   int64_t batch = 1;         ///< sequences at once
-  int64_t repetitions = 10;  ///< that are timed
-  int64_t warmup = 2;        ///< repetitions before them that are not
-  uint64_t seed = 1;         ///< of the random tokens
+  int64_t repetitions = 10;  ///< timed runs
+  int64_t warmup = 2;        ///< untimed runs before them
+  uint64_t seed = 1;         ///< seed of the random tokens
 
   int64_t tokens() const { return prompt + decode; }
 };
 
-/// What runs the models: the worker itself, or transformers in a Python process.
+/// Engine that runs the models: the worker itself, or transformers in a Python process.
 enum class Runtime { kOwn, kTransformers };
 
 /// "own", "transformers".
@@ -30,27 +30,27 @@ inline std::string to_string(Runtime runtime) {
   return runtime == Runtime::kOwn ? "own" : "transformers";
 }
 
-/// What `dotresize eval` is asked for.
+/// Arguments of `dotresize eval`.
 struct EvalRequest {
   std::vector<std::filesystem::path> models;
-  /// With whose predictions those of `models` are compared; empty: none.
+  /// Model whose predictions the others are compared with; empty: no comparison.
   std::filesystem::path reference;
-  TokenSource source;  ///< of perplexity; neither text nor tokens: none is asked for
+  TokenSource source;  ///< text for perplexity; without text and tokens: not asked for
   bool latency = false;
   LatencyOptions latency_options;
   Runtime runtime = Runtime::kOwn;
-  std::vector<std::string> prompts;  ///< that the models continue, for people to compare
-  int64_t new_tokens = 48;           ///< after each
+  std::vector<std::string> prompts;  ///< texts that the models continue, for people to compare
+  int64_t new_tokens = 48;           ///< tokens generated after each prompt
 
   bool generation() const { return !prompts.empty(); }
   bool perplexity() const { return source.given(); }
 };
 
-/// What `dotresize verify` is asked for.
+/// Arguments of `dotresize verify`.
 struct VerifyRequest {
   std::filesystem::path dir;      ///< output directory of a job
-  std::filesystem::path against;  ///< the model that it was made of; empty: not compared
-  TokenSource source;             ///< for the comparison; neither text nor tokens: none is given
+  std::filesystem::path against;  ///< source model to compare with; empty: no comparison
+  TokenSource source;             ///< tokens for the comparison; optional
 };
 
 }  // namespace dotresize

@@ -34,7 +34,7 @@ fs::path absolute_path(const fs::path& path, const fs::path& base_dir) {
     if (part != "." && !part.empty()) result /= part;
     climbs = climbs || part == "..";
   }
-  // "a/.." is not always ".": a may be a link, so the file system has to say.
+  // The file system must resolve "a/..": it is not always ".", because a may be a link.
   return climbs ? fs::weakly_canonical(result) : result;
 }
 

@@ -27,12 +27,12 @@ constexpr char kKeep[] = "keep";
 constexpr char kStatistics[] = "calibration.statistics";
 constexpr std::size_t kMaxAxes = 64;  // more than a job has keys
 constexpr std::size_t kMaxVariants = 4096;
-constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // of the specs of all variants
-constexpr std::size_t kMaxViolations = 20;                // of one variant
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // total for the specs of all variants
+constexpr std::size_t kMaxViolations = 20;                // per variant
 
 int line_at(const YAML::Node& node) { return node.Mark().is_null() ? 1 : node.Mark().line + 1; }
 
-/// Reads the section `sweep`; collects what is wrong with it.
+/// Reads the section `sweep` and collects its faults.
 class SweepReader {
  public:
   SweepReader(const std::filesystem::path& base_dir, SweepFile& sweep)
@@ -40,7 +40,7 @@ class SweepReader {
 
   void read(const YAML::Node& section);
   std::vector<Fault> faults;
-  std::map<std::string, int> lines;  ///< of the section's keys
+  std::map<std::string, int> lines;  ///< lines of the section's keys
 
  private:
   void fault(const YAML::Node& at, const std::string& key, const std::string& what) {
@@ -52,7 +52,7 @@ class SweepReader {
   std::vector<std::string> range(const std::string& key, const YAML::Node& node);
   std::optional<double> number_of(const std::string& key, const YAML::Node& range,
                                   const char* name);
-  /// False for one that is there already: the others may be so, too.
+  /// Returns false if the axis has the value already. The remaining values may be duplicates too.
   bool add_value(SweepAxis& axis, const YAML::Node& node, int line);
   void check_combinations(const YAML::Node& section);
 
@@ -156,7 +156,8 @@ std::optional<double> SweepReader::number_of(const std::string& key, const YAML:
   return std::nullopt;
 }
 
-/// {from, to, steps[, scale: linear | log]}: so many values, both ends among them.
+/// Returns the `steps` values of a range {from, to, steps[, scale: linear | log]}, both ends
+/// included.
 std::vector<std::string> SweepReader::range(const std::string& key, const YAML::Node& node) {
   std::set<std::string> left = {"from", "to", "steps", "scale"};
   for (const auto& entry : node) {
@@ -186,7 +187,7 @@ std::vector<std::string> SweepReader::range(const std::string& key, const YAML::
     const double share = i / (*steps - 1.0);
     const double value =
         scale == "log" ? *from * std::pow(*to / *from, share) : *from + share * (*to - *from);
-    values.push_back(fmt::format("{:.10g}", value));  // 0.7, not 0.7000000000000001
+    values.push_back(fmt::format("{:.10g}", value));  // shortest form: 0.7, not 0.7000000000000001
   }
   return values;
 }
@@ -230,7 +231,7 @@ void SweepReader::check_combinations(const YAML::Node& section) {
   }
 }
 
-/// All variants are held in memory together.
+/// Limits the total size: all variants are held in memory together.
 void check_size(const SweepFile& sweep, std::vector<Fault>& faults) {
   std::size_t variants = 1;
   std::size_t bytes = sweep.base.spec.ByteSizeLong();
@@ -249,7 +250,7 @@ void check_size(const SweepFile& sweep, std::vector<Fault>& faults) {
                                 human_bytes(static_cast<int64_t>(kMaxBytes)))});
 }
 
-/// What a job may have and the job of a sweep may not.
+/// Refuses options that a single job may have but a sweep's job may not.
 void check_base(const SweepFile& sweep, std::vector<Fault>& faults) {
   const JobFile& base = sweep.base;
   const auto fault = [&](const std::string& key, const std::string& what) {
@@ -276,8 +277,8 @@ bool same(const FieldViolation& a, const FieldViolation& b) {
   return a.field == b.field && a.description == b.description;
 }
 
-/// A violation that all variants have, or all that have one value of an axis and of its key, is a
-/// fault of the file.
+/// Finds faults of the file: violations that all variants have, or that all variants with one value
+/// of the violated key have.
 void find_common_faults(const SweepFile& sweep, std::vector<Fault>& faults) {
   const std::vector<SweepVariant> variants = variants_of(sweep);
   const auto all_have = [&](const FieldViolation& violation, const auto& belongs) {
@@ -310,7 +311,7 @@ void find_common_faults(const SweepFile& sweep, std::vector<Fault>& faults) {
   }
 }
 
-/// A sweep's jobs read the files of one machine.
+/// Refuses remote paths: a sweep's jobs read files of one machine.
 void refuse_remote_paths(const SweepFile& sweep, std::vector<Fault>& faults) {
   const auto check = [&](v1::JobSpec spec, int line) {
     for (const SpecPath& path : paths_of(spec)) {

@@ -12,46 +12,46 @@ namespace dotresize {
 /// A key of `method` or `calibration` that a sweep varies.
 struct SweepAxis {
   struct Value {
-    std::string text;  ///< as written, or of a range as computed
-    v1::JobSpec spec;  ///< with this key alone
+    std::string text;  ///< as written; for a range, as computed
+    v1::JobSpec spec;  ///< only this key is set
     int line = 1;
   };
   std::string key;  ///< "method.lambda"
   std::vector<Value> values;
 };
 
-/// Which models of a sweep stay (`sweep.keep`).
+/// Models of a sweep that are kept (`sweep.keep`).
 enum class KeptModels { kBest, kAll, kNone };
 
 /// A job file with a section `sweep` (docs/sweeps.md).
 struct SweepFile {
-  JobFile base;  ///< the job without what is varied; its spec alone need not be valid
+  JobFile base;  ///< the job without the varied keys; may be invalid on its own
   std::vector<SweepAxis> axes;
   KeptModels keep = KeptModels::kBest;
 };
 
-/// One value of each axis.
+/// One job of the sweep: one value for each axis.
 struct SweepVariant {
   std::vector<std::string> values;         ///< texts, in the order of the axes
-  v1::JobSpec spec;                        ///< of one job; output.path is that of the sweep
-  std::vector<FieldViolation> violations;  ///< for which there is no such job
+  v1::JobSpec spec;                        ///< spec of the job; output.path is the sweep's
+  std::vector<FieldViolation> violations;  ///< empty: the job is possible
 };
 
-/// Whether a job file has a section `sweep`. Throws InputError for what is no YAML file.
+/// Returns true if a job file has a section `sweep`. Throws InputError if it is not a YAML file.
 bool is_sweep_file(const std::filesystem::path& path);
 
-/// Reads a sweep file as open_job_file reads a job, with `changes` of the job. Throws InputError
-/// whose message has one line per fault: also for a value that no variant can have, and for what is
-/// wrong with all variants.
+/// Reads a sweep file like open_job_file; `changes` apply to the job. Throws InputError with one
+/// line per fault. Values that no variant can have, and faults that all variants have, count as
+/// faults of the file.
 SweepFile open_sweep_file(const std::filesystem::path& path,
                           const std::vector<std::string>& changes = {});
 
-/// The same from text, as parse_job.
+/// Text version, like parse_job.
 SweepFile parse_sweep(const std::string& text, const std::string& origin,
                       const std::filesystem::path& base_dir,
                       const std::vector<std::string>& changes = {});
 
-/// All combinations, the last axis fastest.
+/// Returns all combinations; the last axis varies fastest.
 std::vector<SweepVariant> variants_of(const SweepFile& sweep);
 
 }  // namespace dotresize

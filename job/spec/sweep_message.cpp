@@ -20,15 +20,15 @@ std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A scalar as it was written.
+/// Converts a scalar as it was written.
 Json plain(const std::string& text) {
   if (text == "true" || text == "false") return text == "true";
   if (const auto number = parse_number<double>(text)) return *number;
   return text;
 }
 
-/// The value as the JSON form of its job has it. That leaves out what is the default: then as it
-/// was written.
+/// Returns the value in its job's JSON form. If that leaves it out as a default, returns it as
+/// written.
 Json json_of(const std::string& key, const SweepAxis::Value& value) {
   Json at = Json::parse(job_spec_to_json(value.spec));
   std::istringstream parts(key);
@@ -63,7 +63,7 @@ v1::SweepSpec sweep_spec_of(const SweepFile& sweep) {
 }
 
 std::string sweep_to_json(const v1::JobSpec& spec, const v1::SweepSpec& sweep) {
-  // Not as an object: it would hide a key that is given twice.
+  // The section is built as text, because a JSON object would hide a repeated key.
   std::string section = "{\"keep\": " + text_of(v1::SweepSpec::Keep_Name(sweep.keep()));
   for (const v1::SweepSpec::Axis& axis : sweep.axes()) {
     std::string values;

@@ -7,12 +7,12 @@
 
 namespace dotresize {
 
-/// The axes of a sweep file and what it keeps, as the API has them: numbers and paths as the job
-/// has them. Without `parallel`, which no file has.
+/// Converts the axes and `keep` of a sweep file to the API's message. Numbers and paths have the
+/// form that they have in the job. `parallel` is not set: no file has it.
 v1::SweepSpec sweep_spec_of(const SweepFile& sweep);
 
-/// The sweep file (JSON) with this job and these axes, for parse_sweep to check. Throws InputError
-/// for a value that JSON cannot have.
+/// Returns the JSON sweep file with this job and these axes, as input for parse_sweep. Throws
+/// InputError for a value that JSON cannot represent.
 std::string sweep_to_json(const v1::JobSpec& spec, const v1::SweepSpec& sweep);
 
 }  // namespace dotresize

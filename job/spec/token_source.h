@@ -7,7 +7,7 @@
 
 namespace dotresize {
 
-/// Where tokens come from: text files or one token file.
+/// Source of tokens: text files or one token file.
 struct TokenSource {
   std::vector<std::filesystem::path> text;
   std::filesystem::path tokens;  ///< empty if `text` is given

@@ -35,7 +35,7 @@ bool has_control_character(const std::string& text) {
                      [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-/// For a fraction that may have been meant in percent.
+/// Hint for a fraction that may have been meant in percent.
 std::string percent_hint(double fraction) {
   if (fraction < 2.0 || fraction >= 100.0) return "";
   std::ostringstream text;
@@ -87,7 +87,7 @@ class Validator {
   }
 
   void check_target(const v1::Method& method) {
-    if (allocates(method)) return;  // check_allocate
+    if (allocates(method)) return;  // check_allocate() handles this case
     std::vector<std::string> given;
     if (method.has_sparsity()) given.push_back("sparsity");
     if (method.has_width()) given.push_back("width");
@@ -116,7 +116,7 @@ class Validator {
   void check_method(const v1::Method& method) {
     check_target(method);
     if (method.has_size()) check_size("method.size", method.size(), method.allow_larger());
-    // Negated comparisons: they refuse NaN too.
+    // Comparisons are negated so that they refuse NaN too.
     if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
       refuse("method.sparsity", method.sparsity(),
              "a fraction of the width: 0 or more, and below 1" + percent_hint(method.sparsity()));
@@ -164,7 +164,7 @@ class Validator {
     }
   }
 
-  /// What `allocate` decides cannot be given.
+  /// Refuses keys that `allocate` decides itself.
   void check_allocate(const v1::Method& method) {
     if (!allocates(method)) return;
     const std::string key = "method.allocate";
@@ -344,7 +344,7 @@ class Validator {
     }
   }
 
-  /// proto3 keeps fields that it does not know: what they ask for would not be done.
+  /// Refuses unknown fields, which proto3 keeps but this version would ignore.
   void check_unknown(const Message& message, const std::string& path) {
     const auto& unknown = message.GetReflection()->GetUnknownFields(message);
     for (int i = 0; i < unknown.field_count(); ++i) {
@@ -360,12 +360,12 @@ class Validator {
     }
   }
 
-  /// proto3 keeps enum numbers that it does not know.
+  /// Refuses unknown enum numbers, which proto3 keeps.
   void check_enums(const Message& message, const std::string& prefix) {
     std::vector<const FieldDescriptor*> fields;
     message.GetReflection()->ListFields(message, &fields);
     for (const FieldDescriptor* field : fields) {
-      if (field->is_repeated()) continue;  // strings
+      if (field->is_repeated()) continue;  // repeated fields are strings
       const std::string key = prefix + field->name();
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
         check_enums(message.GetReflection()->GetMessage(message, field), key + ".");

@@ -7,19 +7,18 @@
 
 namespace dotresize {
 
-/// One thing wrong with a JobSpec. `field` is the key's path, "method.sparsity".
+/// One fault of a JobSpec. `field` is the key's path, "method.sparsity".
 struct FieldViolation {
   std::string field;
   std::string description;
 };
 
-/// The faults of a spec that show without reading any file: ranges, exactly-one-of, required
-/// fields, fields of a newer version, absolute paths if `require_absolute_paths`. Empty if there
-/// are none.
+/// Returns the faults of a spec that can be found without reading files: ranges, exclusive and
+/// required fields, fields of a newer version and, if `require_absolute_paths`, relative paths.
+/// Empty if the spec is valid.
 std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths);
 
-/// Of these faults those fields of a newer version that the spec would lose in another form than
-/// protobuf's.
+/// Returns only the fields of a newer version, which any other format than protobuf would lose.
 std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);
 
 }  // namespace dotresize

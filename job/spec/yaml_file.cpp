@@ -16,13 +16,14 @@ namespace {
 
 constexpr std::size_t kMaxFaultsShown = 50;
 
-/// The character of a pair of JSON's \uXXXX escapes, each half of it with its four digits.
+/// Returns the character of a surrogate pair of JSON's \uXXXX escapes; each half is given by its
+/// four digits.
 std::string character_of(std::string_view high, std::string_view low) {
   return nlohmann::json::parse("\"\\u" + std::string(high) + "\\u" + std::string(low) + "\"");
 }
 
-/// JSON text with the characters themselves in place of their surrogate pairs, which yaml-cpp takes
-/// for two characters each. Lines stay what they are.
+/// Replaces surrogate pairs in JSON text by their characters, because yaml-cpp reads a pair as two
+/// characters. Line numbers do not change.
 std::string without_surrogate_pairs(const std::string& text) {
   if (!nlohmann::json::accept(text)) return text;
   std::string result;
@@ -33,7 +34,7 @@ std::string without_surrogate_pairs(const std::string& text) {
       result += character_of(rest.substr(2, 4), rest.substr(8, 4));
       i += 12;
     } else {
-      const std::size_t length = rest[0] == '\\' ? 2 : 1;  // the escape of a backslash is one
+      const std::size_t length = rest[0] == '\\' ? 2 : 1;  // an escaped backslash is one unit
       result += rest.substr(0, length);
       i += length;
     }
@@ -41,7 +42,7 @@ std::string without_surrogate_pairs(const std::string& text) {
   return result;
 }
 
-/// Where a document begins.
+/// Records the position at which a document begins.
 class FirstNode final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -73,8 +74,8 @@ class FirstNode final : public YAML::EventHandler {
   std::optional<YAML::Mark> first_;
 };
 
-/// The line on which a second document begins. YAML::LoadAll() would read all of them: of some
-/// texts, one that begins with a comma, yaml-cpp makes documents without end.
+/// Returns the line on which a second document begins. YAML::LoadAll() is not used, because it
+/// reads all documents: some texts, such as one that begins with a comma, give endless documents.
 std::optional<int> second_document(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -85,7 +86,7 @@ std::optional<int> second_document(const std::string& text) {
 }
 
 YAML::Node load_document(const std::string& all, const std::string& origin) {
-  // Without the last newlines: yaml-cpp overlooks an open quote if one ends the text.
+  // Trailing newlines are removed, because yaml-cpp overlooks an open quote before one.
   const std::string text = all.substr(0, all.find_last_not_of("\r\n") + 1);
   YAML::Node document;
   std::optional<int> second;
@@ -108,8 +109,8 @@ YAML::Node load_document(const std::string& all, const std::string& origin) {
 }  // namespace
 
 YAML::Node nested(const std::string& key, const YAML::Node& node) {
-  // Deeper than any key of a job: what more dots there are stays in the last part, which nobody
-  // knows either. Each map costs more than the one within it.
+  // Limit above the depth of any job key. Further dots stay in the last part, which is then an
+  // unknown key. Each map costs more than the one inside it.
   constexpr std::size_t kMostParts = 8;
   std::vector<std::size_t> begins = {0};
   while (begins.size() < kMostParts) {
@@ -121,7 +122,7 @@ YAML::Node nested(const std::string& key, const YAML::Node& node) {
   for (std::size_t end = key.size(); !begins.empty(); begins.pop_back()) {
     YAML::Node outer;
     outer[key.substr(begins.back(), end - begins.back())] = inner;
-    inner.reset(outer);  // an assignment would make a node of itself
+    inner.reset(outer);  // an assignment would change the node itself
     end = begins.back() - 1;
   }
   return inner;
@@ -154,7 +155,7 @@ void throw_faults(const std::string& origin, std::vector<Fault> faults) {
 }
 
 YAML::Node load_yaml(const std::string& text, const std::string& origin) {
-  // yaml-cpp takes a text with NUL bytes for UTF-16 or UTF-32, and does not always come to its end.
+  // yaml-cpp reads a text with NUL bytes as UTF-16 or UTF-32, and may not terminate.
   if (!is_utf8(text) || text.find('\0') != std::string::npos) {
     throw_faults(origin, {{1, "", "is not UTF-8 text"}});
   }

@@ -9,7 +9,7 @@
 
 namespace dotresize {
 
-/// What is wrong with a file, fault by fault.
+/// Error with all faults of a file.
 class FileFaults : public InputError {
  public:
   FileFaults(const std::string& message, std::vector<Fault> faults)
@@ -20,21 +20,21 @@ class FileFaults : public InputError {
   std::vector<Fault> faults_;
 };
 
-/// Throws FileFaults: each fault on a line, "ORIGIN:LINE: KEY: WHAT" or "PLACE: KEY: WHAT", sorted
-/// by line. Needs at least one.
+/// Throws FileFaults with one line per fault, "ORIGIN:LINE: KEY: WHAT" or "PLACE: KEY: WHAT",
+/// sorted by line. `faults` must not be empty.
 [[noreturn]] void throw_faults(const std::string& origin, std::vector<Fault> faults);
 
-/// `node` as the value of "section.key", in maps around it.
+/// Returns `node` as the value of "section.key", wrapped in maps.
 YAML::Node nested(const std::string& key, const YAML::Node& node);
 
 bool is_utf8(const std::string& text);
 
-/// The one map that the untrusted text of a YAML file has. Throws InputError for what is not UTF-8
-/// or YAML, and for other than one document.
+/// Parses an untrusted YAML text with one map. Throws InputError if it is not UTF-8, not YAML or
+/// not exactly one document.
 YAML::Node load_yaml(const std::string& text, const std::string& origin);
 
-/// Fills `message` from the untrusted text of a YAML file with one map. Throws InputError for what
-/// is not UTF-8 or YAML, for other than one document, and for each fault that `reader` finds.
+/// Fills `message` from an untrusted YAML text with one map. Throws InputError like load_yaml, and
+/// for each fault that `reader` finds.
 void read_yaml_text(const std::string& text, const std::string& origin, YamlMessageReader& reader,
                     google::protobuf::Message& message);
 

@@ -39,14 +39,14 @@ std::string unknown_key(const std::string& key, const Descriptor& descriptor) {
                             : "unknown key, did you mean '" + suggestion + "'?";
 }
 
-/// As it was written if that could be a key, else in quotes.
+/// Returns the name as written if it could be a key, else in quotes.
 std::string shown_key(const std::string& name) {
   constexpr std::size_t kMaxKey = 100;
   const bool word = !name.empty() && name.size() <= kMaxKey && is_plain_word(name, "_-");
   return word ? name : in_quotes(name);
 }
 
-/// A number written as one: "0.2" in quotes is a text.
+/// Parses an unquoted number: "0.2" in quotes is a text.
 template <class Number>
 std::optional<Number> plain_number(const YAML::Node& node) {
   return node.Tag() == "!" ? std::nullopt : parse_number<Number>(node.Scalar());

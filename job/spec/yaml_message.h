@@ -9,23 +9,23 @@
 
 namespace dotresize {
 
-/// One thing wrong with a file.
+/// One fault of a file.
 struct Fault {
   int line = 1;     ///< from 1
   std::string key;  ///< "method.sparsity"; empty for the file as a whole
   std::string what;
-  std::string place = {};  ///< in place of file and line; empty: these
+  std::string place = {};  ///< replaces file and line in messages; empty: it does not
 };
 
-/// Lines of the keys that a file has, from 1.
+/// Lines of a file's keys, from 1.
 using KeyLines = std::map<std::string, int>;
 
-/// Line of a key, or of the nearest key above it that is given.
+/// Returns the line of a key, or of its nearest parent that is given.
 int line_of(const KeyLines& lines, const std::string& key);
 
-/// Fills a protobuf message from YAML, following the message's descriptor: keys are field names,
-/// enum values their names, a null is an absent field. Collects every fault and goes on.
-/// Fields may be string, bool, double, uint32, enum, message and repeated string.
+/// Fills a protobuf message from YAML by the message's descriptor. Keys are field names, enum
+/// values their names, and null means absent. All faults are collected. Fields may be string, bool,
+/// double, uint32, enum, message and repeated string.
 class YamlMessageReader {
  public:
   /// `root` must be the file's top node.

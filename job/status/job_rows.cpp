@@ -66,12 +66,12 @@ std::string age_text(const Timestamp& time, std::time_t now) {
 
 namespace {
 
-/// Whom the server tells of the job's end, and how far that is.
+/// Adds the receiver of the end message and the state of its delivery.
 void add_notification(const v1::Job& job, Rows& rows) {
   if (!job.options().has_notify()) return;
   const v1::Notification& notification = job.notification();
   rows.push_back({"notifies", printable(job.options().notify().webhook())});
-  if (notification.state() == v1::Notification::STATE_UNSPECIFIED) return;  // not before its end
+  if (notification.state() == v1::Notification::STATE_UNSPECIFIED) return;  // job not ended
   std::string text = counted(notification.attempts(), "attempt");
   if (notification.state() == v1::Notification::DELIVERED) {
     text = "delivered at " + date_text(notification.last_attempt_time()) + ", after " + text;

@@ -57,7 +57,7 @@ SweepRow row_of(const v1::SweepResults& results, const v1::SweepResults::Variant
 
 v1::SweepResults results_message(const std::string& results_json) {
   google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // of a later version
+  options.ignore_unknown_fields = true;  // written by a later version
   v1::SweepResults results;
   const auto status = google::protobuf::util::JsonStringToMessage(results_json, &results, options);
   if (!status.ok()) throw InputError("results.json is not the result of a sweep");

@@ -9,16 +9,17 @@
 
 namespace dotresize {
 
-/// The document results.json (sweep_json) as the API has it. Throws InputError for another one.
+/// Converts results.json (sweep_json) to the API's message. Throws InputError for a different
+/// document.
 v1::SweepResults results_message(const std::string& results_json);
 
 /// A sweep that was run elsewhere.
 struct ReportedSweep {
-  SweepPlan plan;  ///< as far as sweep_table, sweep_csv and sweep_json need it
+  SweepPlan plan;  ///< only the parts that sweep_table, sweep_csv and sweep_json need
   std::vector<SweepRow> rows;
 };
 
-/// What the message tells, in printable texts.
+/// Converts the API's message; all texts become printable.
 ReportedSweep reported_sweep(const v1::SweepResults& results);
 
 }  // namespace dotresize

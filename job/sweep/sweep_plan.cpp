@@ -36,14 +36,14 @@ std::string hash_of(const std::string& text) {
   return sha256_of_bytes(text.data(), text.size()).substr(0, kHashDigits);
 }
 
-/// However it was written. Empty stays empty.
+/// Returns the canonical path, whatever its spelling. Empty stays empty.
 fs::path real_path(const fs::path& path) {
   std::error_code error;
   const fs::path real = fs::weakly_canonical(path, error);
   return error || path.empty() ? path : real;
 }
 
-/// What says that a file is the one that it was, without reading it.
+/// Text that identifies a file's version without reading it: path, size and time.
 std::string facts_of(const fs::path& named) {
   const fs::path file = real_path(named);
   std::error_code error;
@@ -81,7 +81,7 @@ const Method& method_of(const v1::JobSpec& spec) {
 /// Keys that only a method with transport reads.
 const std::set<std::string> kTransportKeys = {"method.lambda", "method.on_nonconvergence"};
 
-/// Without what the method does not read.
+/// Removes the keys that the method does not read.
 v1::JobSpec without_useless_keys(const v1::JobSpec& spec) {
   v1::JobSpec clean = spec;
   if (method_of(spec).transport()) return clean;
@@ -89,7 +89,7 @@ v1::JobSpec without_useless_keys(const v1::JobSpec& spec) {
   return clean;
 }
 
-/// What two jobs with the same result have in common.
+/// Text that is equal for two jobs with the same result.
 std::string identity_of(const v1::JobSpec& spec) {
   v1::JobSpec same = spec;
   same.clear_name();
@@ -103,7 +103,7 @@ std::string identity_of(const v1::JobSpec& spec) {
   return std::string(kVersion) + "\n" + job_spec_to_json(same);
 }
 
-/// The value whose spelling is `text`, in a form that all its spellings have in common.
+/// Form of a value that is the same for all its spellings. `text` is one spelling.
 std::string label_of(const std::string& key, const std::string& text, const v1::JobSpec& spec) {
   if (key == "calibration.tokens") return fs::path(spec.calibration().tokens()).filename();
   if (key == "calibration.text") {
@@ -136,14 +136,15 @@ class SweepPlanner {
 
   void read_model();
   void add(const SweepVariant& variant);
-  /// Gives the jobs that can have statistics together their name.
+  /// Sets the names of the statistics that jobs share.
   void name_statistics();
 
  private:
-  /// All that statistics depend on, but for the costs; and the groups in whose bases these are.
+  /// Key of shareable statistics: `of` is everything that they depend on but the costs; `groups`
+  /// are the junction groups whose bases the costs need.
   struct Statistics {
     std::string of;
-    std::optional<std::string> groups;  ///< absent: without costs, or in the channels themselves
+    std::optional<std::string> groups;  ///< absent: no costs, or costs in the channels themselves
   };
 
   std::vector<std::string> values_of(const SweepVariant& variant) const;
@@ -158,7 +159,7 @@ class SweepPlanner {
   ModelConfig model_;
   std::string facts_of_model_;
   std::set<std::string> seen_;
-  std::vector<std::optional<Statistics>> statistics_;  ///< of each job
+  std::vector<std::optional<Statistics>> statistics_;  ///< by job
 };
 
 void SweepPlanner::read_model() {
@@ -201,13 +202,14 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   SweepJob made;
   made.values = values;
   made.spec = given;
-  // The dense model's states, which the divergence needs, are kept by no file of the sweep.
+  // KL is off by default, because no file of the sweep keeps the dense model's states that it
+  // needs.
   if (!given.evaluation().has_kl()) made.spec.mutable_evaluation()->set_kl(false);
   const std::string hash =
       hash_of(identity_of(given) + facts(given) + facts_of_tokens(given.evaluation()));
   const std::string label = label_of(plan_.file.axes, values, given);
   made.id = label.empty() ? hash : label + "-" + hash;
-  made.spec.mutable_output()->clear_report_html();  // the page is the sweep's
+  made.spec.mutable_output()->clear_report_html();  // the sweep has one page for all
   made.spec.mutable_output()->set_path(VariantPaths(plan_.directory, made.id).model);
   const ResolvedJob job = resolve_job(made.spec, model_);
   const ShardPlan shards = make_shard_plan(model_, job);
@@ -253,12 +255,12 @@ std::string SweepPlanner::dense_loss_of(const v1::JobSpec& spec) const {
   *of.mutable_evaluation() = spec.evaluation();
   std::string facts = facts_of_model_ + facts_of_tokens(spec.evaluation());
   if (spec.evaluation().text().empty() && spec.evaluation().tokens().empty()) {
-    *of.mutable_calibration() = spec.calibration();  // of whose windows it is
+    *of.mutable_calibration() = spec.calibration();  // the source of its windows
     of.mutable_calibration()->clear_activations();
     of.mutable_calibration()->clear_statistics();
     facts += facts_of_tokens(spec.calibration());
   } else if (!spec.evaluation()
-                  .has_seqlen()) {  // that of the calibration, which its tokens may have
+                  .has_seqlen()) {  // uses the calibration's, which may come from its tokens
     v1::Calibration& calibration = *of.mutable_calibration();
     if (spec.calibration().has_seqlen()) calibration.set_seqlen(spec.calibration().seqlen());
     calibration.set_tokens(spec.calibration().tokens());
@@ -270,7 +272,7 @@ std::string SweepPlanner::dense_loss_of(const v1::JobSpec& spec) const {
 }
 
 void SweepPlanner::name_statistics() {
-  // A method without costs takes part in any statistics of its basis.
+  // A method without costs can use any statistics of its basis.
   std::map<std::string, std::string> groups_of;
   std::set<std::string> with_costs;
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {

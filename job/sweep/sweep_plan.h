@@ -14,26 +14,25 @@ namespace dotresize {
 
 /// One of the different jobs of a sweep.
 struct SweepJob {
-  /// A directory's name: the values, and a hash of all that the result depends on, the model's and
-  /// the texts' files among them. Another sweep with this job has the same one.
+  /// Directory name: the values, and a hash of all inputs of the result, the files of model and
+  /// texts included. Another sweep with the same job has the same id.
   std::string id;
-  std::vector<std::string>
-      values;        ///< of the axes; kOfNoUse for those that the method does not read
-  v1::JobSpec spec;  ///< without statistics
+  std::vector<std::string> values;  ///< one for each axis; kOfNoUse if the method does not read it
+  v1::JobSpec spec;                 ///< `calibration.statistics` is not set
   int ranks = 1;
-  int64_t memory_bytes = 0;  ///< peak of all ranks, estimated
-  bool on_gpus = false;      ///< or may be
-  bool transport = false;    ///< the statistics that it saves have costs
-  std::string statistics;    ///< name of those that it has in common with others; empty: none
-  bool with_costs = false;   ///< these have costs
-  std::string dense_loss;    ///< name of the dense model's loss
-  // Unless the activations decide them:
+  int64_t memory_bytes = 0;  ///< estimated peak of all ranks together
+  bool on_gpus = false;      ///< the job runs, or may run, on GPUs
+  bool transport = false;    ///< the method has transport costs, which its saved statistics include
+  std::string statistics;    ///< name of the statistics shared with other jobs; empty: not shared
+  bool with_costs = false;   ///< the shared statistics include costs
+  std::string dense_loss;    ///< name of the dense model's loss, which jobs may share
+  // Absent if the activations decide the widths:
   std::optional<int64_t> width;
-  std::optional<double> bytes_fraction;  ///< net, of the dense ones
+  std::optional<double> bytes_fraction;  ///< net bytes, divided by the dense model's
 };
 inline constexpr char kOfNoUse[] = "-";
 
-/// Values that make no job.
+/// A combination that makes no job.
 struct RefusedVariant {
   std::vector<std::string> values;
   std::string reason;
@@ -43,14 +42,14 @@ struct SweepPlan {
   SweepFile file;
   std::filesystem::path directory;  ///< output.path
   int64_t combinations = 0;
-  std::vector<SweepJob> jobs;  ///< each combination that is possible has one of them
+  std::vector<SweepJob> jobs;  ///< the different possible jobs
   std::vector<RefusedVariant> refused;
 };
 
-/// Plans every job of the sweep. Throws InputError for what is wrong with the file or the model.
+/// Plans every job of the sweep. Throws InputError if the file or the model is faulty.
 SweepPlan plan_sweep(SweepFile file);
 
-/// What will be run, a line for each thing to know.
+/// Text for people about the jobs that will run, one line per fact.
 std::string sweep_summary(const SweepPlan& plan, int at_once);
 
 }  // namespace dotresize

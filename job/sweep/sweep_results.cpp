@@ -36,7 +36,7 @@ const char* name_of(SweepState state) {
   return "refused";
 }
 
-/// Whether `a` is in no way worse than `b`, and in one way better.
+/// Returns true if `a` is at least as good as `b` in bytes and perplexity, and better in one.
 bool dominates(const ReportSummary& a, const ReportSummary& b) {
   const double p = *a.compressed.perplexity;
   const double q = *b.compressed.perplexity;
@@ -44,7 +44,7 @@ bool dominates(const ReportSummary& a, const ReportSummary& b) {
          (a.compressed.bytes < b.compressed.bytes || p < q);
 }
 
-/// "lambda" of "method.lambda", unless another axis ends so.
+/// "lambda" for "method.lambda", unless another axis ends the same way.
 std::vector<std::string> short_names(const SweepPlan& plan) {
   const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::map<std::string, int> count;
@@ -59,7 +59,7 @@ std::vector<std::string> short_names(const SweepPlan& plan) {
 
 bool compares_predictions(const SweepRow& row) { return row.report && row.report->compressed.kl; }
 
-/// `divergence`: with the columns KL and agreement.
+/// `divergence`: adds the columns KL and agreement.
 std::vector<std::string> cells_of(const SweepRow& row, bool divergence) {
   std::vector<std::string> cells = row.values;
   if (row.report) {
@@ -83,12 +83,13 @@ std::string described(const SweepPlan& plan, const SweepRow& row) {
   const std::vector<std::string> names = short_names(plan);
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (row.values[i] != kOfNoUse) text += (i > 0 ? " " : "") + names[i] + " " + row.values[i];
+    if (row.values[i] == kOfNoUse) continue;
+    text += (text.empty() ? "" : " ") + names[i] + " " + row.values[i];
   }
   return text;
 }
 
-/// Those that have none, each with its reason.
+/// Lines for the rows that have a reason, that is, refused and failed ones.
 std::string reasons_of(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
   std::string text;
   for (const SweepRow& row : rows) {
@@ -128,14 +129,14 @@ Json row_json(const SweepPlan& plan, const SweepRow& row) {
   return object;
 }
 
-/// The report of a job that is done; none if it is not whole.
+/// Reads the report of a finished job; nullopt if it is missing or incomplete.
 std::optional<ReportSummary> report_in(const fs::path& dir) {
   if (!fs::exists(dir / kReportDirectory / kReportFile)) return std::nullopt;
   try {
     ReportSummary report = read_report_summary(dir);
     if (!report.dense.perplexity || !report.compressed.perplexity) return std::nullopt;
     return report;
-  } catch (const InputError&) {  // a file that was damaged: the job is run again
+  } catch (const InputError&) {  // a damaged file: the job is run again
     return std::nullopt;
   }
 }

@@ -11,42 +11,42 @@
 
 namespace dotresize {
 
-/// How far a job of a sweep is, or that there is none.
+/// State of a job of a sweep; kRefused: the combination makes no job.
 enum class SweepState { kPending, kDone, kFailed, kRefused };
 
 /// One line of a sweep's result.
 struct SweepRow {
-  std::vector<std::string> values;  ///< as SweepJob::values
+  std::vector<std::string> values;  ///< same as in SweepJob
   std::string id;                   ///< empty if refused
   SweepState state = SweepState::kPending;
-  std::string reason;                   ///< why it was refused, or has failed
-  std::optional<ReportSummary> report;  ///< once it is done
-  std::filesystem::path model;          ///< if it is kept
-  bool front = false;                   ///< no other one has fewer bytes and less perplexity
-  bool best = false;                    ///< of least perplexity among those with its target
+  std::string reason;                   ///< reason of the refusal or the failure
+  std::optional<ReportSummary> report;  ///< set if the job is done
+  std::filesystem::path model;          ///< model directory, if it is kept
+  bool front = false;                   ///< on the Pareto front of bytes and perplexity
+  bool best = false;                    ///< least perplexity among the rows with the same target
 };
 
-/// The rows of a sweep, the refused ones last, as far as its directory has them.
+/// Returns the rows of a sweep with the results in its directory, the refused ones last.
 std::vector<SweepRow> rows_of(const SweepPlan& plan);
 
 /// Sets `front` and `best` of all rows.
 void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows);
 
-/// What would be run: a line for each job with its settings, width and net size as far as they are
-/// known, and whether it is done; then those that are refused with their reasons.
+/// Table of the planned jobs: settings, width and net size (as far as known), and whether the job
+/// is done. The refused combinations follow with their reasons.
 std::string sweep_jobs_table(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 
-/// A line for each row that is done, or of the front alone by size; then those that were refused or
-/// have failed with their reasons.
+/// Table of the rows that are done; `front_alone`: only the front, by size. The refused and failed
+/// rows follow with their reasons.
 std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows, bool front_alone);
 std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 
-/// Writes results.csv and results.json into the sweep's directory, and report.html, unless
+/// Writes results.csv and results.json into the sweep's directory, and report.html unless
 /// output.report_html is false.
 void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 
-/// The message of the last failure in a log; empty if there is none.
+/// Returns the message of the last failure in a log; empty if there is none.
 std::string failure_in(const std::filesystem::path& log);
 
 }  // namespace dotresize

@@ -36,14 +36,15 @@ using Clock = std::chrono::steady_clock;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-/// Threads that a rank of such a job would have by itself: eigen solvers round differently with
-/// another number. What the worker takes (fair_share_of_cores) if no rank is bound to a core.
+/// Number of threads that a rank of such a job would use if it ran alone (fair_share_of_cores in
+/// the worker, without binding to cores). It must not change, because eigensolvers round
+/// differently with another number.
 int threads_alone(int ranks) {
   const auto asked = parse_number<int>(environment_variable("OMP_NUM_THREADS"));
   return asked.value_or(0) > 0 ? *asked : std::max(1, cores() / ranks);
 }
 
-/// The sweep's directory, locked against another one.
+/// Opens the sweep's directory and locks it against other sweeps.
 UniqueFd open_sweep_directory(const fs::path& dir) {
   const auto refuse = [&](const std::string& what) {
     throw InputError("output.path", dir.string() + " " + what);
@@ -62,7 +63,7 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
   return lock;
 }
 
-/// Why a job has ended: the last failure in its log.
+/// Reason for a job's end: the last failure in its log.
 std::string reason_in(const fs::path& log, int exit_code) {
   const std::string reason = failure_in(log);
   return printable(
@@ -70,7 +71,7 @@ std::string reason_in(const fs::path& log, int exit_code) {
       500);
 }
 
-/// A model that is there is whole, also if this process is killed in the middle.
+/// Removes a model. It is renamed first, so that a model under its own name is always complete.
 void remove_model(const VariantPaths& at) {
   fs::remove_all(at.removed);
   if (fs::exists(at.model)) fs::rename(at.model, at.removed);
@@ -94,7 +95,8 @@ class SweepRun {
     Clock::time_point start;
     bool saves = false;
   };
-  /// Seconds that jobs have taken; those that save statistics take longer.
+  /// Seconds that jobs have taken. They are kept apart for jobs that save statistics, which take
+  /// longer.
   struct Times {
     double sum = 0.0;
     int count = 0;
@@ -120,16 +122,18 @@ class SweepRun {
   bool lacks_statistics(size_t i) const {
     return !job(i).statistics.empty() && !fs::exists(statistics_of(i));
   }
-  /// A job without costs saves no statistics under a name that promises them.
+  /// Returns true if the job will save its statistics. A job without costs does not save under a
+  /// name that promises costs.
   bool saves(size_t i) const {
     return lacks_statistics(i) && (job(i).transport || !job(i).with_costs);
   }
   void start_jobs();
   void start(size_t i);
   void end(size_t i, int exit_code);
-  /// Of a job whose model is complete. Returns why it is none; empty: the row has it.
+  /// Keeps the report of a job whose model is complete, and updates its row. Returns the reason if
+  /// the report is unusable, else "".
   std::string keep_report(size_t i);
-  /// Removes the models that are not to be kept.
+  /// Removes the models that must not be kept.
   void thin_out();
   void show();
   double seconds_left() const;
@@ -146,7 +150,8 @@ class SweepRun {
   std::unique_ptr<ChildPool> pool_;
 };
 
-/// A job is done once its report is kept; one whose model alone is there ended just before.
+/// Finds the jobs to run. A job is done once its report is kept. If there is only its model, the
+/// sweep was interrupted just before that.
 void SweepRun::find_pending() {
   pending_.assign(plan_.jobs.size(), false);
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {
@@ -169,7 +174,8 @@ bool SweepRun::can_start(size_t i) const {
   const auto same = [&](size_t other) { return job(other).statistics == job(i).statistics; };
   if (another_runs(same)) return false;
   if (saves(i)) return true;
-  // It waits for one with costs; once all of those have failed, it goes without statistics.
+  // Waits for a job with costs. If all of those have failed, the job runs without shared
+  // statistics.
   for (size_t other = 0; other < plan_.jobs.size(); ++other) {
     if (pending(other) && same(other) && saves(other)) return false;
   }
@@ -186,10 +192,10 @@ void SweepRun::start_jobs() {
 void SweepRun::start(size_t i) {
   const VariantPaths at = paths(i);
   const bool saving = saves(i);
-  const bool awaited = saving || !fs::exists(dense_loss_of(i));  // by the others
+  const bool awaited = saving || !fs::exists(dense_loss_of(i));  // other jobs wait for this one
   fs::create_directories(at.dir);
   fs::remove(at.log);
-  remove_model(at);  // of a run that ended before its report was kept
+  remove_model(at);  // left by a run that ended before its report was kept
   v1::JobSpec spec = job(i).spec;
   if (saving) {
     spec.mutable_calibration()->mutable_statistics()->set_save(statistics_of(i));
@@ -256,7 +262,7 @@ void SweepRun::end(size_t i, int exit_code) {
     result = fmt::format("perplexity {}", format_perplexity(*row.report->compressed.perplexity));
   } else {
     row.state = SweepState::kFailed;
-    row.report.reset();  // of an earlier run, whose model is gone
+    row.report.reset();  // left by an earlier run whose model is gone
     row.reason = fault;
     result = "failed: " + row.reason;
   }
@@ -315,7 +321,7 @@ int SweepRun::run() {
         observer_.tick();
       }
     }
-    // A best model that an earlier sweep, which kept others, has removed is made again.
+    // Runs a best job again if an earlier sweep with another `keep` has removed its model.
     more = false;
     for (size_t i = 0; i < plan_.jobs.size() && !pool_->stopped(); ++i) {
       if (!lacks_model(rows_[i])) continue;

@@ -12,38 +12,37 @@
 namespace dotresize {
 
 struct SweepRunOptions {
-  int at_once = 0;  ///< jobs; 0: as many as there are cores and memory for
-  /// An existing directory in memory for what the ranks of a job send each other; empty: OpenMPI's
-  /// own choice.
+  int at_once = 0;  ///< jobs at a time; 0: as many as cores and memory allow
+  /// Existing directory in memory for the messages between the ranks of a job; empty: OpenMPI's
+  /// default.
   std::filesystem::path shared_memory = {};
-  /// Whether jobs that may run on GPUs have some; not set: if this process sees some.
+  /// Jobs that may run on GPUs have some; absent: decided by the GPUs that this process sees.
   std::optional<bool> gpus = {};
 };
 
-/// Hears how far a sweep is, on the thread that called run_sweep.
+/// Observer of a sweep's progress, called on the thread that called run_sweep.
 class SweepObserver {
  public:
   virtual ~SweepObserver() = default;
-  /// Of the whole sweep.
+  /// Reports the progress of the whole sweep.
   virtual void show(const v1::Progress& progress) = 0;
-  /// A job has ended: its id, result and time.
+  /// Reports the end of a job: id, result and time.
   virtual void print(const std::string& line) = 0;
-  /// Several times a second.
+  /// Called several times a second.
   virtual void tick() = 0;
 };
 
-/// How many jobs of the sweep run side by side: their ranks have a core each, and their memory is
-/// there. On GPUs one: throws InputError if more are asked for.
+/// Number of jobs run side by side: options.at_once, or as many as have a core for each rank and
+/// enough memory. 1 on GPUs; throws InputError if more are asked for there.
 int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options);
 
-/// Why no sweep can have this directory, which follows its name in a sentence; empty if one can.
+/// Error text, to follow the directory's name, if no sweep can have it; empty if one can.
 std::string sweep_directory_fault(const std::filesystem::path& dir);
 
-/// Runs the jobs of the sweep that its directory does not have yet, and brings `rows` (rows_of) up
-/// to date with each. One job evaluates the dense model, and one of
-/// those with common statistics saves them; the others wait for that. Returns the exit code: 0 if
-/// no job has failed. Throws InputError if the directory is not that of a sweep, or another sweep
-/// is running there.
+/// Runs the jobs of the sweep whose results its directory does not have yet, and updates `rows`
+/// (rows_of) after each. One job evaluates the dense model, and one of those with shared statistics
+/// saves them; jobs that need either wait. Returns the exit code: 0 if no job has failed. Throws
+/// InputError if the directory does not belong to a sweep, or another sweep is running there.
 int run_sweep(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows,
               SweepObserver& observer);
 

@@ -5,13 +5,13 @@
 
 namespace dotresize {
 
-/// In a sweep's directory: its result, and the directories of its jobs and of the statistics that
-/// they share.
+/// Names in a sweep's directory: its results, and the folders of its jobs and of their shared
+/// statistics.
 inline constexpr char kSweepResults[] = "results.json";
 inline constexpr char kSweepVariants[] = "variants";
 inline constexpr char kSweepStatistics[] = "statistics";
 
-/// Where a job of a sweep leaves what.
+/// Paths in the folder of one job of a sweep.
 struct VariantPaths {
   VariantPaths(const std::filesystem::path& sweep, const std::string& id)
       : VariantPaths(sweep / kSweepVariants / id) {}
@@ -21,9 +21,9 @@ struct VariantPaths {
         removed(dir / "model.removed"),
         job(dir / "job.json"),
         log(dir / "log") {}
-  std::filesystem::path dir;  ///< with the report where a model directory has it
+  std::filesystem::path dir;  ///< has the report at its place in a model directory
   std::filesystem::path model;
-  std::filesystem::path removed;  ///< what is being removed of a model
+  std::filesystem::path removed;  ///< a model that is being removed
   std::filesystem::path job;
   std::filesystem::path log;
 };

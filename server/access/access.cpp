@@ -28,7 +28,7 @@ constexpr std::array<const char*, 3> kRoles = {"read", "submit", "admin"};
 struct Line {
   std::string name;
   Role role = Role::kRead;
-  std::string digits;  ///< of the SHA-256
+  std::string digits;  ///< SHA-256 in hexadecimal
 };
 
 bool is_name(const std::string& name) {
@@ -60,7 +60,7 @@ std::vector<Line> read_lines(const fs::path& file) {
     std::string more;
     fields >> line.name >> role >> line.digits;
     if (!is_name(line.name) || !is_hash(line.digits) || fields >> more) {
-      // Without the row: it may hold a secret that somebody has put there by mistake.
+      // The message omits the row: it may hold a secret that was put there by mistake.
       throw InputError(kOption, file.string() + ":" + std::to_string(number) +
                                     ": is not NAME ROLE SHA-256, as `dotresize-server token` "
                                     "writes it");
@@ -120,7 +120,7 @@ Caller Access::authenticate(const std::string& token) const {
   if (open_to_all_) return {};
   const std::shared_ptr<const Entries> entries = this->entries();
   const Entry* found = nullptr;
-  for (const Entry& entry : *entries) {  // all of them
+  for (const Entry& entry : *entries) {  // no early exit: the time must not reveal the match
     if (matches_token(token, entry.sha256)) found = &entry;
   }
   if (found != nullptr) return found->caller;

@@ -9,43 +9,42 @@
 
 namespace dotresize {
 
-/// What a client may do; each role may do what those before it may.
+/// Permissions of a client. Each role includes the ones before it.
 enum class Role {
-  kRead,    ///< look at all jobs and logs
-  kSubmit,  ///< make jobs, and cancel, resume and delete its own
-  kAdmin,   ///< the same with everybody's
+  kRead,    ///< reads all jobs and logs
+  kSubmit,  ///< creates jobs; cancels, resumes and deletes its own
+  kAdmin,   ///< cancels, resumes and deletes all jobs; drains the server
 };
 
-/// "read", "submit", "admin". Throws InputError for any other.
+/// Parses "read", "submit" or "admin". Throws InputError for any other.
 Role role_of(const std::string& name);
 std::string role_name(Role role);
 
-/// Who calls.
+/// Authenticated caller.
 struct Caller {
   std::string name;  ///< empty if the server has no tokens
   Role role = Role::kAdmin;
 };
 
-/// The secret of the value "Bearer SECRET" of a header, else empty.
+/// Returns the secret of the header value "Bearer SECRET"; empty for any other value.
 std::string token_of_header(std::string_view value);
 
-/// The secret of the one "authorization: Bearer SECRET" of a call, else empty.
+/// Returns the secret of a call's only "authorization: Bearer SECRET"; empty if there is none.
 std::string bearer_token(const grpc::ServerContextBase& context);
 
-/// The clients that the server knows by their tokens.
+/// Clients that the server knows by their tokens.
 class Access {
  public:
-  /// `file` has a line "NAME ROLE SHA-256" for each token; empty: whoever reaches the server is an
-  /// admin. Throws InputError for a file that is missing, malformed or open to other users.
+  /// `file` has one line "NAME ROLE SHA-256" per token. Empty path: every caller is an admin.
+  /// Throws InputError for a file that is missing, malformed or open to other users.
   explicit Access(std::filesystem::path file);
 
-  /// Reads the file again; throws as the constructor, and changes nothing then. Safe to use while
-  /// others call.
+  /// Reads the file again. Throws like the constructor, and then changes nothing. Thread-safe.
   void reload();
 
   bool open_to_all() const { return open_to_all_; }
 
-  /// UNAUTHENTICATED without a token that is known. The time that it takes says nothing of those.
+  /// Throws UNAUTHENTICATED for an unknown token. The run time does not reveal which tokens exist.
   Caller authenticate(const std::string& token) const;
 
  private:
@@ -63,22 +62,22 @@ class Access {
   std::shared_ptr<const Entries> entries_;
 };
 
-/// PERMISSION_DENIED unless the caller has at least this role.
+/// Throws PERMISSION_DENIED unless the caller has at least this role.
 void require_role(const Caller& caller, Role least);
 
-/// Whether the caller may cancel, resume and delete a job of this owner.
+/// Returns true if the caller may cancel, resume and delete a job of this owner.
 bool may_change(const Caller& caller, const std::string& owner);
 
-/// PERMISSION_DENIED unless the job is the caller's own, or the caller an admin.
+/// Throws PERMISSION_DENIED unless the caller owns the job or is an admin.
 void require_owner(const Caller& caller, const std::string& owner);
 
-/// Adds a line for a new token to `file`, which is made (0600) if it is missing, and returns the
-/// secret, which is stored nowhere. Throws InputError for a name that is taken or malformed.
+/// Adds a new token to `file` (created with mode 0600 if missing) and returns the secret, which is
+/// stored nowhere. Throws InputError for a name that is taken or malformed.
 std::string add_token(const std::filesystem::path& file, const std::string& name, Role role);
 
-/// A new token for a name that has one, with its role. Of the tokens that it has the newest one
-/// stays good until the next rotation, so that clients can change over. Returns the secret. Throws
-/// InputError for a name without a token.
+/// Adds a new token, with the same role, for a name that has one, and returns the secret. The
+/// newest old token stays valid until the next rotation, so that clients can change over; older
+/// ones are removed. Throws InputError for a name without a token.
 std::string rotate_token(const std::filesystem::path& file, const std::string& name);
 
 }  // namespace dotresize

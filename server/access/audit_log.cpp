@@ -31,7 +31,7 @@ void AuditLog::record(const Entry& entry) {
   if (entry.unrecorded > 0) line["unrecorded"] = entry.unrecorded;
   const std::string text = line.dump() + "\n";
   const std::lock_guard lock(mutex_);
-  // In one piece, also if another program rotates the file.
+  // One write() per line keeps it whole, also while another program rotates the file.
   if (::write(file_.get(), text.data(), text.size()) != std::ssize(text)) {
     spdlog::error("the audit log cannot be written; this is missing in it: {}", text);
   }

@@ -11,23 +11,22 @@
 
 namespace dotresize {
 
-/// Who did what to which job, or was kept from it: one JSON object a line. Safe to use from any
-/// thread.
+/// Log of calls that change something or are denied: one JSON object per line. Thread-safe.
 class AuditLog {
  public:
-  /// Appends to the file, which is made (0600) if it is missing. Throws std::system_error.
+  /// Opens the file for appending; creates it with mode 0600 if missing. Throws std::system_error.
   explicit AuditLog(const std::filesystem::path& file);
 
   struct Entry {
     std::string method;  ///< "CancelJob"
-    std::string caller;  ///< empty: not known
-    std::string peer;    ///< address
+    std::string caller;  ///< empty: unknown
+    std::string peer;    ///< peer address
     std::string job;     ///< id; empty: none
     grpc::StatusCode code = grpc::StatusCode::OK;
-    std::string message;     ///< why it was refused
-    int64_t unrecorded = 0;  ///< denied calls since the last line of one, which came too fast
+    std::string message;     ///< reason of a refusal
+    int64_t unrecorded = 0;  ///< denied calls left out since the last line of one (rate limit)
   };
-  /// Logs what cannot be written: a full disk stops nobody from cancelling a job.
+  /// Appends a line. A failed write is only logged: a full disk must not block calls.
   void record(const Entry& entry);
 
  private:

@@ -49,7 +49,7 @@ Caller CallGate::identify(const CallOrigin& origin) {
   try {
     caller = origin.caller ? *origin.caller : access_.authenticate(origin.token);
   } catch (const ApiError&) {
-    rate_.take(address_of(origin));  // each such call is a line in the audit log
+    rate_.take(address_of(origin));  // a failed login is rate-limited too: it costs an audit line
     throw;
   }
   rate_.take(holder_of(caller, origin));

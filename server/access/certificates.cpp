@@ -33,7 +33,7 @@ Certificate next_certificate(const Bio& pem) {
   return Certificate(PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr));
 }
 
-/// The certificate and those that follow it. Throws InputError.
+/// Adds the certificate and its chain to the context. Throws InputError.
 void add_chain(SSL_CTX* context, const TlsFiles& files, const std::string& pem) {
   const Bio bio = bio_of(pem);
   const Certificate first = next_certificate(bio);
@@ -45,14 +45,15 @@ void add_chain(SSL_CTX* context, const TlsFiles& files, const std::string& pem) 
       throw InputError("--tls-cert",
                        files.certificate.string() + " has a chain that OpenSSL refuses");
     }
-    static_cast<void>(next.release());  // the context's
+    static_cast<void>(next.release());  // owned by the context
   }
 }
 
-/// Asks nobody for the passphrase of a key: a server has no terminal.
+/// Refuses to ask for a key's passphrase: a server has no terminal.
 int no_passphrase(char*, int, int, void*) { return -1; }
 
-/// Throws InputError for what does not belong together.
+/// Returns a server context. Throws InputError if certificate and key do not match, or if the PEM
+/// is not usable.
 std::shared_ptr<SSL_CTX> context_of(const TlsFiles& files, const TlsContent& content) {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   if (!context) throw std::runtime_error("OpenSSL gives no context");
@@ -94,11 +95,11 @@ std::shared_ptr<const TlsContent> read_content(const TlsFiles& files) {
 
 }  // namespace
 
-/// Gives gRPC the certificates of a port, before each connection.
+/// Passes a port's certificates to gRPC before each connection.
 struct Certificates::Port {
   const Certificates& certificates;
   const bool of_clients;
-  std::shared_ptr<const TlsContent> given;  ///< what it has got last
+  std::shared_ptr<const TlsContent> given;  ///< content passed last
 
   static grpc_ssl_certificate_config_reload_status fetch(
       void* port, grpc_ssl_server_certificate_config** config) {
@@ -109,7 +110,7 @@ struct Certificates::Port {
     std::shared_ptr<const TlsContent> now = certificates.current();
     if (now == given) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {now->key.c_str(), now->certificate.c_str()};
-    // gRPC wants an authority of clients also where it asks them for nothing.
+    // gRPC requires a client authority even if it requests no client certificates.
     const std::string& authority = asks_clients(*now) ? now->client_ca : now->certificate;
     *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
     given = std::move(now);
@@ -123,7 +124,7 @@ struct Certificates::Port {
 
 namespace {
 
-/// gRPC's own C++ credentials read their certificates once.
+/// Credentials that fetch their certificates again; gRPC's own C++ ones read them once.
 class FetchedCredentials final : public grpc::ServerCredentials {
  public:
   using Fetch = grpc_ssl_server_certificate_config_callback;

@@ -12,38 +12,39 @@ struct ssl_ctx_st;
 
 namespace dotresize {
 
-/// PEM files of TLS; without `certificate` there is none.
+/// PEM files of TLS. Empty `certificate`: no TLS.
 struct TlsFiles {
-  std::filesystem::path certificate;  ///< of the server, with those that lead to its authority
+  std::filesystem::path certificate;  ///< server certificate and its chain
   std::filesystem::path key;
-  std::filesystem::path client_ca;  ///< whose certificates clients must have; empty: they need none
+  std::filesystem::path client_ca;  ///< authority of client certificates; empty: none required
 };
 
-/// The content of these files, whose parts belong together.
+/// Content of the TLS files, checked to belong together.
 struct TlsContent {
   std::string certificate, key, client_ca;  ///< PEM
-  std::shared_ptr<ssl_ctx_st> context;      ///< of OpenSSL, for servers; it knows no client_ca
+  std::shared_ptr<ssl_ctx_st> context;      ///< OpenSSL server context; does not use client_ca
 };
 
-/// The certificates of all ports, which can be replaced while they serve: connections that come
-/// later have the new ones. Outlives the servers that use it. Safe to use from any thread.
+/// Certificates of all ports. They can be replaced while the ports serve: later connections get the
+/// new ones. Outlives the servers that use it. reload() and current() are thread-safe.
 class Certificates {
  public:
-  /// Throws as reload().
+  /// Reads the files; throws like reload().
   explicit Certificates(TlsFiles files);
   ~Certificates();
   Certificates(const Certificates&) = delete;
   Certificates& operator=(const Certificates&) = delete;
 
-  /// Whether there is TLS.
+  /// Returns true if TLS is on.
   bool are_used() const { return !files_.certificate.empty(); }
-  /// Reads the files again. Throws InputError, and nothing has changed then, if one cannot be read
-  /// or is no PEM, if certificate and key are missing or do not belong together, or if other users
-  /// can read the key.
+  /// Reads the files again. Throws InputError and changes nothing if a file cannot be read or is
+  /// not PEM, if certificate and key are missing or do not match, or if other users can read the
+  /// key.
   void reload();
-  /// Null without TLS.
+  /// Returns null without TLS.
   std::shared_ptr<const TlsContent> current() const;
-  /// For a server of gRPC. `of_clients`: clients must have a certificate, if there is a client_ca.
+  /// Returns the credentials of a gRPC port. `of_clients`: clients must have a certificate if there
+  /// is a client_ca.
   std::shared_ptr<grpc::ServerCredentials> credentials(bool of_clients);
 
  private:

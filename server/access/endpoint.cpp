@@ -1,5 +1,7 @@
 #include "server/access/endpoint.h"
 
+#include <arpa/inet.h>
+
 #include <cstdint>
 
 #include "base/parse_number.h"
@@ -20,7 +22,9 @@ Endpoint split_endpoint(const std::string& text) {
 }
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+  in_addr address{};
+  const bool is_ipv4 = ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return host == "localhost" || host == "[::1]" || (is_ipv4 && host.starts_with("127."));
 }
 
 }  // namespace dotresize

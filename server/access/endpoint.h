@@ -4,16 +4,15 @@
 
 namespace dotresize {
 
-/// HOST:PORT.
 struct Endpoint {
   std::string host;
   int port = 0;
 };
 
-/// Why the text is not HOST:PORT with a port of 0 to 65535; empty if it is.
+/// Returns why the text is not HOST:PORT with a port from 0 to 65535; empty if it is.
 std::string endpoint_fault(const std::string& text);
 
-/// Of a text without fault.
+/// Splits a text for which endpoint_fault() is empty.
 Endpoint split_endpoint(const std::string& text);
 
 bool is_loopback(const std::string& host);

@@ -31,7 +31,7 @@ namespace dotresize {
 namespace {
 
 constexpr int kMaxRequestBytes = 1 << 20;
-constexpr size_t kMaxMemory = size_t{256} << 20;  // of messages and buffers
+constexpr size_t kMaxMemory = size_t{256} << 20;  // bytes of messages and buffers
 constexpr int kMaxStreamsPerConnection = 100;
 constexpr int kPingAfterMs = 30'000;
 constexpr int kPingTimeoutMs = 10'000;
@@ -76,12 +76,12 @@ int port_of(const UniqueFd& socket) {
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     throw_errno("cannot read the port");
   }
-  // Of both families it lies at the same place.
+  // IPv4 and IPv6 addresses have the port at the same offset.
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// A port, or the path of a Unix socket: the same for a listener and for the connections that it
-/// has accepted. "" for what is no socket.
+/// Returns the local port, or the path of a Unix socket. A listener and the connections that it
+/// accepted have the same name. Empty if `descriptor` is not a socket.
 std::string local_name(int descriptor) {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
@@ -103,7 +103,7 @@ void set_limits(grpc::ServerBuilder& builder, int max_threads) {
   quota.Resize(kMaxMemory);
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-  // What is small on the wire must not become large in memory: messages are small anyway.
+  // Refuses compression: a small request must not become large in memory.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
@@ -129,7 +129,7 @@ Listeners listen_on_tcp(const std::string& host, int port) {
     if (at->ai_family == AF_INET6) {
       ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &kOn, sizeof(kOn));
     }
-    // The port that the first address got is the others' too.
+    // All addresses share the port that the first one got.
     auto* inet = reinterpret_cast<sockaddr_in*>(at->ai_addr);
     inet->sin_port = htons(static_cast<uint16_t>(listeners.port));
     bind_and_listen(socket, at->ai_addr, at->ai_addrlen, host + ":" + std::to_string(port));
@@ -263,7 +263,7 @@ void GuardedServer::accept_one(int listener) {
     warn_of_refusal();
     return std::this_thread::sleep_for(kPauseWithoutDescriptors);
   }
-  // The lowest free number is given out: so many are in use.
+  // Descriptor numbers are given out lowest first, so this one tells how many are in use.
   if (!connection) return;
   if (connection.get() >= max_descriptors_) return warn_of_refusal();
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;

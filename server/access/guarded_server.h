@@ -14,65 +14,66 @@
 
 namespace dotresize {
 
-/// Sockets that wait for connections.
+/// Listening sockets.
 struct Listeners {
   std::vector<UniqueFd> sockets;
-  int port = 0;  ///< of TCP
+  int port = 0;  ///< TCP port; 0 for a Unix socket
 };
 
-/// On all addresses of the host ("127.0.0.1", "localhost", "[::1]"); port 0: any free one. Throws
-/// std::system_error, or std::runtime_error for a host that has no address.
+/// Listens on all addresses of the host ("127.0.0.1", "localhost", "[::1]"). Port 0: any free one.
+/// Throws std::system_error, or std::runtime_error for a host without an address.
 Listeners listen_on_tcp(const std::string& host, int port);
 
-/// On a Unix socket, in place of one that is there. Throws std::system_error, or std::runtime_error
-/// if the path is longer than such addresses may be.
+/// Listens on a Unix socket; replaces an existing file of this name. Throws std::system_error, or
+/// std::runtime_error if the path is too long for a socket address.
 Listeners listen_on_unix(const std::filesystem::path& path);
 
-/// Lets this process open as many files as it may, at most 4096. Returns how many it may open now.
+/// Raises this process's limit of open files, to at most 4096, and returns it. Throws InputError if
+/// the limit stays below 512.
 int raise_descriptor_limit();
 
 class Metrics;
 
 struct GuardedServerOptions {
-  int max_descriptors = 0;  ///< a connection that would make it more is closed at once
-  int max_threads = 0;      ///< for calls that block
+  int max_descriptors = 0;  ///< limit of open files; connections above it are closed at once
+  int max_threads = 0;      ///< threads for blocking calls
   std::vector<grpc::Service*> services;
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  Metrics* metrics = nullptr;  ///< of the calls of the Jobs service; null: nobody counts them
+  Metrics* metrics = nullptr;  ///< counts calls of the Jobs service; may be null
 };
 
-/// A gRPC server that accepts its connections itself: gRPC 1.51 accepts none any more, ever, once
-/// the process has been without a free descriptor (CVE-2023-4785).
+/// gRPC server that accepts its connections itself. gRPC 1.51 stops accepting forever once the
+/// process has run out of descriptors (CVE-2023-4785).
 class GuardedServer {
  public:
   /// Throws std::runtime_error if gRPC does not start.
   GuardedServer(Listeners listeners, const GuardedServerOptions& options);
-  /// shutdown() without grace.
+  /// Calls shutdown() without grace.
   ~GuardedServer();
   GuardedServer(const GuardedServer&) = delete;
   GuardedServer& operator=(const GuardedServer&) = delete;
 
-  /// What grpc.health.v1 says of the whole server and of its services.
+  /// Sets the grpc.health.v1 status of the whole server and of its services.
   void set_serving(bool serving);
-  /// Accepts nothing more, gives calls in progress so long, and waits for their end. A second later
-  /// it cuts what is still connected.
+  /// Stops accepting, waits up to `grace` for calls in progress, then cancels them. Cuts the
+  /// connections that are left one second later.
   void shutdown(std::chrono::milliseconds grace);
 
  private:
   void accept_loop();
   void accept_one(int listener);
   void warn_of_refusal();
-  /// gRPC keeps a connection until what it has for it is written: one whose peer takes nothing
-  /// would keep the server.
+  /// Cuts connections whose peers read nothing: gRPC keeps a connection until everything is
+  /// written, so they would block the shutdown.
   void cut_connections();
 
   Listeners listeners_;
   const int max_descriptors_;
-  UniqueFd stop_;   ///< an eventfd
-  UniqueFd spare_;  ///< given up to get rid of a connection if there is no other descriptor
+  UniqueFd stop_;   ///< eventfd that ends accept_loop()
+  UniqueFd spare_;  ///< closed to accept and drop a connection when no descriptor is free
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  std::chrono::steady_clock::time_point next_warning_;  ///< the accepting thread's
+  std::chrono::steady_clock::time_point next_warning_;  ///< used by the accepting thread only
   std::thread thread_;
 };
 

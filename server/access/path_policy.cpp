@@ -19,19 +19,19 @@ namespace fs = std::filesystem;
 constexpr char kOutputField[] = "output.path";
 constexpr char kModelField[] = "model.path";
 
-/// Whether a job makes the directory in this field.
+/// Returns true if a job creates the directory that this field names.
 bool is_written(const std::string& field) {
   return field == kOutputField || field == "calibration.statistics.save";
 }
 
-/// INVALID_ARGUMENT, for a path that cannot be looked up: a name in it is too long, links lead in a
-/// circle, or a directory on the way may not be searched.
+/// Throws INVALID_ARGUMENT for a path that cannot be looked up: a name is too long, links form a
+/// cycle, or a directory on the way is not searchable.
 [[noreturn]] void refuse_lookup(const std::string& field, const fs::path& path,
                                 const std::error_code& error) {
   throw invalid_argument(field, in_quotes(path.string()) + ": " + error.message());
 }
 
-/// Without symbolic links.
+/// Resolves symbolic links.
 fs::path canonical_of(const std::string& field, const fs::path& path) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(path, error);
@@ -39,8 +39,8 @@ fs::path canonical_of(const std::string& field, const fs::path& path) {
   return canonical;
 }
 
-/// The output's one name: two spellings of a path are one output. A link in its own place is not
-/// followed: it is what a job would replace.
+/// Returns the unique name of an output. Resolves its parent directory but not the output itself:
+/// if that is a link, a job would replace the link.
 fs::path actual_output(const std::string& field, const std::string& path) {
   fs::path output(path);
   if (!output.has_filename()) output = output.parent_path();
@@ -50,14 +50,14 @@ fs::path actual_output(const std::string& field, const std::string& path) {
   }
   fs::path actual = canonical_of(field, output.parent_path()) / name;
   std::error_code error;
-  const fs::path longest = replaced_path(actual);  // of the names beside it that the job uses
+  const fs::path longest = replaced_path(actual);  // longest name that the job uses beside it
   if (!fs::status_known(fs::symlink_status(longest, error))) refuse_lookup(field, longest, error);
   return actual;
 }
 
 bool overlap(const fs::path& a, const fs::path& b) { return is_within(a, b) || is_within(b, a); }
 
-/// An output beside its own inputs: overwriting it, or clearing up after it, would remove them.
+/// Refuses an output that overlaps an input: overwriting it or cleaning up would remove the input.
 void check_own_inputs(const v1::JobSpec& spec) {
   const std::vector<PathClaim> claims = claims_of(spec);
   for (const PathClaim& written : claims) {
@@ -88,12 +88,12 @@ PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state
 
 void PathPolicy::check(const std::string& field, const std::string& given,
                        const fs::path& actual) const {
-  // Beside an output lies the unfinished one.
+  // The unfinished output lies beside the output, so the parent directory is needed.
   const fs::path needed = is_written(field) ? actual.parent_path() : actual;
   std::error_code error;
   const fs::file_status status = fs::symlink_status(needed, error);
   if (!fs::status_known(status)) refuse_lookup(field, needed, error);
-  // A link that is left leads to what does not exist yet, wherever that will be.
+  // A link that is still there leads to a path that does not exist yet and cannot be checked.
   const bool allowed =
       roots_.empty() ||
       (!fs::is_symlink(status) &&
@@ -111,7 +111,7 @@ void PathPolicy::check(const std::string& field, const std::string& given,
 }
 
 void PathPolicy::check_links_in(const std::string& model) const {
-  std::error_code error;  // a directory that cannot be read is refused by who reads it
+  std::error_code error;  // an unreadable directory is refused later, when it is read
   for (fs::directory_iterator file(model, error); !error && file != fs::directory_iterator();
        file.increment(error)) {
     if (!fs::is_symlink(file->symlink_status(error))) continue;

@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-/// A path without symbolic links, or a URL, that a job reads or writes, from its admission to its
+/// Path without symbolic links, or URL, that a job reads or writes; held from its admission to its
 /// end.
 struct PathClaim {
   std::string field;  ///< "model.path"
@@ -18,28 +18,30 @@ struct PathClaim {
   bool writes = false;
 };
 
-/// Which paths jobs may name.
+/// Policy on the paths that jobs may name.
 class PathPolicy {
  public:
-  /// `roots`: directories in which all paths of jobs must lie; none: anywhere. `state_dir`: no job
-  /// may read or write there. Throws InputError for a root that is no directory.
+  /// `roots`: directories that must contain all paths of jobs; empty: anywhere is allowed.
+  /// `state_dir`: no job may read or write there. Throws InputError for a root that is not a
+  /// directory.
   PathPolicy(const std::vector<std::filesystem::path>& roots,
              const std::filesystem::path& state_dir, RemotePolicy remote = {});
 
-  /// The spec with every path as it is now, without symbolic links: what was checked is what is
-  /// opened. PERMISSION_DENIED if one lies outside the roots, INVALID_ARGUMENT if one collides
-  /// with the state directory or if the output collides with an input.
-  /// URLs stay; PERMISSION_DENIED if the operator does not allow one.
+  /// Returns the spec with all paths resolved, without symbolic links, so that what was checked is
+  /// what is opened. Does not change URLs. Throws PERMISSION_DENIED for a path outside the roots or
+  /// a URL that is not allowed; INVALID_ARGUMENT for a path that collides with the state directory,
+  /// or an output that collides with an input.
   v1::JobSpec resolve(const v1::JobSpec& spec) const;
 
-  /// For what is read meanwhile.
+  /// Directories that the server may read from on behalf of a job.
   const Confinement& confinement() const { return confinement_; }
   const RemotePolicy& remote() const { return remote_; }
 
  private:
   void check(const std::string& field, const std::string& given,
              const std::filesystem::path& actual) const;
-  /// The files of a model may be links, as in the cache of the Hugging Face hub.
+  /// Checks where the symbolic links in a model directory lead; the Hugging Face cache uses such
+  /// links.
   void check_links_in(const std::string& model) const;
 
   std::vector<std::filesystem::path> roots_;
@@ -48,8 +50,8 @@ class PathPolicy {
   RemotePolicy remote_;
 };
 
-/// What a job with this spec, of resolve(), claims: inputs, the output, and the names beside it
-/// that the job uses while it writes; of a URL the place, at all revisions.
+/// Returns the claims of a job whose spec is from resolve(): inputs, the output, and the names
+/// beside the output that are used while writing. A URL is claimed without its revision.
 std::vector<PathClaim> claims_of(const v1::JobSpec& resolved);
 
 }  // namespace dotresize

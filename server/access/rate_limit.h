@@ -7,28 +7,28 @@
 
 namespace dotresize {
 
-/// How often each caller may call: a bucket for each, that fills with `rate` calls a second up to
-/// those of ten seconds. Safe to use from any thread.
+/// Rate limit of calls: a token bucket per caller, which fills with `rate` calls per second up to
+/// ten seconds' worth. Thread-safe.
 class RateLimit {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `rate` 0: as often as they like.
+  /// `rate` 0: no limit.
   explicit RateLimit(int rate) : rate_(rate) {}
 
-  /// A call of this caller; false if it comes too early.
+  /// Counts a call of this caller. Returns false if the caller is over the limit.
   bool try_take(const std::string& caller, Clock::time_point now = Clock::now());
-  /// The same; RESOURCE_EXHAUSTED if it comes too early.
+  /// Counts a call like try_take(). Throws RESOURCE_EXHAUSTED if the caller is over the limit.
   void take(const std::string& caller, Clock::time_point now = Clock::now());
 
  private:
   struct Bucket {
-    double calls = 0.0;  ///< that are left
+    double calls = 0.0;  ///< calls left
     Clock::time_point filled;
   };
 
   double capacity() const;
-  /// Forgets those who may call as often as anybody.
+  /// Removes full buckets, whose callers need no record.
   void forget_full_ones(Clock::time_point now);
 
   const int rate_;

@@ -10,23 +10,24 @@
 
 namespace dotresize {
 
-/// The places elsewhere that the operator lets jobs name.
+/// Remote URLs that the operator lets jobs name.
 struct RemoteOptions {
-  std::vector<std::string> prefixes;  ///< of URLs; none: nothing
-  std::filesystem::path cache;        ///< empty: "remote" in the state directory
+  std::vector<std::string> prefixes;  ///< URL prefixes; empty: no URLs are allowed
+  std::filesystem::path cache;        ///< cache directory; empty: "remote" in the state directory
   int64_t cache_bytes = RemoteCache().size;
 };
 
-/// The URLs that jobs may name, and the cache of their copies. Safe to use from any thread.
+/// Policy on the URLs that jobs may name, and the cache of their copies. Thread-safe.
 class RemotePolicy {
  public:
-  /// Nothing.
+  /// Allows no URLs.
   RemotePolicy() = default;
-  /// Makes the cache, closed to other users. Throws InputError for a prefix that is no URL.
+  /// Creates the cache if there are prefixes; a new one is closed to other users. Throws InputError
+  /// for a prefix that is not a URL.
   RemotePolicy(const RemoteOptions& options, const std::filesystem::path& state_dir);
 
   bool allows_any() const { return !prefixes_.empty(); }
-  /// PERMISSION_DENIED for a URL that is not allowed.
+  /// Throws PERMISSION_DENIED for a URL that is not allowed.
   void require(const std::string& field, const std::string& url) const;
   const RemoteCache& cache() const { return cache_; }
 
@@ -35,7 +36,7 @@ class RemotePolicy {
   RemoteCache cache_;
 };
 
-/// The copies that a job has by now.
+/// Returns the copies of remote inputs that the job has so far.
 RemoteCopies copies_of(const v1::Job& job);
 
 }  // namespace dotresize

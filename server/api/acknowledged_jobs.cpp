@@ -37,7 +37,7 @@ void AcknowledgedJobs::require_at_most(int64_t last) {
 void AcknowledgedJobs::put(int64_t number) {
   const std::lock_guard lock(mutex_);
   newest_ = std::max(newest_, number);
-  // Always of one length: no disk is too full for it.
+  // A fixed length overwrites the file in place, which works on a full disk.
   const std::string text = fmt::format("{:0{}}", newest_, kDigits);
   if (::pwrite(file_.get(), text.data(), text.size(), 0) != std::ssize(text)) {
     spdlog::error("cannot write {}", path_.string());

@@ -8,17 +8,17 @@
 
 namespace dotresize {
 
-/// The number of the newest job that a client was told of, in a file beside the job table. A table
-/// that has lost its end is whole for SQLite, and knows of fewer jobs. Safe to use from any thread.
+/// Number of the newest job that a client was told of, in a file beside the job table. It reveals a
+/// table that has lost its newest rows, which SQLite does not notice. Thread-safe.
 class AcknowledgedJobs {
  public:
-  /// Makes the file if it is missing. Throws std::system_error.
+  /// Opens the file; creates it if it is missing. Throws std::system_error.
   explicit AcknowledgedJobs(std::filesystem::path file);
 
-  /// Throws std::runtime_error, with how to go on, if a job was acknowledged that the table, whose
-  /// newest one is `last`, does not have.
+  /// Throws std::runtime_error, which says how to go on, if a job newer than `last` was
+  /// acknowledged. `last`: number of the newest job that the table has known.
   void require_at_most(int64_t last);
-  /// A job is about to be acknowledged. What cannot be written is logged.
+  /// Records a job that is about to be acknowledged. A failed write is only logged.
   void put(int64_t number);
 
  private:

@@ -27,7 +27,7 @@ constexpr char kJobFile[] = "job.json";
 constexpr char kPlan[] = "plan.txt";
 constexpr int64_t kMaxHashedBytes = int64_t{1} << 30;
 
-/// Opened by its own name: the state directory is nobody else's.
+/// Opens a file without a confinement: its directory is private or pinned.
 InputFile open_file(const fs::path& path) { return InputFile(path.string(), Confinement()); }
 
 bool is_file(const fs::path& path) {
@@ -35,19 +35,19 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(fs::symlink_status(path, error));
 }
 
-/// What people want to see of a model without having it.
+/// Returns true for the files that describe a model: model card, report and its page.
 bool is_result(const std::string& name) {
   const std::string of_report = std::string(kReportDirectory) + "/";
   return name == kModelCard || name == of_report + kReportFile || name == of_report + kPageFile;
 }
 
-/// The directory of the job's output, or of what is kept of one that was pushed; none if something
-/// else lies there by now.
+/// Opens the directory of the job's output, or what is kept of an output that was pushed. Empty if
+/// the directory is now another job's.
 PinnedDirectory output_of(const v1::Job& job, const fs::path& path) {
   PinnedDirectory output(path);
   if (!output || job.has_sweep()) return output;
   const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  // A push may be a later attempt than the one that has made the output.
+  // The attempt is not compared: a push may be a later attempt than the one that made the output.
   const bool own = owner && owner->job_id == job.id();
   return own ? std::move(output) : PinnedDirectory();
 }
@@ -108,13 +108,13 @@ void JobArtifacts::add_of_sweep() {
 }
 
 void JobArtifacts::add_of_model(bool whole) {
-  std::vector<std::string> problems;  // lines that name nothing that can be fetched
+  std::vector<std::string> problems;  // malformed lines, ignored
   std::map<std::string, std::string> sums;
   try {
     sums = parse_sha256_sums(
         read_whole_file(output_.path() / kSumsFile, kMaxSumsBytes, Confinement()), problems);
   } catch (const InputError&) {
-    return;  // of an output without hashes nothing can be said
+    return;  // no entries for an output without hashes
   }
   std::erase_if(sums, [](const auto& sum) { return !is_printable(sum.first); });
   for (const auto& [name, sha256] : sums) {

@@ -13,17 +13,17 @@
 
 namespace dotresize {
 
-/// A file of a job, open for reading, or a text that stands for one.
+/// Job file that is open for reading, or a text in place of one.
 class ArtifactFile {
  public:
   explicit ArtifactFile(InputFile file) : file_(std::move(file)) {}
   explicit ArtifactFile(std::string text) : text_(std::move(text)) {}
 
   int64_t size() const;
-  /// At most `max_bytes` from `offset` on; empty at the end. Throws InputError if the file has
-  /// become shorter.
+  /// Reads at most `max_bytes` from `offset` on; empty at the end. Throws InputError if the file
+  /// has become shorter.
   std::string read(int64_t offset, size_t max_bytes) const;
-  /// In hexadecimal digits. Throws InputError.
+  /// Returns the hash in hexadecimal digits. Throws InputError.
   std::string sha256() const;
 
  private:
@@ -31,48 +31,49 @@ class ArtifactFile {
   std::string text_;
 };
 
-/// Where a job's files are.
+/// Locations of a job's files.
 struct ArtifactSources {
-  std::filesystem::path folder;  ///< of the job, in the state directory
-  std::filesystem::path output;  ///< as of JobStore::output_of
-  std::string plan;              ///< for people; empty: there is none
+  std::filesystem::path folder;  ///< job's folder in the state directory
+  std::filesystem::path output;  ///< JobStore::output_of()
+  std::string plan;              ///< readable plan; empty: none
 };
 
-/// What an ended job has left. Names lead nowhere by themselves: each is looked up among those that
-/// this class makes. The output is opened once; what is in it is opened beneath that directory,
-/// without following a link.
+/// Files that an ended job has left. A requested name is only looked up in entries(); it is never
+/// used as a path itself. The output directory is opened once, and its files are opened beneath it
+/// without following links.
 class JobArtifacts {
  public:
-  /// Throws ApiError, FAILED_PRECONDITION, unless the job has ended.
+  /// Throws FAILED_PRECONDITION unless the job has ended.
   JobArtifacts(const v1::Job& job, ArtifactSources sources);
 
   enum class Part {
     kJob,     ///< log, job file, plan
-    kResult,  ///< report and model card, which are the model's too
+    kResult,  ///< report and model card, which are also part of the model
     kModel,
   };
   struct Entry {
     std::string name;
     Part part;
-    std::string sha256;  ///< empty: not known before it is read
+    std::string sha256;  ///< empty: unknown until the file is read
   };
 
-  /// Whether a file of this name would be no more than what all who see a job see of it.
+  /// Returns true if every caller with the role read may fetch a file of this name.
   static bool is_for_readers(const std::string& name);
 
-  /// By part, then by name.
+  /// Entries in the order job, result, model.
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry* find(const std::string& name) const;
-  /// Throws InputError if it is gone, or is no regular file that lies where it should.
+  /// Opens the entry's file. Throws InputError if it is missing, or is not a regular file at its
+  /// place.
   ArtifactFile open_entry(const Entry& entry) const;
-  /// Describes an entry, `file` being what open_entry() has given. Reads all of it if its hash is
-  /// not known, unless it has more than 1 GiB: then the hash stays unknown.
+  /// Describes an entry; `file` is the result of open_entry(). If the hash is not known, computes
+  /// it; leaves it empty for a file of more than 1 GiB.
   static v1::Artifact describe(const Entry& entry, const ArtifactFile& file);
 
  private:
   void add_of_job();
   void add_of_sweep();
-  /// `whole`: also what is the model's alone.
+  /// `whole`: also adds the files that belong to the model alone.
   void add_of_model(bool whole);
 
   ArtifactSources sources_;

@@ -1,4 +1,4 @@
-// The calls of the Jobs service that are about the files of ended jobs.
+// Calls of the Jobs service about files of ended jobs.
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -17,13 +17,13 @@ namespace {
 constexpr size_t kChunkBytes = size_t{256} << 10;
 constexpr std::chrono::seconds kHashingPatience(2);
 
-/// What lies there is not what the job has written.
+/// Error of a file that is not what the job has written.
 ApiError changed(const std::string& name, const InputError& error) {
   return ApiError(grpc::StatusCode::FAILED_PRECONDITION, "ARTIFACT_CHANGED",
                   name + " is not what the job has left: " + error.what(), {{"name", name}});
 }
 
-/// A file from `offset` on, after what it is.
+/// Sends the description of a file, then its content from `offset` on.
 class ArtifactStream final : public PumpedStream<v1::ArtifactChunk> {
  public:
   ArtifactStream(StreamPump& pump, JobArtifacts::Entry entry, ArtifactFile file, int64_t offset)
@@ -108,7 +108,7 @@ void JobsService::list_artifacts(const JobArtifacts& artifacts,
   using Part = JobArtifacts::Part;
   const Part other = request.model() ? Part::kJob : Part::kModel;
   bool has_model = false;
-  // Some are hashed: not more than one core.
+  // Hashing takes time: the lock limits it to one core.
   const std::unique_lock lock(hashing_, kHashingPatience);
   if (!lock) {
     throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",

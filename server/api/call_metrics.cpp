@@ -38,7 +38,7 @@ class CallTimer final : public grpc::experimental::Interceptor {
 }  // namespace
 
 grpc::experimental::Interceptor* CallMetrics::CreateServerInterceptor(ServerRpcInfo* call) {
-  // A client may call what there is not: such names are no labels.
+  // Unknown methods are not counted: a client could create any number of metric labels with them.
   constexpr std::string_view kPrefix = "/dotresize.v1.Jobs/";
   const std::string_view name = call->method();
   if (!name.starts_with(kPrefix)) return nullptr;

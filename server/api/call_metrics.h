@@ -6,7 +6,7 @@
 
 namespace dotresize {
 
-/// Counts the calls of the Jobs service, of which a server that has this interceptor hears.
+/// gRPC server interceptor that counts calls of the Jobs service and times the unary ones.
 class CallMetrics final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   /// `metrics` outlives the server.

@@ -35,7 +35,8 @@ void check_request_id(const std::string& id) {
   }
 }
 
-/// A fault that names its field becomes a violation of just that field.
+/// Runs `body` and turns an InputError into a violation of the field that it names, or of
+/// `default_field`.
 template <class Body>
 auto with_field(const std::string& default_field, Body&& body) {
   try {
@@ -81,12 +82,13 @@ void check_options(const v1::JobOptions& options) {
 }
 
 struct PlannedMemory {
-  int64_t bytes = 0;  ///< of the host, all ranks together
-  std::string plan;   ///< for people
+  int64_t bytes = 0;  ///< host memory of all ranks together
+  std::string plan;   ///< readable plan
 };
 
-/// By the plan. Here each rank has an equal part of the machine's memory as its budget, unless the
-/// spec has one. Elsewhere each is given what the largest one needs.
+/// Plans the job and returns its memory. On this machine each rank's budget is an equal part of
+/// `capacity.memory`, unless the spec has one. Elsewhere each rank is given what the largest one
+/// needs.
 PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool here,
                              const Confinement& confinement) {
   const ModelConfig config = with_field("model.path", [&] {
@@ -229,8 +231,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
 
 v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths,
                     const RemoteCopies& copies) {
-  // A key that an earlier version had: job.json would be without it, and another job than was asked
-  // for.
+  // Keys of an earlier version are refused: job.json would lack them and describe another job.
   std::vector<FieldViolation> unknown = unknown_fields(spec);
   if (!unknown.empty()) throw invalid_argument(std::move(unknown));
   v1::JobSpec resolved = paths.resolve(spec);

@@ -19,7 +19,7 @@ constexpr int kMaxLabelsInFilter = 16;
 constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxPrefixBytes = 64;
 
-/// The same bytes for the same filter: maps have no order of their own.
+/// Serializes a filter deterministically: map entries have no order of their own.
 std::string serialized(const v1::ListJobsRequest::Filter& filter) {
   std::string bytes;
   google::protobuf::io::StringOutputStream stream(&bytes);
@@ -30,7 +30,7 @@ std::string serialized(const v1::ListJobsRequest::Filter& filter) {
   return bytes;
 }
 
-/// FNV-1a over the filter: enough to catch a token that is used with another filter.
+/// FNV-1a hash of the filter; reveals a token that is used with another filter.
 uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : serialized(filter)) {
@@ -39,7 +39,7 @@ uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
   return hash;
 }
 
-/// "POSITION.FINGERPRINT" of the same filter, else nothing.
+/// Parses "POSITION.FINGERPRINT"; nullopt if malformed or made for another filter.
 std::optional<int64_t> position_in(const std::string& token,
                                    const v1::ListJobsRequest::Filter& filter) {
   const size_t dot = token.find('.');

@@ -8,32 +8,32 @@
 
 namespace dotresize {
 
-/// The query that a filter asks for. INVALID_ARGUMENT with the field that is wrong.
+/// Converts a filter to a query. Throws INVALID_ARGUMENT with the field that is wrong.
 JobQuery query_of(const v1::ListJobsRequest::Filter& filter);
 
-/// Whether JobTable::list() would find this job by what never changes of one: all but its state.
+/// Returns true if the job matches the query in all that never changes: name, owner, id and labels.
 bool matches(const JobQuery& query, const v1::Job& job);
-/// Whether it would find a job in this state.
+/// Returns true if the query includes jobs in this state.
 bool has_state(const JobQuery& query, v1::Job::State state);
 
-/// Says where the next page begins, and of which filter: positions are those of the job table, so
-/// new jobs do not shift pages.
+/// Makes the token of the next page for this filter. It holds a position of the job table, so new
+/// jobs do not shift pages.
 std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter);
 
-/// The position; 0 for an empty token. INVALID_ARGUMENT for a token that was not made for this
-/// filter.
+/// Returns the position; 0 for an empty token. Throws INVALID_ARGUMENT for a token that was not
+/// made for this filter.
 int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Filter& filter);
 
-/// Where a caller of WatchJobs is.
+/// Position of a WatchJobs caller.
 struct WatchPosition {
   std::string epoch;     ///< RecentChanges::epoch()
-  int64_t sequence = 0;  ///< of the last change that it has seen
+  int64_t sequence = 0;  ///< number of the last change that the caller has seen
 };
 
-/// JobChange.cursor for calls with the same filter.
+/// Makes a JobChange.cursor for calls with the same filter.
 std::string make_cursor(const WatchPosition& position, const v1::ListJobsRequest::Filter& filter);
 
-/// INVALID_ARGUMENT for what was not made for this filter.
+/// Parses a cursor. Throws INVALID_ARGUMENT if it was not made for this filter.
 WatchPosition read_cursor(const std::string& cursor, const v1::ListJobsRequest::Filter& filter);
 
 }  // namespace dotresize

@@ -8,7 +8,7 @@
 
 namespace dotresize {
 
-/// Forgets an ended job with its events, logs and unfinished output. NOT_FOUND,
+/// Deletes an ended job with its events, logs and unfinished output. Throws NOT_FOUND,
 /// FAILED_PRECONDITION.
 void remove_job(JobStore& store, const StateDir& state, Trash& trash, const std::string& id);
 

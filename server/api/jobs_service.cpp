@@ -47,7 +47,7 @@ void check_not_negative(const char* field, int64_t value) {
   if (value < 0) throw invalid_argument(field, std::to_string(value) + " is negative");
 }
 
-/// The events of a job until it has ended.
+/// Streams the events of a job until it has ended.
 class EventStream final : public PumpedStream<v1::Event> {
  public:
   EventStream(StreamPump& pump, JobStore& store, const v1::WatchJobRequest& request)
@@ -58,7 +58,7 @@ class EventStream final : public PumpedStream<v1::Event> {
 
  private:
   bool fill(std::deque<v1::Event>& pending) override {
-    // Before the events: once it has ended, they are complete.
+    // The position is read before the events: once the job has ended, they are complete.
     const JobPosition position = store_.position(id_);
     if (position.last_event > seen_) {
       for (v1::Event& event : store_.events_after(id_, seen_, kEventsAtOnce)) {
@@ -74,7 +74,7 @@ class EventStream final : public PumpedStream<v1::Event> {
   int64_t seen_;
 };
 
-/// The jobs that match a filter and their changes, without an end.
+/// Streams the jobs that match a filter and their changes, without an end.
 class ChangesStream final : public PumpedStream<v1::JobChange> {
  public:
   ChangesStream(StreamPump& pump, JobStore& store, const v1::WatchJobsRequest& request)
@@ -89,7 +89,7 @@ class ChangesStream final : public PumpedStream<v1::JobChange> {
   JobChangeFeed feed_;
 };
 
-/// Where a log begins for this request.
+/// Returns the offset at which the request's part of the log begins.
 int64_t first_byte(const std::filesystem::path& log, const v1::GetLogsRequest& request) {
   if (!request.has_tail_bytes()) return request.offset();
   std::error_code error;
@@ -98,7 +98,7 @@ int64_t first_byte(const std::filesystem::path& log, const v1::GetLogsRequest& r
   return std::max(request.offset(), static_cast<int64_t>(size) - request.tail_bytes());
 }
 
-/// The log of a job as far as it is written, or until the job has ended.
+/// Streams the log of a job: what is written so far, or, with `follow`, until the job has ended.
 class LogStream final : public PumpedStream<v1::LogChunk> {
  public:
   LogStream(StreamPump& pump, JobStore& store, std::filesystem::path log,
@@ -114,7 +114,7 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
 
  private:
   bool fill(std::deque<v1::LogChunk>& pending) override {
-    // Before the file: once the job has ended, its log is complete.
+    // The state is read before the file: once the job has ended, its log is complete.
     const bool ended = has_ended(store_.position(id_).state);
     if (left_ == 0) return true;
     v1::LogChunk chunk;
@@ -133,7 +133,7 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   const std::string id_;
   const bool follow_;
   int64_t offset_;
-  int64_t left_;  ///< bytes that the caller still wants
+  int64_t left_;  ///< bytes left to send
 };
 
 JobQuery page_query(const v1::ListJobsRequest& request) {
@@ -212,7 +212,7 @@ void JobsService::require_own_output(const NewJob& job, const Caller& caller) {
 v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller,
                             const std::string& traceparent) {
   if (!request.validate_only()) {
-    // First: by now the output may exist, made by that very job.
+    // Looks for an earlier request first: that job may have made the output by now.
     auto earlier =
         store_.find_request(request.request_id(), request.spec(), caller.name, request.options());
     if (earlier) {
@@ -338,11 +338,11 @@ void JobsService::cancel(const std::string& id, v1::Job& response) {
   v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
   DiscardedOutput left;
   response = store_.request_cancel(id, &before, [&](const v1::Job& job, const std::string& output) {
-    // It waited for another attempt: the scheduler does not end it.
+    // The job waited for another attempt; the scheduler does not clean up after it.
     if (job.attempt() > 0) left = discard_output(job, output, trash_);
   });
   left.remove();
-  if (has_ended(before)) return;  // asked for once more: nothing was done
+  if (has_ended(before)) return;  // repeated request: nothing was done
   const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
   log_job(spdlog::level::info, response,
           std::string(done) + " while " + v1::Job::State_Name(before));
@@ -416,7 +416,7 @@ v1::ServerInfo JobsService::server_info() {
   info.set_queued_jobs(static_cast<int32_t>(jobs[v1::Job::QUEUED]));
   info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
   info.set_drained(drain_.is_on());
-  // The scheduler's last round may not know of an operator's word yet.
+  // The scheduler's last round may be older than the operator's request.
   const std::string paused = view_.paused();
   info.set_paused(drain_.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
   for (const v1::Resources::Launcher launcher : machine_.launchers) info.add_launchers(launcher);

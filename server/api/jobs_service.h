@@ -22,7 +22,7 @@
 
 namespace dotresize {
 
-/// What the API works with; all of it outlives the service.
+/// Parts that the API works with; all outlive the service.
 struct JobsContext {
   JobStore& store;
   const StateDir& state;
@@ -34,12 +34,12 @@ struct JobsContext {
   Drain& drain;
   const QueueView& view;
   const WebhookPolicy& webhooks;
-  StreamPump& transfers;      ///< of files, which keep nobody waiting who follows a job
-  bool models_leave = false;  ///< GetArtifact also sends models, to their owners
+  StreamPump& transfers;  ///< separate pump for files, so that they do not delay followers of jobs
+  bool models_leave = false;  ///< lets GetArtifact send models to their owners
 };
 
-/// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
-/// scheduler runs the jobs.
+/// Implementation of the public API (proto/dotresize/v1/jobs.proto) on the job table; the scheduler
+/// runs the jobs.
 class JobsService final
     : public v1::Jobs::WithCallbackMethod_WatchJob<
           v1::Jobs::WithCallbackMethod_WatchJobs<v1::Jobs::WithCallbackMethod_GetLogs<
@@ -96,19 +96,19 @@ class JobsService final
     return ResumeServer(origin_of(*context), *response);
   }
 
-  // The same calls from elsewhere than gRPC: the web pages.
+  // Overloads of these calls for callers outside gRPC: the web pages.
   grpc::Status GetJob(const CallOrigin& origin, const v1::GetJobRequest& request,
                       v1::Job& response);
   grpc::Status ListJobs(const CallOrigin& origin, const v1::ListJobsRequest& request,
                         v1::ListJobsResponse& response);
-  /// ListJobs of the first so many of the queue, in its order, each as GetJob has it.
+  /// Lists the first `limit` jobs of the queue, in its order, each as GetJob returns it.
   grpc::Status ListQueue(const CallOrigin& origin, int limit, std::vector<v1::Job>& response);
   grpc::Status CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
                          v1::Job& response);
   grpc::Status ResumeJob(const CallOrigin& origin, const v1::ResumeJobRequest& request,
                          v1::Job& response);
   grpc::Status DeleteJob(const CallOrigin& origin, const v1::DeleteJobRequest& request);
-  /// GetArtifact of a file that is no model's.
+  /// Passes a file that does not belong to the model itself to `take`.
   grpc::Status ReadArtifact(const CallOrigin& origin, const std::string& id,
                             const std::string& name, const std::function<void(ArtifactFile)>& take);
   grpc::Status GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response);
@@ -121,29 +121,30 @@ class JobsService final
     Role least;
     StreamPump& pump;
   };
-  /// CallGate::serve() for a stream, which it returns, or one that is refused.
+  /// Starts a stream through CallGate::serve(). Returns the stream, or a RefusedStream.
   template <class Message, class Make>
   grpc::ServerWriteReactor<Message>* start_stream(const StreamKind& kind,
                                                   const grpc::CallbackServerContext& context,
                                                   const std::string& id, const Make& make);
-  /// NOT_FOUND, PERMISSION_DENIED.
+  /// Throws INVALID_ARGUMENT, NOT_FOUND, or PERMISSION_DENIED unless the caller owns the job or is
+  /// an admin.
   void require_own_job(const Caller& caller, const std::string& id);
 
   bool is_missing(const std::string& id);
 
-  /// UNAVAILABLE if /readyz says so for the disk.
+  /// Throws UNAVAILABLE if the disk of the state directory is nearly full.
   void require_space() const;
-  /// PERMISSION_DENIED if the job would overwrite what another owner's job has made.
+  /// Throws PERMISSION_DENIED if the job would overwrite an output of another owner's job.
   void require_own_output(const NewJob& job, const Caller& caller);
   v1::Job create(const v1::CreateJobRequest& request, const Caller& caller,
                  const std::string& traceparent);
   v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
                          const grpc::ServerContext& context);
-  /// The sweep of this job, with its results as far as there are some.
+  /// Returns the sweep of this job, with the results that exist so far.
   v1::Sweep describe_sweep(v1::Job job);
-  /// As the table has it. INVALID_ARGUMENT, NOT_FOUND.
+  /// Reads the job as it is stored. Throws INVALID_ARGUMENT, NOT_FOUND.
   v1::Job stored(const std::string& id);
-  /// PERMISSION_DENIED unless the caller may fetch the job's model.
+  /// Throws PERMISSION_DENIED unless the caller may fetch the job's model.
   void require_model(const Caller& caller, const v1::Job& job) const;
   JobArtifacts artifacts_of(const v1::Job& job);
   struct OpenArtifact {
@@ -153,13 +154,13 @@ class JobsService final
   OpenArtifact open_artifact(const Caller& caller, const std::string& id, const std::string& name);
   void list_artifacts(const JobArtifacts& artifacts, const v1::ListArtifactsRequest& request,
                       v1::ListArtifactsResponse& response);
-  /// As GetJob has it.
+  /// Returns the job as GetJob does.
   v1::Job get(const std::string& id);
-  /// Nothing if it is not in the queue any more.
+  /// Returns nullopt if the job is no longer in the queue.
   std::optional<v1::Job> get_queued(const std::string& id);
   void cancel(const std::string& id, v1::Job& response);
   v1::Job resume(const v1::ResumeJobRequest& request);
-  /// Adds to a job what is known of it beside the table.
+  /// Adds what is known about a job outside the table.
   void describe(v1::Job& job);
   v1::ServerInfo server_info();
 
@@ -175,8 +176,8 @@ class JobsService final
   const WebhookPolicy& webhooks_;
   StreamPump& transfers_;
   const bool models_leave_;
-  std::timed_mutex planning_;  ///< of a sweep
-  std::timed_mutex hashing_;   ///< of artifacts
+  std::timed_mutex planning_;  ///< serializes the planning of sweeps
+  std::timed_mutex hashing_;   ///< serializes the hashing of artifacts
 };
 
 }  // namespace dotresize

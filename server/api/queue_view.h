@@ -10,28 +10,28 @@
 
 namespace dotresize {
 
-/// What a launcher says of an attempt (AttemptStatus).
+/// Launcher's report on an attempt (AttemptStatus).
 struct AttemptNote {
   std::string status;
   std::string command;
 };
 
-/// Why nothing is started if an operator has said so.
+/// Reason that no job starts while an operator has drained the server.
 inline constexpr char kDrainedReason[] = "the server is drained";
 
-/// What the scheduler has found in its last round.
+/// Result of the scheduler's last round.
 struct QueueState {
-  std::string paused;  ///< why it starts no job at all; empty: it does
-  std::string held;    ///< why the last job could not be started here; empty: it could
+  std::string paused;  ///< why no job starts at all; empty: jobs start
+  std::string held;    ///< why the last job could not start on this machine; empty: it could
   Amounts used;
-  std::map<v1::Resources::Launcher, int> launched;  ///< jobs
-  std::map<std::string, AttemptNote> notes;         ///< of launched jobs, by id
-  std::map<std::string, std::string> waiting;       ///< what jobs near the head wait for, by id
-  std::string head;                                 ///< id of the job that room is kept for
-  std::optional<double> head_start_s;               ///< until its start, if that can be told
+  std::map<v1::Resources::Launcher, int> launched;  ///< number of jobs
+  std::map<std::string, AttemptNote> notes;         ///< notes on launched jobs, by job id
+  std::map<std::string, std::string> waiting;       ///< why jobs near the head wait, by job id
+  std::string head;                    ///< id of the job that resources are kept free for
+  std::optional<double> head_start_s;  ///< seconds until that job starts, if known
 };
 
-/// Tells others of it. Safe to use from any thread.
+/// Shares the queue's state with other threads. Thread-safe.
 class QueueView {
  public:
   void set(QueueState state) {
@@ -59,12 +59,12 @@ class QueueView {
     const auto found = state_.notes.find(id);
     return found == state_.notes.end() ? AttemptNote{} : found->second;
   }
-  /// Seconds until this job's start.
+  /// Returns the seconds until this job starts, if known.
   std::optional<double> start_s(const std::string& id) const {
     const std::lock_guard lock(mutex_);
     return id == state_.head && state_.paused.empty() ? state_.head_start_s : std::nullopt;
   }
-  /// What this job waits for.
+  /// Returns the reason that this job waits.
   std::string reason(const std::string& id) const {
     const std::lock_guard lock(mutex_);
     if (!state_.paused.empty()) return state_.paused;

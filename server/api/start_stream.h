@@ -16,7 +16,7 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
       kind.method, origin, kind.least, id, [&](const Caller& caller, const std::string&) {
         auto stream = make(caller);
         kind.pump.add(stream, holder_of(caller, origin));
-        reactor = stream.get();  // kept by the pump until the call is over
+        reactor = stream.get();  // owned by the pump until the call is over
       });
   return status.ok() ? reactor : new RefusedStream<Message>(status);
 }

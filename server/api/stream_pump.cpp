@@ -5,9 +5,9 @@
 namespace dotresize {
 namespace {
 
-// Logs are files: nobody tells of their growth.
+// Streams are also advanced at this interval: nothing signals that a log has grown.
 constexpr std::chrono::milliseconds kLogInterval{250};
-// Many changes in a row are one.
+// Changes within this interval are handled together.
 constexpr std::chrono::milliseconds kLeastInterval{20};
 
 }  // namespace
@@ -51,7 +51,7 @@ void StreamPump::ready(Stream* stream) {
 }
 
 void StreamPump::remove(Stream* stream) {
-  std::shared_ptr<Stream> last;  // destroyed after the lock is given back
+  std::shared_ptr<Stream> last;  // outlives the lock: destroyed after it is released
   const std::lock_guard lock(mutex_);
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return;
@@ -87,7 +87,7 @@ void StreamPump::pump() {
     queue_.pop_front();
     queued_.erase(next);
     const auto found = streams_.find(next);
-    if (found == streams_.end()) continue;  // it is over
+    if (found == streams_.end()) continue;  // removed while queued
     const std::shared_ptr<Stream> stream = found->second.stream;
     lock.unlock();
     stream->advance();

@@ -17,35 +17,35 @@
 
 namespace dotresize {
 
-/// Answers all open calls that it is given with two threads of its own, in turn: none takes a
-/// thread, and none waits longer because another one has much to send.
+/// Serves all its streams in turn with two threads: no stream occupies a thread, and none waits
+/// because another one has much to send.
 class StreamPump {
  public:
   class Stream {
    public:
     virtual ~Stream() = default;
-    /// Sends what there is to send, or ends the call. By the pump's thread alone.
+    /// Sends what is ready, or ends the call. Called by the pump's thread only.
     virtual void advance() = 0;
   };
 
-  /// `max_streams`: of one caller. `max_total`: of all.
+  /// `max_streams`: streams of one caller. `max_total`: streams of all callers.
   StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total = 1024);
   ~StreamPump();
 
-  /// Advances the stream from now on, whenever a job changes. RESOURCE_EXHAUSTED if there are too
-  /// many, of this caller or altogether.
+  /// Advances the stream from now on, whenever a job changes. Throws RESOURCE_EXHAUSTED if there
+  /// are too many streams, of this caller or in total.
   void add(const std::shared_ptr<Stream>& stream, const std::string& caller);
-  /// It can go on.
+  /// Schedules the stream to advance again.
   void ready(Stream* stream);
-  /// Its call is over.
+  /// Removes a stream whose call is over.
   void remove(Stream* stream);
 
-  /// How many there are.
+  /// Returns the number of streams.
   int size() const;
 
-  /// All streams end: clients come back and resume.
+  /// Ends all streams; clients connect again and resume.
   void stop();
-  /// UNAVAILABLE once the server is stopping.
+  /// Throws UNAVAILABLE once the server is stopping.
   void check_stopping() const;
 
  private:
@@ -63,7 +63,7 @@ class StreamPump {
   mutable std::mutex mutex_;
   std::condition_variable filled_;
   std::map<Stream*, Entry> streams_;
-  std::map<std::string, int> callers_;  ///< number of streams
+  std::map<std::string, int> callers_;  ///< number of streams per caller
   std::deque<Stream*> queue_;
   std::set<Stream*> queued_;
   bool stopping_ = false;
@@ -72,7 +72,7 @@ class StreamPump {
   std::thread watcher_;
 };
 
-/// A call that sends messages until there is an end of them.
+/// Streaming call that sends messages until fill() reports the end.
 template <class Message>
 class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump::Stream {
  public:
@@ -116,7 +116,7 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   void OnDone() final { pump_.remove(this); }
 
  private:
-  /// Appends the messages that are there. True if no more will come. Throws ApiError.
+  /// Appends the messages that are available. Returns true if no more will come. Throws ApiError.
   virtual bool fill(std::deque<Message>& pending) = 0;
 
   void finish(const grpc::Status& status) {
@@ -128,13 +128,13 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   const char* method_;
   std::mutex mutex_;
   std::deque<Message> pending_;
-  Message current_;  ///< that is being sent
+  Message current_;  ///< message being sent
   bool writing_ = false;
   bool cancelled_ = false;
   bool finished_ = false;
 };
 
-/// A call that is refused.
+/// Streaming call that ends at once with an error.
 template <class Message>
 class RefusedStream final : public grpc::ServerWriteReactor<Message> {
  public:

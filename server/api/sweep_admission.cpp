@@ -29,7 +29,7 @@ namespace dotresize {
 namespace {
 
 constexpr char kOrigin[] = "sweep";
-// The keys that can be varied and name files.
+// Keys that can be varied and name files.
 constexpr char kTextKey[] = "calibration.text";
 constexpr char kTokensKey[] = "calibration.tokens";
 
@@ -41,7 +41,7 @@ void for_each_text(const google::protobuf::Value& value,
   for (const auto& element : value.list_value().values()) for_each_text(element, body);
 }
 
-/// A relative path would be one of the server's working directory.
+/// Refuses relative paths, which would depend on the server's working directory.
 void require_absolute_paths(v1::JobSpec spec, const v1::SweepSpec& sweep) {
   std::vector<FieldViolation> violations;
   const auto check = [&](const std::string& field, const std::string& path) {
@@ -77,7 +77,8 @@ bool names_paths(v1::JobSpec part) {
                              [](const SpecPath& path) { return !path.value->empty(); });
 }
 
-/// Calls `body` with each value that names paths, and the job with it and no other value.
+/// Calls `body` with each value that names paths, and with the base job that has only this value
+/// set.
 template <class Sweep, class Body>
 void for_each_path_value(Sweep& sweep, const Body& body) {
   for (auto& axis : sweep.axes) {
@@ -142,14 +143,14 @@ int64_t memory_of_a_job(const SweepPlan& plan) {
   return memory;
 }
 
-/// How many jobs run side by side.
+/// Returns how many jobs run in parallel.
 int64_t parallel_jobs(const SweepPlan& plan, const v1::SweepSpec& sweep, const Machine& machine) {
   const v1::JobSpec& spec = plan.file.base.spec;
   const int64_t ranks = ranks_of(spec);
   const int64_t memory = memory_of_a_job(plan);
   const Amounts& capacity = machine.capacity;
   const bool gpus =
-      gpus_needed(spec.resources().device(), ranks, capacity) > 0;  // each job would take the same
+      gpus_needed(spec.resources().device(), ranks, capacity) > 0;  // all jobs take the same GPUs
   const auto refuse = [](const std::string& what) {
     throw invalid_argument("sweep.parallel", what);
   };
@@ -195,7 +196,7 @@ v1::SweepResults results_of(const SweepPlan& plan) {
     std::vector<SweepRow> rows = rows_of(plan);
     compare_rows(plan, rows);
     return results_message(sweep_json(plan, rows));
-  } catch (const InputError& error) {  // a report in the sweep's directory
+  } catch (const InputError& error) {  // faulty report in the sweep's directory
     throw invalid_argument(error, "output.path");
   }
 }

@@ -13,23 +13,23 @@ namespace dotresize {
 
 struct AdmittedSweep {
   NewJob job;
-  v1::SweepResults results;  ///< as far as the sweep's directory has them already
+  v1::SweepResults results;  ///< results that the sweep's directory has already
 };
 
-/// Checks a sweep as admit() checks a job, and plans each of its jobs. Throws as admit() does; a
-/// combination that makes no job is no error unless there is no other.
+/// Checks a sweep as admit() checks a job, and plans each of its jobs. Throws like admit(). A
+/// combination that makes no job is an error only if no combination makes one.
 AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& machine,
                           const PathPolicy& paths);
 
-/// The sweep with every path as it is now, those among its values too. Throws as
-/// PathPolicy::resolve does, and INVALID_ARGUMENT for what is wrong with it.
+/// Returns the sweep with all paths resolved now, including those among its values. Throws like
+/// PathPolicy::resolve(), and INVALID_ARGUMENT for a faulty sweep.
 SweepFile resolve_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep,
                         const PathPolicy& paths);
 
-/// What all of its jobs claim, of resolve_sweep().
+/// Returns the claims of all jobs of a sweep from resolve_sweep().
 std::vector<PathClaim> claims_of(const SweepFile& sweep);
 
-/// Gives an admitted sweep its paths as they are now, as readmit() does for a job.
+/// Checks an admitted sweep again and resolves its paths now, as readmit() does for a job.
 void readmit_sweep(v1::Job& job, const std::string& output, const PathPolicy& paths);
 
 }  // namespace dotresize

@@ -1,4 +1,4 @@
-// The calls of the Jobs service that are about sweeps.
+// Calls of the Jobs service about sweeps.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void count_variants(v1::Sweep& sweep) {
   sweep.set_refused(counts[Variant::refused]);
 }
 
-/// Whether the sweep's directory has what this one has given, not what another one there has.
+/// Returns true if the results in the sweep's directory are this sweep's, not another one's.
 bool is_of(const v1::SweepResults& results, const v1::Job& job) {
   const auto& axes = job.sweep().axes();
   const auto same = [](const std::string& key, const v1::SweepSpec::Axis& axis) {
@@ -59,7 +59,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
 v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
                                     const grpc::ServerContext& context) {
   if (!request.validate_only()) {
-    // First: by now the directory may have a running sweep, that very one.
+    // Looks for an earlier request first: that sweep may be running in the directory by now.
     auto earlier = store_.find_request(request.request_id(), request.spec(), caller.name,
                                        request.options(), request.sweep());
     if (earlier) {
@@ -72,7 +72,7 @@ v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const
   require_space();
   AdmittedSweep admitted;
   {
-    // The plans of thousands of jobs take seconds: not more than one core.
+    // Planning thousands of jobs takes seconds: the lock limits it to one core.
     const std::unique_lock lock(planning_, kPlanningWait);
     if (!lock) {
       throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
@@ -117,7 +117,7 @@ grpc::Status JobsService::GetSweep(grpc::ServerContext* context, const v1::GetSw
 
 v1::Sweep JobsService::describe_sweep(v1::Job job) {
   v1::Sweep sweep;
-  if (job.attempt() > 0) {  // before, what is there is that of another sweep
+  if (job.attempt() > 0) {  // before that, the directory may hold another sweep's results
     try {
       auto results = read_sweep_results(store_.output_of(job.id()));
       if (results && is_of(*results, job)) *sweep.mutable_results() = std::move(*results);

@@ -6,7 +6,7 @@
 
 namespace dotresize {
 
-/// The call's metadata `traceparent`; empty if it has none or a malformed one, which is ignored.
+/// Returns the call's metadata `traceparent`; empty if it is missing or malformed.
 std::string traceparent_of(const grpc::ServerContextBase& context);
 
 }  // namespace dotresize

@@ -60,7 +60,7 @@ grpc::Status WorkersService::Heartbeat(grpc::ServerContext* context,
     const bool wanted = store_.is_wanted(id, request->attempt());
     response->set_stop(!wanted);
     if (!wanted) return;
-    heartbeats_.beat(id);  // first: what is stored may wait for another program
+    heartbeats_.beat(id);  // beat first: storing may wait for another program
     check_progress(request->progress());
     store_.confirm_running(id, request->attempt());
     if (heartbeats_.is_worth_storing(id, request->progress())) {

@@ -6,9 +6,8 @@
 
 namespace dotresize {
 
-/// The internal API for running jobs (proto/dotresize/v1/workers.proto). Every call carries its
-/// attempt's token; any other call is UNAUTHENTICATED, whether the job exists
-/// or not.
+/// Internal API for running jobs (proto/dotresize/v1/workers.proto). Every call carries its
+/// attempt's token; any other call is UNAUTHENTICATED, whether or not the job exists.
 class WorkersService final : public v1::Workers::Service {
  public:
   WorkersService(JobStore& store, Heartbeats& heartbeats);

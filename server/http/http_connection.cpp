@@ -75,7 +75,7 @@ template <class Operation>
 ssize_t HttpConnection::with_tls(Clock::time_point end, const Operation& operation) {
   for (;;) {
     if (Clock::now() >= end) return -1;
-    ::ERR_clear_error();  // of another connection of this thread
+    ::ERR_clear_error();  // left by this thread's other connections
     const int done = operation();
     if (done > 0) return done;
     const int error = ::SSL_get_error(tls_, done);

@@ -8,28 +8,28 @@
 namespace dotresize {
 
 /// One request and its answer over a socket, with TLS if there is a context. The library limits
-/// each header line, but neither how many there are nor how slowly they come: here the whole
-/// request has a number of bytes and an end, and so has the answer.
+/// each header line, but neither their number nor the time they take. This class limits the bytes
+/// and the time of the whole request, and the time of the answer.
 class HttpConnection final : public httplib::Stream {
  public:
   struct Limits {
     size_t request_bytes;
-    std::chrono::seconds request_time;  ///< from now on, the handshake of TLS among it
-    std::chrono::seconds answer_time;   ///< from its first byte on
+    std::chrono::seconds request_time;  ///< limit from construction, TLS handshake included
+    std::chrono::seconds answer_time;   ///< limit from the answer's first byte
   };
 
-  /// `context` is none without TLS. The caller closes the socket.
+  /// `context`: null without TLS. The caller closes the socket.
   HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits);
   ~HttpConnection() override;
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  /// Whether TLS has been agreed on; true without it.
+  /// Performs the TLS handshake. Returns false if it fails; true without TLS.
   bool handshake();
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
-  /// -1 once the request is too large or too slow.
+  /// Returns -1 once the request is too large or too slow.
   ssize_t read(char* to, size_t size) override;
   ssize_t write(const char* from, size_t size) override;
   void get_remote_ip_and_port(std::string& ip, int& port) const override;
@@ -39,18 +39,18 @@ class HttpConnection final : public httplib::Stream {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Until the socket has one of `events`; false at `end`.
+  /// Waits until the socket has one of `events`. Returns false at `end` or on an error.
   bool wait(short events, Clock::time_point end) const;
-  /// Calls one of OpenSSL's functions until it is through.
+  /// Calls an OpenSSL function until it completes. Returns -1 at `end` or on an error.
   template <class Operation>
   ssize_t with_tls(Clock::time_point end, const Operation& operation);
 
   socket_t socket_;
   SSL* tls_ = nullptr;
-  size_t left_;  ///< bytes of the request
+  size_t left_;  ///< bytes the request may still have
   Clock::time_point request_end_;
   std::chrono::seconds answer_time_;
-  Clock::time_point answer_end_;  ///< once it has begun
+  Clock::time_point answer_end_;  ///< set when the answer begins
 };
 
 }  // namespace dotresize

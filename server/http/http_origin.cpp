@@ -7,9 +7,9 @@
 namespace dotresize {
 namespace {
 
-/// As gRPC writes it: "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
+/// Peer as gRPC writes it: "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
 std::string peer_of(const httplib::Request& request) {
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 at a socket of IPv6
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 client at an IPv6 socket
   std::string address = request.remote_addr;
   if (address.starts_with(kMapped)) address.erase(0, kMapped.size());
   const bool v6 = address.find(':') != std::string::npos;

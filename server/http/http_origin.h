@@ -11,14 +11,13 @@ struct Response;
 
 namespace dotresize {
 
-/// Who sends this request, and the token of its header "Authorization: Bearer TOKEN".
+/// Sender of the request, and the token of its header "Authorization: Bearer TOKEN".
 CallOrigin origin_of(const httplib::Request& request);
 
-/// The HTTP status that says the same.
+/// HTTP status for a gRPC status code.
 int http_status(grpc::StatusCode code);
 
-/// Sets the HTTP status of a call that is refused, which it returns, and the headers that go with
-/// it.
+/// Sets the HTTP status of a refused call and the headers that belong to it. Returns the status.
 int refuse(const grpc::Status& status, httplib::Response& response);
 
 }  // namespace dotresize

@@ -15,7 +15,7 @@
 namespace dotresize {
 namespace {
 
-// As many as connections: slow ones keep nobody waiting but each other.
+// One thread per connection, so that slow connections do not block others.
 constexpr size_t kThreads = 32;
 constexpr std::ptrdiff_t kMaxConnections = 32;
 constexpr size_t kMaxBody = 1024;
@@ -24,8 +24,8 @@ constexpr HttpConnection::Limits kLimits{(size_t{64} << 10) + kMaxBody, std::chr
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A pool of threads that makes the listener wait while there are so many connections: it takes no
-/// descriptors from the rest of the server.
+/// Thread pool that makes the listener wait at kMaxConnections, which bounds the file descriptors
+/// taken from the rest of the server.
 class BoundedPool final : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> answer) override {
@@ -42,7 +42,7 @@ class BoundedPool final : public httplib::TaskQueue {
   httplib::ThreadPool pool_{kThreads};
 };
 
-/// Serves each connection within the limits, and with the certificate that there is when it comes.
+/// Serves each connection within kLimits, using the certificate that is current when it begins.
 class LimitedServer final : public httplib::Server {
  public:
   explicit LimitedServer(const Certificates& certificates) : certificates_(certificates) {}
@@ -68,7 +68,7 @@ class LimitedServer final : public httplib::Server {
 void set_limits(httplib::Server& server) {
   server.new_task_queue = [] { return new BoundedPool; };
   server.set_payload_max_length(kMaxBody);
-  // The library's own options would let a second server have the same port.
+  // The library's default options would let a second server listen on the same port.
   server.set_socket_options([](int socket) {
     constexpr int kOn = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
@@ -78,7 +78,7 @@ void set_limits(httplib::Server& server) {
       response.set_content("there is no such page\n", kText);
     }
   });
-  // The library's own answer quotes the exception.
+  // The library's default answer quotes the exception.
   server.set_exception_handler(
       [](const httplib::Request& request, httplib::Response& response, std::exception_ptr thrown) {
         try {
@@ -120,7 +120,7 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
   url_ = (certificates.are_used() ? "https://" : "http://") + endpoint.host + ":" +
          std::to_string(port);
   thread_ = std::thread([this] { server_->listen_after_bind(); });
-  while (!server_->is_running()) std::this_thread::yield();  // stop() does nothing before
+  while (!server_->is_running()) std::this_thread::yield();  // stop() has no effect before
 }
 
 HttpServer::~HttpServer() {

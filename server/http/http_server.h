@@ -16,29 +16,29 @@ class Server;
 
 namespace dotresize {
 
-/// Whether a part of the server works.
+/// Health of one part of the server.
 struct HealthCheck {
   std::string part;
-  std::string fault;   ///< why it does not; empty if it does
-  bool needed = true;  ///< without it the server serves nobody
+  std::string fault;   ///< error text; empty: the part works
+  bool needed = true;  ///< the server cannot serve without it
 };
 
-/// What /readyz and /metrics say, asked for each time by threads of the object; and what else there
-/// is.
+/// Callbacks of the server. `health` and `metrics` are called for each request, by threads of the
+/// server; `add_pages` is called once, by its constructor.
 struct HttpContent {
   std::function<std::vector<HealthCheck>()> health;
   std::function<std::string()> metrics;
   std::function<void(httplib::Server&)> add_pages;
 };
 
-/// Plain HTTP, or HTTPS if there is a certificate, for those who watch the server:
+/// HTTP server, or HTTPS if there is a certificate, for monitoring:
 ///   /healthz  200 as long as the process answers
-///   /readyz   200, or 503 if a part does not work; a line for each
-///   /metrics  for Prometheus; a call that passes through `gate`, for readers
+///   /readyz   200, or 503 if a needed part does not work; one line per part
+///   /metrics  for Prometheus; needs the role of a reader, checked by `gate`
 /// and the pages of `add_pages`.
 class HttpServer {
  public:
-  /// Listens until the end of the object, which `certificates` and `gate` outlive. Throws
+  /// Listens until destruction. `certificates` and `gate` outlive the server. Throws
   /// std::runtime_error if the address is not available.
   HttpServer(const Endpoint& endpoint, const Certificates& certificates, CallGate& gate,
              HttpContent content);

@@ -7,24 +7,23 @@
 
 namespace dotresize {
 
-/// Where a request over HTTP goes.
+/// Target of an HTTP request.
 struct HttpUrl {
   bool tls = true;
-  Endpoint
-      endpoint;      ///< host in lower case, that of IPv6 in brackets; the scheme's port by default
-  std::string path;  ///< empty, or it begins with '/'
-  std::string query;  ///< without its '?'
+  Endpoint endpoint;  ///< lower-case host, IPv6 in brackets; default port by scheme
+  std::string path;   ///< empty, or begins with '/'
+  std::string query;  ///< query without '?'
 
   /// "https://HOST:PORT"
   std::string origin() const;
 };
 
-/// A URL of https, or http. Only what is spelled so that all programs read it alike: no user, no
-/// fragment, no escape in the path, no step "." or "..", at most 2048 characters. Nothing for any
-/// other text.
+/// Parses an https or http URL. Accepts only spellings that all programs read alike: no user, no
+/// fragment, no escape in the path, no step "." or "..", at most 2048 characters. Returns nullopt
+/// for any other text.
 std::optional<HttpUrl> parse_http_url(const std::string& text);
 
-/// As a client's socket wants it: an address of IPv6 without its brackets.
+/// Host for a client's socket: an IPv6 address without its brackets.
 std::string host_of(const Endpoint& endpoint);
 
 }  // namespace dotresize

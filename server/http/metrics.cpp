@@ -20,11 +20,11 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using MetricLabels = std::vector<ClientMetric::Label>;
 
-// Of calls that look up a row to those that wait for a disk, in seconds.
+// Buckets in seconds, from calls that look up a row to calls that wait for a disk.
 const prometheus::Histogram::BucketBoundaries kBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                           0.1,   0.25,   0.5,   1.0,  2.5,   5.0};
 
-/// As gRPC spells it.
+/// Name of the code as gRPC spells it.
 std::string code_name(int code) {
   return google::rpc::Code_Name(google::rpc::Code_IsValid(code) ? code : google::rpc::UNKNOWN);
 }
@@ -34,7 +34,7 @@ std::string lower_case(std::string name) {
   return name;
 }
 
-/// The families of the figures, in the order in which they are added.
+/// Metric families of the figures, in the order in which they are added.
 class Families {
  public:
   void add(MetricType type, const std::string& name, const std::string& help) {
@@ -48,7 +48,7 @@ class Families {
     add(MetricType::Counter, name, help);
     value_of({}, static_cast<double>(value));
   }
-  /// One more of the family that was added last.
+  /// Adds a value to the family added last.
   void value_of(MetricLabels labels, double value) {
     ClientMetric metric;
     metric.label = std::move(labels);

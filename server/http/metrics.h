@@ -16,33 +16,32 @@
 
 namespace dotresize {
 
-/// What the server knows of itself at one moment, beside its calls.
+/// Snapshot of the server's figures, except its calls.
 struct ServerFigures {
-  std::map<v1::Job::State, int64_t> jobs;  ///< in the table
-  double queue_head_age_s = 0.0;           ///< since the job at the head was queued; 0: none is
+  std::map<v1::Job::State, int64_t> jobs;  ///< jobs in the table
+  double queue_head_age_s = 0.0;           ///< age of the head of the queue; 0: empty queue
   JobTotals totals;
-  double longest_silence_s = 0.0;                   ///< of a running job's heartbeats; 0: none runs
-  int streams = 0;                                  ///< open calls that stream
-  bool serving = true;                              ///< what grpc.health.v1 says
-  Amounts capacity;                                 ///< of the machine for jobs
-  Amounts used;                                     ///< by jobs that run
-  std::map<v1::Resources::Launcher, int> launched;  ///< jobs that run, of all launchers here
+  double longest_silence_s = 0.0;                   ///< running jobs' heartbeats; 0: none runs
+  int streams = 0;                                  ///< open streaming calls
+  bool serving = true;                              ///< state reported by grpc.health.v1
+  Amounts capacity;                                 ///< machine's resources for jobs
+  Amounts used;                                     ///< resources used by running jobs
+  std::map<v1::Resources::Launcher, int> launched;  ///< running jobs, for all launchers here
   bool drained = false;
-  bool queue_held = false;       ///< this machine cannot start jobs
-  int64_t state_free_bytes = 0;  ///< of the disk of the state directory
-  int64_t table_bytes = 0;       ///< of the job table's files
+  bool queue_held = false;       ///< true: this machine cannot start jobs
+  int64_t state_free_bytes = 0;  ///< free on the state directory's disk
+  int64_t table_bytes = 0;       ///< size of the job table's files
 };
 
-/// The metrics of the server for Prometheus (docs/operations.md lists them). Safe to use from any
-/// thread.
+/// The server's metrics for Prometheus (listed in docs/operations.md). Thread-safe.
 class Metrics {
  public:
   Metrics();
 
-  /// A call of the API is over. `seconds`: what a unary one took.
+  /// Counts a finished API call. `seconds`: duration of a unary call.
   void count_call(const std::string& method, int code, std::optional<double> seconds);
 
-  /// All of them in Prometheus' text format.
+  /// Returns all metrics in Prometheus' text format.
   std::string text(const ServerFigures& figures) const;
 
  private:

@@ -26,7 +26,7 @@ constexpr int kHooksAtOnce = 100;
 constexpr std::chrono::seconds kHookConnectLimit{5};
 constexpr std::chrono::seconds kHookLimit{10};
 constexpr std::chrono::milliseconds kGuardPoll{20};
-// Of an origin that does not answer, or takes so long for it.
+// Pause of an origin that does not answer, or takes longer than kSlow.
 constexpr std::chrono::seconds kSilence{30};
 constexpr std::chrono::seconds kSlow{2};
 constexpr std::chrono::seconds kFirstPause{1};
@@ -35,11 +35,11 @@ constexpr int kMostAttempts = 150;  // about a day
 constexpr int kGone = 410;
 
 struct HookAnswer {
-  int status = 0;     ///< of HTTP; 0: there was none
-  std::string error;  ///< empty: the message was taken
+  int status = 0;     ///< HTTP status; 0: no answer
+  std::string error;  ///< empty: message accepted
 };
 
-/// Ends the call once it has taken too long, or the server stops.
+/// Aborts the call once it takes too long or the server stops.
 class CallGuard {
  public:
   CallGuard(httplib::ClientImpl& client, std::stop_token stop)
@@ -93,7 +93,7 @@ HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::st
                      {"webhook-id", message.id},
                      {"webhook-timestamp", std::to_string(message.time_s)},
                      {"webhook-signature", message.signature}};
-  // What it says is nothing to keep.
+  // The answer's body is not kept.
   request.content_receiver = [](const char*, size_t, uint64_t, uint64_t) { return true; };
   const auto client = client_for(url);
   const CallGuard guard(*client, stop);
@@ -110,7 +110,7 @@ std::chrono::seconds hook_pause(int attempts) {
   return std::min(kFirstPause * (1 << doublings), kLongestPause);
 }
 
-/// What is known after one more attempt.
+/// Returns the notification's state after one more attempt.
 v1::Notification after(v1::Notification notification, const HookAnswer& answer) {
   const auto now = TimeUtil::GetCurrentTime();
   notification.set_attempts(notification.attempts() + 1);
@@ -132,7 +132,7 @@ v1::Notification after(v1::Notification notification, const HookAnswer& answer) 
 void log_attempt(const v1::Job& job, const HttpUrl& url, const v1::Notification& now) {
   const bool delivered = now.state() == v1::Notification::DELIVERED;
   const bool last = now.state() != v1::Notification::PENDING;
-  // Without path and query: they may be nobody else's business.
+  // The log has neither path nor query: they may be confidential.
   log_job(delivered ? spdlog::level::info : spdlog::level::warn, job,
           delivered ? fmt::format("{} was told of its end", url.origin())
                     : fmt::format("{} was not told of its end{}: {}", url.origin(),

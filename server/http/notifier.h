@@ -11,14 +11,14 @@
 
 namespace dotresize {
 
-/// Tells those that jobs have named that these have ended, on one thread of its own. What is to be
-/// told, and how far that is, is in the job table: a later server goes on. Whoever does not answer
-/// is asked again later, and keeps others waiting for one call at most.
+/// Sends webhook messages about ended jobs to the URLs that the jobs name, on its own thread.
+/// Pending messages and their attempts are in the job table, so a later server goes on. A receiver
+/// that does not answer is called again later; it delays the others by one call at most.
 class Notifier {
  public:
-  /// All outlive it. `secret` is read for each message.
+  /// `store` and `policy` outlive the notifier. The file `secret` is read for each message.
   Notifier(JobStore& store, const WebhookPolicy& policy, std::filesystem::path secret);
-  /// Breaks off a call.
+  /// Stops a call that is under way.
   ~Notifier();
   Notifier(const Notifier&) = delete;
   Notifier& operator=(const Notifier&) = delete;
@@ -33,8 +33,8 @@ class Notifier {
   JobStore& store_;
   const WebhookPolicy& policy_;
   const std::filesystem::path secret_;
-  std::map<std::string, Clock::time_point> silent_until_;  ///< by origin
-  std::jthread thread_;                                    ///< last: it uses all the others
+  std::map<std::string, Clock::time_point> silent_until_;  ///< keyed by URL origin
+  std::jthread thread_;                                    ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

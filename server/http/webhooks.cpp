@@ -33,7 +33,7 @@ constexpr uint64_t kMaxKeyFileBytes = 4096;
 constexpr size_t kLeastKeyBytes = 24;
 constexpr size_t kMostKeyBytes = 64;
 
-/// Whether `path` is `prefix`, or lies below it.
+/// True if `path` is `prefix` or lies below it.
 bool is_below(const std::string& path, const std::string& prefix) {
   if (!path.starts_with(prefix)) return false;
   return prefix.empty() || prefix.ends_with('/') || path.size() == prefix.size() ||
@@ -67,7 +67,7 @@ Json result_data(const v1::JobResult& result) {
   return json;
 }
 
-/// Keys as in the message Job.
+/// Data of the webhook's body; keys as in the message Job.
 Json data_of(const v1::Job& job) {
   Json data = {{"id", job.id()},
                {"name", job.spec().name()},
@@ -77,7 +77,7 @@ Json data_of(const v1::Job& job) {
   if (job.has_start_time()) data["start_time"] = TimeUtil::ToString(job.start_time());
   data["end_time"] = TimeUtil::ToString(job.end_time());
   if (job.has_owner()) data["owner"] = job.owner();
-  const auto& labels = job.options().labels();  // in no order of their own
+  const auto& labels = job.options().labels();  // unordered
   data["labels"] = std::map<std::string, std::string>{labels.begin(), labels.end()};
   if (job.has_error()) {
     data["error"] = {{"code", job.error().code()}, {"message", job.error().message()}};

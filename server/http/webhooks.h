@@ -10,42 +10,42 @@
 
 namespace dotresize {
 
-/// Whom the operator lets be told of the ends of jobs.
+/// Webhooks that the operator allows.
 struct WebhookOptions {
-  std::vector<std::string> prefixes;  ///< of URLs; none: nobody
-  std::filesystem::path secret;       ///< file of the key that signs messages
+  std::vector<std::string> prefixes;  ///< allowed URL prefixes; empty: no webhooks
+  std::filesystem::path secret;       ///< file with the key that signs messages
 };
 
-/// Which URLs may be called. Safe to use from any thread.
+/// Decides which URLs may be called. Thread-safe.
 class WebhookPolicy {
  public:
-  /// Throws InputError for a prefix that is no URL, and for prefixes without a secret that can be
-  /// used.
+  /// Throws InputError for a prefix that is not a URL, and for prefixes without a usable secret.
   explicit WebhookPolicy(const WebhookOptions& options);
 
-  /// Checks the URL that a client asks for, if any. Throws INVALID_ARGUMENT for a text that is no
-  /// URL, PERMISSION_DENIED for one that is not allowed.
+  /// Checks the URL that a client asks for, if any. Throws INVALID_ARGUMENT for a text that is not
+  /// a URL, PERMISSION_DENIED for a URL that is not allowed.
   void require(const v1::JobOptions& options) const;
-  /// Whether scheme, host and port are those of a prefix, and the path its own or one below it.
+  /// True if scheme, host and port are those of a prefix, and the path is the prefix's path or
+  /// below it.
   bool allows(const HttpUrl& url) const;
 
  private:
   std::vector<HttpUrl> prefixes_;
 };
 
-/// A message as https://www.standardwebhooks.com has them.
+/// A message in the format of https://www.standardwebhooks.com.
 struct WebhookMessage {
   std::string id;         ///< webhook-id
-  int64_t time_s = 0;     ///< webhook-timestamp: of this attempt, Unix time
+  int64_t time_s = 0;     ///< webhook-timestamp: Unix time of this attempt
   std::string body;       ///< JSON
   std::string signature;  ///< webhook-signature: "v1,BASE64"
 };
 
-/// The key in the file: "whsec_" and the base64 of 24 to 64 bytes. Throws InputError for any other
-/// content, and for a file that other users may read.
+/// Reads the key from the file: "whsec_" and the base64 of 24 to 64 bytes. Throws InputError for
+/// other content, and for a file that other users may read.
 std::string read_webhook_key(const std::filesystem::path& file);
 
-/// Tells that this job, which has ended, has done so.
+/// Makes the message that this job has ended. `job` has ended.
 WebhookMessage webhook_message(const v1::Job& job, int64_t time_s, const std::string& key);
 
 }  // namespace dotresize

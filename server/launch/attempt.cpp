@@ -112,7 +112,7 @@ AttemptStatus check_attempt(const fs::path& dir) {
 
 bool stop_attempt(const fs::path& dir) {
   const std::optional<SupervisorRecord> supervisor = read_supervisor_record(dir);
-  // One that somebody has stopped would never take the signal.
+  // A suspended supervisor would never handle the signal.
   return supervisor && signal_process(supervisor->pid, supervisor->start_time, SIGTERM) &&
          signal_process(supervisor->pid, supervisor->start_time, SIGCONT);
 }

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Ranks call every two seconds, a call takes two at most, and they end when they are told to.
+// Ranks call every two seconds, a call takes at most two seconds, and ranks end when told to.
 constexpr std::chrono::seconds kSilenceAfterStop{6};
 
 std::string shell_word(const std::string& word) {

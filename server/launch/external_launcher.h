@@ -10,9 +10,10 @@
 
 namespace dotresize {
 
-/// Leaves it to somebody else to start the ranks: names the command, waits for rank 0's first call,
-/// and knows of the ranks what they say. They are asked to end by the answer to that call; an
-/// attempt whose ranks have been silent for some seconds since has ended.
+/// Launcher for ranks that somebody else starts. It shows the command to run, waits for rank 0's
+/// first call, and knows about the ranks only what they report. Ranks are asked to end in the
+/// answers to their calls. An attempt that was asked to end and has been silent for some seconds
+/// has ended.
 class ExternalLauncher final : public Launcher {
  public:
   explicit ExternalLauncher(const LauncherContext& context);
@@ -23,14 +24,14 @@ class ExternalLauncher final : public Launcher {
   bool stop(const v1::Job& job) override;
   bool clear_leftovers(const v1::Job& job) override;
   void clean_up(const v1::Job& job) override;
-  /// Empty: whoever has started the ranks has what they write.
+  /// Returns "": the ranks write to whoever started them.
   std::string log_tail(const v1::Job& job) override;
 
  private:
   std::filesystem::path attempt_file(const v1::Job& job) const;
-  /// For a shell.
+  /// Command line for a shell.
   std::string command(const v1::Job& job) const;
-  /// Of an attempt whose rank 0 has not called yet.
+  /// Status of an attempt whose rank 0 has not called yet.
   AttemptStatus waiting(const v1::Job& job) const;
 
   const StateDir& state_;
@@ -38,7 +39,7 @@ class ExternalLauncher final : public Launcher {
   const Heartbeats& heartbeats_;
   const RemoteWorkers server_;
   const std::chrono::seconds timeout_;
-  std::set<std::pair<std::string, int>> stopped_;  ///< attempts that are to end
+  std::set<std::pair<std::string, int>> stopped_;  ///< attempts asked to end
 };
 
 }  // namespace dotresize

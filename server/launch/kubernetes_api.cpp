@@ -26,9 +26,9 @@ constexpr std::string_view kScheme = "https://";
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 constexpr uint64_t kMaxTokenBytes = uint64_t{64} << 10;
 constexpr size_t kMaxAnswerBytes = size_t{32} << 20;
-constexpr int kPage = 100;  // MPIJobs
+constexpr int kPage = 100;  // MPIJobs per page
 constexpr std::chrono::seconds kConnectLimit{5};
-constexpr std::chrono::seconds kAnswerLimit{10};  // of one answer
+constexpr std::chrono::seconds kAnswerLimit{10};  // per answer
 constexpr int kLongestRetryAfterS = 60;
 
 std::optional<HttpUrl> parse_url(const std::string& text) {
@@ -53,7 +53,7 @@ std::string read_token(const std::filesystem::path& file) {
   return token;
 }
 
-/// Of the cluster whose pod this is; empty if it is none.
+/// API URL of the cluster that this pod runs in; empty outside a pod.
 std::string url_from_environment() {
   std::string host = environment_variable("KUBERNETES_SERVICE_HOST");
   const std::string port = environment_variable("KUBERNETES_SERVICE_PORT");
@@ -92,7 +92,7 @@ httplib::Request make_request(const char* method, std::string path, std::string 
   return request;
 }
 
-/// Throws ApiFault unless the status is one of these.
+/// Returns the answer. Throws ApiFault unless its status is one of `statuses`.
 ApiAnswer expect(ApiAnswer answer, std::initializer_list<int> statuses) {
   if (std::ranges::find(statuses, answer.status) == statuses.end()) {
     throw ApiFault(api_message(answer.status, answer.body));

@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 constexpr size_t kMaxWord = 100;
 constexpr size_t kMaxText = 500;
 
-/// Reasons of pods and of the launcher's batch Job, in the reason of the condition Failed.
+/// Reasons of pods and of the launcher's batch Job, as found in the reason of the condition Failed.
 struct Reason {
   std::string_view word;
   const char* code;
@@ -38,7 +38,7 @@ constexpr std::array<Reason, 6> kReasons = {{
     {"DeadlineExceeded", kDeadlineExceeded, "has reached its activeDeadlineSeconds"},
 }};
 
-// Of a launcher pod that is there, the operator adds "/" and the pod's reason.
+// Reason without a launcher pod. If there is one, the operator adds "/" and the pod's reason.
 constexpr char kNoLauncherPod[] = "BackoffLimitExceeded";
 
 std::string text_of(const Json& object, const char* key, size_t max_bytes) {
@@ -63,7 +63,7 @@ MpiJob mpi_job_of(const Json& object) {
   return job;
 }
 
-/// Of what `read` makes of the text.
+/// Parses the text and applies `read`. Throws std::runtime_error for an answer of another form.
 template <class Read>
 auto read_answer(const std::string& text, const Read& read) {
   try {
@@ -86,10 +86,10 @@ std::optional<Failure> failure_of(const std::string& name, const MpiJob::Conditi
       return with_reason(reason.code, reason.what);
   }
   if (failed.reason == kNoLauncherPod) return with_reason(kLost, "has lost its launcher pod");
-  return std::nullopt;  // mpirun has ended: a rank or the log says why
+  return std::nullopt;  // mpirun has ended: see the ranks and the log
 }
 
-/// How it stands, for people, without its name.
+/// State of the MPIJob for people, without its name.
 std::string standing(const MpiJob& job) {
   if (job.deleting) return "is being deleted";
   if (job.conditions.empty()) return "has no condition yet: does mpi-operator run?";
@@ -134,7 +134,7 @@ AttemptStatus status_of(const MpiJob& job) {
     status.exit.exit_code = kExitOk;
   } else if (job.is("Failed")) {
     status.liveness = Liveness::kExited;
-    status.exit.exit_code = kExitJobFailed;  // the API does not know mpirun's own
+    status.exit.exit_code = kExitJobFailed;  // the API has no exit code of mpirun
     status.failure = failure_of(job.name, job.conditions.at("Failed"));
   } else if (job.is("Running") && !job.is("Suspended") && !job.deleting) {
     status.liveness = Liveness::kAlive;

@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-/// What the API says of an MPIJob.
+/// State of an MPIJob as the API reports it.
 struct MpiJob {
   struct Condition {
     bool holds = false;
@@ -21,41 +21,42 @@ struct MpiJob {
   std::string name;
   std::string uid;
   std::map<std::string, std::string> labels;
-  bool deleting = false;                        ///< it is there until its pods are gone
-  std::map<std::string, Condition> conditions;  ///< by type: Created, Running, Succeeded, ...
-  int workers = 0;                              ///< worker pods that run
+  bool deleting = false;  ///< marked for deletion; present until its pods are gone
+  std::map<std::string, Condition> conditions;  ///< keyed by type: Created, Running, Succeeded, ...
+  int workers = 0;                              ///< number of running worker pods
 
   bool is(const std::string& condition) const;
 };
 
-/// A part of the list of MPIJobs.
+/// One page of the list of MPIJobs.
 struct MpiJobPage {
   std::vector<MpiJob> jobs;
-  std::string next;  ///< asks for the part behind it; empty: there is none
+  std::string next;  ///< token of the next page; empty: last page
 };
 
-// Both throw std::runtime_error for an answer of another form.
+// Both parsers throw std::runtime_error for an answer of another form.
 MpiJob parse_mpi_job(const std::string& text);
 MpiJobPage parse_mpi_jobs(const std::string& text);
 
-/// Labels of the MPIJob of an attempt. The last one tells it from those of other servers and of an
-/// earlier table: it is made of the attempt's secret, which cannot be found by it.
+/// Labels of an attempt's MPIJob. The last one tells the MPIJob from those of other servers and of
+/// an earlier job table. It is derived from the attempt's secret but does not reveal it.
 std::map<std::string, std::string> mpi_job_labels(const std::string& job_id, int attempt,
                                                   const std::string& token);
-/// Selects what has such labels.
+/// Selector for objects with these labels.
 inline constexpr char kMpiJobSelector[] = "app.kubernetes.io/managed-by=dotresize-server";
 
-/// How an attempt stands whose MPIJob this is. Of an end: the failure if the cluster is its cause.
+/// Status of the attempt that `job` runs. An attempt that has ended has a failure if the cluster is
+/// the cause.
 AttemptStatus status_of(const MpiJob& job);
 
-/// Whether mpirun says in what it has written last that a pod was lost.
+/// True if the end of mpirun's log says that a pod was lost.
 bool tells_of_lost_pod(std::string_view log);
 
-/// What the API says of a fault, a Status object, for people.
+/// Error text from the API's answer, a Status object.
 std::string api_message(int status, const std::string& body);
 
-/// Whether the object that was sent is at fault, or what the server may do: another try would end
-/// as this one.
+/// True if the status blames the object that was sent, or the server's permissions: a retry would
+/// fail the same way.
 bool is_refusal(int status);
 
 }  // namespace dotresize

@@ -35,7 +35,7 @@ AttemptStatus exited(const Failure& why) {
   return status;
 }
 
-/// The log, which the launcher pod appends to, is nobody else's business.
+/// Creates the private log that the launcher pod appends to.
 void create_log(const fs::path& log) {
   const UniqueFd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!file) throw_errno("cannot write " + log.string());
@@ -103,7 +103,7 @@ AttemptStatus KubernetesLauncher::check(const v1::Job& job) {
   if (record == nullptr) {
     return {Liveness::kVanished, {}, /*ran=*/fs::exists(record_file(job))};
   }
-  if (job.cancelling()) stop(job);  // before it is created, by a later server too
+  if (job.cancelling()) stop(job);  // before it can be created
   const KubernetesQueue::Answer answer = queue_.follow(name_of(job), record->order);
   if (answer.created && !record->order.created) {
     record->order.created = true;
@@ -143,7 +143,7 @@ AttemptStatus KubernetesLauncher::ended(const v1::Job& job, Record& record, Atte
   }
   if (status.failure && status.failure->code == kLost) remove(job, record, status.failure->message);
   if (record.removal.empty()) return status;
-  status.liveness = Liveness::kWaiting;  // for its pods to be gone
+  status.liveness = Liveness::kWaiting;  // pods are not gone yet
   status.failure.reset();
   return status;
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxPages = 100;
 constexpr size_t kMaxFault = 500;
 
-/// Whether the MPIJob has all of these labels.
+/// True if the MPIJob has all of these labels.
 bool has_labels(const MpiJob& job, const std::map<std::string, std::string>& labels) {
   return std::ranges::includes(job.labels, labels);
 }
@@ -84,7 +84,7 @@ void KubernetesQueue::loop() {
   while (!stopping_) {
     hurry_ = false;
     std::chrono::seconds pause{0};
-    // After a fault it is asked even if nobody is followed: until then no job is started.
+    // After a fault, the API is called even if nothing is followed: no job starts until it answers.
     const bool needed = !entries_.empty() || !fault_.empty();
     lock.unlock();
     try {
@@ -128,9 +128,9 @@ void KubernetesQueue::create(KubernetesApi& api, const std::string& name,
   std::optional<Failure> refusal;
   if (is_refusal(answer.status)) {
     refusal = refused(api_message(answer.status, answer.body));
-  } else if (answer.status == 409) {  // perhaps this server or an earlier one has not heard that
+  } else if (answer.status == 409) {  // perhaps created by an unanswered call
     const ApiAnswer found = api.get(name);
-    if (found.status == 404) return;  // the next time
+    if (found.status == 404) return;  // try again next time
     job = parse_mpi_job(found.body);
   } else {
     job = parse_mpi_job(answer.body);

@@ -15,9 +15,8 @@
 
 namespace dotresize {
 
-/// Has the Kubernetes API make, tell of and delete MPIJobs, on a thread of its own: one list for
-/// all that are followed. The API may answer late or not at all: nobody waits for it. Safe to use
-/// from any thread.
+/// Creates, lists and deletes MPIJobs on its own thread, with one list call for all followed
+/// MPIJobs. The API may answer late or not at all: no caller waits for it. Thread-safe.
 class KubernetesQueue {
  public:
   KubernetesQueue(KubernetesAccess access, std::chrono::seconds poll);
@@ -26,27 +25,27 @@ class KubernetesQueue {
   KubernetesQueue& operator=(const KubernetesQueue&) = delete;
 
   struct Answer {
-    bool created = false;            ///< the API has it, or had it
-    bool gone = false;               ///< it has it no more, and will not
-    std::optional<Failure> refusal;  ///< why it is not created
-    std::optional<MpiJob> job;       ///< as it was seen last
+    bool created = false;            ///< it exists, or existed
+    bool gone = false;               ///< it no longer exists, and will not be created again
+    std::optional<Failure> refusal;  ///< reason why it is not created
+    std::optional<MpiJob> job;       ///< last seen state
   };
 
   struct Order {
     std::string manifest;
-    std::map<std::string, std::string> labels;  ///< one of its name that has others is not it
-    bool created = false;                       ///< it has been, also by an earlier server
-    bool unwanted = false;                      ///< see remove()
+    std::map<std::string, std::string> labels;  ///< all must match, besides the name
+    bool created = false;                       ///< created already, perhaps by an earlier server
+    bool unwanted = false;                      ///< to be deleted, see remove()
   };
 
-  /// How the MPIJob of this name stands. Follows it from now on, and has it made of its manifest if
-  /// it is not yet.
+  /// Returns the state of the MPIJob `name`, follows it from now on, and creates it from its
+  /// manifest if that is not done yet.
   Answer follow(const std::string& name, const Order& order);
-  /// Has the MPIJob deleted, again and again until it is gone: also one that is created only now.
+  /// Deletes the MPIJob, retrying until it is gone, even one that is created only now.
   void remove(const std::string& name);
-  /// The same, and follows it no longer than that.
+  /// Deletes the MPIJob and stops following it once it is gone.
   void forget(const std::string& name);
-  /// Why the API has not answered the last question; empty if it has.
+  /// Error of the last call of the API; empty if it answered.
   std::string fault() const;
 
  private:
@@ -57,13 +56,13 @@ class KubernetesQueue {
   };
 
   void loop();
-  /// Asks all there is to ask. Throws ApiFault and InputError for the first fault.
+  /// Makes all pending calls of the API. Throws ApiFault and InputError for the first fault.
   void ask();
   void create(KubernetesApi& api, const std::string& name, const std::string& manifest);
   void create_wanted(KubernetesApi& api);
   void look(KubernetesApi& api);
   void remove_unwanted(KubernetesApi& api);
-  /// Takes what the API has of the names that were followed before it was asked.
+  /// Stores the listed `jobs` for `names`, those followed before the list call.
   void take(const std::vector<std::string>& names, const std::map<std::string, MpiJob>& jobs);
   void set_unwanted(Entry& entry);
   void set_fault(const std::string& fault);
@@ -72,11 +71,11 @@ class KubernetesQueue {
   const std::chrono::seconds poll_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<std::string, Entry> entries_;  ///< by name
+  std::map<std::string, Entry> entries_;  ///< keyed by name
   std::string fault_;
   bool stopping_ = false;
-  bool hurry_ = false;  ///< there is something to make or delete
-  std::thread thread_;  ///< from the first follow() on
+  bool hurry_ = false;  ///< something is to be created or deleted
+  std::thread thread_;  ///< started by the first follow()
 };
 
 }  // namespace dotresize

@@ -18,94 +18,95 @@
 
 namespace dotresize {
 
-/// Starts the processes of a job's attempts, watches them and ends them. Nothing about an attempt
-/// is kept in memory alone: a launcher of a later server knows it as well. Used by one thread.
+/// Starts, watches and ends the processes of a job's attempts. All lasting state is on disk, so the
+/// launcher of a later server knows the attempts as well. Not thread-safe.
 class Launcher {
  public:
   virtual ~Launcher() = default;
 
-  /// Throws ProgramMissing if this machine lacks what any job needs.
+  /// Throws ProgramMissing if this machine lacks something that every job needs.
   virtual void require_ready() const = 0;
-  /// Why the worker cannot run here at all, whatever its job is; empty if it can, or if it runs
-  /// elsewhere. Takes as long as its start.
+  /// Reason why the worker cannot run here at all; empty if it can, or if it runs elsewhere. Takes
+  /// as long as a start of the worker.
   virtual std::string worker_fault() const { return ""; }
-  /// Starts `job.attempt()`, which sees `job.gpus()` alone. Throws if that is not possible; then
-  /// nothing runs.
+  /// Starts attempt `job.attempt()`, which sees only the GPUs `job.gpus()`. If it throws, nothing
+  /// runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;
   virtual AttemptStatus check(const v1::Job& job) = 0;
-  /// After kRestarted: prepares the attempt after this one for the processes that are being
-  /// started, and returns its secret.
+  /// Prepares the attempt after this one for the processes that another system starts, and returns
+  /// its secret. Called after kRestarted.
   virtual std::string prepare_restart(const v1::Job& job);
-  /// Asks the attempt to end, also once more. False if it cannot be asked (yet).
+  /// Asks the attempt to end; may be repeated. Returns false if it cannot be asked (yet).
   virtual bool stop(const v1::Job& job) = 0;
-  /// For an attempt that has vanished: kills the processes left of it. True if there were none.
+  /// Kills the remaining processes of a vanished attempt. Returns true if there were none.
   virtual bool clear_leftovers(const v1::Job& job) = 0;
-  /// Removes the secret of an attempt without processes, and what it has left outside of its folder
-  /// and output.
+  /// Removes the secret of an attempt without processes, and its files outside its folder and
+  /// output.
   virtual void clean_up(const v1::Job& job) = 0;
-  /// The end of what this attempt has written.
+  /// Returns the end of this attempt's log.
   virtual std::string log_tail(const v1::Job& job) = 0;
-  /// Which program starts several ranks.
+  /// Name of the program that starts several ranks.
   virtual std::string starter() const { return "mpirun"; }
 };
 
-/// The variables of this process's environment, "NAME=value", that a job's processes see.
+/// Variables of this process's environment, "NAME=value", that a job's processes get.
 std::vector<std::string> inherited_environment();
 
-/// How much of the end of a job's log is read for why it has failed.
+/// Size of the log's tail that is searched for the cause of a failure.
 inline constexpr size_t kLogTailBytes = size_t{16} * 1024;
 
-/// Writes what all attempts of the job share, its job file, and returns that.
+/// Writes the job file, which all attempts of the job share, and returns its path.
 std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job);
 
-/// How ranks on other machines reach the Workers service.
+/// Access of ranks on other machines to the Workers service.
 struct RemoteWorkers {
-  std::string address;             ///< HOST:PORT; empty: not at all
-  std::string ca;                  ///< PEM of the authority of its certificate; empty: no TLS
-  std::vector<std::string> roots;  ///< where ranks may read and write; none: anywhere
+  std::string address;             ///< HOST:PORT; empty: no access
+  std::string ca;                  ///< PEM of its certificate authority; empty: no TLS
+  std::vector<std::string> roots;  ///< directories that ranks may use; empty: any
 };
 
-/// Writes what the ranks of this attempt need to call the server (base/attempt_file.h).
+/// Writes the attempt file with which ranks call the server (base/attempt_file.h).
 void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
                         const std::string& job_id, int attempt, const std::string& token);
 
-/// How jobs are given to Slurm.
+/// Options for jobs submitted to Slurm.
 struct SlurmOptions {
-  std::vector<std::string> arguments;  ///< of sbatch, after our own
-  int cpus = 1;                        ///< of a rank
-  std::chrono::seconds poll{5};        ///< between questions to Slurm, of all jobs at once
+  std::vector<std::string> arguments;  ///< extra sbatch arguments, after the server's own
+  int cpus = 1;                        ///< per rank
+  std::chrono::seconds poll{5};        ///< interval of queries; one query covers all jobs
 };
 
-/// How jobs are given to Kubernetes.
+/// Options for jobs submitted to Kubernetes.
 struct KubernetesOptions {
-  KubernetesAccess access;             ///< what is empty is that of the pod that this is
+  KubernetesAccess access;             ///< empty fields: see complete_access()
   std::filesystem::path job_template;  ///< see read_mpi_job_template (job/manifest/mpi_job.h)
-  int cpus = 1;                        ///< of a rank
-  std::chrono::seconds poll{5};        ///< between questions, of all jobs at once
+  int cpus = 1;                        ///< per rank
+  std::chrono::seconds poll{5};        ///< interval of queries; one query covers all jobs
 };
 
-/// What launchers are made of; what it refers to outlives them.
+/// Dependencies and options of the launchers; the referenced objects outlive them.
 struct LauncherContext {
   const StateDir& state;
   JobStore& store;
   const Heartbeats& heartbeats;
-  mode_t umask;             ///< of what jobs write
-  std::string coordinator;  ///< where ranks on this machine reach the Workers service
+  mode_t umask;             ///< umask of files that jobs write
+  std::string coordinator;  ///< Workers service's address for local ranks
   RemoteWorkers remote;
   SlurmOptions slurm;
   KubernetesOptions kubernetes;
-  std::chrono::seconds external_timeout{0};  ///< for the first call of an attempt; 0: any time
+  std::chrono::seconds external_timeout{0};  ///< limit for an attempt's first call; 0: none
 };
 
 /// A launcher for each value of `resources.launcher`.
 class Launchers {
  public:
-  /// `offered`: those that jobs may have. Attempts of others are followed to their end.
+  /// `offered`: launchers that new jobs may use. Existing attempts of others are followed to their
+  /// end.
   Launchers(const LauncherContext& context, const std::vector<v1::Resources::Launcher>& offered);
 
-  /// The one that starts the job's ranks. Throws std::invalid_argument if there is none.
+  /// Launcher that starts the job's ranks. Throws std::invalid_argument if there is none.
   Launcher& of(const v1::Job& job);
-  /// Throws ProgramMissing if one that is offered is not ready.
+  /// Throws ProgramMissing if an offered launcher is not ready.
   void require_ready() const;
 
  private:

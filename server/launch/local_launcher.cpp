@@ -27,16 +27,16 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
   return {"DOTRESIZE_JOB_ID=" + job.id(), "DOTRESIZE_ATTEMPT=" + std::to_string(job.attempt())};
 }
 
-/// In the attempt's directory: where its ranks exchange messages.
+/// File in the attempt's directory that holds the name of its shared-memory folder.
 constexpr char kSharedMemoryFile[] = "shared-memory";
 
-/// A directory for the messages of an attempt's ranks: killed ones leave their segments. Nobody can
-/// guess its name, or have made it before.
+/// Makes a folder in shared memory for the messages of an attempt's ranks, because killed ranks
+/// leave segments behind. Nobody can guess its name or have made it before.
 fs::path make_shared_memory(const v1::Job& job, const fs::path& attempt_dir) {
   const std::string name = "dotresize-" + job.id() + "-" + std::to_string(job.attempt()) + "-" +
                            hex_digits(random_bytes(8));
   fs::create_directories(attempt_dir);
-  write_private_file(attempt_dir / kSharedMemoryFile, name);  // first: a crash must not lose it
+  write_private_file(attempt_dir / kSharedMemoryFile, name);  // first: no crash may lose it
   const fs::path dir = fs::path(kSharedMemory) / name;
   if (::mkdir(dir.c_str(), 0700) != 0) throw_errno("cannot make " + dir.string());
   return dir;
@@ -71,7 +71,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   attempt.dir = state_.attempt(job.id(), job.attempt());
   const fs::path shared_memory = make_shared_memory(job, attempt.dir);
   if (job.has_sweep()) {
-    // The file that this process runs, whatever lies under its name by now.
+    // This process's own binary, even if its path names another file now.
     attempt.command = {"/proc/self/exe", "sweep", job_file.string(),
                        std::to_string(job.sweep_size().parallel()), shared_memory.string()};
   } else {
@@ -104,7 +104,7 @@ AttemptStatus LocalLauncher::check(const v1::Job& job) {
 
 bool LocalLauncher::stop(const v1::Job& job) {
   if (stop_attempt(state_.attempt(job.id(), job.attempt()))) return true;
-  clear_leftovers(job);  // its supervisor has not begun: nothing can be asked
+  clear_leftovers(job);  // no supervisor that can be asked
   return false;
 }
 

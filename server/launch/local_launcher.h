@@ -13,14 +13,14 @@ namespace dotresize {
 /// Runs jobs with mpirun on this machine.
 class LocalLauncher final : public Launcher {
  public:
-  /// The state directory outlives the object.
+  /// The state directory outlives the launcher.
   explicit LocalLauncher(const LauncherContext& context);
 
   void require_ready() const override;
   std::string worker_fault() const override;
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
-  /// See stop_attempt().
+  /// See stop_attempt(). Kills the leftovers of an attempt whose supervisor cannot be asked.
   bool stop(const v1::Job& job) override;
   bool clear_leftovers(const v1::Job& job) override;
   void clean_up(const v1::Job& job) override;

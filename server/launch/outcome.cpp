@@ -16,7 +16,7 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kMaxLine = 1000;
-constexpr size_t kMaxHost = 255;  // as in the format below
+constexpr size_t kMaxHost = 255;  // matches the format below
 
 std::vector<std::string> lines_from_the_end(const std::string& text) {
   std::istringstream stream(text);
@@ -42,7 +42,7 @@ v1::JobError killed(int rank, const std::string& host, int signal, const std::st
   return error;
 }
 
-/// mpirun: "... process rank 3 with PID 71 on node HOST exited on signal 9 (Killed)."
+/// Finds mpirun's line "... process rank 3 with PID 71 on node HOST exited on signal 9 (Killed)."
 std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
                                         const std::string& phase) {
   for (const std::string& line : lines) {
@@ -61,8 +61,9 @@ std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
   return std::nullopt;
 }
 
-/// srun: "srun: error: HOST: task 1: Killed", then what it does to the others: "HOST: tasks 0,2-3:
-/// Terminated". If a rank has told of a failure before, MPI_Abort is why it does so.
+/// Finds srun's line "srun: error: HOST: task 1: Killed". It comes before the lines on what srun
+/// does to the other ranks: "HOST: tasks 0,2-3: Terminated". If a rank reported a failure earlier
+/// in the log, MPI_Abort is the cause and the line does not count.
 std::optional<v1::JobError> killed_task(const std::vector<std::string>& lines,
                                         const std::string& phase) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -95,7 +96,7 @@ std::optional<Failure> failure_in(const std::vector<std::string>& lines) {
   return std::nullopt;
 }
 
-/// The last line that says "error", else the last one that says anything.
+/// The last line that contains "error", else the last one that is not just a separator.
 std::string last_error_line(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     if (line.find("error") != std::string::npos) return line;
@@ -131,8 +132,8 @@ std::optional<v1::JobError> killed_sweep(const FailureEvidence& evidence) {
   return error;
 }
 
-/// The signal that has ended mpirun, with its ranks, or a rank: if that one was not known to MPI
-/// yet, it may be in mpirun's exit code alone. 0: none.
+/// Signal that ended mpirun with its ranks, or that ended a rank; 0: none. If MPI did not know the
+/// rank yet, only mpirun's exit code may tell the signal.
 int signal_of(const FailureEvidence& evidence, const std::vector<std::string>& lines) {
   const ExitRecord& exit = evidence.exit;
   if (exit.signal != 0 || evidence.alone || evidence.starter != "mpirun") return exit.signal;
@@ -147,8 +148,8 @@ int signal_of(const FailureEvidence& evidence, const std::vector<std::string>& l
 Remedy remedy_for(const v1::JobError& error) {
   if (error.code() == kLaunchFailed) return Remedy::kHoldQueue;
   if (error.code() == kLost) return Remedy::kAgain;
-  if (error.signal() == SIGILL) return Remedy::kHoldQueue;  // built for another processor
-  // Other signals are a rank's own fault.
+  if (error.signal() == SIGILL) return Remedy::kHoldQueue;  // worker built for another processor
+  // All other signals are a rank's own fault.
   const bool from_outside = error.signal() == SIGKILL || error.signal() == SIGTERM;
   return error.code() == kRankKilled && from_outside ? Remedy::kAgain : Remedy::kNone;
 }
@@ -177,7 +178,8 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
   if (const auto only = killed_only_rank(evidence)) return *only;
   std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
   if (!killed) killed = killed_task(lines, evidence.phase);
-  // Other ranks may have reported that their peer is gone; only its own report says more.
+  // Other ranks may have reported that their peer is gone; only the killed rank's own report says
+  // more.
   const bool own_report =
       killed && evidence.reported && evidence.reported->rank() == killed->rank();
   if (killed && !own_report) return *killed;

@@ -12,35 +12,36 @@ namespace dotresize {
 /// JobError.code of a job that was stopped at its deadline_s.
 inline constexpr char kDeadlineExceeded[] = "DEADLINE_EXCEEDED";
 
-/// What is known of an attempt that has ended without success.
+/// Evidence about an attempt that ended without success.
 struct FailureEvidence {
-  ExitRecord exit;                       ///< of mpirun or srun, or of the only rank
-  std::optional<v1::JobError> reported;  ///< by a rank over Workers.ReportFailure
-  std::string log_tail;                  ///< what the attempt wrote last
-  std::string phase;                     ///< of the last progress
-  bool alone = false;                    ///< one rank: `exit` is its own, there is no mpirun
-  std::string starter = "mpirun";        ///< of several ranks, or srun
-  bool sweep = false;                    ///< `exit` is that of the process that runs one
+  ExitRecord exit;                       ///< exit of mpirun, srun, or the only rank
+  std::optional<v1::JobError> reported;  ///< a rank's Workers.ReportFailure
+  std::string log_tail;                  ///< end of the attempt's log
+  std::string phase;                     ///< phase of the last progress
+  bool alone = false;                    ///< single rank without mpirun: `exit` is its own
+  std::string starter = "mpirun";        ///< program that starts several ranks, or "srun"
+  bool sweep = false;                    ///< `exit` is that of the process that runs a sweep
 };
 
-/// Whether an attempt has ended of itself without a word of a rank: the worker may not be able to
-/// run at all.
+/// True if an attempt ended by itself before any rank reported or logged a failure: the worker may
+/// not be able to run at all.
 bool ended_without_a_word(const FailureEvidence& evidence);
 
-/// Why it failed, from the best evidence: mpirun or srun says that a signal killed a rank, else a
-/// rank has reported an error, else the log has a rank's failure line, else its last line.
+/// Explains the failure from the best evidence, in this order: mpirun or srun says that a signal
+/// killed a rank that reported nothing; a rank reported an error; the log has a rank's failure
+/// line; the log's last line.
 v1::JobError explain_failure(const FailureEvidence& evidence);
 
-/// What is worth trying after a failure.
+/// Action after a failure.
 enum class Remedy {
-  kNone,       ///< it would fail again: bad data, a fault of the program
-  kAgain,      ///< its processes were lost or killed, perhaps by chance
+  kNone,       ///< no retry: bad data, or a fault of the program
+  kAgain,      ///< retry: its processes were lost or killed
   kHoldQueue,  ///< this machine cannot start any job now
 };
 
 Remedy remedy_for(const v1::JobError& error);
 
-/// The message of the API, with printable texts.
+/// Converts to the API's message; its texts are made printable.
 v1::JobError to_job_error(const Failure& failure);
 
 }  // namespace dotresize

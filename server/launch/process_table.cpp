@@ -13,7 +13,7 @@
 #include "base/parse_number.h"
 #include "base/unique_fd.h"
 
-extern "C" {  // glibc 2.36 forgets it
+extern "C" {  // missing in glibc 2.36's header
 #include <sys/pidfd.h>
 }
 
@@ -26,7 +26,7 @@ struct ProcessStat {
   uint64_t start_time = 0;
 };
 
-/// Empty if the process is gone or belongs to another user.
+/// Reads /proc/PID/FILE; empty if the process is gone or belongs to another user.
 std::string read_proc(pid_t pid, const char* file) {
   std::ifstream stream("/proc/" + std::to_string(pid) + "/" + file, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(stream), {});

@@ -18,11 +18,12 @@
 namespace dotresize {
 namespace {
 
-/// A state of sacct(1), section JOB STATE CODES. Those that are not here are of jobs that run.
+/// A state of sacct(1), section JOB STATE CODES. States that are not in kStates belong to running
+/// jobs.
 struct State {
   std::string_view name;
   Liveness liveness = Liveness::kWaiting;
-  const char* code = nullptr;  ///< of the failure; null: the batch script's end decides
+  const char* code = nullptr;  ///< the failure's code; null: the batch script's end decides
   const char* what = "";
 };
 
@@ -49,7 +50,7 @@ constexpr std::array<State, 20> kStates = {{
     {"DEADLINE", Liveness::kExited, kDeadlineExceeded, "has reached its deadline in Slurm"},
 }};
 
-// What slurmstepd says of a batch script that it could not start.
+// Signal that slurmstepd reports for a batch script that it could not start.
 constexpr int kLaunchFailureSignal = 53;
 
 const State* find_state(std::string_view name) {
@@ -70,7 +71,7 @@ T number(const std::string& text, const std::string& line) {
   throw std::runtime_error("Slurm has printed " + in_quotes(line));
 }
 
-/// As of waitpid: Slurm prints that number, or exit code and signal, "143:0".
+/// Parses a wait status as of waitpid. Slurm prints that number, or exit code and signal, "143:0".
 int wait_status(const std::string& exit, const std::string& line) {
   const size_t colon = exit.find(':');
   if (colon == std::string::npos) return number<int>(exit, line);
@@ -78,7 +79,7 @@ int wait_status(const std::string& exit, const std::string& line) {
                     number<int>(exit.substr(colon + 1), line));
 }
 
-/// The jobs of ours in the lines of `text`: `parse` makes one of the fields of a line.
+/// Returns our jobs in the lines of `text`. `parse` makes a job from the fields of a line.
 template <class Parse>
 std::vector<SlurmJob> parse_lines(const std::string& text, size_t name_field, size_t fields,
                                   const Parse& parse) {
@@ -93,7 +94,7 @@ std::vector<SlurmJob> parse_lines(const std::string& text, size_t name_field, si
   return jobs;
 }
 
-/// How a batch script has ended that Slurm has let come to its end.
+/// Sets the end of a batch script that Slurm did not end itself.
 void set_end(AttemptStatus& status, const SlurmJob& job) {
   const std::string name = fmt::format("Slurm job {}", job.id);
   if (!WIFSIGNALED(job.wait_status)) {
@@ -113,7 +114,7 @@ void set_end(AttemptStatus& status, const SlurmJob& job) {
 }  // namespace
 
 std::vector<std::string> squeue_command() {
-  // A width for each field, and what ends it.
+  // "|" ends each field.
   return {"squeue", "--noheader", "--states=all", "--user=" + std::to_string(::geteuid()),
           "--Format=JobID:|,Name:|,State:|,RestartCnt:|,exit_code:|,Reason:|"};
 }
@@ -141,7 +142,7 @@ std::vector<std::string> sacct_command(const std::vector<std::string>& names) {
 
 std::vector<SlurmJob> parse_sacct(const std::string& text) {
   return parse_lines(text, 1, 4, [](const std::vector<std::string>& values, const auto& line) {
-    // "CANCELLED by 1000"
+    // The state may be "CANCELLED by 1000".
     const std::string state = values[2].substr(0, values[2].find(' '));
     return SlurmJob{number<int64_t>(values[0], line), values[1], state, 0,
                     wait_status(values[3], line),     ""};

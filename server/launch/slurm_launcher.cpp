@@ -27,10 +27,10 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxAnswer = 4096;
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Of a rank's memory, beside its plan: srun's and slurmstepd's.
+// Memory of srun and slurmstepd, added to each rank's plan.
 constexpr int64_t kStepMemory = 128 * kMiB;
 
-/// The batch script, the same for every job: what differs are its arguments.
+/// The batch script. It is the same for every job; only its arguments differ.
 constexpr char kScript[] = R"(#!/bin/bash
 # By dotresize-server: FOLDER of the attempt, UMASK, 1 or 0 GPUs for each rank, then the command of a rank.
 set -u
@@ -58,15 +58,15 @@ std::string name_of(const v1::Job& job, int submitted_by) {
   return fmt::format("{}{}-{}", kSlurmNamePrefix, job.id(), submitted_by);
 }
 
-/// sbatch replaces %j and others in the name of the log.
+/// Escapes "%": sbatch replaces %j and others in the log's name.
 std::string without_patterns(const std::string& path) {
   std::string escaped;
   for (const char c : path) escaped += c == '%' ? "%%" : std::string(1, c);
   return escaped;
 }
 
-/// The environment of sbatch, which is that of the batch job: what tells it where its Slurm is, and
-/// what tunes the messages of ranks over a network, beside what every job's ranks see.
+/// The environment of sbatch and thereby of the batch job: the variables that every job's ranks
+/// get, Slurm's own configuration, and settings for messages over a network.
 std::vector<std::string> batch_environment(const v1::Job& job) {
   constexpr std::array<std::string_view, 5> kPrefixes = {"SLURM_CONF=", "OMPI_MCA_", "PMIX_MCA_",
                                                          "UCX_", "NCCL_"};
@@ -123,7 +123,7 @@ std::vector<std::string> SlurmLauncher::sbatch_command(const v1::Job& job,
                                       "--open-mode=append",
                                       "--output=" + without_patterns(state_.log(job.id()).string()),
                                       "--chdir=" + dir.string()};
-  if (gpus) command.emplace_back("--gpus-per-task=1");  // as many on each node as it has ranks
+  if (gpus) command.emplace_back("--gpus-per-task=1");  // each node gives as many as it has ranks
   command.insert(command.end(), options_.arguments.begin(), options_.arguments.end());
   command.insert(command.end(),
                  {(dir / "job.sh").string(), dir.string(), fmt::format("{:04o}", umask_),
@@ -144,7 +144,7 @@ void SlurmLauncher::launch(const v1::Job& job, const std::string& token) {
   write_private_file(dir / "job.sh", kScript);
   const UniqueFd output = create_file(dir / "sbatch.out");
   const UniqueFd errors = create_file(dir / "sbatch.err");
-  // sbatch goes on if this process is killed: a later server sees by the lock when it has ended.
+  // sbatch goes on if this process is killed. A later server sees by the lock that it has ended.
   ChildProcess sbatch;
   sbatch.give_descriptor(lock.get(), kLockDescriptor);
   sbatch.give_descriptor(output.get(), STDOUT_FILENO);
@@ -195,7 +195,7 @@ std::string SlurmLauncher::prepare_restart(const v1::Job& job) {
   const Record next = {before.submitted_by, found->restarts, 0};
   write_record(job, job.attempt() + 1, next.submitted_by, next.restart);
   const fs::path start = start_file(job, next);
-  // A server that was killed here has left it, and ranks may have read it.
+  // A server that was killed here has left the file, and ranks may have read it.
   if (fs::exists(start)) return read_attempt_file(start).token;
   std::string token = make_attempt_token().secret;
   write_attempt_file(start, server_, job.id(), job.attempt() + 1, token);
@@ -206,7 +206,7 @@ bool SlurmLauncher::stop(const v1::Job& job) {
   const std::optional<Record> record = record_of(job);
   if (!record) return false;
   const std::string name = name_of(job, record->submitted_by);
-  // Slurm is asked for a job only once sbatch has ended: its answer would be out of date.
+  // Slurm must not be queried before sbatch has ended: its answer would be out of date.
   if (!submitted_.contains(name)) return false;
   queue_.cancel(name);
   return true;

@@ -16,16 +16,16 @@
 
 namespace dotresize {
 
-/// Runs jobs as batch jobs of Slurm, whose nodes have the state directory and the worker under the
-/// same names. If Slurm queues a batch job again, that is an attempt of its own here: its ranks
-/// have another token than those of before, which may live on somewhere. The batch job's name leads
-/// from an attempt to it, also if the server was killed before sbatch has answered.
+/// Runs jobs as Slurm batch jobs. All nodes have the state directory and the worker under the same
+/// paths. A batch job that Slurm requeues becomes a new attempt here: its ranks get another token
+/// than the earlier ones, which may still be alive somewhere. The batch job is found by its name,
+/// even if the server was killed before sbatch answered.
 class SlurmLauncher final : public Launcher {
  public:
   explicit SlurmLauncher(const LauncherContext& context);
 
   void require_ready() const override;
-  /// Does not wait for sbatch.
+  /// Starts sbatch; does not wait for it.
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
   std::string prepare_restart(const v1::Job& job) override;
@@ -36,23 +36,23 @@ class SlurmLauncher final : public Launcher {
   std::string starter() const override { return "srun"; }
 
  private:
-  /// attempt-N/slurm.json: which start of which batch job the attempt is.
+  /// attempt-N/slurm.json: the attempt's batch job, and its start number there.
   struct Record {
-    int submitted_by = 0;  ///< the attempt that has given the batch job to Slurm
-    int restart = 0;       ///< of that job: SLURM_RESTART_COUNT
+    int submitted_by = 0;  ///< attempt that submitted the batch job
+    int restart = 0;       ///< the batch job's SLURM_RESTART_COUNT
     int64_t log_offset = 0;
   };
 
-  /// Nothing if the attempt has not been launched. For a damaged file, which is logged, what most
-  /// attempts have: the first start of the batch job that the attempt itself has submitted.
+  /// Returns nullopt if the attempt has not been launched. A damaged file is logged and replaced by
+  /// the usual record: the first start of the batch job that this attempt submitted.
   std::optional<Record> record_of(const v1::Job& job);
-  /// Writes that of this attempt into its folder, which is made.
+  /// Writes the record of `attempt` into its folder, which is created.
   void write_record(const v1::Job& job, int attempt, int submitted_by, int restart) const;
-  /// What the ranks of a start of the batch job read, which its script waits for.
+  /// Attempt file for the ranks of one start of the batch job; the batch script waits for it.
   std::filesystem::path start_file(const v1::Job& job, const Record& record) const;
   std::vector<std::string> sbatch_command(const v1::Job& job,
                                           const std::filesystem::path& dir) const;
-  /// Of an attempt that Slurm has no job of.
+  /// Status of an attempt whose batch job Slurm does not know.
   AttemptStatus missing(const v1::Job& job, const Record& record) const;
   void reap();
 
@@ -61,8 +61,8 @@ class SlurmLauncher final : public Launcher {
   const RemoteWorkers server_;
   const SlurmOptions options_;
   SlurmQueue queue_;
-  std::map<std::pair<std::string, int>, Record> records_;  ///< read already, by job and attempt
-  std::set<std::string> submitted_;                        ///< names of which sbatch has ended
+  std::map<std::pair<std::string, int>, Record> records_;  ///< cache, by job and attempt
+  std::set<std::string> submitted_;                        ///< names whose sbatch has ended
   std::vector<pid_t> children_;
 };
 

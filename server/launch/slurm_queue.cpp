@@ -10,10 +10,10 @@
 namespace dotresize {
 namespace {
 
-constexpr std::chrono::seconds kQuestionLimit{15};  // of one question
+constexpr std::chrono::seconds kQuestionLimit{15};  // per query
 constexpr size_t kMaxReason = 300;
 
-/// Of each name the newest job: accounting may know one that was queued again more than once.
+/// Keeps the newest job of each name: accounting may list a requeued job more than once.
 void add(std::map<std::string, SlurmJob>& jobs, std::vector<SlurmJob> more) {
   for (SlurmJob& job : more) {
     const auto found = jobs.find(job.name);
@@ -90,7 +90,7 @@ void SlurmQueue::ask(const std::vector<std::string>& names) {
   }
   if (!unknown.empty()) {
     const CapturedChild accounted = capture_child(sacct_command(unknown), kQuestionLimit);
-    // Without accounting nobody knows more than squeue.
+    // If there is no accounting, squeue's answer is all there is.
     if (accounted.exit_code == 0) add(jobs, parse_sacct(accounted.output));
   }
   take(names, jobs);

@@ -13,9 +13,9 @@
 
 namespace dotresize {
 
-/// Asks Slurm, on a thread of its own, how the jobs stand that are followed: one squeue for all of
-/// them, and one sacct for those that squeue does not know any more. Slurm may answer late or not
-/// at all: nobody waits for it. Safe to use from any thread.
+/// Queries Slurm for the followed jobs on its own thread: one squeue for all of them, and one sacct
+/// for those that squeue no longer knows. Slurm may answer late or not at all: no caller waits for
+/// it. Thread-safe.
 class SlurmQueue {
  public:
   explicit SlurmQueue(std::chrono::seconds poll);
@@ -24,17 +24,16 @@ class SlurmQueue {
   SlurmQueue& operator=(const SlurmQueue&) = delete;
 
   struct Answer {
-    bool asked = false;  ///< Slurm has answered a question that came after the first find()
-    std::optional<SlurmJob> job;  ///< none: it knows no such job
+    bool asked = false;           ///< Slurm has answered since the first find()
+    std::optional<SlurmJob> job;  ///< nullopt: Slurm does not know it
   };
 
-  /// How the job of this name stands. Follows it from now on.
+  /// Returns the state of the job of this name, and follows it from now on.
   Answer find(const std::string& name);
-  /// Has the job of this name cancelled, again and again until it has ended: also one that Slurm
-  /// gets later.
+  /// Cancels the job of this name, retrying until it has ended, even one that Slurm gets later.
   void cancel(const std::string& name);
   void forget(const std::string& name);
-  /// Why Slurm has not answered the last question; empty if it has.
+  /// Error of the last query; empty if Slurm answered.
   std::string fault();
 
  private:
@@ -52,11 +51,11 @@ class SlurmQueue {
   const std::chrono::seconds poll_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<std::string, Entry> entries_;  ///< by name
+  std::map<std::string, Entry> entries_;  ///< keyed by name
   std::string fault_;
   bool stopping_ = false;
-  bool hurry_ = false;  ///< there is something to cancel
-  std::thread thread_;  ///< from the first find() on
+  bool hurry_ = false;  ///< something is to be cancelled
+  std::thread thread_;  ///< started by the first find()
 };
 
 }  // namespace dotresize

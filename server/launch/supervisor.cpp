@@ -60,7 +60,7 @@ class Supervisor {
       wait_for_signal();
       if (deadline_ && Clock::now() >= *deadline_) kill_descendants();
     }
-    redirect_output(file.get());  // the last copies of the pipe
+    redirect_output(file.get());  // closes the last copies of the pipe
     log.finish();
     write_exit_record(dir_, exit_);
     return kExitOk;
@@ -104,11 +104,11 @@ class Supervisor {
     if (main_ == 0) become_command(self);
   }
 
-  /// In the child. Exit code 127 with a line in the log if the command cannot be run.
+  /// Called in the child. Exits with 127 and a line in the log if the command cannot be run.
   [[noreturn]] void become_command(pid_t supervisor) const {
     const sigset_t signals = watched_signals();
     ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-    // Nothing may run on unwatched, also when the supervisor is killed.
+    // The command must not outlive its supervisor, even one that is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != supervisor) ::_exit(kExitCannotExecute);
     ::umask(umask_);
@@ -118,7 +118,7 @@ class Supervisor {
     ::_exit(kExitCannotExecute);
   }
 
-  /// False when there is no child left.
+  /// Returns false when no child is left.
   bool reap() {
     while (true) {
       int status = 0;
@@ -158,7 +158,7 @@ class Supervisor {
   }
 
   fs::path dir_;
-  mode_t umask_;  ///< of the command
+  mode_t umask_;  ///< the command's
   char** command_;
   pid_t main_ = -1;
   ExitRecord exit_;

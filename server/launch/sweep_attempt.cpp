@@ -25,7 +25,7 @@
 namespace dotresize {
 namespace {
 
-/// Keeps the progress for the heartbeats, and writes the job's log, which stdout is.
+/// Keeps the progress for the heartbeats, and writes to stdout, the job's log.
 class AttemptObserver final : public SweepObserver {
  public:
   void show(const v1::Progress& progress) override {
@@ -55,7 +55,7 @@ std::string failures_of(const std::vector<SweepRow>& rows, size_t jobs) {
   return fmt::format("{} of {} jobs failed; the first, {}", failed, jobs, first);
 }
 
-/// Tells the server and the log why the sweep fails.
+/// Reports the sweep's failure to the server and the log.
 int fail(const AttemptFile& attempt, const char* code, int exit_code, const std::string& message) {
   std::cerr << "dotresize-server: error: " << message << std::endl;
   report_failure(attempt, {code, -1, host_name(), "", message});
@@ -85,7 +85,7 @@ int run_sweep_attempt(int argc, char** argv) {
     std::cerr << "dotresize-server sweep is started by dotresize-server alone\n";
     return kExitUsage;
   }
-  // The workers of its jobs do not call the server.
+  // The workers of the sweep's jobs do not call the server.
   ::unsetenv("DOTRESIZE_COORDINATOR");
   ::unsetenv("DOTRESIZE_ATTEMPT_TOKEN");
   try {

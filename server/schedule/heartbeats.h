@@ -9,33 +9,34 @@
 
 namespace dotresize {
 
-/// When each running job sent its last heartbeat, and which progress is worth storing. Kept in
-/// memory: a restarted server gives every job the whole timeout again. Safe to use from any thread.
+/// Time of each running job's last heartbeat, and the progress worth storing. Kept in memory: after
+/// a server restart every job gets its whole timeout again. Thread-safe.
 class Heartbeats {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// An attempt begins, or is found again.
+  /// Starts tracking a job: its attempt begins, or is found again after a server restart.
   void begin(const std::string& id);
-  /// Every one of them, as if it began now.
+  /// Restarts the silence of every tracked job at zero.
   void begin_all();
   void forget(const std::string& id);
 
-  /// A heartbeat has come.
+  /// Records a heartbeat; ignored for a job that is not tracked.
   void beat(const std::string& id);
-  /// Whether `progress` is to be stored: a new phase, or something new and a second after the last.
+  /// True if `progress` should be stored: it differs from the last stored one, and has a new phase
+  /// or comes at least a second later. Remembers it as stored.
   bool is_worth_storing(const std::string& id, const v1::Progress& progress);
 
-  /// Time since the last heartbeat, or since `begin`.
+  /// Time since the last heartbeat or `begin`; 0 for a job that is not tracked.
   Clock::duration silence(const std::string& id) const;
-  /// The longest of any; 0 without attempts.
+  /// Longest silence of all tracked jobs; 0 if there are none.
   Clock::duration longest_silence() const;
 
  private:
   struct Entry {
     Clock::time_point heard;
     Clock::time_point stored;
-    v1::Progress progress;  ///< the last one stored
+    v1::Progress progress;  ///< last stored progress
   };
 
   mutable std::mutex mutex_;

@@ -12,36 +12,36 @@
 
 namespace dotresize {
 
-/// The regular file that a canonical absolute path names, found without following a link; nothing
-/// if there is none, or a link is on the way. Throws InputError for a file of more than
+/// Reads the regular file at a canonical absolute path without following links. Returns nullopt if
+/// there is no such file or a link is on the way. Throws InputError if the file is larger than
 /// `max_bytes`.
 std::optional<std::string> read_pinned_file(const std::filesystem::path& path, size_t max_bytes);
 
-/// What one job of this server has at its output path. `path` is the canonical one of its
-/// admission; if a link is on the way now, or if somebody else's files are there, nothing is
-/// touched.
+/// The files that one job of this server has at its output path. `path` is the canonical path from
+/// admission. If a link is now on the way, or the files belong to another job, nothing is touched.
 class JobOutput {
  public:
   JobOutput(std::filesystem::path path, std::string job_id);
 
-  /// Whether this attempt has completed the output.
+  /// True if this attempt has completed the output.
   bool is_committed(int attempt) const;
-  /// Whether any attempt has.
+  /// True if any attempt of the job has completed the output.
   bool is_committed() const;
-  /// What the unfinished output takes; 0 if there is none.
+  /// Size of the unfinished output; 0 if there is none.
   int64_t unfinished_bytes() const;
-  /// Removes the unfinished output, all but a journal from which the job can go on. Not while
-  /// another process holds its lock. Logs what it cannot remove.
+  /// Removes the unfinished output except a journal from which the job can resume. Does nothing
+  /// while another process holds the output's lock. Errors are logged.
   void trim() const;
-  /// Moves the output away, to be removed later, if any attempt of this job has completed it.
+  /// Moves the output to `trash` if any attempt of this job has completed it; otherwise the result
+  /// is empty. Errors are logged.
   TrashedDirectory discard_committed(Trash& trash) const;
-  /// Moves the unfinished output away, to be removed later. Nothing in the result if there is none
-  /// of this job, or if another process holds its lock.
+  /// Moves the unfinished output to `trash`. The result is empty if this job has none there, or if
+  /// another process holds its lock. Errors are logged.
   TrashedDirectory discard(Trash& trash) const;
 
  private:
-  /// Calls `body` with the directory above the unfinished output, its name there and itself, if it
-  /// is this job's and nobody holds its lock.
+  /// Calls `body(parent directory, name in it, partial directory)` if the unfinished output belongs
+  /// to this job and nobody else holds its lock.
   template <class Body>
   void with_partial(Body&& body) const;
 
@@ -49,8 +49,8 @@ class JobOutput {
   std::string job_id_;
 };
 
-/// All that a job has left at the place of its output, moved away to be removed later: what is
-/// unfinished, and an output that belongs elsewhere and waits to be pushed.
+/// Everything a job has left at its output path, moved to the trash: the unfinished output, and a
+/// completed output that still waits to be pushed.
 struct DiscardedOutput {
   TrashedDirectory unfinished;
   TrashedDirectory unpushed;
@@ -58,7 +58,7 @@ struct DiscardedOutput {
   void remove();
 };
 
-/// Nothing in the result of what another job has left there.
+/// Moves what this job has left at `output` to `trash`; files of other jobs stay.
 DiscardedOutput discard_output(const v1::Job& job, const std::filesystem::path& output,
                                Trash& trash);
 

@@ -7,39 +7,40 @@
 
 namespace dotresize {
 
-/// Keeps jobs from being started for a while after this machine could not start one: for longer
-/// each time, until an attempt that was launched since then is seen to run. Used by one thread but
-/// for is_on().
+/// Holds the queue for a while after this machine could not start a job. Each hold is twice as long
+/// as the last one, up to a limit, until an attempt launched since then is seen to run. Not
+/// thread-safe except is_on().
 class QueueHold {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// An attempt could not be started. For how long nothing is started now: while it is on, it stays
-  /// as long as it is.
+  /// Reports that an attempt could not be started. Returns the time left until jobs may start; a
+  /// hold that is already on is not extended.
   std::chrono::seconds begin(const std::string& reason, Clock::time_point now = Clock::now());
-  /// An attempt of this job is launched.
+  /// Reports that an attempt of this job is launched.
   void launch(const std::string& id, Clock::time_point now = Clock::now());
-  /// It was started if it runs, or has run, or has not failed for as long as the longest hold.
+  /// Reports the state of a launched job. The holds are over if it runs (or has run), or if it has
+  /// not failed within the longest hold.
   void see(const std::string& id, bool runs, Clock::time_point now = Clock::now());
-  /// It has ended, or waits in the queue again.
+  /// Reports that the job has ended or is queued again.
   void forget(const std::string& id) { launched_.erase(id); }
-  /// No job waits to be started.
+  /// Reports that no job waits to be started.
   void see_empty_queue(Clock::time_point now = Clock::now());
 
-  /// Why nothing is started now; empty if jobs may be.
+  /// Reason why no job may start now; empty: jobs may start.
   std::string reason(Clock::time_point now = Clock::now()) const;
-  /// Why the last attempt to start a job has failed; empty if it has not, as far as is known.
+  /// Reason why the last start of a job failed; empty if it did not fail, as far as is known.
   std::string last_reason() const { return is_on() ? reason_ : ""; }
-  /// Whether the last attempt to start a job has failed, as far as is known. From any thread.
+  /// True if the last start of a job failed, as far as is known. Thread-safe.
   bool is_on() const { return length_.load().count() > 0; }
 
  private:
   void end();
 
-  std::atomic<std::chrono::seconds> length_{std::chrono::seconds(0)};  ///< of the last one; 0: over
+  std::atomic<std::chrono::seconds> length_{std::chrono::seconds(0)};  ///< last hold; 0: over
   Clock::time_point until_;
   std::string reason_;
-  std::map<std::string, Clock::time_point> launched_;  ///< jobs since the last one, and when
+  std::map<std::string, Clock::time_point> launched_;  ///< launch times since the last hold
 };
 
 }  // namespace dotresize

@@ -6,23 +6,24 @@
 
 namespace dotresize {
 
-/// How long jobs have been under way, by a clock that nobody sets. Of a job that an earlier server
-/// has started the wall clock says how long it was then. Used by one thread.
+/// Running times of jobs by the steady clock. The wall clock counts only at the first call for a
+/// job: it tells how long a job of an earlier server has run. Not thread-safe.
 class RunClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Since the job's start, which lies `by_wall` back for the wall clock now.
+  /// Time since the job's start. The first call for a job takes `by_wall`, the time since its start
+  /// by the wall clock; later calls add steady time to it.
   std::chrono::seconds passed(const std::string& id, std::chrono::seconds by_wall,
                               Clock::time_point now = Clock::now());
-  /// It has ended.
+  /// Drops a job that has ended.
   void forget(const std::string& id) { begun_.erase(id); }
 
  private:
   std::map<std::string, Clock::time_point> begun_;
 };
 
-/// Notices that somebody has set the wall clock. Used by one thread.
+/// Detects changes of the wall clock. Not thread-safe.
 class ClockWatch {
  public:
   using Wall = std::chrono::system_clock;
@@ -31,8 +32,8 @@ class ClockWatch {
   explicit ClockWatch(Wall::time_point wall = Wall::now(),
                       Steady::time_point steady = Steady::now())
       : wall_(wall), steady_(steady) {}
-  /// By how much it was set since the last call; 0 for less than two seconds, which are the
-  /// clock's own corrections.
+  /// Returns by how much the wall clock was set since the last call. Less than two seconds counts
+  /// as 0: the clock's own corrections.
   std::chrono::milliseconds jump(Wall::time_point wall = Wall::now(),
                                  Steady::time_point steady = Steady::now());
 

@@ -25,17 +25,21 @@
 namespace dotresize {
 namespace {
 
-// How fast a death is noticed; everything else wakes the loop through the store's changes.
+// Delay until an ended process is noticed. Everything else wakes the loop through the store's
+// changes.
 constexpr std::chrono::milliseconds kPollInterval{200};
 constexpr std::chrono::seconds kPauseAfterError{2};
 constexpr std::chrono::seconds kLongestRetryDelay{3600};
-// Longer than a supervisor takes to kill what does not end: it may be stopped meanwhile.
+// Longer than a supervisor needs to kill a command that does not end. The supervisor may have been
+// suspended, so it is asked again.
 constexpr std::chrono::seconds kStopInterval{15};
-// Jobs that are looked at, from the head on: so many that run here, and so many that run elsewhere.
+// Number of queued jobs that a round looks at, counted from the head: local jobs and remote jobs
+// each.
 constexpr int kQueueWindow = 200;
 constexpr int kExpiredAtOnce = 20;
 
-/// Runs the body; false if it threw, which is logged: an error of one job must not stop the others.
+/// Runs the body. Returns false if it threw, which is logged: an error of one job must not stop the
+/// others.
 template <class Body>
 bool guarded(const std::string& what, Body&& body) {
   try {
@@ -47,10 +51,10 @@ bool guarded(const std::string& what, Body&& body) {
   }
 }
 
-/// Attempts of a launched job, with this one, that were not given up before they had processes.
+/// Number of attempts of a launched job that had processes, including this one.
 int started_attempts(const v1::Job& job) { return job.attempt() - job.unstarted_attempts(); }
 
-/// What the jobs give back at their ends, as far as these can be told.
+/// Resources that the jobs give back, and when, as far as their ends are known.
 std::vector<Release> releases_of(const std::vector<v1::Job>& launched) {
   std::vector<Release> releases;
   for (const v1::Job& job : launched) {
@@ -135,19 +139,19 @@ void Scheduler::notice_clock() {
 }
 
 bool Scheduler::is_silent(const v1::Job& job) {
-  // In this order: the server may be stopped at any point of a round.
+  // The order matters: the server may be suspended at any point of a round.
   return heartbeats_.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay();
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
   if (seen.pushing()) return follow_push(store_.get(seen.id()));
   const AttemptStatus status = launchers_.of(seen).check(seen);
-  const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
+  const v1::Job job = store_.get(seen.id());  // read again: a cancel may have come meanwhile
   notes_[job.id()] = {status.note, status.command};
   switch (status.liveness) {
     case Liveness::kWaiting:
       hold_.see(job.id(), /*runs=*/false);
-      heartbeats_.begin(job.id());  // nobody is to be heard
+      heartbeats_.begin(job.id());  // no heartbeat is expected
       stop_if_unwanted(job);
       return;
     case Liveness::kRestarted:
@@ -164,7 +168,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
 }
 
 void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
-  if (has_output(job)) {  // nothing is left to do; its end makes the job SUCCEEDED
+  if (has_output(job)) {  // done: the end makes the job SUCCEEDED
     launchers_.of(job).stop(job);
     return;
   }
@@ -172,7 +176,7 @@ void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
     return stop_because(job, {kLost, -1, "", job.progress().phase(), reason});
   }
   if (stop_if_unwanted(job)) return;
-  // First what its ranks read, then the table: until then they are refused.
+  // The ranks' file is written before the table: until the table has the token, ranks are refused.
   const std::string token = launchers_.of(job).prepare_restart(job);
   const auto next = store_.begin_attempt(job.id(), token_hash(token), reason);
   if (!next) return;
@@ -203,7 +207,7 @@ bool Scheduler::stop_if_unwanted(const v1::Job& job) {
 }
 
 void Scheduler::stop_because(const v1::Job& job, const Failure& reason) {
-  // First the table: a later server, too, knows then why the attempt has ended.
+  // The table is written first, so that a later server also knows why the attempt ended.
   if (!job.has_stop_reason()) {
     store_.request_stop(job.id(), job.attempt(), to_job_error(reason));
   }
@@ -257,17 +261,17 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
     const std::string fault = launcher.worker_fault();
     if (!fault.empty()) return failed({kLaunchFailed, -1, "", "", fault});
   }
-  // srun ends so if it could not start the ranks.
+  // srun exits with 0 if it could not start the ranks.
   if (ended_well && !evidence.reported) error.set_code(kLost);
   return {v1::Job::FAILED, error, std::nullopt};
 }
 
 void Scheduler::end_vanished(const v1::Job& job, bool ran) {
-  if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
+  if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: no two at once
   if (has_output(job)) return end_or_retry(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
   const std::string attempt = "attempt " + std::to_string(job.attempt());
-  // A server that ends while it starts an attempt fails no job.
+  // A server that ends while it starts an attempt must not fail the job.
   const Failure failure = ran ? Failure{kLost, -1, "", job.progress().phase(),
                                         "the processes of " + attempt + " vanished"}
                               : Failure{kLaunchFailed, -1, "", "", attempt + " was not started"};
@@ -286,7 +290,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
     if (put_back(job, reason, std::chrono::seconds(0), /*started=*/false)) return;
     return end(job, cancelled());
   }
-  hold_.see(job.id(), /*runs=*/true);  // it did
+  hold_.see(job.id(), /*runs=*/true);  // it has run
   if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
   if (is_last_attempt(job)) {
     Outcome last = outcome;
@@ -346,12 +350,12 @@ void Scheduler::start_queued() {
   QueueState state;
   state.paused = pause_reason();
   state.held = hold_.last_reason();
-  int remote = 0;  // jobs that run elsewhere
+  int remote = 0;  // launched jobs that run elsewhere
   for (const v1::Job& job : launched) {
     ++state.launched[job.launcher()];
     if (job.launcher() != v1::Resources::local) ++remote;
   }
-  std::optional<Amounts> head;  // what the first job needs that does not fit
+  std::optional<Amounts> head;  // needs of the first job that does not fit
   const std::vector<QueuedJob> queue = store_.queued(kQueueWindow);
   if (queue.empty()) hold_.see_empty_queue();
   for (const QueuedJob& queued : queue) {
@@ -455,7 +459,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
       set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
     }
     launchers_.of(launched).launch(launched, token.secret);
-  } catch (const ApiError& error) {  // a path is not what it was at the admission
+  } catch (const ApiError& error) {  // a path has changed since admission
     end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
     end_or_retry(*started, failed({kLaunchFailed, -1, "", "", error.what()}));

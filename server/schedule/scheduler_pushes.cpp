@@ -1,4 +1,4 @@
-// The scheduler's part of outputs that belong elsewhere: between their ranks and their end.
+// The scheduler's handling of remote outputs, between the end of the ranks and the end of the job.
 
 #include <filesystem>
 

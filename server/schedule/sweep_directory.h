@@ -7,13 +7,13 @@
 
 namespace dotresize {
 
-/// Throws FAILED_PRECONDITION unless a sweep may have this directory: there is none yet, or it is
-/// empty or that of another sweep. `output` is canonical but for its last name; a link there, or in
-/// place of a folder of the sweep, would lead elsewhere.
+/// Throws FAILED_PRECONDITION unless `output` is absent, empty, or the directory of another sweep.
+/// `output` is canonical except for its last name. A link there, or in place of one of the sweep's
+/// folders, is refused.
 void check_sweep_directory(const std::filesystem::path& output);
 
-/// What results.json in the sweep's directory says; nothing if it is not there or a link is on the
-/// way. Throws InputError for another file.
+/// Reads results.json in the sweep's directory. Returns nullopt if it is absent or a link is on the
+/// way. Throws InputError for malformed content.
 std::optional<v1::SweepResults> read_sweep_results(const std::filesystem::path& output);
 
 }  // namespace dotresize

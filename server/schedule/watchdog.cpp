@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kInterval{3};
 constexpr std::chrono::seconds kAnswerTimeout{10};
-constexpr int kMaxFailures = 3;  // one may be a machine that was asleep
+constexpr int kMaxFailures = 3;  // a single one may come from a suspended machine
 
 }  // namespace
 
@@ -62,13 +62,13 @@ void Watchdog::loop() {
 
 bool Watchdog::server_answers() const {
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own each time
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new connection each time
   const auto stub = v1::Workers::NewStub(
       grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerTimeout);
   v1::HeartbeatResponse response;
-  // Without a token: being refused is an answer.
+  // The call has no token: a refusal is the expected answer.
   const grpc::Status status = stub->Heartbeat(&context, v1::HeartbeatRequest(), &response);
   return status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
 }

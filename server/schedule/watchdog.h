@@ -8,13 +8,14 @@
 
 namespace dotresize {
 
-/// Looks every few seconds at the server from outside: asks `fault`, and calls the server itself at
-/// `target`. If the server does not answer several times in a row, ends the process with
-/// kExitUnavailable for its service manager to start it again: jobs go on meanwhile.
+/// Checks the server every few seconds: calls `fault`, and calls the server itself at `target`. If
+/// the server does not answer several times in a row, ends the process with kExitUnavailable, so
+/// that its service manager restarts it; jobs go on meanwhile.
 class Watchdog {
  public:
-  /// `fault`: why the server cannot serve at the moment, empty if it can; `report` is told whenever
-  /// that begins or ends. Both are called by a thread of the object.
+  /// `fault` returns why the server cannot serve now, empty if it can. `report` is called whenever
+  /// that changes. Both are called on the watchdog's thread, except a first report(true) in this
+  /// constructor.
   Watchdog(std::string target, std::function<std::string()> fault,
            std::function<void(bool serving)> report);
   ~Watchdog();

@@ -27,10 +27,11 @@ int copy_table(const fs::path& from, const fs::path& to) {
   return copy.execAndGet("SELECT count(*) FROM jobs").getInt();
 }
 
-/// What is not worth keeping: caches, locks.
+/// Returns true for caches and locks, which are not copied.
 bool is_left_out(const fs::path& name) { return name == "work" || name == "lock"; }
 
-/// What is gone belongs to a job that was deleted meanwhile; anything else would be missing.
+/// Ignores missing files, which belong to a job that was deleted meanwhile. Throws for any other
+/// error.
 void require_read(const fs::path& path, const std::error_code& error) {
   if (!error || error == std::errc::no_such_file_or_directory) return;
   throw fs::filesystem_error("cannot back up", path, error);

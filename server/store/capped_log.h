@@ -7,20 +7,21 @@
 
 namespace dotresize {
 
-/// Writes what arrives on a pipe to a file (capped_file.h), on a thread of its own. A disk that is
-/// full costs the log, and holds up nobody who writes.
+/// Copies data from a pipe to a file (capped_file.h), on a thread of its own. A full disk loses log
+/// data but blocks no writer.
 class CappedLog {
  public:
   /// `file` is open for appending. Throws std::system_error.
   CappedLog(UniqueFd file, int64_t limit);
-  /// finish().
+  /// Calls finish().
   ~CappedLog();
 
-  /// Where to write.
+  /// Returns the write end of the pipe.
   int pipe() const { return write_end_.get(); }
-  /// Call after the last fork: only this process has the thread.
+  /// Starts the thread. Call after the last fork: a child process would not have it.
   void start();
-  /// Waits until all copies of pipe(), this object's aside, are closed and everything is written.
+  /// Closes this object's write end, waits until all copies of it are closed and everything is
+  /// written.
   void finish();
 
  private:

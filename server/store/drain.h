@@ -5,14 +5,14 @@
 
 namespace dotresize {
 
-/// In the state directory.
+/// Name of the file in the state directory.
 inline constexpr char kDrainedFile[] = "drained";
 
-/// Whether an operator has told the server to start no jobs. A file says so to later servers. Safe
-/// to use from any thread.
+/// Drain mode: while it is on, the server starts no jobs. A file keeps the mode across restarts.
+/// Thread-safe.
 class Drain {
  public:
-  /// `file` is there while the server is drained.
+  /// `file` exists while the server is drained.
   explicit Drain(std::filesystem::path file);
 
   bool is_on() const { return on_; }

@@ -15,7 +15,7 @@
 namespace dotresize {
 namespace {
 
-/// None if there is no such file.
+/// Returns an empty descriptor if the file does not exist.
 UniqueFd open_for_reading(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd && errno != ENOENT) throw_errno("cannot read " + path.string());
@@ -43,7 +43,7 @@ std::string read_at(int fd, int64_t offset, size_t max_bytes, const std::string&
   return data;
 }
 
-/// None if another process holds the lock.
+/// Returns an empty descriptor if another process holds the lock.
 UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
@@ -56,11 +56,12 @@ void remove_old_files(const std::filesystem::path& dir, std::chrono::seconds age
   namespace fs = std::filesystem;
   const auto oldest = fs::file_time_type::clock::now() - age;
   std::error_code error;
-  for (const fs::directory_entry& file : fs::recursive_directory_iterator(dir, error)) {
+  for (fs::recursive_directory_iterator file(dir, error);
+       !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
     std::error_code one;
-    if (!file.is_regular_file(one) || one) continue;
-    const auto modified = file.last_write_time(one);
-    if (!one && modified < oldest) fs::remove(file.path(), one);
+    if (!file->is_regular_file(one) || one) continue;
+    const auto modified = file->last_write_time(one);
+    if (!one && modified < oldest) fs::remove(file->path(), one);
   }
 }
 
@@ -86,7 +87,7 @@ std::optional<std::string> read_file_start(const std::filesystem::path& path, si
 
 std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
-  if (!fd || offset >= size_of(fd, path)) return "";  // some offsets are none for the kernel
+  if (!fd || offset >= size_of(fd, path)) return "";  // the kernel rejects very large offsets
   return read_at(fd.get(), offset, max_bytes, path.string());
 }
 

@@ -7,7 +7,7 @@
 namespace dotresize {
 namespace {
 
-// Messages that wait for one client.
+// Maximum of changes, or listed jobs, that are read at once.
 constexpr int kChangesAtOnce = 64;
 
 }  // namespace
@@ -67,7 +67,7 @@ void JobChangeFeed::add(const std::vector<RecentChange>& changes,
                         std::deque<v1::JobChange>& messages) {
   for (const RecentChange& change : changes) {
     seen_ = change.sequence;
-    if (listing_ && change.number < query_.before) continue;  // its turn comes
+    if (listing_ && change.number < query_.before) continue;  // will be listed later
     if (!matches(query_, *change.job)) continue;
     const bool had =
         change.before != v1::Job::STATE_UNSPECIFIED && has_state(query_, change.before);

@@ -10,31 +10,31 @@
 
 namespace dotresize {
 
-/// What WatchJobs sends to a client: a listing of the jobs that match, then their changes. Of a
-/// client that reads slowly it keeps nothing but a position in RecentChanges: if the next change is
-/// not there any more, another listing begins. For one thread at a time.
+/// Messages that WatchJobs sends to a client: a listing of the jobs that match, then their changes.
+/// Keeps nothing for a slow client but its position in RecentChanges: if the next change is no
+/// longer there, a new listing begins. Not thread-safe.
 class JobChangeFeed {
  public:
-  /// `store` outlives it. INVALID_ARGUMENT.
+  /// `store` outlives it. Throws INVALID_ARGUMENT.
   JobChangeFeed(JobStore& store, const v1::WatchJobsRequest& request);
 
-  /// Appends the next messages, some dozens at most; none if there is nothing new.
+  /// Appends the next messages, some dozens at most; none if nothing is new.
   void read(std::deque<v1::JobChange>& messages);
 
  private:
   void begin_listing();
-  /// The next jobs of the listing, as they are after what has happened since the last ones.
+  /// Appends the changes since the last page, then the next page of the listing.
   void list_more(std::deque<v1::JobChange>& messages);
-  /// Those of them that the client is to hear of.
+  /// Appends the changes that the client must hear of.
   void add(const std::vector<RecentChange>& changes, std::deque<v1::JobChange>& messages);
-  /// A message without a job.
+  /// Appends a message without a job.
   v1::JobChange& add(v1::JobChange::Kind kind, std::deque<v1::JobChange>& messages) const;
 
   JobStore& store_;
   const v1::ListJobsRequest::Filter filter_;
-  JobQuery query_;       ///< in a listing `before`: the jobs from there on are listed, 0: none is
-  int64_t seen_ = 0;     ///< number of the last change that is taken into account
-  bool listing_ = true;  ///< not complete yet
+  JobQuery query_;       ///< during a listing, jobs from `before` on are listed; 0: none yet
+  int64_t seen_ = 0;     ///< number of the last change that was handled
+  bool listing_ = true;  ///< listing is not complete
 };
 
 }  // namespace dotresize

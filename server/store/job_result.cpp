@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kKeptReport[] = "result";  // in the folder of a job
+constexpr char kKeptReport[] = "result";  // directory in the job's folder
 
 constexpr int kMostWarnings = 20;
 constexpr size_t kLongestWarning = 500;  // bytes
@@ -66,7 +66,7 @@ void keep_report(const fs::path& output, const fs::path& kept) {
 fs::path reported_in(const v1::Job& job, const fs::path& folder, const fs::path& output) {
   if (!is_remote(job.spec().output().path())) return output;
   std::error_code error;
-  const fs::path place = fs::canonical(folder, error);  // as those that pin it need it
+  const fs::path place = fs::canonical(folder, error);  // PinnedDirectory needs a canonical path
   return (error ? folder : place) / kKeptReport;
 }
 

@@ -13,11 +13,11 @@
 namespace dotresize {
 namespace {
 
-// Version 4 has the tables of 3, and jobs that are sweeps: an earlier server would run their base.
-// Version 5 has the tables of 4; a spec without a method's name leaves it open.
+// Version 4 has the tables of 3, and jobs that are sweeps; an earlier server would run their base
+// job. Version 5 has the tables of 4; a spec without a method's name leaves the method open.
 constexpr int kSchemaVersion = 6;
 
-// The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
+// Columns hold what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
 CREATE TABLE jobs (
   number     INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of creation
@@ -45,7 +45,8 @@ CREATE TABLE attempts (
 ) WITHOUT ROWID;
 )";
 
-// Since version 2. Claims: what a job that has not ended reads and writes, without symbolic links.
+// Added in version 2. Claims: paths, without symbolic links, that a job reads and writes until it
+// has ended.
 constexpr char kSchema2[] = R"(
 CREATE TABLE claims (
   path   TEXT NOT NULL,
@@ -62,7 +63,7 @@ CREATE TABLE quarantine (                        -- bytes that could not be read
 ALTER TABLE jobs ADD COLUMN retry_ms INTEGER NOT NULL DEFAULT 0;  -- Unix time of retry_time
 )";
 
-// Since version 3.
+// Added in version 3.
 constexpr char kSchema3[] = R"(
 ALTER TABLE jobs DROP COLUMN retry_ms;
 ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
@@ -92,7 +93,7 @@ CREATE TABLE expiries (                          -- when ended jobs are to be de
 CREATE INDEX expiries_by_time ON expiries (at_ms);
 )";
 
-// Since version 6.
+// Added in version 6.
 constexpr char kSchema6[] = R"(
 CREATE TABLE plans (                             -- of jobs as they were admitted, for people
   job  INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
@@ -105,14 +106,15 @@ CREATE TABLE notifications (                     -- of ended jobs, that have not
 CREATE INDEX notifications_by_time ON notifications (due_ms);
 )";
 
-// Of any version: a server that does not know them keeps them up to date all the same.
+// Created in every version: SQLite keeps indexes up to date even for a server that does not know
+// them.
 constexpr char kIndexes[] = R"(
 CREATE INDEX IF NOT EXISTS jobs_by_name_and_state ON jobs (name, state, number);
 CREATE INDEX IF NOT EXISTS jobs_by_owner_and_state ON jobs (owner, state, number);
 CREATE INDEX IF NOT EXISTS queue_by_place ON queue ((ranks = 0), priority DESC, job);
 )";
 
-/// The table of the queue, with the jobs that an earlier version has queued.
+/// Creates the queue, and fills it with the jobs that an earlier version has queued.
 void add_queue(SQLite::Database& database) {
   database.exec(kSchema3);
   auto query =
@@ -131,7 +133,7 @@ void add_queue(SQLite::Database& database) {
   }
 }
 
-/// The table of claims, with those of the jobs that an earlier version has accepted.
+/// Creates the claims, and fills them from the jobs that an earlier version has accepted.
 void add_claims(SQLite::Database& database) {
   database.exec(kSchema2);
   auto query =
@@ -144,8 +146,8 @@ void add_claims(SQLite::Database& database) {
   }
 }
 
-/// Writes out the method that a job without a name of one had: since version 5 a size alone means
-/// another.
+/// Stores the method's name in jobs that have none: they meant pca_dotresize, but since version 5 a
+/// spec without a name may mean another method.
 void name_methods(SQLite::Database& database) {
   auto query = prepare(database, "SELECT number, body FROM jobs");
   while (query.executeStep()) {

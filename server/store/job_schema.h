@@ -11,19 +11,19 @@
 
 namespace dotresize {
 
-/// Opens or creates the tables of jobs; those of an earlier version get what they lack, in one
-/// transaction: write-ahead log, synchronous=FULL (a committed transaction survives a crash of the
-/// machine), foreign keys. The schema's version is PRAGMA user_version. Throws std::runtime_error
-/// for tables that a newer version has made, and for a file that is damaged.
+/// Opens or creates the job tables, and migrates those of an earlier version in one transaction.
+/// Uses a write-ahead log, synchronous=FULL (a committed transaction survives a crash of the
+/// machine) and foreign keys. PRAGMA user_version is the schema's version. Throws
+/// std::runtime_error for tables of a newer version and for a damaged file.
 SQLite::Database open_job_tables(const std::filesystem::path& path);
 
-/// retry_ms of a job in the queue of which something is still to be fetched, more or less: the
-/// clock may be set.
+/// Value of retry_ms for queued jobs with inputs to fetch. Compare loosely:
+/// JobTable::shift_retries() moves it when the clock is set.
 inline constexpr int64_t kUnfetchedMs = int64_t{1} << 60;
 
-/// The row of the queue of the job with this number.
+/// Inserts or replaces a job's row in the queue.
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job);
-/// The rows of the paths that it reads and writes.
+/// Inserts the paths that a job reads and writes.
 void insert_claims(const SQLite::Database& database, int64_t number,
                    const std::vector<PathClaim>& claims);
 

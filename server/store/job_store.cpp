@@ -22,14 +22,14 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-/// A job that has succeeded is done, whatever its last heartbeat said.
+/// Sets the progress of a succeeded job to complete, whatever its last heartbeat said.
 void complete(v1::Progress& progress) {
   progress.set_junctions_done(progress.junctions_total());
   progress.set_fraction(1.0);
   progress.set_eta_s(0.0);
 }
 
-/// A rank may report any code: the figures have one for all that are not known.
+/// Returns the code for statistics: "OTHER" for unknown ones, because ranks may report any code.
 std::string counted_code(const std::string& code) {
   constexpr std::array<const char*, 9> kKnown = {
       "",    kInvalidInput,     kRankFailed,  kRankKilled, kLaunchFailed,
@@ -121,7 +121,7 @@ void JobStore::save(JobRow& row) {
 
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
   row.job.set_state(state);
-  if (state != v1::Job::RUNNING) row.job.clear_stop_reason();  // another attempt, or none
+  if (state != v1::Job::RUNNING) row.job.clear_stop_reason();  // belongs to the ended attempt
   if (state == v1::Job::QUEUED) {
     row.job.clear_gpus();
     table_.enqueue(row);
@@ -150,7 +150,7 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
 
 namespace {
 
-/// Whether two specs ask for the same, however much of their method they leave open.
+/// Returns true if two specs are equal once their methods are completed with defaults.
 bool same_spec(v1::JobSpec one, v1::JobSpec other) {
   complete_method(*one.mutable_method());
   complete_method(*other.mutable_method());
@@ -377,7 +377,7 @@ v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& c
         row.job.set_pushing(true);
         break;
       case Resumption::kAfresh:
-        row.job.clear_fetched();  // else pins the commits of the Hub
+        row.job.clear_fetched();  // would pin the Hub commits
         [[fallthrough]];
       case Resumption::kGoOn:
         if (has_remote_paths(row.job.spec())) row.job.set_fetching(true);

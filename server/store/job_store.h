@@ -19,8 +19,8 @@
 
 namespace dotresize {
 
-/// Tells waiting threads that something has changed. Take `version()` before looking at the data,
-/// then wait for a later one: no change is missed.
+/// Wakes threads that wait for changes. Read `version()` before the data, then wait for a later
+/// version, so that no change is missed.
 class ChangeSignal {
  public:
   uint64_t version() const {
@@ -47,193 +47,198 @@ class ChangeSignal {
   uint64_t version_ = 0;
 };
 
-/// How a job ends.
+/// Final state of a job.
 struct Outcome {
   v1::Job::State state = v1::Job::STATE_UNSPECIFIED;  ///< SUCCEEDED, FAILED or CANCELLED
   std::optional<v1::JobError> error;                  ///< FAILED
   std::optional<v1::JobResult> result;                ///< SUCCEEDED
 };
 
-/// What has been stored since the start of the server.
+/// Counts of what has been stored since the start of the server.
 struct JobTotals {
   int64_t created = 0;
   int64_t attempts = 0;
   int64_t events = 0;
-  /// By final state and code of the error, which is empty without one.
+  /// Number of ended jobs by final state and error code; the code is empty without an error.
   std::map<std::pair<v1::Job::State, std::string>, int64_t> ended;
   double last_success = 0.0;  ///< Unix time of the last success, also of earlier servers; 0: none
 
   void add(const JobTotals& more);
 };
 
-/// A page of the jobs as they were after a change.
+/// Page of jobs, and the last change that it includes.
 struct JobListing {
   JobPage page;
-  int64_t last_change = 0;  ///< of RecentChanges; 0: none yet
+  int64_t last_change = 0;  ///< number in RecentChanges; 0: no change yet
 };
 
-/// How an ended job goes on.
+/// Way in which an ended job is resumed.
 enum class Resumption {
-  kGoOn,    ///< from its journal, and from the commits of the Hub that it has read
-  kAfresh,  ///< as a new one
-  kPush,    ///< its output is made, and only to be pushed
+  kGoOn,    ///< from its journal, with the same Hub commits of its inputs
+  kAfresh,  ///< from the beginning, like a new job
+  kPush,    ///< push only: the output is complete
 };
 
-/// The rules of the durable job table: which change is allowed in which state. Every change is one
-/// committed transaction before the call returns and before `changes()` tells of it. Safe to use
-/// from any thread. Throws ApiError if the caller of the API is at fault, SQLite::Exception if the
-/// disk is.
+/// Durable job table with its rules: which change is allowed in which state. Every change is one
+/// transaction, which is committed before the call returns and before `changes()` signals it.
+/// Thread-safe. Throws ApiError for a fault of the API's caller, SQLite::Exception for a fault of
+/// the disk.
 class JobStore {
  public:
-  /// `max_queued`: jobs of one owner.
+  /// `max_queued`: queued jobs of one owner.
   explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs);
 
-  /// Of all owners.
+  /// Limit of queued jobs of all owners together.
   static constexpr int kMaxQueuedJobs = 10000;
 
-  /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
-  /// another spec, owner, sweep or other options.
+  /// Returns the job that was created under this request_id, if any. Throws ALREADY_EXISTS if that
+  /// job has another spec, owner or sweep, or other options.
   std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec,
                                       const std::string& owner = "",
                                       const v1::JobOptions& options = {},
                                       const std::optional<v1::SweepSpec>& sweep = std::nullopt);
 
-  /// Queues the job, or returns the one that `request_id` has created already.
-  /// FAILED_PRECONDITION if a job that has not ended uses the same paths, RESOURCE_EXHAUSTED
-  /// if the queue is full.
+  /// Queues a new job, or returns the one that `request_id` has created already. Throws
+  /// FAILED_PRECONDITION if its paths collide with those of a job that has not ended,
+  /// RESOURCE_EXHAUSTED if the queue is full.
   v1::Job create(const NewJob& job);
 
-  /// NOT_FOUND.
+  /// Throws NOT_FOUND.
   v1::Job get(const std::string& id);
-  /// Nothing if there is no such job.
+  /// Returns nullopt if the job does not exist.
   std::optional<v1::Job> find(const std::string& id);
-  /// Where the job writes: output.path without symbolic links. NOT_FOUND.
+  /// Returns the path that the job writes: output.path without symbolic links. Throws NOT_FOUND.
   std::string output_of(const std::string& id);
-  /// NewJob.plan; empty if it is not known.
+  /// Returns NewJob.plan; empty if unknown.
   std::string plan_of(const std::string& id);
   JobPage list(const JobQuery& query);
-  /// The same, and what the page takes into account of recent(): that and nothing later.
+  /// Lists a page, and returns the last change in recent() that the page includes; no later change
+  /// is included.
   JobListing listing(const JobQuery& query);
-  /// NOT_FOUND.
+  /// Throws NOT_FOUND.
   JobPosition position(const std::string& id);
-  /// In order; NOT_FOUND.
+  /// Returns events in order. Throws NOT_FOUND.
   std::vector<v1::Event> events_after(const std::string& id, int64_t seq, int limit);
 
-  /// A step of a transaction: short, for all others wait. `output` as of output_of().
+  /// Callback inside a transaction. Must be short, because all other writers wait. `output`:
+  /// output_of() the job.
   using Step = std::function<void(const v1::Job& job, const std::string& output)>;
-  /// Ends a queued job, marks a launched one as `cancelling`, leaves an ended one. NOT_FOUND.
-  /// `before` becomes the state that it had; `before_commit` is called if the job ends.
+  /// Cancels a queued job, marks a launched one as `cancelling`, leaves an ended one. Sets
+  /// `*before` to the previous state; calls `before_commit` if the job is cancelled now. Throws
+  /// NOT_FOUND.
   v1::Job request_cancel(
       const std::string& id, v1::Job::State* before = nullptr,
       const Step& before_commit = [](const v1::Job&, const std::string&) {});
 
-  /// Forgets an ended job; `before_commit` is called with the row still there. NOT_FOUND,
+  /// Deletes an ended job; calls `before_commit` in the transaction. Throws NOT_FOUND,
   /// FAILED_PRECONDITION.
   void remove(const std::string& id, const Step& before_commit);
-  /// Makes a failed or cancelled job QUEUED again; `before_commit` as in remove(). Throws ApiError
-  /// for any other.
+  /// Queues a failed or cancelled job again; calls `before_commit` in the transaction. Throws
+  /// NOT_FOUND; FAILED_PRECONDITION for a job in another state, with a damaged record, or with
+  /// paths that another job uses; RESOURCE_EXHAUSTED if the queue is full.
   v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
                   const Step& before_commit, Resumption way = Resumption::kGoOn);
 
-  /// Of the queue whose retry_time has come, the first so many that run here and the first so many
-  /// that run elsewhere: of higher priority before others, older before younger.
+  /// Returns queued jobs whose retry_time has come: up to `limit` that run here and up to `limit`
+  /// that run elsewhere. Order: priority, then age.
   std::vector<QueuedJob> queued(int limit);
-  /// Ids of the first so many of the queue, also those that wait for their retry_time, in its
-  /// order.
+  /// Returns the ids of the first `limit` queued jobs, in the queue's order, including those that
+  /// wait for their retry_time.
   std::vector<std::string> queue(int limit);
-  /// Place in the queue; 1 is the head. NOT_FOUND.
+  /// Returns the job's place in the queue; 1 is the head. Throws NOT_FOUND.
   int queue_position(const std::string& id);
-  /// Ids of the first so many of the queue of which something is still to be fetched.
+  /// Returns the ids of the first `limit` queued jobs whose inputs are still to be fetched.
   std::vector<std::string> to_fetch(int limit);
-  /// Jobs that have not ended, oldest first.
+  /// Returns the jobs that have not ended, oldest first.
   std::vector<v1::Job> unended();
-  /// How far that is, while the job is QUEUED.
+  /// Records the progress of fetching. Does nothing unless the job is QUEUED and fetching.
   void record_fetch(const std::string& id, const v1::Progress& progress);
-  /// All of it is here: the job gets what `fetched` has of it and of memory, and its plan, and may
-  /// be started. False if it has ended meanwhile.
+  /// Ends the fetching of a queued job, which may then be started. Stores the files and the memory
+  /// of `fetched`, and the plan. Returns false if the job is no longer QUEUED.
   bool finish_fetch(const v1::Job& fetched, const std::string& plan);
-  /// The job has FAILED, unless it has ended meanwhile.
+  /// Marks the job FAILED. Does nothing if it is no longer QUEUED.
   void fail_fetch(const std::string& id, const v1::JobError& error);
-  /// Ended jobs whose ttl_seconds_after_finished are over.
+  /// Returns the ids of ended jobs whose ttl_seconds_after_finished have passed.
   std::vector<std::string> expired(int limit);
-  /// The attempt has made an output that is to be pushed: it is RUNNING, and has nothing of the
-  /// machine any more. False if the job is not launched.
+  /// Marks the job as pushing: RUNNING, and without GPUs. Called when the attempt has made an
+  /// output to push. Returns false if this attempt is not launched.
   bool begin_push(const std::string& id, int attempt);
-  /// STARTING and RUNNING, oldest first.
+  /// Returns the STARTING and RUNNING jobs, oldest first.
   std::vector<v1::Job> launched();
 
-  /// The job becomes STARTING with the next attempt number and these GPUs, unless it has ended or
-  /// been cancelled meanwhile.
+  /// Makes the job STARTING with the next attempt number and these GPUs. Returns nullopt if the job
+  /// has ended, is being cancelled or was deleted.
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
                                        const std::string& reason, const std::string& gpus = "");
-  /// Why this attempt, which is launched, is to end from now on. The first reason stays, until the
-  /// attempt has ended.
+  /// Stores the reason to stop a launched attempt. The first reason stays until the attempt has
+  /// ended.
   void request_stop(const std::string& id, int attempt, const v1::JobError& reason);
   void finish(const std::string& id, const Outcome& outcome);
-  /// A launched job becomes QUEUED again for another attempt, after `pause`. `started`: this one
-  /// has had processes. False if it is being cancelled: then nothing changes.
+  /// Queues a launched job again for another attempt, after `pause`. `started`: the last attempt
+  /// has had processes. Returns false and changes nothing if the job is being cancelled.
   bool put_back(const std::string& id, const std::string& reason, std::chrono::milliseconds pause,
                 bool started = true);
 
-  /// The wall clock was set by so much: what waits for its retry_time waits no longer for that.
+  /// Moves all retry times and due notifications by `jump`, after the wall clock was set by that
+  /// much.
   void shift_retries(std::chrono::milliseconds jump);
 
-  /// Empty if there is no such attempt.
+  /// Returns the hash of the attempt's token; empty if the attempt does not exist.
   std::string token_sha256(const std::string& id, int attempt);
-  /// Whether this attempt is to go on: no other one owns the job, which has not ended and is not
-  /// being cancelled or stopped. NOT_FOUND.
+  /// Returns true if this attempt is to go on: it is the job's current one, and the job has not
+  /// ended and is not being cancelled or stopped. Throws NOT_FOUND.
   bool is_wanted(const std::string& id, int attempt);
-  /// STARTING becomes RUNNING, unless this attempt is not wanted any more. NOT_FOUND.
+  /// Makes a STARTING job RUNNING, if this is its current attempt. Throws NOT_FOUND.
   void confirm_running(const std::string& id, int attempt);
   void record_progress(const std::string& id, int attempt, const v1::Progress& progress);
-  /// The first report of an attempt counts.
+  /// Stores the failure that an attempt reports. Only the first report counts.
   void record_failure(const std::string& id, int attempt, const v1::JobError& error);
   std::optional<v1::JobError> reported_failure(const std::string& id, int attempt);
 
-  /// Ended jobs of whose end somebody is to be told by now, the longest due ones first.
+  /// Returns the ids of ended jobs with a notification due, longest due first.
   std::vector<std::string> due_notifications(int limit);
-  /// Stores the state of such a message. Does nothing if the job has been resumed or deleted
-  /// meanwhile.
+  /// Stores the state of a notification. Does nothing if the job was resumed or deleted meanwhile.
   void record_notification(const std::string& id, const v1::Notification& now);
-  /// It is due again after `pause`, or never if nobody is to be told any more.
+  /// Makes a pending notification due again after `pause`; removes the due time of any other.
   void put_off_notification(const std::string& id, std::chrono::milliseconds pause);
 
   JobTotals totals();
-  /// How many jobs there are in each state.
+  /// Returns the number of jobs in each state.
   std::map<v1::Job::State, int64_t> counts();
-  /// When the job at the head of the queue was queued.
+  /// Returns the time when the job at the head of the queue was queued.
   std::optional<google::protobuf::Timestamp> head_queued_since();
 
-  /// Why nothing can be stored at the moment; empty if it can.
+  /// Returns why nothing can be stored now; empty if it can.
   std::string fault();
 
   const ChangeSignal& changes() const { return changes_; }
-  /// What has been committed of jobs since the start of the server.
+  /// Returns the changes of jobs committed since the start of the server.
   const RecentChanges& recent() const { return recent_; }
 
  private:
-  /// Whether this attempt is the job's last one and may have processes.
+  /// Returns true if this attempt is the job's last one and may have processes.
   static bool is_launched_attempt(const v1::Job& job, int attempt);
-  /// Progress of the job, and an event of it.
+  /// Sets the job's progress and appends it as an event.
   void tell(JobRow& row, const v1::Progress& progress);
-  /// As it is committed. NOT_FOUND.
+  /// Reads the committed row. Throws NOT_FOUND.
   JobRow read(const std::string& id);
-  /// In a transaction. NOT_FOUND.
+  /// Reads the row inside a transaction. Throws NOT_FOUND.
   JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
                                        const std::string& owner, const v1::JobOptions& options,
                                        const std::optional<v1::SweepSpec>& sweep);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue(const std::string& owner);
-  /// An ended job is to be deleted when its time comes.
+  /// Schedules the deletion of an ended job, if it has a time to live.
   void expire(const JobRow& row);
-  /// Somebody is to be told of the end that the job has come to, if it asks for that; or of none.
+  /// Creates the notification of the job's end, if the job asks for one; clears it if the job has
+  /// not `ended`.
   void notify(JobRow& row, bool ended);
   void append(JobRow& row, v1::Event event);
   void save(JobRow& row);
-  /// The job changes its state, with an event.
+  /// Changes the job's state, and appends an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
-  /// Runs `body` as one transaction under the lock, then tells of the change.
+  /// Runs `body` as one transaction under the lock, then signals the change.
   void transact(const std::function<void()>& body);
 
   const int max_queued_;
@@ -241,12 +246,12 @@ class JobStore {
   std::mutex mutex_;
   JobTable table_;
   JobTotals totals_;
-  JobTotals uncommitted_;  ///< of the transaction
+  JobTotals uncommitted_;  ///< counts of the current transaction
   std::vector<RecentChange> uncommitted_changes_;
   std::mutex read_mutex_;
-  JobTable reader_;  ///< sees what is committed; whoever reads waits for no commit
+  JobTable reader_;  ///< sees committed data; readers do not wait for commits
   std::mutex list_mutex_;
-  JobTable lister_;  ///< for what reads many rows: heartbeats and GetJob do not wait for it
+  JobTable lister_;  ///< for reads of many rows, so that heartbeats and GetJob do not wait for them
   RecentChanges recent_;
   ChangeSignal changes_;
 };

@@ -1,4 +1,4 @@
-// The job table's part of models and outputs that lie elsewhere: jobs that are fetched and pushed.
+// JobStore methods for remote models and outputs: jobs that are fetched and pushed.
 
 #include "job/remote/transfer.h"
 #include "server/store/job_store.h"

@@ -19,25 +19,25 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-// Keeps an answer below the 4 MiB that clients accept by default.
+// Limit of a page, which keeps an answer below the 4 MiB that clients accept by default.
 constexpr size_t kMaxPageBytes = 2u << 20;
 
-// What row_of() reads.
+// Columns that row_of() reads.
 constexpr char kJobColumns[] = "number, last_event, id, request_id, name, state, output, body";
 const std::string kSelectJobs = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
 enum JobColumn { kNumber, kLastEvent, kId, kRequestId, kName, kState, kOutput, kBody };
 
 int64_t now_ms() { return TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()); }
 
-/// Parameter of list_sql: after those of the most labels that a filter can have.
+/// First parameter for the id prefix in list_sql; above those of all labels.
 constexpr int kFirstWithPrefix = 101;
 
-/// Whether so few ids begin so ("j-" and two digits) that they are better looked up and sorted than
-/// found among all jobs, newest first.
+/// Returns true if so few ids have the prefix ("j-" and two digits) that an index lookup and a sort
+/// are faster than a scan of all jobs, newest first.
 bool is_selective(const std::string& id_prefix) { return id_prefix.size() >= 4; }
 
-/// The statement of a list by labels: the rows of the first one are in order, those of the others
-/// are looked up.
+/// Returns the statement of a list by labels: scans the rows of the first label in order, and looks
+/// up the others.
 std::string labels_sql(const JobQuery& query, const std::string& filter) {
   std::string sql = std::string("SELECT ") + kJobColumns +
                     " FROM labels CROSS JOIN jobs ON number = job WHERE key = ?4 AND value = ?5 "
@@ -52,7 +52,7 @@ std::string labels_sql(const JobQuery& query, const std::string& filter) {
   return sql + " ORDER BY job DESC";
 }
 
-/// The path and every directory above it.
+/// Returns the path and all directories above it.
 std::vector<std::string> with_ancestors(const std::string& path) {
   std::vector<std::string> all;
   for (std::filesystem::path at = path;; at = at.parent_path()) {
@@ -159,7 +159,7 @@ std::optional<JobTable::Conflict> JobTable::find_conflict(int64_t number,
         return found;
       }
     }
-    // What lies in it: '0' follows '/'.
+    // Range of paths below this one: '0' follows '/'.
     if (auto found = conflict(prepare(database_, select + "path > ? AND path < ?", number, writes,
                                       claim.path + "/", claim.path + "0"))) {
       return found;
@@ -314,7 +314,7 @@ double JobTable::last_success() {
 }
 
 std::string list_sql(const JobQuery& query) {
-  // A plus: not by the index of that column.
+  // A unary plus keeps SQLite from using the index of that column.
   const std::string plus = is_selective(query.id_prefix) ? "+" : "";
   std::string filter = "number < ?1";
   if (!query.name.empty()) filter += " AND " + plus + "name = ?2";
@@ -329,7 +329,7 @@ std::string list_sql(const JobQuery& query) {
     return kSelectJobs + filter + " ORDER BY +number DESC";
   }
   if (query.states.empty()) return kSelectJobs + filter + newest_first;
-  // One index each way: a union of states, each of which is in order, needs no sorting.
+  // UNION ALL lets each state use its index: rows of one state are in order, so nothing is sorted.
   std::string sql;
   for (const v1::Job::State state : std::set(query.states.begin(), query.states.end())) {
     sql += fmt::format("{}{}{} AND {}", sql.empty() ? "" : " UNION ALL ", kSelectJobs, filter,
@@ -345,7 +345,7 @@ JobPage JobTable::list(const JobQuery& query) {
   if (!query.owner.empty()) select.bind(3, query.owner);
   if (!query.id_prefix.empty()) {
     select.bind(kFirstWithPrefix, query.id_prefix);
-    select.bind(kFirstWithPrefix + 1, query.id_prefix + "~");  // after all that an id has
+    select.bind(kFirstWithPrefix + 1, query.id_prefix + "~");  // sorts after every id character
   }
   int parameter = 4;
   for (const auto& [key, value] : query.labels) {

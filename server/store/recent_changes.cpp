@@ -39,7 +39,7 @@ void RecentChanges::add(std::vector<RecentChange> changes) {
 std::optional<std::vector<RecentChange>> RecentChanges::after(int64_t sequence,
                                                               size_t limit) const {
   const std::lock_guard lock(mutex_);
-  const int64_t dropped = last_ - std::ssize(entries_);  // that so many were the first
+  const int64_t dropped = last_ - std::ssize(entries_);  // number of changes no longer kept
   if (sequence < dropped || sequence > last_) return std::nullopt;
   const auto first = entries_.begin() + (sequence - dropped);
   std::vector<RecentChange> changes;

@@ -13,20 +13,19 @@
 
 namespace dotresize {
 
-/// The job as a list shows it: of the spec its name alone, of a sweep that it is one.
+/// Returns the job as a list shows it: the spec has only its name, and a sweep is empty.
 v1::Job basic_view(v1::Job job);
 
-/// A change of a job that is committed.
+/// Committed change of a job.
 struct RecentChange {
   int64_t sequence = 0;  ///< 1, 2, 3 ... in the order of the commits, over all jobs
-  int64_t number = 0;    ///< of the job: the order of creation
-  v1::Job::State before = v1::Job::STATE_UNSPECIFIED;  ///< its state; unspecified: it is new
+  int64_t number = 0;    ///< job's number: order of creation
+  v1::Job::State before = v1::Job::STATE_UNSPECIFIED;  ///< previous state; unspecified: new job
   bool deleted = false;
-  std::shared_ptr<const v1::Job> job;  ///< basic_view() after the change, of a deleted one before
+  std::shared_ptr<const v1::Job> job;  ///< basic_view() after the change; if deleted, before it
 };
 
-/// The newest changes of all jobs, in memory: at most 4096, of at most 4 MiB. Safe to use from any
-/// thread.
+/// Newest changes of all jobs, in memory: at most 4096 and at most 4 MiB. Thread-safe.
 class RecentChanges {
  public:
   static constexpr size_t kMaxChanges = 4096;
@@ -34,14 +33,14 @@ class RecentChanges {
 
   RecentChanges();
 
-  /// Which numbers these are: another object has another epoch.
+  /// Returns the identity of these numbers: another object has another epoch.
   const std::string& epoch() const { return epoch_; }
-  /// The number of the newest one; 0: there is none yet.
+  /// Returns the number of the newest change; 0: none yet.
   int64_t last() const;
-  /// Gives them their numbers.
+  /// Adds changes and numbers them.
   void add(std::vector<RecentChange> changes);
-  /// The first `limit` after this number; nothing if one of them is not here any more, or the
-  /// number has not been given out.
+  /// Returns the first `limit` changes after this number; nullopt if one of them is no longer kept,
+  /// or the number has not been given out.
   std::optional<std::vector<RecentChange>> after(int64_t sequence, size_t limit) const;
 
  private:

@@ -87,7 +87,7 @@ std::vector<std::string> find_gpus(int count) {
   if (visible == nullptr) return numbers_up_to(count < 0 ? count_device_files() : count);
   std::vector<std::string> listed = split_gpus(visible);
   if (count < 0) return listed;
-  // An empty list means: none are shown to this process, but jobs may have them.
+  // An empty list means that no GPUs are visible to this process; jobs may still have them.
   if (listed.empty()) return numbers_up_to(count);
   if (static_cast<size_t>(count) > listed.size()) {
     throw InputError("--gpus", std::to_string(count) + " is more than CUDA_VISIBLE_DEVICES lists");

@@ -12,9 +12,9 @@
 
 namespace dotresize {
 
-inline constexpr int kBusyTimeoutMs = 2000;  // another program, a backup say, has the file
+inline constexpr int kBusyTimeoutMs = 2000;  // wait for another program, such as a backup
 
-/// Nothing if it is damaged.
+/// Parses a column's message; nullopt if it is damaged.
 template <class Message>
 std::optional<Message> parsed(const SQLite::Column& column) {
   Message message;
@@ -35,7 +35,7 @@ void bind(SQLite::Statement& statement, int index, const Value& value) {
   }
 }
 
-/// The statement with its parameters, in order.
+/// Prepares a statement and binds its parameters in order.
 template <class... Values>
 SQLite::Statement prepare(const SQLite::Database& database, const std::string& sql,
                           const Values&... values) {
@@ -45,7 +45,7 @@ SQLite::Statement prepare(const SQLite::Database& database, const std::string& s
   return statement;
 }
 
-/// "state IN (1, 2)"
+/// Returns "state IN (1, 2)".
 inline std::string is_one_of(const std::vector<v1::Job::State>& states) {
   std::string numbers;
   for (const v1::Job::State state : states) {

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Closed to other users if it was not there.
+/// Creates the directory, closed to other users, if it is missing.
 void make_directory(const fs::path& dir) {
   std::error_code error;
   fs::create_directories(dir.parent_path(), error);
@@ -33,7 +33,8 @@ constexpr std::chrono::days kTokensKept{30};
 constexpr char kLockFile[] = "lock";
 constexpr size_t kMaxPathBytes = 4096;
 
-/// It has logs, paths and hashes of tokens, and what is put there is run.
+/// Throws if other users can access the directory: it holds logs, paths and token hashes, and files
+/// that are run.
 void require_private(const fs::path& dir) {
   struct stat status {};
   if (::stat(dir.c_str(), &status) != 0) throw_errno("cannot use " + dir.string());
@@ -50,7 +51,7 @@ void require_unused_original(const fs::path& root) {
   const fs::path mark = root / kCopiedFromFile;
   const std::optional<std::string> original = read_file_start(mark, kMaxPathBytes);
   if (!original) return;
-  std::error_code error;  // one that cannot be seen is on another machine, or another user's
+  std::error_code error;  // an original that cannot be seen is elsewhere or another user's
   const fs::path lock = fs::path(*original) / kLockFile;
   if (fs::path(*original) != fs::canonical(root) && fs::exists(lock, error) &&
       !try_lock_file(lock)) {

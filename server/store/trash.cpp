@@ -87,7 +87,7 @@ TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonic
     const std::lock_guard lock(mutex_);
     held_.insert(note);
   }
-  fs::create_symlink(canonical.parent_path() / name, note);  // first: a crash must not lose it
+  fs::create_symlink(canonical.parent_path() / name, note);  // first, so that a crash keeps it
   fs::rename(dir, dir.parent_path() / name);
   moved.trash_ = this;
   moved.from_ = canonical;
@@ -119,13 +119,14 @@ void Trash::loop() {
 
 void Trash::sweep() {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+  for (fs::directory_iterator entry(folder_, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      if (held_.contains(entry.path())) continue;
+      if (held_.contains(entry->path())) continue;
     }
-    remove_entry(entry.path());
+    remove_entry(entry->path());
   }
   if (error) spdlog::error("cannot read {}: {}", folder_.string(), error.message());
 }
@@ -135,7 +136,7 @@ void Trash::remove_entry(const fs::path& entry) const {
   if (fs::is_symlink(fs::symlink_status(entry, error))) {
     const fs::path target = fs::read_symlink(entry, error);
     const PinnedDirectory parent(target.parent_path());
-    // A note in a folder of this user's is trusted no further than for what the trash has named.
+    // Removes only names that the trash gives: a note could lead to any path of this user.
     if (parent && target.filename().string().find(kDeleted) != std::string::npos) {
       fs::remove_all(parent.path() / target.filename(), error);
     }

@@ -10,8 +10,8 @@ namespace dotresize {
 
 class Trash;
 
-/// A directory that has been moved to be removed. It gets its old name back unless remove() is
-/// called: what a transaction forgets goes only if the transaction is committed.
+/// Directory that was moved away to be removed. Its destructor moves it back unless remove() was
+/// called, so that a directory is only lost if the transaction that deletes it is committed.
 class TrashedDirectory {
  public:
   TrashedDirectory() = default;
@@ -19,31 +19,31 @@ class TrashedDirectory {
   TrashedDirectory& operator=(TrashedDirectory&& other) noexcept;
   ~TrashedDirectory();
 
-  /// Has it removed, by a thread of the trash.
+  /// Lets the trash's thread remove the directory.
   void remove();
 
  private:
   friend class Trash;
 
-  Trash* trash_ = nullptr;  ///< null: nothing was moved, or it is settled
+  Trash* trash_ = nullptr;  ///< null: nothing was moved, or remove() was called
   std::filesystem::path from_;
   std::filesystem::path to_;
-  std::filesystem::path note_;  ///< empty: `to_` itself lies in the trash folder
+  std::filesystem::path note_;  ///< empty: `to_` lies in the trash folder
 };
 
-/// Directories that may hold many files are moved away in one step, and removed by a thread of its
-/// own. What a killed server has left in the folder is removed by the next one.
+/// Moves directories, which may hold many files, away in one step, and removes them on a thread of
+/// its own. The next server removes what a killed one has left in the folder.
 class Trash {
  public:
-  /// `folder` is made if it is missing. Throws std::system_error.
+  /// Creates `folder` if it is missing. Throws std::system_error.
   explicit Trash(std::filesystem::path folder);
   ~Trash();
 
-  /// Moves a directory of the folder's own file system. Nothing if there is none of this name.
-  /// Throws std::system_error.
+  /// Moves a directory on the folder's own file system. Returns an empty object if it does not
+  /// exist. Throws std::system_error.
   TrashedDirectory take(const std::filesystem::path& dir);
-  /// Moves a directory of any file system to a hidden name beside it; a note in the folder says
-  /// where. `dir` is the name to move it by, `canonical` the same without symbolic links.
+  /// Moves a directory on any file system to a hidden name beside it; a note in the folder records
+  /// the name. `dir` is the path to move it by, `canonical` the same path without symbolic links.
   TrashedDirectory take_beside(const std::filesystem::path& dir,
                                const std::filesystem::path& canonical);
 
@@ -59,10 +59,10 @@ class Trash {
   std::filesystem::path folder_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool filled_ = true;  ///< there may be something to remove
+  bool filled_ = true;  ///< there may be entries to remove
   bool stopping_ = false;
-  std::set<std::filesystem::path> held_;  ///< entries that may go back
-  std::thread thread_;                    ///< last: it uses all the others
+  std::set<std::filesystem::path> held_;  ///< entries that may be moved back
+  std::thread thread_;                    ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

@@ -13,26 +13,26 @@
 
 namespace dotresize {
 
-/// Fetches or pushes on a thread of its own; another one looks after it now and then.
+/// Runs a fetch or a push on its own thread; the owner polls it.
 class BackgroundTransfer {
  public:
-  /// Runs a program of job/remote/transfer.h to its end. Throws as TransferOutput::result.
+  /// Runs a command of job/remote/transfer.h to its end. Throws like TransferOutput::result.
   using Run = std::function<TransferResult(const std::vector<std::string>& command)>;
 
-  /// `work` runs on that thread. `phase`: kFetchPhase or kPushPhase.
+  /// Starts `work` on the thread. `phase`: kFetchPhase or kPushPhase.
   BackgroundTransfer(std::string phase, std::function<void(const Run& run)> work);
-  /// Breaks it off and waits for its end, which may take some seconds.
+  /// Stops the transfer and waits for its end, which may take some seconds.
   ~BackgroundTransfer() = default;
   BackgroundTransfer(const BackgroundTransfer&) = delete;
   BackgroundTransfer& operator=(const BackgroundTransfer&) = delete;
 
-  /// Asks it to end, and does not wait.
+  /// Asks the transfer to end; does not wait.
   void request_stop() { thread_.request_stop(); }
-  /// Then the caller may read what `work` has written.
+  /// True once `work` has returned; the caller may then read what it has written.
   bool has_ended() const;
-  /// Why it has ended without success; nothing if it has not.
+  /// Error of a transfer that ended without success, else nullopt.
   std::optional<TransferError> error() const;
-  /// How far it is; nothing if there is no news, and once a second at most.
+  /// New progress, at most once a second; nullopt if there is none.
   std::optional<v1::Progress> news();
 
  private:
@@ -46,7 +46,7 @@ class BackgroundTransfer {
   std::optional<TransferError> error_;
   std::optional<v1::Progress> news_;
   Clock::time_point told_;
-  std::jthread thread_;  ///< last: it uses all the others
+  std::jthread thread_;  ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

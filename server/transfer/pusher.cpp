@@ -5,7 +5,7 @@
 namespace dotresize {
 namespace {
 
-constexpr size_t kMostPushes = 4;  // at a time
+constexpr size_t kMostPushes = 4;  // limit at a time
 
 }  // namespace
 

@@ -11,41 +11,42 @@
 
 namespace dotresize {
 
-/// How a push stands.
+/// Status of a push.
 struct PushStatus {
   bool ended = false;
-  std::string revision;                ///< of one that has ended well
-  std::optional<TransferError> error;  ///< of one that has not
-  std::optional<v1::Progress> news;    ///< of one that has not ended
+  std::string revision;                ///< set after success
+  std::optional<TransferError> error;  ///< set after a failure
+  std::optional<v1::Progress> news;    ///< set while it runs
 };
 
-/// Pushes outputs, a few at a time, which its owner looks after. A push can be repeated: what a
-/// killed server has begun another one begins again, and little is sent twice. For one thread.
+/// Pushes outputs, a few at a time; the owner polls them. Pushes are repeatable: what a killed
+/// server began is pushed again, and little is sent twice. Not thread-safe.
 class Pusher {
  public:
   explicit Pusher(const RemoteCache& cache) : cache_(cache) {}
-  /// Breaks off all of them.
+  /// Stops all pushes and waits for their ends.
   ~Pusher();
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
 
-  /// Begins the push of the job's output once there is room for one more, or looks after it.
-  /// Forgets one that has ended.
+  /// Starts the push of the job's output once there is room for one more, and returns its status. A
+  /// push that has ended is forgotten.
   PushStatus poll(const v1::Job& job);
-  /// The same for one that is to be broken off: it has ended at once if it had not begun.
+  /// Stops the job's push and returns its status, like poll(). A push that has not begun ends at
+  /// once.
   PushStatus stop(const std::string& id);
 
  private:
   struct Push {
     std::string revision;
-    std::unique_ptr<BackgroundTransfer> transfer;  ///< last: it writes the revision
+    std::unique_ptr<BackgroundTransfer> transfer;  ///< last member: it writes the revision
   };
 
   void begin(const v1::Job& job);
   PushStatus status_of(const std::string& id);
 
   const RemoteCache cache_;
-  std::map<std::string, Push> pushes_;  ///< by job
+  std::map<std::string, Push> pushes_;  ///< keyed by job id
 };
 
 }  // namespace dotresize

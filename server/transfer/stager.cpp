@@ -24,12 +24,11 @@ namespace {
 constexpr std::chrono::milliseconds kStagePoll{200};
 constexpr std::chrono::seconds kPauseAfterFault{2};
 constexpr std::chrono::seconds kFirstRetryPause{5};
-constexpr int kMostFetches = 6;      // of one job, if the network is at fault
-constexpr size_t kStagedAtOnce = 4;  // jobs
-constexpr int kFetchWindow = 100;    // jobs that are looked at, from the head of the queue on
+constexpr int kMostFetches = 6;      // tries per job after network faults
+constexpr size_t kStagedAtOnce = 4;  // jobs fetched at a time
+constexpr int kFetchWindow = 100;    // jobs looked at, from the queue's head
 
-/// The URL that is fetched for this input: a job that was resumed reads the commit that it read
-/// before.
+/// URL to fetch for this input. A resumed job reads the same commit as before.
 std::string pinned_url(const v1::Job& job, const std::string& url) {
   if (!is_on_hub(url)) return url;
   for (const v1::FetchedFile& file : job.fetched()) {
@@ -189,7 +188,7 @@ void Stager::finish(Staging& staging) {
     }
     retries_.erase(job.id());
   } catch (const ApiError& error) {
-    fail(job, kInvalidInput, error.what());  // now that it can be planned
+    fail(job, kInvalidInput, error.what());  // a fault found by planning
   } catch (const std::exception& error) {
     take_fault(job, {TransferError::kNetwork, error.what()});
   }

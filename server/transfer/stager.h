@@ -16,14 +16,14 @@
 
 namespace dotresize {
 
-/// Fetches what queued jobs read from elsewhere, a few jobs at a time, and plans them then: they
-/// are not started before. A thread of its own looks after the downloads. What is still to be
-/// fetched is in the job table, and how far a download is in the cache: a later server goes on.
+/// Fetches the remote inputs of queued jobs, a few jobs at a time, and then plans the jobs; they do
+/// not start before. A separate thread polls the downloads. The job table knows the inputs still to
+/// be fetched, and the cache holds partial downloads, so a later server goes on.
 class Stager {
  public:
-  /// All outlive it.
+  /// All arguments outlive the stager.
   Stager(JobStore& store, const PathPolicy& paths, const Machine& machine, Trash& trash);
-  /// Breaks off the downloads.
+  /// Stops the downloads and waits for their ends.
   ~Stager() = default;
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
@@ -37,39 +37,39 @@ class Stager {
   /// A job whose files are being fetched.
   struct Staging {
     v1::Job job;
-    std::vector<v1::FetchedFile> files;            ///< that are here
-    std::vector<HeldCopy> held;                    ///< the same in the cache
-    std::unique_ptr<BackgroundTransfer> transfer;  ///< last: it writes the others
+    std::vector<v1::FetchedFile> files;            ///< files fetched so far
+    std::vector<HeldCopy> held;                    ///< their copies in the cache
+    std::unique_ptr<BackgroundTransfer> transfer;  ///< last member: it writes the others
   };
 
   void loop(const std::stop_token& stop);
-  /// Copies of jobs that an earlier server has fetched.
+  /// Holds the copies that an earlier server fetched for jobs that have not ended.
   void hold_again();
-  /// Clears the cache of outputs that an earlier server has pushed and then not removed.
+  /// Removes outputs from the cache that an earlier server pushed but did not remove.
   void discard_pushed();
-  /// Nothing of a job that has ended is kept in the cache.
+  /// Releases the cached copies of jobs that have ended.
   void release_ended();
   void begin_next();
   void begin(const v1::Job& job);
   void follow_all();
-  /// Plans the job, and lets it start.
+  /// Plans the job and lets it start.
   void finish(Staging& staging);
-  /// Fails the job, or lets it wait for another try.
+  /// Fails the job, or schedules another try.
   void take_fault(const v1::Job& job, const TransferError& error);
   void fail(const v1::Job& job, const std::string& code, const std::string& message);
   bool is_queued(const std::string& id) const;
-  /// Refuses the place of an output that a failed job has left to be pushed, and clears it of what
-  /// was pushed.
+  /// Frees the local place of the job's output: removes an output left there that was pushed.
+  /// Throws TransferError if a failed job's output there still waits to be pushed.
   void free_output(const v1::Job& job);
 
   JobStore& store_;
   const PathPolicy& paths_;
   const Machine& machine_;
   Trash& trash_;
-  std::map<std::string, Retry> retries_;               ///< by job, as the next two
-  std::map<std::string, std::vector<HeldCopy>> held_;  ///< of jobs that have all of it
+  std::map<std::string, Retry> retries_;               ///< keyed by job id, like the next two
+  std::map<std::string, std::vector<HeldCopy>> held_;  ///< jobs with all inputs fetched
   std::map<std::string, std::unique_ptr<Staging>> staged_;
-  std::jthread thread_;  ///< last: it uses all the others
+  std::jthread thread_;  ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

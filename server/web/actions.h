@@ -5,15 +5,16 @@
 
 namespace dotresize {
 
-/// What a page offers to do.
+/// An action that a page offers.
 struct PageAction {
-  std::string address;  ///< where its form goes
+  std::string address;  ///< target of its form
   std::string label;
-  std::string button;  ///< what is pressed once its effect has been read
+  std::string button;  ///< label of the confirming button, shown with `effect`
   std::string effect;
 };
 
-/// Their forms, with the visitor's form token; empty without one or without actions.
+/// HTML forms of the actions, with the visitor's form token; empty without a token or without
+/// actions.
 std::string actions_html(const std::vector<PageAction>& actions, const std::string& form_token);
 
 }  // namespace dotresize

@@ -16,14 +16,14 @@ constexpr size_t kFileChunkBytes = size_t{256} << 10;
 constexpr char kPolicyOfPages[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-// The document itself says what it may load. It is taken for one of another site.
+// The document itself declares what it may load. The sandbox makes it a document of another site.
 constexpr char kPolicyOfReports[] =
     "sandbox allow-scripts allow-downloads allow-modals; form-action 'none'; base-uri 'none'; "
     "frame-ancestors 'none'";
 
 void set_security_headers(httplib::Response& response) {
   response.set_header("X-Content-Type-Options", "nosniff");
-  // "no-referrer" would take the Origin from forms, too.
+  // "no-referrer" would also remove the Origin from forms.
   response.set_header("Referrer-Policy", "same-origin");
   response.set_header("Cross-Origin-Resource-Policy", "same-origin");
 }

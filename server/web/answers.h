@@ -11,20 +11,21 @@ struct Response;
 
 namespace dotresize {
 
-/// An HTML document that runs no program and loads nothing but assets(). Nobody keeps it, and no
-/// other page may have it in a frame.
+/// Sends an HTML document that runs no scripts and loads nothing except assets(). It is not cached,
+/// and no other page may frame it.
 void send_page(httplib::Response& response, const std::string& html, int status = 200);
 
-/// page_html(): a document with its programs in it, which get no hold of the server's pages.
+/// Sends a document of page_html(), which contains its scripts. It runs sandboxed, without access
+/// to the server's pages.
 void send_report(httplib::Response& response, const std::string& html);
 
-/// A file that browsers may keep.
+/// Sends a file that browsers may cache.
 void send_asset(httplib::Response& response, const Asset& asset);
 
-/// A file to be kept, not shown; of a request for a range of its bytes that range.
+/// Sends a file as a download; answers a range request with that range of bytes.
 void send_file(httplib::Response& response, ArtifactFile file);
 
-/// To a page of this server, after a form.
+/// Redirects to a page of this server, after a form.
 void send_to(httplib::Response& response, const std::string& path);
 
 }  // namespace dotresize

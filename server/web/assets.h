@@ -5,18 +5,18 @@
 
 namespace dotresize {
 
-/// A file that the pages link to: the same for every visitor.
+/// A file that the pages link to, the same for every visitor.
 struct Asset {
   std::string path;  ///< "/style.css"
-  std::string type;  ///< of the content
+  std::string type;  ///< MIME type
   std::string content;
-  std::string url;  ///< its path with a mark of its content, so that browsers may keep it
+  std::string url;  ///< path with a hash of the content, for caching
 };
 
-/// The style sheet, the two scripts of the plots, and the one that brings pages up to date.
+/// The style sheet, the two scripts of the plots, and the script that updates pages.
 const std::vector<Asset>& assets();
 
-/// Of one of them, by its path.
+/// URL of the asset at `path`. Throws std::logic_error if there is none.
 const std::string& asset_url(const std::string& path);
 
 }  // namespace dotresize

@@ -4,18 +4,18 @@
 
 namespace dotresize {
 
-/// A page but for what it is about.
+/// Content of the frame that all pages share.
 struct Frame {
   std::string title = {};
   std::string body = {};        ///< HTML
-  std::string state = {};       ///< if it becomes another one, the whole page is loaded again
-  bool live = false;            ///< parts of it, with data-live, change by themselves
-  std::string figures = {};     ///< figures_json() of those in `body`; empty: there are none
-  std::string caller = {};      ///< "ann (submit)"; empty: nobody has signed in
-  std::string form_token = {};  ///< if somebody has
+  std::string state = {};       ///< the page reloads completely when this changes
+  bool live = false;            ///< the parts with data-live are updated in place
+  std::string figures = {};     ///< figures_json() of the figures in `body`; empty: none
+  std::string caller = {};      ///< "ann (submit)"; empty: not signed in
+  std::string form_token = {};  ///< set if signed in
 };
 
-/// The document, UTF-8.
+/// The complete HTML document, UTF-8.
 std::string frame_html(const Frame& frame);
 
 }  // namespace dotresize

@@ -48,7 +48,7 @@ std::vector<PageAction> actions_on(const v1::Job& job) {
   return actions;
 }
 
-/// What job_rows() has, but for what the page says elsewhere; and what it has and takes.
+/// Rows of job_rows() that the page does not show elsewhere, and the job's resources and options.
 Rows facts_of(const JobPageView& view, std::time_t now) {
   constexpr std::array<const char*, 5> kElsewhere = {"job", "name", "state", "progress", "error"};
   const v1::Job& job = view.job;
@@ -67,7 +67,7 @@ Rows facts_of(const JobPageView& view, std::time_t now) {
   if (job.options().priority() != 0) {
     rows.push_back({"priority", std::to_string(job.options().priority())});
   }
-  const auto& labels = job.options().labels();  // in no order of their own
+  const auto& labels = job.options().labels();  // unordered
   for (const auto& [key, value] :
        std::map<std::string, std::string>{labels.begin(), labels.end()}) {
     rows.push_back({"label " + key, value});
@@ -78,7 +78,7 @@ Rows facts_of(const JobPageView& view, std::time_t now) {
 std::string summary_of(const JobPageView& view) {
   const v1::Job& job = view.job;
   if (view.report) return view.report->summary;
-  return job.state() == v1::Job::FAILED ? "" : stand_of(job);  // its error has a place of its own
+  return job.state() == v1::Job::FAILED ? "" : stand_of(job);  // shown elsewhere
 }
 
 std::string spec_of(const v1::Job& job) {
@@ -94,7 +94,7 @@ Page page_of(const JobPageView& view, std::time_t now) {
   if (!view.log_tail.empty()) {
     const bool cut = view.log_tail.size() >= kShownLogBytes;
     const std::string tail =
-        cut ? view.log_tail.substr(view.log_tail.find('\n') + 1)  // whole lines
+        cut ? view.log_tail.substr(view.log_tail.find('\n') + 1)  // drops the cut line
             : view.log_tail;
     page.texts.push_back({cut ? "End of its log" : "Its log", tail, /*tail=*/true});
   }

@@ -10,22 +10,22 @@
 
 namespace dotresize {
 
-/// What the page of a job shows.
+/// Content of a job's page.
 struct JobPageView {
-  v1::Job job;                                       ///< as GetJob has it
-  std::optional<std::chrono::seconds> silence = {};  ///< since the last heartbeat of one that runs
+  v1::Job job;                                       ///< result of GetJob
+  std::optional<std::chrono::seconds> silence = {};  ///< since a running job's last heartbeat
   std::string log_tail = {};
-  std::optional<Page> report = {};  ///< of what it has made
-  std::string report_fault = {};    ///< why that cannot be shown
-  bool has_report_page = false;     ///< /jobs/ID/report
-  std::string form_token = {};      ///< of a visitor who may change the job; empty: of another
+  std::optional<Page> report = {};  ///< report on the job's output
+  std::string report_fault = {};    ///< error text if the report cannot be shown
+  bool has_report_page = false;     ///< true if /jobs/ID/report exists
+  std::string form_token = {};      ///< empty: the visitor may not change the job
 };
 
-/// Of a log this many bytes are shown, its last ones.
+/// Number of bytes shown of a log's end.
 inline constexpr size_t kShownLogBytes = size_t{64} << 10;
 
-/// Progress, error, result with its figures, what is known of the job, log: the HTML of a Frame's
-/// body, to which the figures of `view.report` belong.
+/// HTML of a Frame's body: progress, error, result with its figures, facts about the job, log. The
+/// figures of `view.report` belong to it.
 std::string job_page_html(const JobPageView& view, std::time_t now);
 
 }  // namespace dotresize

@@ -14,7 +14,7 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-// Parsed it takes several times as much.
+// Parsed, a report takes several times as much memory.
 constexpr size_t kMaxShownBytes = size_t{16} << 20;
 
 std::string read_report(const fs::path& file) {

@@ -30,7 +30,7 @@ std::string stand_in_queue(const v1::Job& job) {
 std::string stand_of_result(const v1::JobResult& result) {
   const v1::ModelSize& dense = result.dense();
   const v1::ModelSize& compressed = result.compressed();
-  if (dense.bytes() == 0 || compressed.bytes() == 0) return "";  // of a sweep
+  if (dense.bytes() == 0 || compressed.bytes() == 0) return "";  // a sweep's result
   std::string text =
       format_percent(static_cast<double>(compressed.bytes()) / static_cast<double>(dense.bytes())) +
       " of the bytes";

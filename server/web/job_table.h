@@ -8,21 +8,19 @@
 
 namespace dotresize {
 
-/// A list of jobs for people.
+/// Content of a table of jobs.
 struct JobTableView {
   std::string heading;
   std::vector<v1::Job> jobs;
-  std::string none;  ///< what is said if there are none
-  std::string all_state =
-      {};  ///< state of the list that a link at the end leads to; empty: no link
+  std::string none;            ///< text shown if there are no jobs
+  std::string all_state = {};  ///< filter of the link at the end; empty: no link
   std::string all_text = {};
 };
 
-/// A row for each, as HTML.
+/// HTML table with a row for each job.
 std::string job_table_html(const JobTableView& view, std::time_t now);
 
-/// How far the job is, what it waits for or how it has ended, in a few words; "" if its state says
-/// it all.
+/// Progress, reason to wait, or outcome of the job in a few words; "" if its state says it all.
 std::string stand_of(const v1::Job& job);
 
 }  // namespace dotresize

@@ -15,7 +15,7 @@ using ctemplate::TemplateDictionary;
 
 constexpr int kJobsOnPage = 50;
 
-/// INVALID_ARGUMENT for what no page of ours asks for.
+/// Throws INVALID_ARGUMENT for a value that none of the pages sends.
 void require_printable(const char* field, const std::string& value) {
   if (!is_printable(value)) throw invalid_argument(field, in_quotes(value) + " is not printable");
 }

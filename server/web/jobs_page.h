@@ -8,27 +8,28 @@
 
 namespace dotresize {
 
-/// A choice of the list's first filter.
+/// A choice of the list's state filter.
 struct StateChoice {
-  std::string value;  ///< in the address of the page; empty: all
+  std::string value;  ///< value in the page's URL; empty: all
   std::string label;
   std::vector<v1::Job::State> states;
 };
 
 const std::vector<StateChoice>& state_choices();
 
-/// Which jobs somebody wants to see.
+/// Filters of the jobs page.
 struct JobsPageQuery {
   std::string state = {};  ///< StateChoice::value
-  std::string name = {};   ///< exact; empty: all
-  std::string owner = {};  ///< likewise
-  std::string page = {};   ///< token of a later page; empty: the first one
+  std::string name = {};   ///< exact name; empty: all
+  std::string owner = {};  ///< exact owner; empty: all
+  std::string page = {};   ///< token of a later page; empty: first page
 
-  /// INVALID_ARGUMENT, as an ApiError, for what the page does not offer.
+  /// Returns the API request. Throws ApiError INVALID_ARGUMENT for values that the page does not
+  /// offer.
   v1::ListJobsRequest request() const;
 };
 
-/// The list, as the HTML of a Frame's body.
+/// HTML of a Frame's body with the list.
 std::string jobs_page_html(const JobsPageQuery& query, const v1::ListJobsResponse& found,
                            std::time_t now);
 

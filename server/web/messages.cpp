@@ -6,7 +6,7 @@
 namespace dotresize {
 namespace {
 
-constexpr char kNoJob[] = "none";  // the state of no page that shows something
+constexpr char kNoJob[] = "none";  // differs from the state of every other page
 
 }  // namespace
 

@@ -17,7 +17,7 @@ void add_tile(TemplateDictionary& page, const std::string& name, const std::stri
   set_text(tile, "VALUE", value);
 }
 
-/// What is in use of a resource: "6 of 8", with a bar.
+/// Adds a tile with the use of a resource: "6 of 8", with a bar.
 void add_use(TemplateDictionary& page, const std::string& name, int64_t used, int64_t capacity,
              std::string (*format)(int64_t)) {
   if (capacity == 0 && used == 0) return add_tile(page, name, "none");

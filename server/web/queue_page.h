@@ -8,17 +8,17 @@
 
 namespace dotresize {
 
-/// What the first page shows.
+/// Content of the first page.
 struct QueuePageView {
   v1::ServerInfo server;
-  std::vector<std::string> faults;  ///< parts of the server that do not work
+  std::vector<std::string> faults;  ///< faults of the server's parts
   std::vector<v1::Job> launched;    ///< STARTING and RUNNING
-  std::vector<v1::Job> queued;      ///< the head of the queue, with their positions
-  std::vector<v1::Job> ended;       ///< the newest ones
-  std::string form_token = {};      ///< of an admin who may drain the server; empty: of nobody
+  std::vector<v1::Job> queued;      ///< head of the queue, with positions
+  std::vector<v1::Job> ended;       ///< newest ended jobs
+  std::string form_token = {};      ///< empty: the visitor may not drain the server
 };
 
-/// Resources and queue, as the HTML of a Frame's body.
+/// HTML of a Frame's body with resources and queue.
 std::string queue_page_html(const QueuePageView& view, std::time_t now);
 
 }  // namespace dotresize

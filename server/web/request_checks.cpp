@@ -12,7 +12,7 @@
 namespace dotresize {
 namespace {
 
-/// "HOST" of "HOST" and "HOST:PORT"; of "[::1]:80" the address without brackets.
+/// Removes the port: "HOST" from "HOST:PORT", "::1" from "[::1]:80".
 std::string without_port(const std::string& host) {
   if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
   return host.substr(0, host.find(':'));

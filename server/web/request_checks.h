@@ -5,19 +5,19 @@
 
 namespace dotresize {
 
-/// Whether the Host header of a request names the machine itself: by an IP address, as localhost,
-/// or by one of `names`. A page of another site whose name leads to this machine (DNS rebinding) is
-/// known by its own name in it.
+/// True if the Host header of a request names this machine: an IP address, localhost, or one of
+/// `names`. Defends against DNS rebinding: a page of another site whose name resolves to this
+/// machine sends its own name.
 bool names_this_machine(const std::string& host, const std::vector<std::string>& names);
 
-/// Whether a form with this Origin header was sent by a page of the server that the Host header
-/// names. Programs send no Origin: empty.
+/// True if a form with this Origin header was sent by a page of the server that the Host header
+/// names, or by a program, which sends no Origin (empty).
 bool is_own_origin(const std::string& origin, const std::string& host);
 
-/// The value of the cookie `name` in a Cookie header; empty if it is not there.
+/// Value of the cookie `name` in a Cookie header; empty if absent.
 std::string cookie_in(const std::string& header, const std::string& name);
 
-/// Whether this is the path of a page that shows something: where a form may lead back to.
+/// True if this is the path of a page to which a form may lead back.
 bool is_page(const std::string& path);
 
 }  // namespace dotresize

@@ -11,8 +11,7 @@
 
 namespace dotresize {
 
-/// Who has signed in to the web pages. Kept in memory: with the server all sessions end. Safe to
-/// use from any thread.
+/// Sessions of the web pages. Kept in memory: all sessions end with the server. Thread-safe.
 class Sessions {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,12 +21,13 @@ class Sessions {
 
   struct Session {
     Caller caller;
-    std::string form_token;  ///< a secret that the forms of the session's pages carry
+    std::string form_token;  ///< secret in the forms of the session's pages
   };
 
-  /// A new session; returns its id, a secret. If the caller has too many, the oldest one ends.
+  /// Opens a session and returns its id, a secret. If the caller has too many sessions, the oldest
+  /// one ends.
   std::string open(const Caller& caller, Clock::time_point now = Clock::now());
-  /// Nothing if there is no such session (any more).
+  /// Returns nullopt for an unknown or expired session.
   std::optional<Session> find(const std::string& id, Clock::time_point now = Clock::now()) const;
   void close(const std::string& id);
 
@@ -42,7 +42,7 @@ class Sessions {
   void make_room_for(const std::string& caller, Clock::time_point now);
 
   mutable std::mutex mutex_;
-  /// By the hash of the id: how long a look-up takes says nothing of the ids that there are.
+  /// Keyed by the hash of the id, so that the time of a look-up reveals nothing about the ids.
   std::map<std::string, Entry> entries_;
 };
 

@@ -83,7 +83,7 @@ void Visitors::sign_out(const Visitor& visitor, const httplib::Request& request,
 }
 
 std::string Visitors::cookie_name(const httplib::Request& request) const {
-  // Browsers do not tell ports of a host apart: each server needs a name of its own.
+  // Browsers share cookies between the ports of a host, so each server needs its own cookie name.
   return (tls_ ? "__Host-dotresize-" : "dotresize-") + std::to_string(request.local_port);
 }
 

@@ -14,40 +14,41 @@ struct Response;
 
 namespace dotresize {
 
-/// Who looks at a page, or sends a form of one.
+/// A visitor who loads a page or sends a form.
 struct Visitor {
   CallOrigin origin;
-  Caller caller = {"", Role::kRead};  ///< with a bearer token it is not known before the first call
-  std::string form_token = {};        ///< that his forms must carry; empty: he may send none
-  std::string session = {};           ///< id; empty: he has not signed in
+  Caller caller = {"", Role::kRead};  ///< unknown before the first call with a bearer token
+  std::string form_token = {};        ///< required in forms; empty: no forms allowed
+  std::string session = {};           ///< session id; empty: not signed in
 };
 
-/// Tells who that is. With tokens: whose token or session the request carries. Without: anybody who
-/// calls this machine by a name of its own, for a page of another site may have any other (DNS
-/// rebinding). Safe to use from any thread.
+/// Identifies visitors. With tokens: by the token or session that the request carries. Without
+/// tokens, anybody may visit who calls this machine by one of its own names; a page of another site
+/// may use any other name (DNS rebinding). Thread-safe.
 class Visitors {
  public:
-  /// `gate` and `access` outlive it. `host_names`: of this machine, beside localhost and addresses.
-  /// `tls`: whether cookies are for HTTPS alone.
+  /// `gate` and `access` outlive the object. `host_names`: names of this machine besides localhost
+  /// and addresses. `tls`: cookies are for HTTPS only.
   Visitors(CallGate& gate, const Access& access, std::vector<std::string> host_names, bool tls);
 
-  /// Nothing if he must say first who he is. PERMISSION_DENIED for another Host.
+  /// Returns nullopt if the visitor must sign in first. Throws PERMISSION_DENIED for a foreign
+  /// Host.
   std::optional<Visitor> find(const httplib::Request& request) const;
 
-  /// PERMISSION_DENIED, with a line in the audit log for the call `method` on the job `id`, unless
-  /// a page of this visitor has sent the form.
+  /// Checks that a page of this visitor has sent the form. Otherwise returns PERMISSION_DENIED,
+  /// with a line in the audit log for the call `method` on the job `id`.
   grpc::Status check_form(const char* method, const Visitor& visitor, const std::string& id,
                           const httplib::Request& request);
 
-  /// A session for the token in the form; its cookie is added to the answer.
+  /// Opens a session for the token in the form and adds its cookie to the answer.
   grpc::Status sign_in(const httplib::Request& request, httplib::Response& response);
-  /// Ends the session.
+  /// Ends the session and deletes its cookie.
   void sign_out(const Visitor& visitor, const httplib::Request& request,
                 httplib::Response& response);
 
  private:
   std::string cookie_name(const httplib::Request& request) const;
-  /// Empty: the browser is to forget it.
+  /// Sets the session's cookie; an empty `session` deletes it.
   void set_cookie(const httplib::Request& request, const std::string& session,
                   httplib::Response& response) const;
 
@@ -55,7 +56,7 @@ class Visitors {
   const Access& access_;
   const std::vector<std::string> host_names_;
   const bool tls_;
-  const std::string open_form_token_;  ///< of everybody, if there are no tokens
+  const std::string open_form_token_;  ///< everybody's, if there are no tokens
   Sessions sessions_;
 };
 

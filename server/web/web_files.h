@@ -4,8 +4,7 @@
 
 namespace dotresize {
 
-// The files of this folder that the pages are made of, byte for byte: templates (ctemplate), style
-// sheet and program.
+// Embedded copies of this folder's files: templates (ctemplate), style sheet and script.
 
 std::string_view frame_template();
 std::string_view queue_template();
@@ -15,7 +14,7 @@ std::string_view job_template();
 std::string_view actions_template();
 std::string_view sign_in_template();
 std::string_view message_template();
-/// What page.css does not have.
+/// Styles in addition to page.css.
 std::string_view web_css();
 std::string_view live_js();
 

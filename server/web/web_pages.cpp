@@ -33,7 +33,7 @@ constexpr int kShownQueued = 25;
 constexpr int kShownEnded = 10;
 constexpr std::chrono::seconds kReportPatience{2};
 
-/// Throws the status as the error that it was made of.
+/// Throws the status as an ApiError unless it is OK.
 void require(const grpc::Status& status) {
   if (!status.ok()) throw ApiError(status.error_code(), "", status.error_message());
 }
@@ -44,13 +44,13 @@ std::string name_of(const v1::Job& job) {
   return job.spec().name().empty() ? job.id() : job.spec().name();
 }
 
-/// The call of the API that a form makes.
+/// Name of the API call that a form makes.
 const char* method_of(const std::string& verb) {
   if (verb == "cancel") return "CancelJob";
   return verb == "delete" ? "DeleteJob" : "ResumeJob";
 }
 
-/// A page whose job has another state has other forms.
+/// State of the page; its forms depend on the job's state and attempt.
 std::string page_state(const v1::Job& job) {
   return state_name(job) + " " + std::to_string(job.attempt());
 }

@@ -17,7 +17,7 @@
 
 namespace dotresize {
 
-/// What the pages work with; all of it outlives them.
+/// Dependencies of the pages; all of them outlive the pages.
 struct WebContext {
   JobsService& jobs;
   CallGate& gate;
@@ -28,15 +28,15 @@ struct WebContext {
   std::function<std::vector<HealthCheck>()> health;
 };
 
-/// The server's web pages: queue, jobs, one job, its report. Whatever they show or do is a call of
-/// the API, by who has signed in with a token; without tokens whoever reaches them may do all, as
-/// with the API. Safe to use from any thread.
+/// The server's web pages: queue, jobs, one job, its report. Everything they show or do is an API
+/// call in the name of the signed-in caller. Without tokens every visitor may do everything, as
+/// with the API. Thread-safe.
 class WebPages {
  public:
-  /// `host_names` and `tls` as of Visitors.
+  /// `host_names` and `tls`: see Visitors.
   WebPages(const WebContext& context, const std::vector<std::string>& host_names, bool tls);
 
-  /// Adds all pages. The object outlives the server.
+  /// Adds all pages. This object outlives `server`.
   void add_to(httplib::Server& server);
 
  private:
@@ -45,8 +45,8 @@ class WebPages {
   void add_assets(httplib::Server& server);
   void add_pages(httplib::Server& server);
   void add_forms(httplib::Server& server);
-  /// As a handler of httplib, which calls `handler` for a visitor who is known. Others are asked
-  /// who they are; what `handler` throws is shown.
+  /// Wraps `handler` as an httplib handler that calls it for a known visitor. Other visitors get
+  /// the sign-in page. Errors that `handler` throws are shown.
   std::function<void(const httplib::Request&, httplib::Response&)> guarded(Handler handler);
 
   void show(const Visitor& visitor, Frame frame, httplib::Response& response) const;
@@ -56,27 +56,28 @@ class WebPages {
   void show_job(const Visitor& visitor, const std::string& id, httplib::Response& response);
   void show_report(const Visitor& visitor, const std::string& id, httplib::Response& response);
 
-  /// A file that the job has left, but none of its model's.
+  /// Sends a file that the job has left, unless it belongs to the model itself.
   void send_artifact(const Visitor& visitor, const httplib::Request& request,
                      httplib::Response& response);
 
-  // Calls of the API; they throw the ApiError of one that is refused.
+  // API calls; they throw the ApiError of a refused call.
   v1::Job get_job(const Visitor& visitor, const std::string& id);
   v1::ListJobsResponse list_jobs(const Visitor& visitor, const v1::ListJobsRequest& request);
   std::vector<v1::Job> newest_jobs(const Visitor& visitor, const std::string& state, int count);
   std::string read_log_tail(const Visitor& visitor, const std::string& id);
-  /// NOT_FOUND with the reason if it cannot be read.
+  /// Throws NOT_FOUND with the reason if the report cannot be read, UNAVAILABLE if others read
+  /// reports for too long.
   Page read_report(const Visitor& visitor, const v1::Job& job);
 
-  /// Does what a form on a job's page asks for; returns the page to go to.
+  /// Performs the action of a form on a job's page; returns the path of the page to show next.
   std::string act(const Visitor& visitor, const httplib::Request& request);
-  /// Drains the server, or resumes it.
+  /// Drains or resumes the server.
   void administer(const Visitor& visitor, const httplib::Request& request);
   void sign_in(const httplib::Request& request, httplib::Response& response);
 
   const WebContext context_;
   Visitors visitors_;
-  std::timed_mutex reports_;  ///< one is read at a time: that may take seconds of a core
+  std::timed_mutex reports_;  ///< one report is read at a time: it may take seconds
 };
 
 }  // namespace dotresize

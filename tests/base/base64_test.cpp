@@ -5,7 +5,7 @@
 namespace dotresize {
 namespace {
 
-// RFC 4648, section 10.
+// Test vectors of RFC 4648, section 10.
 TEST(Base64, IsThatOfTheStandard) {
   EXPECT_EQ(base64(""), "");
   EXPECT_EQ(base64("f"), "Zg==");
@@ -20,7 +20,7 @@ TEST(Base64, IsReadBack) {
 }
 
 TEST(Base64, OfNothingElseIsRead) {
-  EXPECT_EQ(from_base64("Zm8=", 1), std::nullopt);  // another size
+  EXPECT_EQ(from_base64("Zm8=", 1), std::nullopt);  // wrong size
   EXPECT_EQ(from_base64("Zm8=", 3), std::nullopt);
   EXPECT_EQ(from_base64("Zm8=", size_t{1} << 60), std::nullopt);
   for (const char* text : {"Zm8", "Zm8==", "Zm9=", "Zm!=", " Zm8", "Zm8\n", "Z=8=", "===="}) {

@@ -78,7 +78,7 @@ TEST_F(Pool, ProgramThatWritesWithoutEndHoldsUpNobody) {
   EXPECT_EQ(ended->number, 1u);
   EXPECT_FALSE(pool.wait(100ms).has_value());
   EXPECT_EQ(pool.running(), 1u);
-}  // and ends with the pool
+}  // the pool ends the child that is left
 
 }  // namespace
 }  // namespace dotresize

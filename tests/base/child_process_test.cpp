@@ -54,6 +54,13 @@ TEST(CaptureChild, GivesWhatIsWrittenAndTheExitCode) {
   EXPECT_EQ(ended.last_line, "last");
 }
 
+TEST(CaptureChild, ReturnsTheEndOfManyErrors) {
+  const std::string many = "i=0; while [ $i -lt 20000 ]; do echo 12345678 >&2; i=$((i+1)); done; ";
+  const CapturedChild ended = capture_child({"sh", "-c", many + "echo last >&2"}, 60s);
+  EXPECT_EQ(ended.last_line, "last");
+  EXPECT_EQ(ended.errors.size(), size_t{64} * 1024);
+}
+
 TEST(CaptureChild, KillsWhatDoesNotEnd) {
   const CapturedChild killed = capture_child({"sh", "-c", "echo begun; exec sleep 300"}, 1s);
   EXPECT_EQ(killed.exit_code, 128 + SIGKILL);

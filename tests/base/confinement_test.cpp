@@ -73,7 +73,7 @@ TEST_F(ConfinementTest, WritesBeneathItsRootsAlone) {
   EXPECT_TRUE(fs::exists(root_ / "a" / "b" / "f"));
 }
 
-/// A directory is exchanged for a link between the check and the opening.
+/// The directory is replaced by a link between the check and the opening.
 TEST_F(ConfinementTest, OpensNothingThroughALinkThatComesLater) {
   const PinnedDirectory root(fs::canonical(root_));
   fs::rename(root_ / "model", root_ / "before");

@@ -14,7 +14,7 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// Sets a variable of the environment, or takes it away, until the end of a test.
+/// Sets or unsets an environment variable until the end of a test.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {

@@ -9,11 +9,11 @@ namespace {
 
 using Seconds = std::map<std::string, double>;
 
-/// A device that works behind its host, and the time of both.
+/// A device that works behind its host, and the clock of both.
 struct Device {
   double now = 0.0;
   double busy_until = 0.0;
-  int moments = 0;  ///< that somebody keeps
+  int moments = 0;  ///< moments alive
 
   void enqueue(double seconds) { busy_until = std::max(busy_until, now) + seconds; }
   MarkMoment mark();
@@ -56,7 +56,7 @@ TEST(PhaseClockOfADevice, WaitsForNoPhaseBeforeItIsAsked) {
   EXPECT_EQ(device.now, 6.0);
 }
 
-/// What the host does while the device works takes no time of its own.
+/// Host work that the device's work hides takes no time of its own.
 TEST(PhaseClockOfADevice, CountsWhatTheHostTakesLonger) {
   Device device;
   PhaseClock clock(/*keeps_spans=*/false, device.mark());
@@ -83,7 +83,7 @@ TEST(PhaseClockOfADevice, KeepsNoMomentThatHasPassed) {
   EXPECT_EQ(clock.seconds(), (Seconds{{"forward", 100.0}}));
 }
 
-/// Spans have the times of the host.
+/// A clock that keeps spans measures host time.
 TEST(PhaseClockOfADevice, WaitsForEachPhaseOfATimeline) {
   Device device;
   PhaseClock clock(/*keeps_spans=*/true, device.mark());

@@ -14,13 +14,13 @@ namespace dotresize {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// The specs of tensors as they are.
+/// Returns the specs that describe `tensors` unchanged.
 std::vector<TensorSpec> specs_of(const NamedTensors& tensors);
 
-/// Of all tensors.
+/// Returns the names of all tensors in all shards.
 std::set<std::string> names_of(const ShardLayout& layout);
 
-/// Writes shards and index into `dir`, with `max_shard_bytes` per shard.
+/// Writes shards and index into `dir`, at most `max_shard_bytes` per shard.
 ShardLayout write_shards(const std::filesystem::path& dir, const NamedTensors& tensors,
                          int64_t max_shard_bytes);
 

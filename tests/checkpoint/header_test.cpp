@@ -63,17 +63,17 @@ struct Hostile {
 
 void PrintTo(const Hostile& hostile, std::ostream* out) { *out << hostile.name; }
 
-/// A file with one tensor "t" whose entry is given.
+/// Returns a file with one tensor "t" that has these entry fields.
 std::string entry(const std::string& fields, uint64_t data_bytes) {
   return safetensors_bytes(R"({"t":{)" + fields + "}}", data_bytes);
 }
 
-/// A file with one F32 tensor of 4 bytes and this shape.
+/// Returns a file with one F32 tensor of 4 bytes and this shape.
 std::string shape(const std::string& text) {
   return entry(R"("dtype":"F32","data_offsets":[0,4],"shape":)" + text, 4);
 }
 
-/// A file with one F32 [1] tensor and these offsets.
+/// Returns a file with one F32 [1] tensor and these offsets.
 std::string offsets(const std::string& text) {
   return entry(R"("dtype":"F32","shape":[1],"data_offsets":)" + text, 4);
 }
@@ -88,7 +88,7 @@ std::string repeat(const std::string& text, int count) {
 
 const char kU8[] = R"("dtype":"U8","shape":[4],"data_offsets":[0,4])";
 
-/// Two U8 [4] tensors, the second with these offsets, in a file with 12 bytes of data.
+/// Returns a file of 12 data bytes with two U8 [4] tensors, the second at these offsets.
 std::string second_at(const std::string& offsets) {
   return safetensors_bytes(std::string(R"({"t":{)") + kU8 +
                                R"(},"u":{"dtype":"U8","shape":[4],"data_offsets":)" + offsets +

@@ -1,4 +1,4 @@
-"""Files that Python's safetensors writes are read, and files that we write it reads: bit for bit.
+"""Checks that we read files of Python's safetensors bit for bit, and that it reads ours.
 
 Usage: interop_test.py COPY_CHECKPOINT
 """
@@ -21,7 +21,7 @@ def bits(tensor):
 
 
 def read_shards(directory):
-    """All tensors of a sharded directory, checked against its index."""
+    """Returns all tensors of a sharded directory, checked against its index."""
     index = json.loads((directory / "model.safetensors.index.json").read_text())
     tensors = {}
     for file in sorted(set(index["weight_map"].values())):

@@ -30,7 +30,7 @@ TEST(ShardLayout, CutsInOrderAndNumbersFiles) {
   EXPECT_EQ(layout.shards[3].file, "model-00004-of-00004.safetensors");
   EXPECT_THAT(names_in(layout.shards[0]), ElementsAre("z", "a"));
   EXPECT_THAT(names_in(layout.shards[1]), ElementsAre("m"));
-  EXPECT_THAT(names_in(layout.shards[2]), ElementsAre("b"));  // larger than a shard may be
+  EXPECT_THAT(names_in(layout.shards[2]), ElementsAre("b"));  // larger than the shard limit
   EXPECT_THAT(names_in(layout.shards[3]), ElementsAre("c"));
   EXPECT_EQ(layout.total_parameters, 76);
   EXPECT_EQ(layout.total_bytes, 152);

@@ -25,7 +25,7 @@ constexpr char kFirstShard[] = "model-00001-of-00002.safetensors";
 
 const std::map<std::string, std::vector<int64_t>> kShapes = {{"a", {2, 3}}, {"b", {4}}};
 
-/// A directory as a job leaves it.
+/// A model directory like one that a job leaves.
 class VerifyModelDir : public testing::Test {
  protected:
   VerifyModelDir() {

@@ -96,7 +96,7 @@ TEST(ShardWriter, FilesDependOnLayoutAndTensorsAlone) {
   const TemporaryDirectory forward;
   const ShardLayout layout = write_shards(forward.path(), tensors, 1 << 20);
   const TemporaryDirectory backward;
-  put_file(backward / kOnlyShard, std::string(5000, 'x'));  // of an earlier attempt
+  put_file(backward / kOnlyShard, std::string(5000, 'x'));  // left by an earlier attempt
   create_shards(backward.path(), layout);
   ShardWriter writer(backward.path(), layout, names_of(layout));
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {

@@ -1,4 +1,4 @@
-"""The built programs, a server of their own, and jobs that take a second."""
+"""Fixtures: the built programs, a server of their own, and jobs that take a second."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ from client_package import make_client_package  # noqa: E402
 
 @functools.cache
 def client_package():
-    """A directory with the Python client, for the examples."""
+    """Returns a directory with the Python client, for the examples."""
     package = tempfile.TemporaryDirectory(prefix="dotresize-client-")
     make_client_package(package.name)
     return package
@@ -32,7 +32,7 @@ def example_environment(**more):
 
 
 def read_until(stream, text):
-    """Reads lines, up to one that has the text."""
+    """Reads lines up to and including one that contains the text."""
     read = []
     while not read or text not in read[-1]:
         read.append(stream.readline())
@@ -40,7 +40,7 @@ def read_until(stream, text):
 
 
 class Cli:
-    """`dotresize`, talking to one server."""
+    """The program `dotresize`, talking to one server."""
 
     def __init__(self, server):
         self.server = server
@@ -59,7 +59,7 @@ class Cli:
         return json.loads(self(*arguments, "-o", "json", exit_code=exit_code).stdout)
 
     def start(self, *arguments):
-        """Of a test that fails, close() ends it."""
+        """Starts the program. close() ends it if the test fails."""
         self.started.append(subprocess.Popen([BIN / "dotresize", *map(str, arguments)], env=self.environment(),
                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return self.started[-1]
@@ -72,7 +72,7 @@ class Cli:
 
 
 class Server:
-    """`dotresize-server` on a free loopback port; it comes back on the same one."""
+    """A `dotresize-server` on a free loopback port. A restart uses the same port."""
 
     def __init__(self, state, *options):
         self.state = state
@@ -97,7 +97,7 @@ class Server:
         self.process.wait(timeout=30)
 
     def close(self):
-        """A server's jobs outlive it: ends them first."""
+        """Ends the server's jobs, which would outlive it, then the server."""
         if self.process.poll() is not None:
             self.start()
         cli = Cli(self.address)
@@ -115,7 +115,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def own_server(tmp_path):
-    """A server that the test may end."""
+    """Returns a server that the test may end."""
     running = Server(tmp_path / "state")
     yield running
     running.close()
@@ -137,14 +137,14 @@ def own_cli(own_server):
 
 @pytest.fixture
 def offline():
-    """The command line when no server listens."""
+    """Returns the command line for an address without a server."""
     running = Cli("127.0.0.1:1")
     yield running
     running.close()
 
 
 class JobFiles:
-    """Writes job files; `options` replace or add keys, a section at a time."""
+    """Writes job files. `options` replace or add keys, one section at a time."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -173,7 +173,7 @@ class JobFiles:
         return self(name, evaluation={"tokens": str(self.tokens)}, **options)
 
     def endless(self, name="endless", **options):
-        """Takes many minutes: its tokens are that many."""
+        """Writes a job that takes many minutes, because it has many tokens."""
         tokens = self.folder / "many-tokens.safetensors"
         save_file({"tokens": np.full((8192, 512), 17, dtype=np.int32)}, tokens)
         calibration = {"tokens": str(tokens), "activations": "original"}

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The error of GetJob when the server answers with `status`.
+/// Returns the error of GetJob when the server answers with `status`.
 RpcError error_of(const grpc::Status& status) {
   FakeServer server({.get = [status](v1::Job&) { return status; }});
   Connection connection(server.address());

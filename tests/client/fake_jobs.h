@@ -12,7 +12,7 @@
 
 namespace dotresize {
 
-/// What a test decides that the server answers. Calls without a handler are UNIMPLEMENTED.
+/// Answers of the server, chosen by a test. Calls without a handler are UNIMPLEMENTED.
 struct FakeAnswers {
   std::function<grpc::Status(const v1::CreateJobRequest&, v1::Job&)> create = {};
   std::function<grpc::Status(v1::Job&)> get = {};
@@ -22,15 +22,15 @@ struct FakeAnswers {
       {};
   std::function<grpc::Status(const v1::GetLogsRequest&, grpc::ServerWriter<v1::LogChunk>&)> logs =
       {};
-  /// With it the server has an (empty) answer to GetServerInfo, too.
+  /// If set, the server also answers GetServerInfo (with an empty message).
   std::function<grpc::Status(const v1::WatchJobsRequest&, grpc::ServerWriter<v1::JobChange>&)>
       watch_all = {};
 };
 
-/// A real gRPC server on a loopback port, with the answers of a test.
+/// A real gRPC server on a loopback port that gives a test's answers.
 class FakeServer {
  public:
-  /// Port 0: a free one.
+  /// Listens on `port`; 0 picks a free one.
   explicit FakeServer(FakeAnswers answers, int port = 0);
   ~FakeServer();
 

@@ -17,7 +17,8 @@ constexpr char kFirst[] = "j-451f3da65440ea8f";
 constexpr char kSecond[] = "j-451f000000000000";
 constexpr char kThird[] = "j-8c02000000000000";
 
-/// Lists three jobs; one of an earlier version does not look at the filter.
+/// A server that lists three jobs. The parameter true stands for an earlier version, which ignores
+/// the filter.
 class JobId : public testing::TestWithParam<bool> {
  protected:
   JobId()

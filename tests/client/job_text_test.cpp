@@ -131,7 +131,7 @@ TEST(JobText, TimesHaveTheirZone) {
 
 TEST(JobText, TheTimeThatASuccessTookIsTheSameEverywhere) {
   v1::Job job = succeeded_job();
-  job.mutable_end_time()->set_seconds(kNow - 90 + 63);  // the result says 61 s
+  job.mutable_end_time()->set_seconds(kNow - 90 + 63);  // 63 s; the result says 61 s
   EXPECT_THAT(job_text(job, kNow), HasSubstr("took     1 min 1 s\n"));
   EXPECT_THAT(job_table({job}, kNow), HasSubstr("1 min 1 s\n"));
 }

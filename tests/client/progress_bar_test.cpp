@@ -21,7 +21,7 @@ v1::Progress halfway() {
   return progress;
 }
 
-/// Without the sequences that set a colour: ESC to 'm'.
+/// Returns `line` without the sequences that set a colour (from ESC to 'm').
 std::string without_escapes(std::string line) {
   for (size_t at = line.find('\x1b'); at != std::string::npos; at = line.find('\x1b')) {
     line.erase(at, line.find('m', at) - at + 1);

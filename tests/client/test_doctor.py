@@ -1,4 +1,4 @@
-"""`dotresize doctor` on this machine, and where something is broken: as it may be, or as a worker may tell of it."""
+"""Tests of `dotresize doctor`: on this machine, and with something broken, in reality or in the worker's words."""
 
 import json
 import os
@@ -8,11 +8,11 @@ import pytest
 
 from conftest import BIN
 
-NO_PROGRAMS = {"PATH": "/no/such/folder"}  # also saves the time that mpirun takes
+NO_PROGRAMS = {"PATH": "/no/such/folder"}  # also skips the slow start of mpirun
 
 
 def doctor(exit_code, *, command=(), **environment):
-    """The checks by part, in their order."""
+    """Runs the doctor and returns the checks by part, in order."""
     done = subprocess.run([*command, BIN / "dotresize", "doctor", "-o", "json"], env=os.environ | environment,
                           capture_output=True, text=True, timeout=100)
     assert done.returncode == exit_code, done.stdout + done.stderr
@@ -46,7 +46,7 @@ def test_without_mpirun_and_python_and_beside_a_foreign_nccl(tmp_path):
     assert "install OpenMPI" in checks["mpirun"]["advice"]
     assert checks["Python"]["state"] == "fault" and "/no/such/python" in checks["Python"]["text"]
     assert "requirements.txt" in checks["Python"]["advice"]
-    if "NCCL" in checks:  # it is in no build for the CPU alone
+    if "NCCL" in checks:  # builds for the CPU alone have no NCCL
         assert checks["NCCL"]["state"] == "ok" and "site-packages" in checks["NCCL"]["text"].split(";")[0]
         assert checks["NCCL"]["text"].endswith(f"; not that of LD_LIBRARY_PATH, {tmp_path}")
 
@@ -79,7 +79,7 @@ def test_a_gpu_without_kernels_and_a_python_without_packages(tmp_path):
         assert checks["GPU 0"]["state"] == "ok" and checks["GPU 1"]["state"] == "fault"
         assert "Tesla P100 (sm_60), 32.0 GiB: libtorch has no kernels for sm_60" in checks["GPU 1"]["text"]
         assert "operations.md" in checks["GPU 1"]["advice"]
-    assert "GPUs" not in checks  # none is tried
+    assert "GPUs" not in checks  # no GPU is tested
 
 
 def test_a_module_that_finds_a_wrong_nccl_does_not_keep_jobs_from_the_cpu(tmp_path):
@@ -115,7 +115,7 @@ PROBE = {
 
 @pytest.fixture
 def told(tmp_path):
-    """The checks if the worker says this of the machine; `cuda` is what its self-test does on GPUs."""
+    """Returns the checks for a worker that describes the machine like this; `cuda` is its self-test on GPUs."""
 
     def run(exit_code, probe, cuda=":", **environment):
         result = {"devices": [], "compute_dtype": "float16", "seconds": 1.5, "link_bytes_per_s": [2_000_000_000]}
@@ -152,7 +152,7 @@ def test_gpus_that_pass_and_gpus_that_fail_the_self_test(told):
     ({"found": True, "fault": "the NVIDIA driver does not start (cuInit: error 803)", "cuda_version": 0}, "fault"),
 ])
 def test_no_gpu_is_told_and_no_error(told, driver, state):
-    checks = told(69, {"driver": driver, "gpus": []}, **NO_PROGRAMS)  # it is mpirun that is missed
+    checks = told(69, {"driver": driver, "gpus": []}, **NO_PROGRAMS)  # the missing program is mpirun
     assert checks["driver"]["state"] == state and not checks["driver"]["needed"]
     assert checks["driver"]["text"] == driver["fault"] + ": jobs run on the CPU" and checks["driver"]["advice"]
 

@@ -1,4 +1,4 @@
-"""Jobs on a real server, computed by the real worker."""
+"""Tests with jobs on a real server, computed by the real worker."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def wait_for_state(cli, job_id, state, seconds=60):
 
 @pytest.fixture
 def running(cli, job_files):
-    """A job that does not end by itself."""
+    """Starts a job that does not end by itself."""
     job_id = cli.json("submit", job_files.endless())["id"]
     wait_for_state(cli, job_id, "RUNNING")
     yield job_id
@@ -178,7 +178,7 @@ def test_list_watch_has_a_line_for_each_change_also_over_a_restart(own_server, o
     watching = own_cli.start("list", "--watch")
 
     def states_until(id_, state):
-        """{id: states} of the lines up to this one."""
+        """Reads lines up to this state and returns {id: states}."""
         seen = {}
         while state not in seen.get(id_, []):
             line = watching.stdout.readline().split()
@@ -234,7 +234,7 @@ def test_jobs_are_named_by_the_beginning_of_their_ids_and_several_at_once(cli, j
 def test_prune_forgets_jobs_that_ended_long_ago(own_server, own_cli, job_files):
     job_id = own_cli.json("submit", job_files("old"), "--wait")["id"]
     assert own_cli.json("prune", "--keep-days", "1")["ids"] == []
-    time.sleep(1.1)  # times of jobs are compared in seconds
+    time.sleep(1.1)  # job times are compared in seconds
     assert own_cli.json("prune", "--keep-days", "0", "--dry-run") == {"deleted": False, "ids": [job_id]}
     assert own_cli.json("prune", "--keep-days", "0") == {"deleted": True, "ids": [job_id]}
     assert own_cli.json("list")["jobs"] == []
@@ -280,7 +280,7 @@ def test_the_python_example_submits_a_job(server, job_files):
 def test_the_python_example_ends_as_the_command_line_does(server, cli, job_files, tmp_path):
     assert run_example(server.address).returncode == 64
     assert run_example("127.0.0.1:1", job_files(), "--patience", "0").returncode == 69
-    # Refused by the server, with its field; failed; a typing error; a text that is no list.
+    # The cases are a refusal by the server with its field, a failed job, a typing error and a text that is not a list.
     refused = run_example(server.address, job_files("wide", method={"width": 999}))
     assert refused.returncode == 65 and "method.width: 999" in refused.stderr
     short = job_files("short", calibration={"samples": 1000})

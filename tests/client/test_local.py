@@ -1,4 +1,4 @@
-"""What needs no server: plan, run, eval, verify, usage."""
+"""Tests of commands that need no server: plan, run, eval, verify, usage."""
 
 import fcntl
 import io
@@ -156,7 +156,7 @@ def test_an_interrupt_of_run_ends_its_ranks(offline, job_files, tmp_path):
 
 
 def terminal(command, environment=os.environ, timeout=120):
-    """What a program shows on a terminal of 100 columns, and its exit code."""
+    """Runs a program on a terminal of 100 columns. Returns the output and the exit code."""
     pid, screen = pty.fork()
     if pid == 0:
         os.environ.update(environment, TERM="xterm", NO_COLOR="1", LC_ALL="C")
@@ -167,7 +167,7 @@ def terminal(command, environment=os.environ, timeout=120):
     while select.select([screen], [], [], max(0, deadline - time.monotonic()))[0]:
         try:
             piece = os.read(screen, 65536)
-        except OSError:  # EIO: the program has ended
+        except OSError:  # EIO means that the program has ended
             piece = b""
         if not piece:
             return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -188,7 +188,7 @@ def test_run_draws_one_line_on_a_terminal_and_ends_with_the_table_of_watch(job_f
     assert code == 0
     assert re.search(r"\rcalibrate +#*-*  +\d+ %  junctions \d+/", shown), shown
     assert "\x1e" not in shown and " tokens/s, " not in shown
-    last = shown.rsplit("\x1b[K", 1)[1]  # after the bar was taken away
+    last = shown.rsplit("\x1b[K", 1)[1]  # the text after the bar was removed
     assert re.search(r"perplexity +[\d.]+ +[\d.]+ +\+[\d.]+ %", last), last
     assert "\nwidth   128 of 256" in last and "\ntook    " in last
 
@@ -201,7 +201,7 @@ def test_a_failing_run_says_one_line(offline, job_files, tmp_path):
     errors = [line for line in lines if "error" in line.lower()]
     assert len(errors) == 1 and "16 are needed" in errors[0], lines
     assert not any("MPI" in line or "----" in line for line in lines), lines
-    # Its help, or, if mpirun ends before that has arrived, its own error.
+    # --verbose shows mpirun's help text, or its own error if it ends before that arrives.
     verbose = offline("run", job, "--verbose", exit_code=65).stderr
     assert "MPI_ABORT" in verbose or "ORTE_ERROR_LOG" in verbose, verbose
 
@@ -236,7 +236,7 @@ def test_plan_sees_what_would_fail_later(offline, job_files, tmp_path):
     text.write_text("too short")
     job = job_files("text", calibration={"tokens": None, "text": [str(text)]})
     assert f"{job}:1: calibration.text: " in offline("plan", job, exit_code=65).stderr
-    # A machine elsewhere may have more of it.
+    # The text may be longer on another machine.
     offline("plan", job, "--hardware", HARDWARE / "cpu.yaml")
     (tmp_path / "there").mkdir()
     job = job_files("exists", output={"path": str(tmp_path / "there")})
@@ -324,7 +324,7 @@ def test_init_takes_a_job_file_behind_its_texts_for_one(offline, tmp_path):
 
 def test_init_takes_as_many_samples_as_the_text_has(offline, tmp_path):
     text, job = tmp_path / "short.txt", tmp_path / "job.yaml"
-    text.write_text("word " * 10_000)  # about 12 windows of 1024 tokens, one of them for the evaluation
+    text.write_text("word " * 10_000)  # about 12 windows of 1024 tokens, one of which is for the evaluation
     offline("init", MODEL, job, "--text", text)
     assert "  samples: 8 " in job.read_text()
     text.write_text("word")

@@ -1,4 +1,4 @@
-"""examples/pipeline.py against a real server."""
+"""Runs examples/pipeline.py against a real server."""
 
 import re
 import signal
@@ -32,7 +32,7 @@ def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_fi
                       j["result"]["compressed"]["perplexity"]) for j in listed)
     assert printed == [(f"{100 * size:.1f}", f"{perplexity:.2f}") for size, perplexity in of_jobs]
     assert (tmp_path / "sizes.svg").read_text().rstrip().endswith("</svg>")
-    # 0.9 is the better one, and too large.
+    # 0.9 gives the better model, which is too large.
     assert f"best up to 80 %: {tmp_path / 'out-pipeline-slicegpt-0.7'}" in done.stdout
     assert "The with statement" in done.stdout
 
@@ -43,7 +43,7 @@ def test_an_interrupt_ends_it_at_once_and_no_job(server, cli, job_files):
     started = subprocess.Popen(command(server.address, job, *options), stderr=subprocess.PIPE, text=True,
                                env=example_environment())
     try:
-        assert "%" in started.stderr.readline()  # it follows the first job
+        assert "%" in started.stderr.readline()  # the program follows the first job
         started.send_signal(signal.SIGINT)
         assert started.wait(timeout=20) == 130
         assert "--run stopped finds them again" in started.stderr.read()

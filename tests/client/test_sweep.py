@@ -1,4 +1,4 @@
-"""Sweeps: jobs that differ in a few keys, and have one dense evaluation and statistics in common."""
+"""Tests of sweeps: jobs that differ in a few keys and share one dense evaluation and statistics."""
 
 import csv
 import json
@@ -36,7 +36,7 @@ def test_a_sweep_that_is_killed_goes_on_and_gives_what_single_jobs_give(offline,
     result = offline.json("sweep", file)
     assert {report: report.stat().st_mtime_ns for report in done} == done
     jobs = {tuple(row["values"].values()): row for row in result["variants"] if row["state"] == "done"}
-    # lambda has no meaning for slicegpt, which is one job
+    # slicegpt ignores lambda, so it is one job
     assert set(jobs) == {("slicegpt", None, "0.8"), ("pca_dotresize", "0.1", "0.8"),
                          ("pca_dotresize", "1", "0.8")}
     assert result["combinations"] == 8
@@ -65,7 +65,7 @@ def test_a_sweep_that_is_killed_goes_on_and_gives_what_single_jobs_give(offline,
     assert offline("report", directory).stdout == offline("sweep", file).stdout
     assert "reported alone" in offline("report", directory, directory, exit_code=65).stderr
 
-    # Nothing is left to do: another form of the same result, and a smaller one.
+    # All results exist already: the command only prints the front.
     front = offline("sweep", file, "--pareto").stdout.splitlines()
     assert front[0].split()[:3] == ["name", "lambda", "size"] and len(front) == 3
     with open(directory / "results.csv", newline="") as table:

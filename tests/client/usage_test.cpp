@@ -27,7 +27,7 @@ class Usage : public testing::Test {
   }
 
   std::string fault_of(std::vector<std::string> arguments) {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them reversed
     try {
       app_.parse(arguments);
     } catch (const CLI::ParseError& error) {

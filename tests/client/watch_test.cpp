@@ -39,7 +39,7 @@ FollowOptions quick() {
 
 bool never() { return false; }
 
-/// A job with five events, the last of which says how it ended.
+/// A job with five events; the last one says how it ended.
 class StoredJob {
  public:
   FakeAnswers answers() {
@@ -213,8 +213,8 @@ TEST(WatchJobs, ARefusalIsNotTriedAgain) {
   EXPECT_EQ(calls, 1);
 }
 
-/// Shows the jobs these changes, each with a job's ID or none. Of each line the ID, and what it
-/// says of the job.
+/// Shows these changes, each with a job's ID or an empty one. Returns the ID and the text of each
+/// line.
 std::vector<std::pair<std::string, std::string>> lines_of(
     const std::vector<std::pair<v1::JobChange::Kind, std::string>>& changes) {
   testing::internal::CaptureStdout();

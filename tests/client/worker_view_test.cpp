@@ -17,7 +17,7 @@ const std::string kOfMpi = kRule +
                            "with errorcode 65.\n" +
                            kRule + "\n[node:1234] 3 more processes have sent help message\n";
 
-/// What is on stderr after a worker has written `text` and ended.
+/// Returns what is on stderr after a worker has written `text` and ended.
 std::string shown(const std::string& text, int exit_code, const WorkerView::Options& options = {}) {
   testing::internal::CaptureStderr();
   WorkerView view(options);

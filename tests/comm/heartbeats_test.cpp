@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kTimeout(2000);
 const std::string kToken = "0123456789abcdef";
 
-/// Sockets of ranks that are all in this process.
+/// Returns the sockets of ranks that are all in this process.
 std::vector<PeerSockets> peer_sockets(int ranks) {
   std::vector<PeerSockets> sockets(static_cast<size_t>(ranks));
   std::vector<PeerSocket> all;
@@ -40,7 +40,7 @@ HeartbeatOptions options_in(const std::string& phase) {
   return options;
 }
 
-/// Until the heartbeats have found somebody silent, or for long enough that they never will.
+/// Waits up to 30 s for the heartbeats to find a silent rank. Returns what they found.
 std::string wait_for_silence(const Heartbeats& heartbeats) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (heartbeats.silence().empty() && std::chrono::steady_clock::now() < give_up) {
@@ -105,7 +105,7 @@ TEST(Heartbeats, PeerThatIsNeverHeardIsAnErrorAtTheStart) {
   }
 }
 
-/// Two ranks in this process, with the waits of their main threads.
+/// Two ranks in this process, and the waits of their main threads.
 class WaitingRanks : public testing::Test {
  protected:
   using Clock = std::chrono::steady_clock;
@@ -120,8 +120,8 @@ class WaitingRanks : public testing::Test {
     for (auto& rank : ranks_) rank->wait_for_peers();
   }
 
-  /// `step` every few milliseconds, until rank 0 has found something or for two timeouts and a
-  /// half.
+  /// Calls `step` every few milliseconds until rank 0 has found something, for at most 2.5
+  /// timeouts. Returns what it found.
   std::string wait(const std::function<void()>& step) {
     const Clock::time_point end = Clock::now() + std::chrono::milliseconds(2500);
     while (ranks_[0]->silence().empty() && Clock::now() < end) {
@@ -155,12 +155,12 @@ TEST_F(WaitingRanks, OneOfWhichGoesOnOrComputesAreLeftAlone) {
             "");
 }
 
-/// Packets that differ from a beat of rank 1 to rank 0 in one respect each.
+/// Returns packets that differ in one respect each from a beat of rank 1 to rank 0.
 std::vector<std::string> stray_packets() {
   const auto number = [](int32_t value) {
     return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
   };
-  // Its wait, phase and operation.
+  // Wait, phase and operation of the beat.
   const std::string phase = std::string(8, '\0') + "calibrate" + std::string(119, '\0');
   return {
       "",
@@ -189,7 +189,7 @@ TEST(Heartbeats, StrayPacketIsNoBeat) {
   EXPECT_THROW(alone.wait_for_peers(), CommunicationError);
 }
 
-/// Rank 1's beat by hand: the phase fills its field, and has bytes that are not text.
+/// Rank 1's beat is made by hand: its phase fills the field and has bytes that are not text.
 TEST(Heartbeats, PhaseOfAPacketIsCutAndPrintable) {
   std::vector<PeerSockets> sockets = peer_sockets(2);
   const sockaddr_in address = sockets[0].ranks[0].addresses[0];

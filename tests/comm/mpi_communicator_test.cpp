@@ -87,7 +87,7 @@ TEST(MpiCommunicator, PassesTensorsAroundARing) {
   MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   const int next = (comm.rank() + 1) % comm.size();
   const int previous = (comm.rank() + comm.size() - 1) % comm.size();
-  at::Tensor incoming = at::empty({300, 400}, at::kFloat);  // larger than MPI sends unasked
+  at::Tensor incoming = at::empty({300, 400}, at::kFloat);  // too large for an eager MPI send
   auto receiving = comm.receive(incoming, previous);
   auto sending = comm.send(at::full({300, 400}, comm.rank(), at::kFloat), next);
   receiving->wait();
@@ -95,8 +95,8 @@ TEST(MpiCommunicator, PassesTensorsAroundARing) {
   EXPECT_TRUE(at::equal(incoming, at::full({300, 400}, previous, at::kFloat)));
 }
 
-/// Rank 0 gives rank 1 a small message for a large one, and says through a file that it has it.
-/// Rank 1 meanwhile computes: it calls nothing of MPI.
+/// Returns whether rank 1's large message reaches rank 0 while rank 1 makes no MPI call. Rank 0
+/// sends a small message in exchange and reports the arrival through a file.
 bool arrives_while_the_sender_computes(MpiCommunicator& comm,
                                        const std::filesystem::path& arrived) {
   at::Tensor small = at::zeros({100'000}, at::kFloat);
@@ -163,7 +163,7 @@ TEST(MpiCommunicator, SilentPeerEndsInAnErrorThatNamesTheOperation) {
       EXPECT_THAT(error.what(), HasSubstr("receive from rank 1 did not complete within 1 s"));
     }
   } else if (impatient.rank() == 1) {
-    // The receive that rank 0 gave up on still wants its message before MPI can end.
+    // The receive that rank 0 gave up on needs its message before MPI can end.
     patient.barrier();
     impatient.send(at::zeros({1}, at::kFloat), 0)->wait();
     return;
@@ -204,7 +204,7 @@ TEST(MpiCommunicator, RanksThatWaitForEachOtherEndInAnErrorThatNamesTheirOperati
                 HasSubstr("rank 1 on " + host_name() + " waits in receive from rank 2 (wait 1)"));
   }
   patient.barrier();
-  comm.send(tensor, (comm.rank() + comm.size() - 1) % comm.size());  // what was given up on
+  comm.send(tensor, (comm.rank() + comm.size() - 1) % comm.size());  // for the abandoned receives
   patient.barrier();
 }
 
@@ -227,7 +227,7 @@ TEST(MpiCommunicator, SilentPeerEndsAnyWaitInAnErrorThatNamesIt) {
     }
   }
   patient.barrier();
-  if (comm.rank() == 2) comm.send(at::zeros({1}, at::kFloat), 0);  // what rank 0 gave up on
+  if (comm.rank() == 2) comm.send(at::zeros({1}, at::kFloat), 0);  // for the abandoned receive
   patient.barrier();
 }
 

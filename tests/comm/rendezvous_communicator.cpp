@@ -17,7 +17,7 @@ class Done final : public Transfer {
   void wait() override {}
 };
 
-/// Calls `run` once, to begin.
+/// Calls `run` once, in begin().
 class Prepared final : public Transfer {
  public:
   explicit Prepared(std::function<void()> run) : run_(std::move(run)) {}

@@ -6,9 +6,9 @@
 
 namespace dotresize::testing {
 
-/// MPI with the order of NCCL's point-to-point transfers at its strictest: a rank does nothing else
-/// between the begin of a transfer and its end, so a schedule that relies on the independent
-/// progress of two transfers hangs, whatever their size. Each wait is given up by `limit`.
+/// MPI with the strictest order that NCCL's point-to-point transfers can have: a rank does nothing
+/// else between the begin and the end of a transfer. A schedule that relies on two transfers
+/// progressing independently hangs, whatever their size. `limit` bounds each wait.
 class RendezvousCommunicator final : public Communicator {
  public:
   /// Duplicates `parent`. Collective.
@@ -25,7 +25,7 @@ class RendezvousCommunicator final : public Communicator {
   void barrier() override { collectives_.barrier(); }
   /// Returns when the peer has begun to receive.
   std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
-  /// Its begin() returns when the peer has sent.
+  /// The transfer's begin() returns when the peer has sent.
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
 
  private:

@@ -1,4 +1,4 @@
-// Every kernel for every architecture, on machines without a GPU: NVRTC needs none.
+// Compiles every kernel for every architecture. NVRTC needs no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// What the assembler reports of one kernel.
+/// The assembler's report on one kernel.
 struct Usage {
   int registers = 0;
   int spilled_bytes = 0;
@@ -44,8 +44,9 @@ std::map<std::string, Usage> usage_of(const std::string& log) {
 
 class CudaKernels : public testing::TestWithParam<int> {};
 
-/// 65536 registers of a multiprocessor over the threads that are to be resident: 2 blocks of 256 of
-/// the l1 costs, 1 block of 512 of sinkhorn_rows; others as many as their occupancy needs.
+/// Registers per thread: the 65536 of a multiprocessor divided by the threads that should be
+/// resident. These are 2 blocks of 256 for the l1 costs and 1 block of 512 for sinkhorn_rows. The
+/// other kernels get what their occupancy needs.
 const std::map<std::string, int> kRegisterBudget = {{"l1_cost_float", 128},
                                                     {"l1_cost_half", 128},
                                                     {"mirror_upper_triangle", 40},
@@ -91,7 +92,7 @@ TEST(CompileCuda, ErrorNamesProgramArchitectureAndLine) {
 
 TEST(ArchitectureFor, IsTheGpusOwnOrTheHighestBelowItOfItsMajorVersion) {
   for (const int known : {70, 80, 87, 90}) EXPECT_EQ(architecture_for(known), known);
-  EXPECT_EQ(architecture_for(88), 86);  // 87 is of Jetson modules
+  EXPECT_EQ(architecture_for(88), 86);  // 87 is for Jetson modules
   EXPECT_EQ(architecture_for(99), 90);
   const int newer = architecture_for(103);
   EXPECT_THAT(newer, testing::AnyOf(100, 103));

@@ -1,4 +1,4 @@
-// Choosing a device, with the CUDA module as it is on this machine: with a GPU or without.
+// Tests of device selection with this machine's CUDA module, with or without a GPU.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(CudaModule, LoadsWithOrWithoutAGpu) {
-  at::set_num_threads(1);  // the worker, too, has used the CPU before it opens the module
+  at::set_num_threads(1);  // the worker also uses the CPU before it opens the module
   EXPECT_EQ(at::ones({3}).sum().item<float>(), 3.0f);
   CudaModule& module = open_cuda_module();
   EXPECT_EQ(&open_cuda_module(), &module);
@@ -30,7 +30,7 @@ TEST(CudaModule, LoadsWithOrWithoutAGpu) {
   EXPECT_EQ(cuda_kernels().add_l1_cost, module.kernels().add_l1_cost);
 }
 
-/// Its CUDA half is found by libtorch although it came after the start.
+/// libtorch finds its CUDA half although it was loaded after the start.
 TEST(CudaModule, TellsLibtorch) {
   open_cuda_module();
   EXPECT_EQ(at::globalContext().hasCUDA(), why_no_gpu().empty());
@@ -45,7 +45,7 @@ GpuInfo gpu(int capability, int multiprocessors, double clock_hz) {
           .clock_hz = clock_hz};
 }
 
-/// Half of the additions a second that NVIDIA states.
+/// Half of the additions per second that NVIDIA states.
 TEST(GpuLimits, AreTwoAdditionsAPair) {
   const GpuInfo v100 = gpu(70, 80, 1.53e9);
   const GpuInfo a100 = gpu(80, 108, 1.41e9);
@@ -73,7 +73,7 @@ TEST(GpuSupport, BinariesServeTheirMajorVersionFromTheirMinorOneOn) {
       why_no_code_for(60, code),
       "libtorch has no kernels for sm_60, only for sm_70, sm_80, sm_120: install a torch that "
       "has them");
-  EXPECT_NE(why_no_code_for(90, code), "");  // sm_90a is for no other
+  EXPECT_NE(why_no_code_for(90, code), "");  // sm_90a serves no other architecture
   EXPECT_NE(why_no_code_for(100, code), "");
   EXPECT_NE(why_no_code_for(75, gpu_code("code=sm_80")), "");
 }
@@ -84,7 +84,8 @@ TEST(GpuSupport, PortableCodeServesAllLaterOnes) {
   EXPECT_NE(why_no_code_for(75, code), "");
 }
 
-/// Those of DOTRESIZE_GPUS. The P100 is older than all that libtorch knows.
+/// DOTRESIZE_GPUS lists the supported architectures. The P100 is older than all that libtorch
+/// knows.
 TEST(GpuSupport, OurLibtorchServesWhatTheBuildIsForAndNotTheP100) {
   const GpuCode code = gpu_code(open_cuda_module().libtorch_flags());
   for (const int gpu : std::vector<int>{DOTRESIZE_GPUS}) EXPECT_EQ(why_no_code_for(gpu, code), "");
@@ -104,7 +105,7 @@ TEST_F(CudaModuleOnGpu, RemembersItsPeakMemory) {
   EXPECT_GT(cuda.free_memory_bytes(), 0);
 }
 
-/// One GPU is enough to see it.
+/// One GPU is enough for this test.
 TEST_F(CudaModuleOnGpu, NcclPeerThatNeverComesEndsInAnErrorInTime) {
   LonelyHost host;
   const auto start = std::chrono::steady_clock::now();
@@ -130,10 +131,10 @@ TEST(ChooseDevice, AutoTakesAGpuWhereThereIsOne) {
   EXPECT_EQ(chosen.name.empty(), chosen.device.is_cpu());
 }
 
-/// Two ranks, of which rank 1 has found a GPU.
+/// Rank 0 of two; rank 1 has found a GPU.
 class HostWithAGpu final : public LonelyHost {
  public:
-  /// The length of rank 1's finding, then the finding.
+  /// Receives the length of rank 1's finding, then the finding.
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int) override {
     if (tensor.scalar_type() == at::kLong) {
       tensor.fill_(static_cast<int64_t>(finding_.size()));

@@ -1,5 +1,5 @@
-// The kernels on the CPU (emulation/cuda_emulation.h) under AddressSanitizer, with buffers of
-// exactly the size that they need. Nothing of libtorch is in the program.
+// Runs the kernels on the CPU (emulation/cuda_emulation.h) under AddressSanitizer, with buffers of
+// exactly the size that they need. The program contains nothing of libtorch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "tests/cuda/emulation/cuda_emulation.h"
-// Before the kernels: takes the place of half2.cuh.
+// Must come before the kernels: it takes the place of half2.cuh.
 #include "tests/cuda/emulation/half2_emulation.h"
 #include "worker/cuda/l1_cost.cu"
 #undef THREADS
-// As for 6554 of 8192 channels, a model of 70B at sparsity 0.2.
+// The value for 6554 of 8192 channels: a 70B model at sparsity 0.2.
 #define COLUMNS_PER_THREAD 13
 #include "worker/cuda/sinkhorn.cu"
 
 namespace {
 
-/// In (0, 1), the same in every run.
+/// Returns a number in (0, 1), the same in every run.
 double number(size_t i) { return 0.5 + 0.49 * std::sin(static_cast<double>(i * i % 10007)); }
 
 std::vector<double> numbers(size_t size) {
@@ -35,8 +35,8 @@ struct Shape {
   int width;
 };
 
-/// The upper triangle's largest error in units of the cost, of x[t * width + i] as the kernel sees
-/// it.
+/// Returns the largest relative error of the upper triangle. The reference is computed from x[t *
+/// width + i], the values that the kernel sees.
 double l1_error(const std::vector<float>& x, const std::vector<double>& cost, Shape shape) {
   double worst = 0.0;
   const auto width = static_cast<size_t>(shape.width);
@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(AwkwardSizes, KernelsInBounds,
 
 class WideSinkhornInBounds : public testing::TestWithParam<int> {};
 
-/// Both kernels of an iteration from v = (1, ..., 1), against the definition in sinkhorn.cu.
+/// Runs both kernels of one iteration from v = (1, ..., 1) and compares with the definition in
+/// sinkhorn.cu.
 TEST_P(WideSinkhornInBounds, IterationIsThatOfItsDefinition) {
   constexpr size_t kRows = 5;
   constexpr int kBlocks = 2;

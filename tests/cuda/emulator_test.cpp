@@ -1,4 +1,4 @@
-// The emulator itself: kernels with a fault that a GPU may or may not show.
+// Tests of the emulator itself: kernels with a fault that a GPU may or may not show.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +11,8 @@ namespace {
 constexpr unsigned int kThreads = 64;
 constexpr unsigned int kRounds = 8;
 
-/// Each thread passes its number on to its neighbour, so often. `barriers`: as it has to be.
+/// Each thread passes its number to its neighbour kRounds times. `barriers` false leaves out the
+/// barriers that this needs.
 void rotate(std::array<double, kThreads>& result, bool barriers) {
   __shared__ double values[kThreads];
   double mine = threadIdx.x;
@@ -24,7 +25,7 @@ void rotate(std::array<double, kThreads>& result, bool barriers) {
   result[threadIdx.x] = mine;
 }
 
-/// Reads what no thread has written.
+/// Reads a value that no thread has written.
 void read_unwritten(double& result) {
   __shared__ double value;
   result = value;
@@ -44,7 +45,8 @@ TEST(Emulator, MissingBarrierChangesTheResult) {
   EXPECT_FALSE(is_rotated(false));
 }
 
-/// Only in one order do neighbours before this one have written: a fixed one would let it pass.
+/// Earlier neighbours have written in only one thread order. An emulator with a fixed order would
+/// miss the fault.
 TEST(Emulator, MissingBarrierIsSeenInAnyDirection) {
   for (const bool forward : {true, false}) {
     int wrong = 0;

@@ -6,10 +6,10 @@
 
 namespace dotresize {
 
-/// Exit code of a program that skipped all of its tests, for CTest.
+/// Exit code for CTest of a program that skipped all of its tests.
 inline constexpr int kAllSkipped = 77;
 
-/// A test that needs a GPU, and skips itself, with the reason, if there is none.
+/// A test that needs a GPU. Skips itself, with the reason, if there is none.
 class OnGpu : public testing::Test {
  protected:
   static void SetUpTestSuite() {

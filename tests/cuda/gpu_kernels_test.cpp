@@ -1,4 +1,4 @@
-// The kernels on a GPU against those on the CPU.
+// Compares the kernels on a GPU with those on the CPU.
 #include <ATen/ATen.h>
 
 #include "tests/cuda/gpu.h"
@@ -13,7 +13,7 @@
 namespace dotresize {
 namespace {
 
-/// x: float16 on the GPU.
+/// x: float16 on the GPU. Returns both triangles.
 at::Tensor half_l1_cost(const at::Tensor& x, double unit = 1.0) {
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
   cuda_kernels().add_half_l1_cost(x, unit, cost);
@@ -65,7 +65,7 @@ TEST_F(KernelsOnGpu, L1CostOfHalfPrecisionIsFarBetterThanItsBoundOverManyTokens)
   EXPECT_LE(error, 1e-4);
 }
 
-/// A residual stream: channels of very different size, one of them far larger than all others.
+/// x resembles a residual stream: channels of very different size, one far larger than all others.
 TEST_F(KernelsOnGpu, CostsInHalfPrecisionAreWithinTheirBoundForAResidualStream) {
   at::Tensor x = activations(2048, 500) * at::linspace(-6, 0, 500).exp();
   x.select(1, 3).mul_(1e4);
@@ -123,7 +123,7 @@ TEST_F(KernelsOnGpu, MomentsAreThoseOfTheCpu) {
   EXPECT_LE(relative_error(moments.cost, expected.cost), 1e-5);
 }
 
-/// At a width that the host decomposes, and at one that the GPU does.
+/// The host decomposes at width 100, the GPU at width 600.
 TEST_F(KernelsOnGpu, MapsAreThoseOfTheCpu) {
   for (const int64_t width : {100, 600}) {
     const at::Tensor x = (activations(2000, width) * at::linspace(0.1, 3.0, width)).to(at::kDouble);

@@ -1,4 +1,4 @@
-// Costs in half precision, from the scaling of activations to what a junction says of them. The
+// Tests of costs in half precision, from the scaling of activations to a junction's report. The
 // kernel is the GPU's own, run by the CPU: see emulation/cuda_emulation.h.
 
 #include <ATen/ATen.h>
@@ -49,7 +49,7 @@ double relative_error(const at::Tensor& x) {
   return ((half_cost(x) - exact).abs() / exact.clamp_min(1e-300)).max().item<double>();
 }
 
-/// Two channels that differ by less than float16 can say.
+/// Makes two channels of x differ by less than float16 can represent.
 at::Tensor with_near_twins(at::Tensor x) {
   x.select(1, 7).copy_(x.select(1, 3) * (1 + 1e-5));
   return x;
@@ -68,7 +68,7 @@ TEST_F(HalfL1Cost, AddsToWhatIsThere) {
   EXPECT_TRUE(cost.triu().equal(2 * half_cost(x)));
 }
 
-/// Bit by bit: whatever the scale, the kernel sees the same numbers.
+/// The kernel sees the same numbers at every scale, so costs agree bit by bit.
 TEST_F(HalfL1Cost, ScalesExactly) {
   const at::Tensor x = activations(20);
   const at::Tensor cost = half_cost(x);
@@ -90,7 +90,7 @@ TEST_F(HalfL1Cost, TakesTheLargestMagnitudesWithoutOverflow) {
 TEST_F(HalfL1Cost, OutliersOfAResidualStreamDoNotDrownTheRest) {
   at::Tensor x = activations(512);
   x.select(1, 5).mul_(1e4);
-  for (const int64_t channel : {9, 30}) x.select(1, channel)[0] = 4000;  // the first token's
+  for (const int64_t channel : {9, 30}) x.select(1, channel)[0] = 4000;  // the first token only
   EXPECT_LT(relative_error(x), kMaxHalfL1CostError);
 }
 
@@ -124,7 +124,7 @@ TEST_F(HalfL1Cost, MomentsInHalfPrecisionAreReproducible) {
   EXPECT_LT(((cost - exact).abs().max() / exact.max()).item<double>(), kMaxHalfL1CostError);
 }
 
-/// One junction, in both passes if its method has two.
+/// One junction, solved in both passes if its method has two.
 class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterface<Basis> {
  protected:
   JunctionSolution solve(const at::Tensor& x, const CostPrecision& precision) {
@@ -169,7 +169,7 @@ TEST_P(HalfCostsOfAJunction, AreNotTakenIfTheirErrorIsRefused) {
   EXPECT_TRUE(solution.map.M.equal(solve(x, {}).map.M));
 }
 
-/// A sample of the activations decides, in the basis of the costs.
+/// The error is that of a sample of the activations, in the basis of the costs.
 TEST_P(HalfCostsOfAJunction, HaveTheErrorOfASample) {
   const at::Tensor x = activations(200);
   const at::Tensor rotation =

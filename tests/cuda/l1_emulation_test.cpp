@@ -1,4 +1,4 @@
-// worker/cuda/l1_cost.cu on the CPU: see emulation/cuda_emulation.h.
+// Runs worker/cuda/l1_cost.cu on the CPU: see emulation/cuda_emulation.h.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(AwkwardSizes, EmulatedL1Cost,
                          testing::Values(std::tuple(1, 1), std::tuple(7, 129), std::tuple(8, 257),
                                          std::tuple(257, 130), std::tuple(300, 13)));
 
-/// Small integers, whose sums are exact in every precision: whatever a flush loses or adds twice
+/// Small integers have exact sums in every precision, so any value that a flush loses or adds twice
 /// shows.
 TEST(EmulatedL1CostOfManyTokens, AreTheReferencesOverSeveralFlushes) {
   constexpr int64_t kTokens = 2 * 1024 + 9;

@@ -6,7 +6,7 @@
 
 namespace dotresize {
 
-/// Rank 0 of two, the other of which never comes: collectives leave tensors as they are.
+/// Rank 0 of two whose peer never comes. Collectives leave tensors unchanged.
 class LonelyHost : public Communicator {
  public:
   int rank() const override { return 0; }

@@ -1,5 +1,5 @@
-// Under mpirun, a GPU for each rank: every rank runs the same tests in the same order, or skips
-// them all.
+// Runs under mpirun with a GPU for each rank. Every rank runs the same tests in the same order, or
+// skips them all.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kTimeout(30);
 
-/// Each rank's device; the CPU if not every rank has its own GPU.
+/// The rank's device; the CPU if some rank has no GPU of its own.
 at::Device device = at::kCPU;
 CudaModule* cuda = nullptr;
 
@@ -60,7 +60,7 @@ TEST_F(NcclCommunicator, ReducesToTheRootAndToAll) {
   EXPECT_TRUE(at::equal(other, ones * weight));
 }
 
-/// The receive stands first, as in the pipeline.
+/// The receive comes first, like in the pipeline.
 TEST_F(NcclCommunicator, PassesTensorsDownALine) {
   at::Tensor incoming = full({300, 400}, -1, at::kFloat);
   const int rank = comm_->rank();

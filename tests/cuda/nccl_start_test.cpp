@@ -1,5 +1,5 @@
-// The start of NCCL, with functions of NCCL and CUDA that this file defines in place of their
-// libraries: what fails on a machine with GPUs can be had anywhere.
+// Tests of NCCL's start. This file defines functions of NCCL and CUDA in place of their libraries,
+// so failures of machines with GPUs can be produced anywhere.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ int starts = 0;
 int starts_that_succeed = 0;
 std::atomic<int> aborts = 0;
 std::chrono::seconds length_of_abort(0);
-std::vector<int> max_ctas;  // of each start
+std::vector<int> max_ctas;  // one entry per start
 
 }  // namespace
 
@@ -36,14 +36,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int, ncclUniqueId, int,
 }
 ncclResult_t ncclCommAbort(ncclComm_t) {
   ++aborts;
-  std::this_thread::sleep_for(length_of_abort);  // in NCCL it may wait for the peers for ever
+  std::this_thread::sleep_for(length_of_abort);  // the real one may wait for the peers forever
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t) { return "unhandled system error"; }
 const char* ncclGetLastError(ncclComm_t) { return "no interface"; }
 
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclInternalError; }
-// Never reached.
+// The tests never reach these.
 ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclInternalError; }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*) { return ncclInternalError; }
 ncclResult_t ncclGroupStart() { return ncclInternalError; }
@@ -89,7 +89,7 @@ cudaStream_t CUDAStream::stream() const { return nullptr; }
 namespace dotresize {
 namespace {
 
-/// The failure reaches log and server before anything that may block.
+/// The failure is thrown, and thus logged and reported, before any call that may block.
 TEST(NcclStart, FailureIsThrownBeforeAnyAbort) {
   for (starts_that_succeed = 0; starts_that_succeed < 3; ++starts_that_succeed) {
     starts = 0;

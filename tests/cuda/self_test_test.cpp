@@ -1,4 +1,4 @@
-// Under mpirun: every rank runs the same tests in the same order. The device is the CPU.
+// Runs under mpirun: every rank runs the same tests in the same order. The device is the CPU.
 #include "worker/cuda/self_test.h"
 
 #include <ATen/ATen.h>
@@ -29,14 +29,14 @@ void half_l1_cost(const at::Tensor& x, double unit, at::Tensor& cost) {
   cost.add_(at::cdist(channels, channels, 1.0), unit);
 }
 
-/// The CPU, with a kernel for float16 as GPUs have it.
+/// Returns the CPU as a subject, with a float16 kernel like that of GPUs.
 SelfTestSubject subject(at::ScalarType compute_dtype = at::kFloat) {
   SelfTestSubject cpu = self_test_subject({}, compute_dtype);
   cpu.kernels.add_half_l1_cost = &half_l1_cost;
   return cpu;
 }
 
-/// What all ranks are told; empty if the test passes.
+/// Returns the error that all ranks get; empty if the test passes.
 std::string refusal(const SelfTestSubject& tried, Communicator& comm) {
   try {
     self_test(tried, comm);
@@ -67,7 +67,7 @@ TEST(SelfTest, KernelsThatComputeWrongAreNamed) {
   SelfTestSubject broken = subject();
   broken.kernels.add_l1_cost = [](const at::Tensor& x, at::Tensor& cost) {
     add_l1_cost(x, cost);
-    cost[140][149] += 0.01;  // of a tile at the edge
+    cost[140][149] += 0.01;  // an entry of a tile at the edge
   };
   EXPECT_THAT(refusal_alone(broken), HasSubstr(failed(0) + "l1 cost of float32: differs from"));
   broken = subject();
@@ -110,14 +110,14 @@ TEST(SelfTest, WhatAKernelThrowsIsTold) {
   EXPECT_EQ(refusal_alone(broken), failed(0) + "l1 cost of float32: no kernel image is available");
 }
 
-/// One entry is wrong, in 16 bits alone.
+/// Makes one entry wrong, in bfloat16 only.
 at::Tensor wrong_product(const at::Tensor& a, const at::Tensor& b) {
   at::Tensor product = at::bmm(a.unsqueeze(0), b.unsqueeze(0)).squeeze(0);
   if (a.scalar_type() == at::kBFloat16) product[100][100] += 0.5;
   return product;
 }
 
-/// Right values, and vectors of which one is not quite a unit vector.
+/// Returns correct values, and vectors one of which is not quite a unit vector.
 std::tuple<at::Tensor, at::Tensor> wrong_eigh(const at::Tensor& matrix, c10::string_view, bool) {
   auto [u, values, v] = at::linalg_svd(matrix);
   u = u.flip(1).contiguous();
@@ -125,7 +125,7 @@ std::tuple<at::Tensor, at::Tensor> wrong_eigh(const at::Tensor& matrix, c10::str
   return {values.flip(0), u};
 }
 
-/// By the eigenvalues of AᵀA, which loses half of the digits.
+/// Decomposes through the eigenvalues of AᵀA, which loses half of the digits.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> inexact_svd(const at::Tensor& matrix, bool, bool,
                                                            std::optional<c10::string_view>) {
   const auto [squares, V] = at::linalg_eigh(at::mm(matrix.t(), matrix));
@@ -154,7 +154,7 @@ TEST(SelfTest, OperationsOfLibtorchThatComputeWrongAreNamed) {
   EXPECT_EQ(refusal_alone(subject()), "");
 }
 
-/// Passes everything on to `inner`, but for one byte of each long message from one rank to another.
+/// Forwards everything to `inner`, but changes one value of each long message between two ranks.
 class FlippingCommunicator final : public Communicator {
  public:
   FlippingCommunicator(Communicator& inner, int from, int to)
@@ -171,7 +171,7 @@ class FlippingCommunicator final : public Communicator {
   }
   std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override {
     if (rank() != from_ || to != to_ || tensor.numel() < 100'000) return inner_.send(tensor, to);
-    changed_ = tensor.clone();  // lives until the next one: the message has gone by then
+    changed_ = tensor.clone();  // lives until the next message, when this one has arrived
     changed_[99'999] += 1;
     return inner_.send(changed_, to);
   }
@@ -186,7 +186,7 @@ class FlippingCommunicator final : public Communicator {
 struct SelfTestOfRanks : ::testing::Test {
   testing::RendezvousCommunicator blocking{MPI_COMM_WORLD, wait_at_most(kTimeout)};
   MpiCommunicator notes{MPI_COMM_WORLD, wait_at_most(kTimeout)};
-  AnnouncedCommunicator comm{notes, blocking};  ///< as ranks on GPUs have it
+  AnnouncedCommunicator comm{notes, blocking};  ///< the communicator that ranks on GPUs use
 };
 
 TEST_F(SelfTestOfRanks, AllLinksAreTimed) {
@@ -217,7 +217,7 @@ TEST_F(SelfTestOfRanks, AllRanksHearOfADeviceThatComputesWrong) {
   EXPECT_THAT(refusal(mine, comm), HasSubstr(failed(last) + "mirrored triangle"));
 }
 
-/// Rank 0 of two: what is long cannot be sent.
+/// Rank 0 of two; long messages cannot be sent.
 class Deaf final : public LonelyHost {
  public:
   std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override {

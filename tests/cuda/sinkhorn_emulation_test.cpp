@@ -1,4 +1,4 @@
-// worker/cuda/sinkhorn.cu on the CPU: see emulation/cuda_emulation.h.
+// Runs worker/cuda/sinkhorn.cu on the CPU: see emulation/cuda_emulation.h.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

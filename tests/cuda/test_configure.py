@@ -1,4 +1,4 @@
-"""What CMake makes of a libtorch: a CUDA half that the GPUs cannot use is refused, never left out in silence."""
+"""Tests of CMake's checks of libtorch: a CUDA half that the GPUs cannot use is an error, never silently left out."""
 
 import pathlib
 import shutil
@@ -19,7 +19,7 @@ message(STATUS "DOTRESIZE_CUDA=${DOTRESIZE_CUDA}")
 
 
 def torch(folder, cuda=12, architectures=(70, 80, 90)):
-    """A folder that looks like torch's wheel and those of CUDA beside it."""
+    """Makes a folder that looks like torch's wheel and the CUDA wheels beside it."""
     flags = ";".join(f"-gencode;arch=compute_{one},code=sm_{one}" for one in architectures)
     files = {
         "torch/lib/libtorch_cuda.so": flags,

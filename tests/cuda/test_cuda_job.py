@@ -1,4 +1,4 @@
-"""Whole jobs on a GPU; what is asked of a machine without one."""
+"""Tests of whole jobs on a GPU, and of the error on a machine without one."""
 
 import ctypes
 import json
@@ -16,7 +16,7 @@ GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text(
 
 
 def gpus():
-    """GPUs that the driver offers; 0 without a driver."""
+    """Returns the number of GPUs that the driver offers; 0 without a driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

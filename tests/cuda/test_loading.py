@@ -1,4 +1,4 @@
-"""The programs load the libraries of torch's wheels, whatever a cluster's modules put into LD_LIBRARY_PATH."""
+"""Tests that the programs load the libraries of torch's wheels, whatever LD_LIBRARY_PATH of a cluster's modules says."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ MODULE = BUILD / "lib" / "libdotresize_cuda.so"
 
 @pytest.fixture
 def foreign_libraries(tmp_path):
-    """A folder with an NCCL that has no symbols."""
+    """Returns a folder with an NCCL that has no symbols."""
     (tmp_path / "empty.c").write_text("int foreign_nccl;\n")
     subprocess.run(["cc", "-shared", "-Wl,-soname,libnccl.so.2", "-o", tmp_path / "libnccl.so.2", tmp_path / "empty.c"],
                    check=True)  # fmt: skip
@@ -20,7 +20,7 @@ def foreign_libraries(tmp_path):
 
 
 def loaded(library, folder):
-    """The files that are loaded with the library, while LD_LIBRARY_PATH is the folder."""
+    """Returns the files loaded with the library while LD_LIBRARY_PATH is the folder."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     done = subprocess.run(["ldd", library], capture_output=True, text=True, check=True, env=environment)
     return {line.split()[0]: line.split()[2] for line in done.stdout.splitlines() if "=>" in line}

@@ -1,4 +1,4 @@
-"""What can be read from machine code without a GPU: instructions of our kernels, architectures of the libraries."""
+"""Checks machine code without a GPU: instructions of our kernels, architectures of the libraries."""
 
 import collections
 import os
@@ -13,10 +13,10 @@ BUILD = pathlib.Path(os.environ["DOTRESIZE_BUILD"])
 PACKAGES = pathlib.Path(sysconfig.get_paths()["purelib"])
 TOOLS = PACKAGES / "triton" / "backends" / "nvidia" / "bin"
 STAGE = 8  # tokens between two barriers (l1_cost.cu)
-PAIRS = 8 * 8 * STAGE  # of a thread
-OF_THE_TILE = 4  # additions that find its indices, at most
-FLUSHED_AT_ONCE = 8  # sums that are loaded before the first of them is stored
-OF_A_STAGE = 64  # sums that are converted
+PAIRS = 8 * 8 * STAGE  # pairs per thread and stage
+OF_THE_TILE = 4  # most additions that find the tile's indices
+FLUSHED_AT_ONCE = 8  # sums loaded before the first of them is stored
+OF_A_STAGE = 64  # sums converted per stage
 
 needs_tools = pytest.mark.skipif(not (TOOLS / "nvdisasm").exists(), reason="no nvdisasm: it comes with triton")
 
@@ -26,7 +26,7 @@ def printed(*command):
 
 
 def instructions(cubin):
-    """{kernel: how often it has each instruction}, without the parts behind the dot."""
+    """Returns {kernel: {instruction: count}}, with instruction names cut at the dot."""
     kernels, counts = {}, collections.Counter()
     for line in printed(TOOLS / "nvdisasm", "--print-code", cubin).splitlines():
         if section := re.match(r"\s*\.section\s+\.text\.(\w+)", line):
@@ -37,7 +37,7 @@ def instructions(cubin):
 
 
 def flush_accesses(cubin, kernel):
-    """The loads (L) and stores (S) of float64 numbers in the order of the code, as "LLSS"."""
+    """Returns the loads (L) and stores (S) of float64 numbers in code order, as "LLSS"."""
     code = printed(TOOLS / "nvdisasm", "--print-code", cubin).split(f".section\t.text.{kernel},")[1].split(".section\t")[0]
     return "".join("L" if load else "S" for load in re.findall(r"\b(?:(LDG?)|STG?)(?:\.\w+)*\.64\b", code))
 
@@ -51,10 +51,10 @@ def test_kernels_add_as_often_as_they_must_and_keep_all_in_registers(capability,
     for name, counts in kernels.items():
         assert counts["LDL"] == counts["STL"] == 0, f"{name} has local memory"
         assert counts["BAR"] > 0 or name == "sinkhorn_columns"
-    # A subtraction and an addition for each pair, two pairs at once in half precision: the absolute value is free.
+    # Each pair takes a subtraction and an addition, and half precision does two pairs at once. The absolute value is free.
     assert kernels["l1_cost_float"]["FADD"] - 2 * PAIRS in range(OF_THE_TILE + 1)
     assert flush_accesses(tmp_path / "l1_cost.cubin", "l1_cost_half") == 8 * ("L" * FLUSHED_AT_ONCE + "S" * FLUSHED_AT_ONCE)
-    if capability == 70:  # from sm_80 on the compiler takes HADD2 and HFMA2 in turn
+    if capability == 70:  # from sm_80 on the compiler alternates HADD2 and HFMA2
         assert kernels["l1_cost_half"]["HADD2"] - PAIRS in range(2 * OF_A_STAGE + 1)
 
 

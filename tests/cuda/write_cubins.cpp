@@ -1,4 +1,4 @@
-// write_cubins DIR CAPABILITY: the kernels, compiled, as DIR/l1_cost.cubin and DIR/sinkhorn.cubin.
+// write_cubins DIR CAPABILITY: compiles the kernels to DIR/l1_cost.cubin and DIR/sinkhorn.cubin.
 #include <cstdio>
 #include <exception>
 #include <filesystem>

@@ -1,4 +1,4 @@
-"""The files of deploy/ fit together and name what the programs have; an installation runs."""
+"""Tests that the files of deploy/ are consistent with each other and with the programs, and that an installation runs."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def documents(file):
 
 
 def find(kind, name=None):
-    """The manifest of the server of this kind."""
+    """Returns the server's manifest of this kind (and name)."""
     found = [document for file in MANIFESTS.glob("*.yaml") for document in documents(file)
              if document["kind"] == kind and name in (None, document["metadata"]["name"])]
     assert len(found) == 1, (kind, name)
@@ -41,7 +41,7 @@ def server_help():
 
 @pytest.fixture(scope="module")
 def metric_names(tmp_path_factory):
-    """Of a server that has answered one call."""
+    """Returns the metric names of a server that has answered one call."""
     state = tmp_path_factory.mktemp("server") / "state"
     process = subprocess.Popen(
         [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state, "--gpus", "0"],
@@ -149,7 +149,7 @@ def test_who_scrapes_the_server_has_a_token_and_its_authority():
 
 
 def test_server_of_mpijobs_and_their_pods_fit_together():
-    """What the template's pods have is where the server's options say, and may be reached."""
+    """The template mounts what the server's options name, and the pods can reach the server."""
     folder = DEPLOY / "kubernetes/mpi-server"
     pod = documents(folder / "deployment.yaml")[0]["spec"]["template"]["spec"]
     server = pod["containers"][0]
@@ -200,7 +200,7 @@ def test_script_has_no_syntax_error(file):
 
 
 def needed_packages():
-    """Debian's packages of the libraries that the programs are linked with."""
+    """Returns Debian's packages of the libraries that the programs are linked with."""
     cache = run("/sbin/ldconfig", "-p").stdout
     files = set()
     for program in ("dotresize", "dotresize-server", "dotresize-worker"):
@@ -209,9 +209,10 @@ def needed_packages():
             if not found:
                 continue  # libtorch
             file = str(pathlib.Path(found.group(1)).resolve())
-            files |= {file, file.removeprefix("/usr")}  # /lib may be a link
-    owners = run("dpkg-query", "-S", *files).stdout  # a line for each that it knows
-    return {line.split(":")[0] for line in owners.splitlines()} - {"libc6", "libgcc-s1", "libstdc++6"}  # whatever is installed brings them
+            files |= {file, file.removeprefix("/usr")}  # /lib may be a link to /usr/lib
+    owners = run("dpkg-query", "-S", *files).stdout  # one line per known file
+    # The three excluded packages come with anything that is installed.
+    return {line.split(":")[0] for line in owners.splitlines()} - {"libc6", "libgcc-s1", "libstdc++6"}
 
 
 @pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this is no Debian")

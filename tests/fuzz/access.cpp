@@ -10,7 +10,7 @@
 namespace dotresize {
 namespace {
 
-/// That the file lets nobody in whose token it does not have.
+/// Requires that the file refuses `token`, which is not in it.
 void check_access(const std::filesystem::path& file, const std::string& token) {
   const Access access(file);
   require(!access.open_to_all(), "a file of tokens closes the server");

@@ -27,11 +27,11 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxCalls = 16;
 constexpr int kMaxStreams = kMaxCalls;
-constexpr size_t kMaxCombinations = 16;  // each is planned
+constexpr size_t kMaxCombinations = 16;  // each combination is planned
 constexpr int kMaxEvents = 1000;
-constexpr int kMaxDepth = 100;  // of messages, as over the wire
+constexpr int kMaxDepth = 100;  // nesting of messages, the same limit as over the wire
 
-/// The working directory, in which jobs find a model and texts: /proc/self/cwd/data/model.
+/// The working directory; jobs name a model and texts in it by /proc/self/cwd/data/model.
 class Home : public TemporaryDirectory {
  public:
   Home() {
@@ -45,7 +45,7 @@ class Home : public TemporaryDirectory {
   }
 };
 
-/// The services of a server without jobs, which are called without a socket.
+/// Services of a server without jobs, called without a socket.
 class Services {
  public:
   Services() {
@@ -69,7 +69,7 @@ class Services {
   std::unique_ptr<v1::Jobs::Stub> jobs;
   std::unique_ptr<v1::Workers::Stub> workers;
 
-  /// The scheduler's part: an attempt of a queued job begins.
+  /// Plays the scheduler: begins an attempt of a queued job.
   void start(const std::string& id) {
     store_.begin_attempt(id, token_.sha256, "", "0");
     heartbeats_.begin(id);
@@ -108,7 +108,7 @@ class Services {
   std::unique_ptr<grpc::Server> server_;
 };
 
-/// Whether it is what a client can send: texts of a message are UTF-8.
+/// Returns whether a client can send the request: strings of a message are UTF-8.
 template <class Request>
 bool can_be_sent(const Request& request) {
   return Request().ParseFromString(request.SerializeAsString());
@@ -123,7 +123,7 @@ size_t combinations(const v1::SweepSpec& sweep) {
   return count;
 }
 
-/// Calls that follow each other, from a state without jobs back to one.
+/// Consecutive calls, from a state without jobs back to one.
 class Session {
  public:
   explicit Session(Services& services) : services_(services) {}
@@ -132,7 +132,7 @@ class Session {
   void end();
 
  private:
-  /// What follows a job, until all have ended.
+  /// A stream that follows jobs; read at the end of the session.
   struct Stream {
     std::unique_ptr<grpc::ClientContext> context;
     std::function<grpc::Status()> read_to_the_end;
@@ -144,7 +144,7 @@ class Session {
     return context;
   }
 
-  /// The request with the id of the job that its own stands for.
+  /// Returns the request with its placeholder ("1" to "9") replaced by a job's id.
   template <class Request>
   Request with_id(Request request) const {
     const auto* field = Request::descriptor()->FindFieldByName("id");
@@ -158,7 +158,7 @@ class Session {
     return request;
   }
 
-  /// Whether the call was answered with `response`. Ends the program if the server is at fault.
+  /// Returns whether the call succeeded and filled `response`. Ends the program on a server error.
   template <class Stub, class Request, class Response>
   bool unary(Stub& stub,
              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
@@ -193,7 +193,7 @@ class Session {
     streams_.push_back({std::move(stream_context), read_to_the_end});
   }
 
-  /// Of a stream that the client ends.
+  /// Returns whether the client ends the stream after this message.
   static bool is_last(const v1::JobChange& change) {
     return change.kind() == v1::JobChange::SYNCED;
   }

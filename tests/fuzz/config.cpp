@@ -10,14 +10,14 @@
 namespace dotresize {
 namespace {
 
-constexpr int64_t kMaxPlannedLayers = 8;  // the plan of more takes long without optimisation
+constexpr int64_t kMaxPlannedLayers = 8;  // planning more is slow without optimisation
 
 const char* const kJobs[] = {
     "method: {sparsity: 0.2}",
     "method: {name: slicegpt, size: 0.8, metric: fisher, mlp: {sparsity: 0.1}}",
     "method: {name: dotresize, width: 1, map_sharing: model, allow_larger: true}"};
 
-/// Plans a few jobs, each of which the model may refuse.
+/// Plans a few jobs. The model may refuse each of them.
 void plan_jobs(const ModelConfig& config) {
   static const TemporaryDirectory dir;
   static const auto tokens = dir.write("tokens.safetensors", "");

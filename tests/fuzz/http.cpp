@@ -16,13 +16,13 @@ namespace {
 
 constexpr size_t kMaxAnswer = size_t{64} << 10;
 
-/// A server that watches nothing, with a page for each of the patterns that the pages of jobs have.
+/// A server that watches nothing, with a page for each URL pattern of the job pages.
 class Watched {
  public:
-  /// All that it answers to these bytes and nothing more.
+  /// Returns the complete answer to these bytes.
   std::string answer(const std::string& bytes) const {
     const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // Each from another address: ports stay taken for a minute.
+    // Each connection has another source address, because ports stay taken for a minute.
     static uint32_t connections = 0;
     sockaddr_in from{};
     from.sin_family = AF_INET;

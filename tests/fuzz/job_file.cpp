@@ -18,7 +18,7 @@ using google::protobuf::util::MessageDifferencer;
 
 constexpr char kFolder[] = "/data";
 
-/// Nothing if the file is refused.
+/// Returns the parsed file; nullopt if it is refused.
 template <class Parse>
 auto accepted(const Parse& parse) -> std::optional<decltype(parse())> {
   try {

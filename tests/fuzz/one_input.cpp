@@ -1,4 +1,4 @@
-// The entry point of libFuzzer, for the function DOTRESIZE_FUZZ_TARGET of targets.h.
+// Entry point of libFuzzer for the function DOTRESIZE_FUZZ_TARGET of targets.h.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,7 +7,7 @@
 
 extern "C" {
 
-/// An error of UndefinedBehaviorSanitizer becomes a signal, so that libFuzzer keeps the input.
+/// Turns errors of UndefinedBehaviorSanitizer into signals, so that libFuzzer keeps the input.
 const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

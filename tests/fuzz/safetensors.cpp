@@ -9,7 +9,7 @@
 namespace dotresize {
 namespace {
 
-/// Bytes of the tensor by shape and dtype, which must be a number.
+/// Returns the tensor's size by shape and dtype. Requires that it fits int64.
 int64_t checked_bytes(const TensorInfo& tensor) {
   int64_t bytes = safetensors_dtype_size(tensor.dtype);
   if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) return 0;
@@ -43,8 +43,8 @@ void check_index(const std::string& bytes) {
 void fuzz_safetensors(const std::string& bytes) {
   try {
     if (bytes.starts_with('{'))
-      return check_index(bytes);  // of a header it would be a length beyond any file's
-    // The file may have more data than its beginning here.
+      return check_index(bytes);  // read as a header, '{' would begin a length beyond any file's
+    // The bytes may be only the beginning of a larger file.
     for (const uint64_t more : {uint64_t{0}, uint64_t{1} << 40}) {
       check_header(
           parse_safetensors_header(bytes.data(), bytes.size(), bytes.size() + more, "file"),

@@ -1,10 +1,10 @@
-"""Hostile tokenizer.json files through the helper that tokenises (worker/python/tokenize_text.py), each in a process of its own.
+"""Feeds hostile tokenizer.json files to the tokenising helper (worker/python/tokenize_text.py), each in its own process.
 
     tokenizer.py SECONDS [SEED]
 
-Each is the example's with parts of other kinds, with numbers at their limits or with flipped bits. The helper must end with
-exit code 0 or 65 and quote nothing of the file, or by a signal of the library's (an allocation beyond --memory), and within
-a minute. What breaks that ends the run, and is left in build/fuzz/tokenizer/crash-SEED.json.
+A file is the example's with some parts of other kinds, with numbers at their limits or with flipped bits. The helper must end
+within a minute: with exit code 0 or 65 and no quotation of the file, or by a signal of the library (an allocation beyond
+--memory). The run stops at the first input that breaks this, and leaves it in build/fuzz/tokenizer/crash-SEED.json.
 """
 
 import collections
@@ -60,7 +60,7 @@ PLACES = {
 
 
 def leaves(document):
-    """(container, key) of everything in it that is no container."""
+    """Returns (container, key) of every leaf of the document."""
     items = document.items() if isinstance(document, dict) else enumerate(document)
     for key, value in list(items):
         if isinstance(value, dict | list):
@@ -70,7 +70,7 @@ def leaves(document):
 
 
 def hostile(base, random_):
-    """The bytes of one file."""
+    """Returns the bytes of one hostile file."""
     document = dict(base)
     for place in random_.sample(list(PLACES), random_.choice([1, 1, 2, 3])):
         parts = PLACES[place]
@@ -90,7 +90,7 @@ def hostile(base, random_):
 
 
 def run_helper(folder):
-    """(wait status, what it has written to stderr)."""
+    """Runs the helper. Returns (wait status, text of stderr)."""
     from_child, to_parent = os.pipe()
     child = os.fork()
     if child == 0:

@@ -10,7 +10,7 @@ namespace {
 struct BadConfig {
   std::string name;
   std::string text;
-  std::string message;  ///< a part of the error
+  std::string message;  ///< part of the error message
 };
 
 void PrintTo(const BadConfig& config, std::ostream* out) { *out << config.name; }
@@ -52,7 +52,7 @@ std::string qwen3_moe_with(const std::string& from, const std::string& to) {
   return with(kQwen3MoeConfig, from, to);
 }
 
-/// A model with 128 channels a head and these rotary settings.
+/// Returns Qwen3's config.json (128 channels a head) with these rotary settings.
 std::string qwen3_with(const std::string& rope_scaling) {
   return with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + rope_scaling + "}");
 }

@@ -28,7 +28,7 @@ resources:
 struct BadJob {
   std::string name;
   std::string text;
-  std::string message;  ///< a line of the error, or how it begins, after "job.yaml:"
+  std::string message;  ///< a line of the error, or its beginning, after "job.yaml:"
 };
 
 void PrintTo(const BadJob& job, std::ostream* out) { *out << job.name; }

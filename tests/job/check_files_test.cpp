@@ -26,7 +26,7 @@ class CheckFiles : public testing::Test {
 
   void write_text(std::size_t bytes) { dir_.write("c.txt", std::string(bytes, 'x')); }
 
-  /// Of a job with 8 windows of 256 tokens.
+  /// Returns the findings for a job with 8 windows of 256 tokens.
   std::vector<FileFinding> findings(const std::string& source = "text: [c.txt]",
                                     const std::string& evaluation = "") {
     const v1::JobSpec spec = parse_job_text(

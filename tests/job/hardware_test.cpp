@@ -27,7 +27,7 @@ std::string error_of(const std::string& text) {
 struct BadHardware {
   std::string name;
   std::string text;
-  std::string message;  ///< in the error, after "hw.yaml:"
+  std::string message;  ///< part of the error message, after "hw.yaml:"
 };
 
 void PrintTo(const BadHardware& hardware, std::ostream* out) { *out << hardware.name; }

@@ -2,7 +2,7 @@
 
 namespace dotresize {
 
-/// A hardware file with every key that `device: cpu` needs: 1e9 of everything, one core, no cache.
+/// A hardware file with every key that `device: cpu` needs: 1e9 for all rates, one core, no cache.
 inline constexpr const char* kPlainCpu = R"(device: cpu
 cores: 1
 gemm:
@@ -23,7 +23,7 @@ disk:
 hash: 1e9
 )";
 
-/// Likewise for `device: cuda`, a GPU that computes in float16.
+/// A hardware file with every key that `device: cuda` needs: a GPU that computes in float16.
 inline constexpr const char* kPlainGpu = R"(device: cuda
 capability: 70
 cores: 8

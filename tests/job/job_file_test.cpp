@@ -23,7 +23,7 @@ method: {sparsity: 0.2}
 calibration: {text: [a.txt, ../b.txt]}
 )";
 
-// Every key, none with the value that an absent one has but labels, whose other value needs no
+// Every key, with a value other than its default. Exceptions are labels, whose other value needs no
 // seed, and format and allocate, whose other values leave nothing to give.
 constexpr const char* kEverything = R"(
 name: everything
@@ -77,7 +77,7 @@ resources:
 
 v1::JobSpec parse(const std::string& text) { return parse_job_text(text, "job.yaml", "/base"); }
 
-/// The keys of fields that are not set, apart from those of which only one may be given.
+/// Appends the keys of unset fields to `unset`.
 void collect_unset(const Message& message, const std::string& prefix,
                    std::vector<std::string>& unset) {
   const Descriptor& descriptor = *message.GetDescriptor();
@@ -98,7 +98,7 @@ void collect_unset(const Message& message, const std::string& prefix,
 TEST(JobFile, EveryOptionCanBeGiven) {
   std::vector<std::string> unset;
   collect_unset(parse(kEverything), "", unset);
-  // Alternatives to what is given.
+  // Alternatives to the given keys.
   EXPECT_THAT(unset, testing::ElementsAre("method.width", "method.size", "method.mlp.width",
                                           "calibration.tokens", "calibration.statistics",
                                           "evaluation.text"));

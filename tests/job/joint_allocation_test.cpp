@@ -34,8 +34,8 @@ class JointAllocation : public ResolveJob {
          "}\ncalibration: {text: [c.txt]}\n");
   }
 
-  /// Squares of what is left out, times a weight of each junction and layer; `values`: of its value
-  /// heads.
+  /// Returns predicted loss increases: the square of the part left out, times the weight of each
+  /// junction, layer and layer's value heads (`values`).
   PredictedRises squares(const ResolvedJob& job, const std::vector<double>& junctions,
                          const std::vector<double>& layers,
                          const std::vector<double>& values = std::vector<double>(6, 1.0)) const {
@@ -73,8 +73,8 @@ class JointAllocation : public ResolveJob {
     size.dense_bytes = net_size(config_, job, job.widths).dense_bytes;
     return size;
   }
-  /// What the same width for all junctions and the same features for all layers are predicted to
-  /// give, at best.
+  /// Returns the lowest loss increase predicted for one width of all junctions and one number of
+  /// features of all layers.
   double best_uniform(const ResolvedJob& job, const PredictedRises& rises,
                       std::size_t step = 1) const {
     const std::vector<int64_t> widths = possible_widths(256, job.allocation->round_to);
@@ -107,7 +107,7 @@ TEST_F(JointAllocation, NoJunctionGetsFarLessThanTheSizeSays) {
   const Allocation chosen = allocate_jointly(config_, job, rises);
   EXPECT_EQ(std::ranges::min(chosen.widths.all), 112);  // 0.7 * 256 * 2/3 is 119.5
 
-  spec_.mutable_method()->set_size(1.4);  // as many parameters, in twice the bytes
+  spec_.mutable_method()->set_size(1.4);  // the same parameters, in twice the bytes
   spec_.mutable_output()->set_dtype(v1::Output::float32);
   EXPECT_EQ(allocate_jointly(config_, resolve(), rises).widths.all, chosen.widths.all);
 }
@@ -197,7 +197,7 @@ TEST_F(JointAllocation, TheOutputIsAsLargeAsItsTensors) {
   const Allocation chosen = allocate_jointly(
       config_, job,
       squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 1.0), values));
-  EXPECT_EQ(chosen.values[1], 0);  // with its queries and keys
+  EXPECT_EQ(chosen.values[1], 0);  // queries and keys go, too
   EXPECT_EQ(chosen.values[0], 32);
   const ModelConfig cut = with_features(config_, job, chosen);
   EXPECT_TRUE(is_skipped(cut, 2));
@@ -210,7 +210,7 @@ TEST_F(JointAllocation, TheOutputIsAsLargeAsItsTensors) {
   const int64_t k_in = output.junction_widths[2];
   const int64_t k_out = output.junction_widths[3];
   EXPECT_EQ(stored_parameters(wide) - stored_parameters(output),
-            32 * (12 * k_in + 8 * k_out));  // heads: 8 of queries, 2 of keys, 2 of values
+            32 * (12 * k_in + 8 * k_out));  // heads: 8 query, 2 key, 2 value
 }
 
 TEST_F(JointAllocation, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
@@ -240,7 +240,7 @@ TEST_F(JointAllocation, AnMlpGetsMultiplesOfRoundToOrAllOfItsFeatures) {
 
 TEST_F(JointAllocation, WithoutMapsMlpsAndExpertsShareWhatIsLeft) {
   config_ = parse_model_config(kQwen3MoeConfig, "config.json");
-  config_.mixture->layers.front() = false;  // it has an MLP
+  config_.mixture->layers.front() = false;  // layer 0 has an MLP
   spec_.mutable_method()->set_round_to(64);
   const ResolvedJob job = resolve();
   PredictedRises rises;
@@ -256,7 +256,7 @@ TEST_F(JointAllocation, WithoutMapsMlpsAndExpertsShareWhatIsLeft) {
   const Allocation chosen = allocate_without_maps(config_, job, rises).value();
   const NetSize size = size_of(job, chosen);
   EXPECT_LE(size.compressed_bytes, largest_bytes(0.8, size.dense_bytes));
-  EXPECT_EQ(chosen.features[3], 0);  // a step of which costs a third of one of layer 44
+  EXPECT_EQ(chosen.features[3], 0);  // a step costs a third of one of layer 44
   EXPECT_EQ(chosen.features[44], config_.mixture->intermediate_size);
   EXPECT_EQ(chosen.features[0], config_.intermediate_size);  // few parameters a step
 }
@@ -277,7 +277,7 @@ TEST_F(JointAllocation, RisesThatFollowTheWidthBefore) {
   const std::size_t grid = 32;
   for (std::size_t j = 1; j < 13; ++j) {
     for (std::size_t in = 0; in < grid; ++in) {
-      // Nothing is left to lose at a junction that is as narrow as the one before.
+      // Nothing is left to lose at a junction that is at least as wide as the one before.
       for (std::size_t out = in; out < grid; ++out) rises.junctions[j][in * grid + out] = 0.0;
     }
   }
@@ -297,7 +297,7 @@ TEST_F(JointAllocation, RanksGoWhereTheyAreWorthTheirParameters) {
   EXPECT_THAT(fixed.shortcut_rises, Each(0.0));
 
   rises.shortcuts.resize(12);
-  for (std::size_t s = 0; s < 11; ++s) {  // the last has no prediction
+  for (std::size_t s = 0; s < 11; ++s) {  // the last shortcut has no prediction
     for (const int64_t rank : ranks) {
       const double missing = static_cast<double>(std::max<int64_t>(0, 12 - rank));
       rises.shortcuts[s].push_back(s == 3 ? 0.0 : (s == 5 ? 40.0 : 10.0) * missing * missing);
@@ -315,7 +315,7 @@ TEST_F(JointAllocation, RanksGoWhereTheyAreWorthTheirParameters) {
   }
   EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.6);
 
-  // Better than the ranks without a prediction, or others of which all are the same.
+  // The choice beats a uniform rank of 8 (used without a prediction) and of 3.
   for (const std::size_t same : {77, 82}) {
     PredictedRises only = rises;
     ResolvedJob with_rank = job;
@@ -355,7 +355,7 @@ TEST_F(JointAllocation, WithoutMapsEveryJunctionKeepsItsWidthAndTheSizeIsMet) {
   const NetSize size = size_of(job, chosen);
   const int64_t most = largest_bytes(0.8, size.dense_bytes);
   EXPECT_LE(size.compressed_bytes, most);
-  EXPECT_GT(size.compressed_bytes, most - 2 * (3 * 256 * 8));  // a step of a MLP, bfloat16
+  EXPECT_GT(size.compressed_bytes, most - 2 * (3 * 256 * 8));  // one step of an MLP, bfloat16
   EXPECT_GT(chosen.features.back(), chosen.features.front());
   const std::size_t sizes = rises.mlps.front().size();
   for (std::size_t f = 0; f < sizes; ++f) {
@@ -372,7 +372,7 @@ TEST_F(JointAllocation, WithoutMapsEveryJunctionKeepsItsWidthAndTheSizeIsMet) {
   }
 }
 
-/// A whole sublayer saves more than its features or channels: queries and keys go, too.
+/// Removing a whole sublayer saves more than its features or channels: queries and keys go, too.
 TEST_F(JointAllocation, WithoutMapsASublayerMayGoAltogether) {
   const ResolvedJob job = resolve();
   std::vector<double> layers(6, 1e-3);
@@ -402,7 +402,7 @@ TEST_F(JointAllocation, ASublayerThatAddsABiasStays) {
 }
 
 TEST_F(JointAllocation, WithoutMapsASizeBelowThatOfTheTablesIsNotThere) {
-  spec_.mutable_method()->set_size(0.31);  // both tables have 0.317
+  spec_.mutable_method()->set_size(0.31);  // both tables take 0.317
   ResolvedJob job = resolve();
   const PredictedRises rises = squares(job, {}, std::vector<double>(6, 1e-3));
   EXPECT_FALSE(allocate_without_maps(config_, job, rises));
@@ -475,7 +475,7 @@ TEST_F(JointAllocation, AttentionsAreSummedBesideMlps) {
     return RankMemory{config_, job, plan.of_rank(0), DeviceKind::kCpu, Dtype::kFloat32}
         .sublayer_cut();
   };
-  EXPECT_EQ(held(any) - held(stock), 6 * 8 * 256 * 256);  // the metric is that of the junctions
+  EXPECT_EQ(held(any) - held(stock), 6 * 8 * 256 * 256);  // the metric of the junctions
 }
 
 TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {

@@ -29,10 +29,10 @@ TEST(LossAllocation, LooksBeyondAnExpensiveStep) {
   const std::vector<LossCurve> curves = {{{40, 30, 20}, {0.0, 3.0, 3.5}},
                                          {{40, 30, 20}, {0.0, 2.0, 4.0}}};
   EXPECT_THAT(allocate_by_loss(curves, 60), ElementsAre(2, 0));
-  EXPECT_THAT(allocate_by_loss(curves, 70), ElementsAre(1, 0));  // half of that edge
+  EXPECT_THAT(allocate_by_loss(curves, 70), ElementsAre(1, 0));  // halfway along the same edge
 }
 
-/// The last step of the first curve saves more than is asked for.
+/// The last step of the first curve saves more than is required.
 TEST(LossAllocation, TakesALargeStepIfWhatItGivesBackIsWorthIt) {
   const LossCurve other = {{40, 30, 20, 10}, {0.0, 0.1, 0.3, 0.6}};
   const LossCurve worth_it = {{100, 90, 80, 0}, {0.0, 3.0, 3.1, 3.2}};

@@ -22,7 +22,7 @@ ModelConfig llama31_70b() {
   return config;
 }
 
-/// 20 % off in 128 windows of 2048 tokens, with evaluation, on GPUs.
+/// Returns a job on GPUs that removes 20 %, with 128 windows of 2048 tokens and an evaluation.
 ResolvedJob job_70b(const ModelConfig& config, int ranks) {
   ResolvedJob job = small_job(config, ranks);
   job.widths = uniform_widths(config, job.head_sliced, 6528);
@@ -67,7 +67,7 @@ TEST(MemoryEstimate, Of70BIsHealedOnEightGpusOf32GiB) {
   const ShardPlan plan = make_shard_plan(config, job);
   EXPECT_EQ(plan.checkpoints(), Checkpoints::kStage);
   EXPECT_LE(peak_device_memory(plan), 30 * kGiB);
-  EXPECT_GT(healing(plan), 20 * kGiB);  // 8.6e9 weights in 2 bytes, updates, the way back
+  EXPECT_GT(healing(plan), 20 * kGiB);  // 8.6e9 weights in 2 bytes, updates, backward pass
 }
 
 TEST(MemoryEstimate, MlpsOf70BAreCutInAsManyGroupsAsMemoryNeeds) {
@@ -79,7 +79,7 @@ TEST(MemoryEstimate, MlpsOf70BAreCutInAsManyGroupsAsMemoryNeeds) {
   job.device_memory = 32 * kGiB;
   ShardPlan plan = make_shard_plan(config, job);
   EXPECT_TRUE(fits(plan, job));
-  EXPECT_EQ(plan.cut_groups, 2);  // of 10 MLPs a rank, 1.7 GiB each
+  EXPECT_EQ(plan.cut_groups, 2);  // 10 MLPs a rank, 1.7 GiB each
   job.mlp->allocated = true;
   job.mlp->round_to = 64;
   plan = make_shard_plan(config, job);
@@ -97,7 +97,7 @@ TEST(MemoryEstimate, Of70BFitsOneLargeGpuSublayerBySublayer) {
   ResolvedJob job = job_70b(config, 1);
   job.device_memory = 79 * kGiB;
   job.memory = 256 * kGiB;
-  EXPECT_FALSE(fits(make_shard_plan(config, job), job));  // its weights alone are 131 GiB
+  EXPECT_FALSE(fits(make_shard_plan(config, job), job));  // the weights alone take 131 GiB
   job.schedule = schedule_named("layerwise");
   EXPECT_TRUE(fits(make_shard_plan(config, job), job));
 }
@@ -109,7 +109,8 @@ TEST(MemoryEstimate, LayerwiseKeepsAsManyStreamsAsFitTheBudget) {
   const ShardPlan free = make_shard_plan(config, job);
   EXPECT_EQ(free.ranks.front().solved_together, 8);
   int64_t before = 8;
-  // Below, overlaps are given up, which makes room for more again; two take no more than folding.
+  // A smaller budget gives up overlaps, which makes room for more streams again. Two streams take
+  // no more memory than folding.
   for (int64_t budget = peak_device_memory(free); before > 2; budget -= kGiB / 2) {
     job.device_memory = budget;
     const ShardPlan plan = make_shard_plan(config, job);
@@ -121,8 +122,8 @@ TEST(MemoryEstimate, LayerwiseKeepsAsManyStreamsAsFitTheBudget) {
     before = plan.ranks.front().solved_together;
   }
   EXPECT_LT(*job.device_memory, 12 * kGiB);
-  // A share of the stream, 1 GiB, waits for each. With slicegpt, which looks at the tokens once,
-  // none does, and folding takes the most.
+  // A 1 GiB share of the stream waits for each junction. With slicegpt, which reads the tokens
+  // once, none waits, and folding takes the most memory.
   job.device_memory.reset();
   job.method = method_named("slicegpt");
   const ShardPlan once = make_shard_plan(config, job);
@@ -139,7 +140,7 @@ TEST(MemoryEstimate, OfAJobThatUsesStatisticsHasNoStage) {
   EXPECT_LT(peak_device_memory(used), peak_device_memory(plain) - plain.ranks[1].bytes / 2);
 }
 
-/// Of each method on a CPU and on a GPU.
+/// Junction groups of a method on a CPU and on a GPU.
 class JunctionGroups : public testing::TestWithParam<std::string> {};
 
 TEST_P(JunctionGroups, AreAsFewAsTheBudgetAllows) {
@@ -168,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, JunctionGroups,
                          testing::Values("magnitude", "dotresize", "slicegpt", "pca_dotresize"),
                          [](const auto& method) { return method.param; });
 
-/// Two layers of it on CPUs, as scripts/bench.sh scale runs them.
+/// The job has two layers on CPUs, like scripts/bench.sh scale.
 TEST(MemoryEstimate, Of70BWidthFitsTwoRanksOf9GiBInBothSchedules) {
   ModelConfig config = llama31_70b();
   config.num_layers = 2;
@@ -209,7 +210,7 @@ TEST(MemoryEstimate, OfGradientsCountsTheirSumsAndWhatIsUnderWay) {
   const int64_t without = peak(0, 2);
   job.metric = Metric::kFisher;
   EXPECT_GT(peak(0, 2), without);
-  // The sums of both, until the junction's turn comes to be decomposed.
+  // The sums of both kinds are kept until the junction is decomposed.
   EXPECT_EQ(peak(1, 6) - peak(1, 5), int64_t{2} * 8 * 4096 * 4096);
 }
 
@@ -249,7 +250,7 @@ TEST(MemoryEstimate, OfTurnsCountsWhatTheRankItselfReads) {
     shard.end_sublayer = plan.ranks.front().end_sublayer;
     return estimate_peak_memory(config, job, shard);
   };
-  EXPECT_LT(peak(0), peak(1));  // with two ranks one has all attentions, the other all MLPs
+  EXPECT_LT(peak(0), peak(1));  // one of two ranks has all attentions, the other all MLPs
   job.ranks = 3;
   EXPECT_EQ(peak(0), peak(1));
 }
@@ -257,7 +258,7 @@ TEST(MemoryEstimate, OfTurnsCountsWhatTheRankItselfReads) {
 TEST(MemoryEstimate, OfAComparisonCountsTheStatesOfBothModels) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 1);
-  job.calibration.samples = 8192;  // 8 GiB of stream, more than all else
+  job.calibration.samples = 8192;  // 8 GiB of stream, larger than all else
   const ShardPlan plan = make_shard_plan(config, job);
   RankMemory rank{config, job, plan.ranks.front(), DeviceKind::kCpu, Dtype::kFloat32};
   const int64_t stream = int64_t{8192} * 256 * 4096 * 4;

@@ -22,7 +22,7 @@ TEST_F(MlpWidths, MlpsKeepMultiplesOfRoundTo) {
   const ResolvedJob job = resolve();
   EXPECT_EQ(job.schedule, schedule_named("token_parallel"));
   ASSERT_TRUE(job.mlp);
-  EXPECT_EQ(job.mlp->width, 632);  // of 768, in steps of 8
+  EXPECT_EQ(job.mlp->width, 632);  // 768 features, in steps of 8
   EXPECT_EQ(job.mlp->expert_width, 0);
 }
 
@@ -57,7 +57,7 @@ TEST_F(MlpWidths, MlpsAndExpertsAreCutByTheSameFraction) {
   EXPECT_THAT(error(), HasSubstr("method.mlp.width: the model has both MLPs and experts"));
 }
 
-/// Of both kinds: the first layer has an MLP, the others experts.
+/// A model with both kinds: an MLP in the first layer, experts in the others.
 struct MixtureOfBoth {
   MixtureOfBoth() {
     config.mixture->layers.front() = false;

@@ -130,7 +130,7 @@ TEST(ModelConfig, NullCountsAsAbsent) {
 }
 
 TEST(ModelConfig, ExplicitHeadDimNeedNotDivideTheHiddenSize) {
-  // As Mistral-NeMo: 32 heads of 128 on a stream of 5120.
+  // Dimensions of Mistral-NeMo: 32 heads of 128 on a stream of 5120.
   const ModelConfig config = parse(
       with(kMistralV03Config, R"("hidden_size": 4096)", R"("hidden_size": 5120, "head_dim": 128)"));
   EXPECT_EQ(config.head_dim, 128);
@@ -248,7 +248,7 @@ std::string ones(int count) {
   return list + "]";
 }
 
-/// Of a Phi-3-mini whose context is 32 times as long as that of its training.
+/// Returns the rotary settings of a Phi-3-mini with a context 32 times its training length.
 RotaryConfig phi3_rotary(const std::string& settings) {
   const std::string longer = with(kPhi3MiniConfig, R"("max_position_embeddings": 4096,
   "model)",
@@ -259,7 +259,7 @@ RotaryConfig phi3_rotary(const std::string& settings) {
       .rotary;
 }
 
-// As Phi-4-mini and Phi-3-mini-128k state it, and transformers 5 rewrites it.
+// The spellings of Phi-4-mini and Phi-3-mini-128k, and that of transformers 5.
 TEST(ModelConfig, LongropeOfPhi3IsTheSameInEitherDialectAndByItsOldNames) {
   const std::string lists = R"("short_factor": )" + ones(48) + R"(, "long_factor": )" + ones(48);
   const RotaryConfig rotary =

@@ -13,7 +13,7 @@
 namespace dotresize {
 namespace {
 
-/// The product of each tensor's shape in a safetensors header, summed.
+/// Returns the number of parameters in a safetensors file, summed over its header's shapes.
 int64_t parameters_in(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char size[8];
@@ -75,7 +75,7 @@ TEST(ModelSize, TiedEmbeddingsCountOnce) {
   EXPECT_EQ(untied - stored_parameters(config), 4096 * 256);
 }
 
-/// small_llama with junctions of width k, tied if that is smaller.
+/// Returns small_llama with junctions of width k, tied if that is smaller.
 ModelConfig tied_llama(int64_t vocabulary, int64_t k, bool projects_head) {
   ModelConfig config = small_llama();
   config.vocab_size = vocabulary;
@@ -153,7 +153,7 @@ TEST(ModelSize, WidthIsTheWholeMultipleBelow) {
 }
 
 TEST(ModelSize, WidthForgivesTheRoundingOfDecimals) {
-  // (1 - 0.9) * 80 is a little below 8 in doubles.
+  // (1 - 0.9) * 80 is slightly below 8 in double precision.
   EXPECT_EQ(width_from_sparsity(0.9, 80, 8), 8);
 }
 

@@ -56,7 +56,7 @@ TEST(MpiJob, APodHasTheMemoryProcessorsAndGpusOfItsRanks) {
   const Manifest job = made(parts);
   const Manifest& resources = container(job, "Worker").at("resources");
   EXPECT_EQ(resources.at("requests").at("cpu"), "32");
-  EXPECT_EQ(resources.at("requests").at("memory"), "18432Mi");  // 8 of 2 GiB and 256 MiB
+  EXPECT_EQ(resources.at("requests").at("memory"), "18432Mi");  // 8 x (2 GiB + 256 MiB)
   EXPECT_EQ(resources.at("limits").at("memory"), "18432Mi");
   EXPECT_EQ(resources.at("limits").at("nvidia.com/gpu"), 8);
   const Manifest without = made(parts_of(16));

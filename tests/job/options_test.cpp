@@ -10,13 +10,13 @@ using testing::ElementsAre;
 
 using Arguments = std::vector<std::string>;
 
-/// What `add` makes of the arguments.
+/// Returns the request that `add` fills from the arguments.
 template <class Request, class Add>
 Request parsed(Arguments arguments, const Add& add) {
   CLI::App app;
   Request request;
   add(app, request);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them reversed
   app.parse(arguments);
   return request;
 }

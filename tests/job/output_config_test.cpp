@@ -206,7 +206,7 @@ TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
       either.erase("rope_theta");
       EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
       const bool is_beside = either.contains("original_max_position_embeddings");
-      EXPECT_EQ(is_beside, rotary.type == "longrope");  // where transformers 4 looks for it
+      EXPECT_EQ(is_beside, rotary.type == "longrope");  // transformers 4 reads it there
     }
   }
 }

@@ -9,29 +9,29 @@
 
 namespace dotresize {
 
-/// A mapped junction of a small model, with the picture of its plan: 3 rows, 2 columns.
+/// Returns a mapped junction of a small model, with a picture of 3 rows and 2 columns.
 JunctionReport example_junction(const std::string& name, int64_t width, int64_t rank);
-/// Of a job with everything that a report may have: two junctions, two ranks.
+/// Returns a report with every optional part, of a job with two junctions and two ranks.
 Report example_report(const std::string& name = "small");
-/// As report.json has it.
+/// Returns the page of the report after a round trip through report.json.
 Page page_of(const Report& report);
 
-/// An entry of results.json for a job that is done.
+/// Returns the entry of results.json for a finished job.
 nlohmann::json example_variant(const std::string& method, const nlohmann::json& lambda,
                                const std::string& size, double fraction, double perplexity,
                                bool pareto);
-/// results.json of a sweep with four jobs that are done, the first and the last on the front, and
-/// one that was refused.
+/// Returns results.json of a sweep with four finished jobs, the first and the last of them on the
+/// Pareto front, and a refused one.
 nlohmann::json example_sweep();
 Page page_of(const nlohmann::json& sweep);
 
 std::vector<std::string> ids_of(const Page& page);
-/// Throws std::out_of_range.
+/// Returns the figure of this id. Throws std::out_of_range.
 const Figure& figure_of(const Page& page, const std::string& id);
 
-/// What stands between the first `begin` and the next `end`.
+/// Returns the text between the first `begin` and the next `end`.
 std::string between(const std::string& text, const std::string& begin, const std::string& end);
-/// The page without Chart.js, which is not ours.
+/// Returns the page without Chart.js, which is third-party code.
 std::string own_part(std::string html);
 size_t count_of(const std::string& text, const std::string& word);
 std::string file_text(const std::string& path);

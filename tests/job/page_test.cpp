@@ -80,7 +80,7 @@ TEST(Page, ForeignTextIsNeverMarkup) {
     const size_t scripts = page.plans ? 4 : 3;
     EXPECT_EQ(count_of(html, "<script"), scripts);
     EXPECT_EQ(count_of(html, "</script"), scripts);
-    EXPECT_THAT(html, Not(HasSubstr("\xe2\x80\xae")));  // turns the direction of what follows
+    EXPECT_THAT(html, Not(HasSubstr("\xe2\x80\xae")));  // right-to-left override
     EXPECT_THAT(html, Not(HasSubstr("\x1b")));
     const std::string data = between(html, "id=\"figures\">", "</script>");
     EXPECT_EQ(json::parse(data).size(), page.figures.size());

@@ -20,7 +20,7 @@ double largest_sum(const std::vector<double>& costs, const Boundaries& boundarie
   return largest;
 }
 
-/// By trying every cut.
+/// Returns the smallest possible largest sum, found by trying every cut.
 double best_largest_sum(const std::vector<double>& costs, std::size_t begin, std::size_t parts) {
   if (parts == 1) return std::accumulate(costs.begin() + begin, costs.end(), 0.0);
   double best = INFINITY;
@@ -54,7 +54,7 @@ TEST(Partition, IsOptimalOnRandomCosts) {
 TEST(Partition, EqualCostsAreDealtEvenly) {
   EXPECT_THAT(balanced_partition(std::vector<double>(12, 1.0), 4),
               testing::ElementsAre(0, 3, 6, 9, 12));
-  // 12 over 8: the largest share is 2 whatever one does, and nobody goes without.
+  // 12 costs over 8 parts: the largest sum is at least 2, and no part is empty.
   const Boundaries boundaries = balanced_partition(std::vector<double>(12, 1.0), 8);
   expect_well_formed(boundaries, 12, 8);
   EXPECT_EQ(largest_sum(std::vector<double>(12, 1.0), boundaries), 2.0);

@@ -14,7 +14,7 @@
 namespace dotresize {
 namespace {
 
-/// Red, green, blue and opacity of each pixel, row after row.
+/// Returns red, green, blue and opacity of each pixel, row by row.
 std::vector<std::array<uint8_t, 4>> pixels_of(const std::string& file) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
@@ -43,8 +43,8 @@ TEST(PlanImage, HasAPixelForEachCell) {
   EXPECT_EQ(pixels[1], pixels[6]);
   EXPECT_NE(pixels[0], pixels[1]);
   EXPECT_EQ(pixels[0][3], 255);
-  for (const size_t without : {2, 4, 5}) EXPECT_EQ(pixels[without][3], 0);  // 0, and the gap
-  // One mass has one colour.
+  for (const size_t without : {2, 4, 5}) EXPECT_EQ(pixels[without][3], 0);  // no mass, the gap
+  // Equal masses have equal colours.
   EXPECT_EQ(pixels_of(png_of(fainter, scale))[0], pixels[1]);
   EXPECT_EQ(pixels_of(png_of(fainter, scale))[1], pixels[7]);
 }

@@ -39,7 +39,7 @@ TEST(PlanTable, StatisticsTakeThePlaceOfThePasses) {
   const json plain = document(job);
   job.statistics.save = "/s";
   const json saving = document(job);
-  // Gram matrix, basis and costs of each junction, the last one too.
+  // Gram matrix, basis and costs of each junction, including the last one.
   EXPECT_EQ(saving["traffic"]["statistics_bytes"], 13 * 3 * 256 * 256 * 8);
   EXPECT_EQ(saving["passes"], plain["passes"]);
   EXPECT_GT(saving["traffic"]["written_bytes"], plain["traffic"]["written_bytes"]);

@@ -118,7 +118,7 @@ TEST(ReportPage, ShowsThreePlansAndHasAll) {
   for (int i = 0; i < 4; ++i) {
     report.junctions.push_back(example_junction("layers." + std::to_string(i) + ".mlp", 200, 184));
   }
-  report.junctions[2].transport.reset();  // shares the map of the one before
+  report.junctions[2].transport.reset();  // shares the map of the junction before
   const Page page = page_of(report);
   ASSERT_TRUE(page.plans);
   ASSERT_EQ(page.plans->plans.size(), 5u);
@@ -151,7 +151,7 @@ TEST(ReportPage, ShowsThreePlansAndHasAll) {
             "merged 0,2.500e-02,2.500e-03\n");
 }
 
-// tests/data/compat/README.md
+// The report is described in tests/data/compat/README.md.
 TEST(ReportPage, OfAnEarlierCommitIsMade) {
   const std::string path =
       DOTRESIZE_SOURCE_DIR "/tests/data/compat/146ac88/output/dotresize/report.json";

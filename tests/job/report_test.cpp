@@ -338,7 +338,7 @@ TEST_F(ReportOnDisk, SummaryHasTheTargetAndWidthsThatDiffer) {
   EXPECT_THAT(error(), HasSubstr("junctions.width: -1 is not"));
 }
 
-// tests/data/compat/README.md
+// The report is described in tests/data/compat/README.md.
 TEST_F(ReportOnDisk, OfAnEarlierCommitIsRead) {
   const ReportSummary summary =
       read_report_summary(DOTRESIZE_SOURCE_DIR "/tests/data/compat/146ac88/output");

@@ -9,7 +9,7 @@
 
 namespace dotresize {
 
-/// A job of the small Llama, whose files are there.
+/// A job on the small Llama whose files exist.
 class ResolveJob : public testing::Test {
  protected:
   ResolveJob() {

@@ -93,7 +93,7 @@ TEST_F(ResolveJob, EveryValueOfActivationsButAutoHasASchedule) {
     EXPECT_EQ(schedule_for_activations(values.value(i)->name()).activations,
               values.value(i)->name());
   }
-  // The first one of its activations is taken unless memory is scarce.
+  // The first schedule of its activations is taken unless memory is scarce.
   EXPECT_EQ(schedule_for_activations("original").name, "pipeline");
   EXPECT_THROW(schedule_named("unknown"), std::invalid_argument);
   EXPECT_THROW(schedule_for_activations("auto"), std::invalid_argument);
@@ -112,7 +112,7 @@ TEST_F(ResolveJob, AnInterruptedRunKeepsItsSchedule) {
   LaunchFacts launch;
   launch.schedule = "layerwise";
   EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "layerwise");
-  launch.schedule = "token_parallel";  // of other activations
+  launch.schedule = "token_parallel";  // a schedule for other activations
   EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "pipeline");
   launch.schedule = "layerwise";
   spec_.mutable_resources()->set_memory("1MiB");
@@ -237,7 +237,7 @@ TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
   config_.rotary.type = "llama3";
   config_.num_heads = 12;
   spec_.mutable_method()->clear_sparsity();
-  spec_.mutable_method()->set_width(200);  // no multiple of the heads
+  spec_.mutable_method()->set_width(200);  // not a multiple of the heads
   EXPECT_EQ(resolve().stock_family, "mistral");
   config_.attention_bias = true;
   EXPECT_THAT(error(), HasSubstr("output.architecture: mistral has no biases"));
@@ -301,7 +301,7 @@ TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {
 }
 
 TEST_F(ResolveJob, PredictionsAreComparedUnlessTheJobSaysNo) {
-  EXPECT_FALSE(resolve().compares_predictions());  // without an evaluation
+  EXPECT_FALSE(resolve().compares_predictions());  // there is no evaluation
   spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
   EXPECT_TRUE(resolve().compares_predictions());
   spec_.mutable_evaluation()->set_kl(false);
@@ -411,7 +411,7 @@ TEST_F(ResolveJob, KeptStatisticsAreThoseOfTheDenseModelInAPipeline) {
   EXPECT_EQ(summed_junctions(config_, resolve()), 12);
   statistics.clear_use();
   statistics.set_save("/s");
-  EXPECT_EQ(summed_junctions(config_, resolve()), 13);  // the last one too, for other heads
+  EXPECT_EQ(summed_junctions(config_, resolve()), 13);  // with the last one, for other heads
   statistics.set_save(spec_.output().path() + "/s");
   EXPECT_THAT(error(), HasSubstr("calibration.statistics.save"));
   statistics.set_save(dir_.path());

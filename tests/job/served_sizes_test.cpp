@@ -24,7 +24,7 @@ FormatSize size_of(const ModelConfig& config, const std::string& format) {
 }
 
 TEST(WeightFormats, AreThoseOfThePublishedFiles) {
-  // Llama-3.1-8B-Instruct, of which the files have 7.8 MB of vocabulary in addition.
+  // Llama-3.1-8B-Instruct. The published files hold another 7.8 MB of vocabulary.
   EXPECT_EQ(size_of(llama31(), "Q8_0").bytes, 8'532'934'656);
   EXPECT_EQ(size_of(llama31(), "Q4_K_M").bytes, 4'912'898'048);
   EXPECT_EQ(size_of(llama31(), "float16").bytes, 2 * 8'030'261'248);

@@ -94,7 +94,7 @@ ResolvedJob job_of(std::optional<int64_t> rank, int64_t width, bool head_sliced 
 
 NetSize size_of(const ResolvedJob& job) { return net_size(small_llama(), job, job.widths); }
 
-/// As outputs of earlier versions have them: one matrix each.
+/// Returns the config of an output of earlier versions, whose shortcuts are one matrix each.
 ModelConfig with_matrices(const ResolvedJob& job) {
   ModelConfig output = output_model_config(small_llama(), job, job.widths);
   output.shortcuts.clear();
@@ -178,7 +178,7 @@ TEST(ShortcutForms, OfObliqueMapsHaveTwoFactors) {
   };
   EXPECT_THAT(forms({}), testing::ElementsAre(ShortcutForm{56, 2}, ShortcutForm{56, 2}));
   EXPECT_THAT(forms({.rank = 8}), testing::ElementsAre(ShortcutForm{8, 2}, ShortcutForm{8, 2}));
-  // A model whose shortcuts are matrices says all the same that its maps are oblique.
+  // The forms of shortcuts that are matrices still say that the maps are oblique.
   const ShortcutForm matrix{.factors = 2};
   EXPECT_THAT(shortcut_forms({}, std::vector<int64_t>{100, 100, 110}, {}, 256, /*oblique=*/true),
               testing::ElementsAre(matrix, matrix));

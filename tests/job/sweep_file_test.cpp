@@ -54,7 +54,7 @@ TEST(SweepFile, HasAllCombinationsTheLastKeyFastest) {
   EXPECT_THAT(variants[1].values, ElementsAre("0.1", "200"));
   EXPECT_DOUBLE_EQ(variants[1].spec.method().lambda(), 0.1);
   EXPECT_EQ(variants[1].spec.method().width(), 200u);
-  EXPECT_FALSE(variants[1].spec.method().has_size());  // a width takes its place
+  EXPECT_FALSE(variants[1].spec.method().has_size());  // the width replaces it
   EXPECT_THAT(variants[2].values, ElementsAre("1", "100"));
 }
 
@@ -149,7 +149,7 @@ TEST(SweepFile, KeepSaysWhichModelsStay) {
               HasSubstr("sweep.yaml:11: sweep.keep: is given twice"));
 }
 
-/// Thousands of them took ten seconds, while other callers waited.
+/// Checking every duplicate of thousands took ten seconds, in which other callers waited.
 TEST(SweepFile, StopsAtTheFirstValueThatIsGivenTwice) {
   std::string values = "[1";
   for (int i = 0; i < 4095; ++i) values += ", 1";
@@ -213,7 +213,7 @@ TEST(SweepFile, MayNotBeLargerThanItsVariantsAreSmall) {
 TEST(SweepRun, JobsRunSideBySideUnlessTheyHaveGpus) {
   SweepPlan plan;
   plan.jobs.resize(8);
-  for (SweepJob& job : plan.jobs) job.on_gpus = true;  // with device: auto
+  for (SweepJob& job : plan.jobs) job.on_gpus = true;  // device: auto
   EXPECT_EQ(jobs_at_once(plan, {.at_once = 4, .gpus = false}), 4);
   EXPECT_THROW(jobs_at_once(plan, {.at_once = 4, .gpus = true}), InputError);
   EXPECT_EQ(jobs_at_once(plan, {.at_once = 1, .gpus = true}), 1);

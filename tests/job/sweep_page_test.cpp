@@ -28,7 +28,7 @@ TEST(SweepPage, ShowsTheFrontAndACurveForEachAxis) {
   EXPECT_EQ(sizes.series[2].points.front().x, 80.0);
   const Figure& lambda = figure_of(page, "perplexity-method-lambda");
   EXPECT_TRUE(lambda.x.log);
-  ASSERT_EQ(lambda.series.size(), 1u);  // of size 0.8 there is one value alone
+  ASSERT_EQ(lambda.series.size(), 1u);  // size 0.8 has only one value
   EXPECT_EQ(lambda.csv,
             "series,method.lambda,perplexity\n\"pca_dotresize, size 0.9\",0.01,54\n"
             "\"pca_dotresize, size 0.9\",1,53\n");

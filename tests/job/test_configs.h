@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-/// config.json as published with the models: the dialect of transformers 4.
+/// Published config.json files of the models, in the dialect of transformers 4.
 extern const char* const kLlama31Config;
 extern const char* const kMistralV03Config;
 extern const char* const kPhi3MiniConfig;  ///< Phi-3-mini-4k
@@ -20,12 +20,14 @@ extern const char* const kMixtralConfig;   ///< Mixtral-8x7B-v0.1
 extern const char* const kQwen3MoeConfig;  ///< Qwen3-30B-A3B
 
 ModelConfig llama31();
-/// A small llama: d 256, 6 layers, ff 768, 8 heads of 32, 2 key-value heads, vocabulary 4096.
+/// Returns a small llama: d 256, 6 layers, ff 768, 8 heads of 32, 2 key-value heads, vocabulary
+/// 4096.
 ModelConfig small_llama();
-/// A job for it: pca_dotresize to width 200, pipeline, 128 windows of 256 tokens.
+/// Returns a job for it: pca_dotresize to width 200, pipeline, 128 windows of 256 tokens.
 ResolvedJob small_job(const ModelConfig& config, int ranks);
 
-/// `text` with its only occurrence of `from` replaced; throws if there is none.
+/// Returns `text` with the first occurrence of `from` replaced. Throws std::invalid_argument if
+/// there is none.
 std::string with(const std::string& text, const std::string& from, const std::string& to);
 
 }  // namespace dotresize

@@ -25,7 +25,7 @@ TimeEstimate estimate(const ResolvedJob& job, const v1::Hardware& hardware = pla
   return estimate_time(small_llama(), job, make_shard_plan(small_llama(), job), hardware);
 }
 
-/// 0 if it is not there.
+/// Returns the seconds of a phase; 0 if it is absent.
 double seconds(const TimeEstimate& time, const std::string& phase) {
   for (const TimeEstimate::Phase& found : time.phases) {
     if (found.name == phase) return found.seconds;
@@ -40,7 +40,7 @@ ResolvedJob job_of(int ranks, const char* schedule, const char* method) {
   return job;
 }
 
-/// All schedules, methods and a few numbers of ranks.
+/// Returns a job for each schedule, method and number of ranks tested.
 std::vector<ResolvedJob> all_jobs() {
   std::vector<ResolvedJob> jobs;
   for (const Schedule& schedule : schedules()) {
@@ -100,7 +100,7 @@ TEST(TimeEstimate, TwiceTheTokensCostMoreButNotTwice) {
     const TimeEstimate twice = estimate(job);
     EXPECT_GT(twice.total(), once.total()) << name_of(job);
     EXPECT_LT(twice.total(), 2.0 * once.total()) << name_of(job);
-    // Whole microbatches are dealt out, and half of them less evenly.
+    // Ranks get whole microbatches, and half of them divide less evenly.
     EXPECT_LE(seconds(twice, "gram"), (2.0 + 1e-9) * seconds(once, "gram")) << name_of(job);
     EXPECT_GE(seconds(twice, "gram"), 1.8 * seconds(once, "gram")) << name_of(job);
     EXPECT_DOUBLE_EQ(seconds(twice, "eigen"), seconds(once, "eigen")) << name_of(job);
@@ -144,8 +144,7 @@ TEST(TimeEstimate, AGpuIsFedAndItsRatesCount) {
 }
 
 TEST(TimeEstimate, PhasesAreCountedByHand) {
-  // 128 x 256 tokens, d = 256, k = 200, 12 junctions with a map, on one rank with 1e9 of
-  // everything.
+  // 128 x 256 tokens, d = 256, k = 200, 12 mapped junctions, on one rank with 1e9 for all rates.
   const TimeEstimate time = estimate(job_of(1, "pipeline", "pca_dotresize"));
   const double n = 128.0 * 256.0;
   const double d = 256.0;
@@ -161,7 +160,7 @@ TEST(TimeEstimate, PhasesAreCountedByHand) {
 TEST(TimeEstimate, TheForwardPassesAreThoseOfTheMethod) {
   const double one = seconds(estimate(job_of(1, "pipeline", "slicegpt")), "forward");
   EXPECT_NEAR(seconds(estimate(job_of(1, "pipeline", "pca_dotresize")), "forward"), 2 * one, 1e-9);
-  // 11 sublayers: nothing reads the last one's output.
+  // 11 sublayers run: nothing reads the last one's output.
   double operations = 0.0;
   const double n = 128.0 * 256.0;
   for (int64_t s = 0; s < 11; ++s) {
@@ -314,7 +313,7 @@ TEST(TimeEstimate, APipelineWaitsUntilItIsFull) {
   EXPECT_GT(fill, 0.0);
   *job.calibration.samples *= 4;
   EXPECT_NEAR(seconds(estimate(job, hardware), "wait"), fill, 1e-6 * fill);
-  // One microbatch: the stages work one after the other.
+  // The stages work one after the other if there is only one microbatch.
   job.calibration.samples = 2;
   const TimeEstimate single = estimate(job, hardware);
   job.ranks = 1;
@@ -344,12 +343,12 @@ TEST(TimeEstimate, WhatIsCachedIsNotReadTwice) {
   hardware.mutable_disk()->set_cache(bytes - 1);
   EXPECT_DOUBLE_EQ(seconds(estimate(job, hardware), "read"), before);
   hardware.mutable_disk()->set_cache(bytes);
-  // Loading and folding read it again; folding hides a part of that.
+  // Without a cache, loading and folding read the weights again. Folding hides a part of that.
   EXPECT_LT(seconds(estimate(job, hardware), "read"), before - 1.5 * bytes / 1e6);
 }
 
 TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
-  ModelConfig config = llama31();  // the 8B's, made as wide and deep as the 70B
+  ModelConfig config = llama31();  // the 8B, with width and depth of the 70B
   config.hidden_size = 8192;
   config.intermediate_size = 28672;
   config.num_layers = 80;
@@ -367,7 +366,7 @@ TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
   EXPECT_LT(time.total(), 20 * 60);
 }
 
-/// Jobs whose method is a size alone, on real machines, within their memory.
+/// Jobs that state only a size, on real machines, within their memory.
 class SizeAlone : public ResolveJob {
  protected:
   double minutes(const std::string& model, const std::string& machine,

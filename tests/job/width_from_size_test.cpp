@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// All that bears on the size of a job's output but the width.
+/// Everything that affects the size of a job's output, except the width.
 struct Case {
   std::string name;
   const char* config;

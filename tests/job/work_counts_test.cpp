@@ -15,8 +15,8 @@ const std::string kSource = DOTRESIZE_SOURCE_DIR;
 constexpr double kTokens = 16384.0;
 constexpr int64_t kSeqlen = 2048;
 
-/// The seconds by phase of the layer benchmark on the machine of examples/hardware/cpu.yaml:
-/// forward and fold are those of both sublayers, all others those of one junction.
+/// Returns the measured seconds of each phase of the layer benchmark, on the machine of
+/// examples/hardware/cpu.yaml: forward and fold for both sublayers, all others for one junction.
 nlohmann::json measured(const std::string& model) {
   const std::string file = kSource + "/bench/results/layer-" + model + "-threads-2.json";
   return nlohmann::json::parse(read_whole_file(file, 1 << 20))["benchmarks"][0];

@@ -15,7 +15,7 @@
 namespace dotresize {
 namespace {
 
-/// Σ_t |x[t, i] − x[t, j]|, a token at a time, in float64.
+/// Returns Σ_t |x[t, i] − x[t, j]|, summed token by token in float64.
 at::Tensor reference_cost(const at::Tensor& x) {
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
   for (const at::Tensor& token : x.to(at::kDouble).unbind(0)) {
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(AwkwardSizes, L1CostAtSize,
 
 struct Kind {
   const char* name;
-  std::function<at::Tensor(const at::Tensor& noise)> make;  ///< of standard normal [n, d]
+  std::function<at::Tensor(const at::Tensor& noise)> make;  ///< noise: standard normal [n, d]
 };
 
 at::Tensor own_means(const at::Tensor& noise, double sigmas) {
@@ -115,7 +115,7 @@ TEST(L1Cost, OfTokensInTwoPartsIsTheSum) {
   EXPECT_LE(relative_error(cost, l1_cost(x)), 1e-6);
 }
 
-/// Wide enough for patches of several tiles, the last of which is cut off in both directions.
+/// The width gives patches of several tiles, the last of which is cut off in both directions.
 TEST(L1Cost, OfManyChannelsAgreesWithFloat64) {
   const at::Tensor x = activations(67, 1201);
   EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6);

@@ -10,7 +10,7 @@ namespace {
 
 TEST(MaxAddLimit, DoesMoreWorkInMoreTime) {
   EXPECT_EQ(run_max_add_limit(5), 5 * run_max_add_limit(1));
-  // The shortest of a few: others may use the processor.
+  // The shortest of a few runs counts, because others may use the processor.
   const auto seconds_of = [](size_t rounds) {
     double shortest = 1e9;
     for (int run = 0; run < 5; ++run) {

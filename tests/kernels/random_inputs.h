@@ -6,17 +6,17 @@
 
 namespace dotresize {
 
-// Inputs of the kernels, for their tests on the CPU, on a GPU and in emulation; the same for the
-// same sizes.
+// Inputs for the kernel tests on the CPU, on a GPU and in emulation. The same sizes give the same
+// inputs.
 
-/// Standard normal [tokens, width] float32.
+/// Returns standard normal [tokens, width] float32.
 inline at::Tensor activations(int64_t tokens, int64_t width) {
   at::manual_seed(tokens * 10007 + width);
   return at::randn({tokens, width});
 }
 
-/// l1 distances between random channels, which are what costs are made of: [d, k] float64, the
-/// largest 1, or all 0.
+/// Returns l1 distances between random channels, which resemble real costs: [d, k] float64, scaled
+/// to a largest value of 1 (or all 0).
 inline at::Tensor random_cost(int64_t d, int64_t k) {
   at::manual_seed(d * 1009 + k);
   const at::Tensor channels = at::randn({d, 50}, at::kDouble);

@@ -15,7 +15,7 @@
 namespace dotresize {
 namespace {
 
-/// Sinkhorn in the log domain from beginning to end, for a given number of iterations.
+/// Runs Sinkhorn entirely in the log domain for a given number of iterations.
 at::Tensor reference_plan(const at::Tensor& cost, double lambda, int64_t iterations) {
   const double log_row = -std::log(static_cast<double>(cost.size(0)));
   const double log_column = -std::log(static_cast<double>(cost.size(1)));
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Lambdas, SinkhornAtLambda, testing::Values(0.01, 0.1, 1
 
 class SinkhornAtScale : public testing::TestWithParam<double> {};
 
-/// Costs that underflow the kernel altogether, exp(−1e6) is 0, and columns that differ by as much.
+/// The kernel underflows entirely (exp(−1e6) is 0), and columns differ by as much.
 TEST_P(SinkhornAtScale, AgreesWithTheLogDomainHoweverLargeTheCost) {
   const at::Tensor cost = GetParam() * (random_cost(30, 17) + at::arange(17) / 17.0);
   for (const int64_t iterations : {1, 2, 3, 10, 300}) {
@@ -124,8 +124,8 @@ TEST(Sinkhorn, IsTheSameOnEveryInstructionSetButForRounding) {
   hwy::GetChosenTarget().DeInit();
 }
 
-/// Two rows share a column and one row has two columns to itself, all else is dear: with each
-/// iteration scalings double, beyond [1e-100, 1e100] after about 330, until mass flows across.
+/// Two rows share a column, one row has two columns to itself, and all else is expensive. Scalings
+/// double with each iteration and leave [1e-100, 1e100] after about 330, until mass flows across.
 TEST(Sinkhorn, AbsorbsScalingsThatGrowOutOfRange) {
   const at::Tensor cost =
       at::tensor({0.0, 1000.0, 1050.0, 2.0, 1100.0, 1001.0, 1030.0, 0.0, 1.0}, at::kDouble)

@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-/// Float32 activations like those of a residual stream: channels of very different scale,
+/// Returns float32 activations that resemble a residual stream: channels of very different scale,
 /// correlated, with means, and one channel far above the others.
 inline at::Tensor stream_activations(int64_t tokens, int64_t width, uint64_t seed = 1) {
   at::manual_seed(seed);

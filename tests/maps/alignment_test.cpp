@@ -21,7 +21,7 @@ double largest(const at::Tensor& tensor) {
   return tensor.numel() == 0 ? 0.0 : tensor.abs().max().item<double>();
 }
 
-/// The first `rows` rows of A, or all and rows of zeros.
+/// Returns the first `rows` rows of A, padded with rows of zeros.
 at::Tensor fitted(const at::Tensor& A, int64_t rows) {
   at::Tensor result = at::zeros({rows, A.size(1)}, A.options());
   const int64_t common = std::min(rows, A.size(0));
@@ -60,7 +60,7 @@ TEST_P(Aligned, MapsThatAreAlignedAreTurnedNoMore) {
   const at::Tensor M_out = orthonormal(d, k_out);
   const at::Tensor turned = at::mm(M_out, align(M_in, M_out, GetParam().rank()).turn);
   const at::Tensor again = at::mm(turned, align(M_in, turned, GetParam().rank()).turn);
-  const int64_t common = std::min(k_in, k_out);  // others may be in any order
+  const int64_t common = std::min(k_in, k_out);  // the other columns may be in any order
   EXPECT_LT(largest(again.narrow(1, 0, common) - turned.narrow(1, 0, common)), 1e-7);
 }
 
@@ -76,7 +76,7 @@ TEST_P(Aligned, ASmallerRankKeepsWhatDiffersMost) {
     EXPECT_LE(left_out, before + 1e-12) << rank;
     before = left_out;
     if (k_in > k_out) continue;
-    // Between these widths no other matrix of this rank is nearer (Eckart and Young).
+    // No other matrix of this rank is nearer between these widths (Eckart and Young).
     const at::Tensor values =
         at::linalg_svdvals(exact - at::eye(k_in, k_out, at::kDouble)).slice(0, rank);
     EXPECT_NEAR(left_out, values.norm().item<double>(), 1e-10) << rank;
@@ -126,7 +126,7 @@ TEST(CompleteBasis, IsOrthogonalAndBeginsWithTheMap) {
   }
 }
 
-/// An oblique map with these columns.
+/// Returns an oblique map with these columns.
 JunctionMap oblique(const at::Tensor& M) {
   const int64_t d = M.size(0);
   const at::Tensor others = complete_basis(M).narrow(1, M.size(1), d - M.size(1));

@@ -36,7 +36,7 @@ TEST(Eigenbasis, MakesTheLargestEntryOfEachVectorPositive) {
   EXPECT_TRUE(std::get<0>(U.max(0)).equal(std::get<0>(U.abs().max(0))));
 }
 
-/// The second eigenvector is (a, −a) in two entries of exactly equal magnitude, of either sign.
+/// The second eigenvector is (a, −a): two entries of exactly equal magnitude and unknown sign.
 TEST(Eigenbasis, MakesTheFirstOfEqualEntriesPositive) {
   const at::Tensor gram = at::tensor({2.0, 1.0, 1.0, 2.0}, at::kDouble).view({2, 2});
   const at::Tensor U = eigenbasis(gram).vectors;

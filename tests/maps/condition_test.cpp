@@ -11,7 +11,7 @@ double reference(const at::Tensor& R) {
   return (values.max() / values.min()).item<double>();
 }
 
-/// R of a matrix whose columns' sizes fall by 10^-decades; only noise at 0.
+/// Returns R of a random matrix whose column sizes fall to 10^-decades (no fall if `decades` is 0).
 at::Tensor triangle(int64_t k, double decades) {
   at::manual_seed(static_cast<uint64_t>(k));
   const at::Tensor sizes = at::pow(10.0, at::linspace(0, -decades, k, at::kDouble));

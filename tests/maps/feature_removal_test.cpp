@@ -15,7 +15,7 @@
 namespace dotresize {
 namespace {
 
-/// Features some of which are nearly sums of others, what they feed, and the metric of its errors.
+/// Features (some nearly sums of others), the weight that reads them, and its error metric.
 struct Mlp {
   at::Tensor gram;    ///< E[hᵀh] [f, f]
   at::Tensor weight;  ///< [d, f]
@@ -54,7 +54,7 @@ Cut remove_features(const at::Tensor& gram, const at::Tensor& weight, const at::
   return {cut.kept, cut.weight, removal.rises.back()};
 }
 
-/// One feature after another as the formulas say, with nothing kept up to date.
+/// Removes one feature after another by the formulas, recomputing everything in each step.
 Cut one_by_one(const Mlp& mlp, bool in_metric, int64_t left) {
   at::Tensor W = mlp.weight.clone();
   at::Tensor inverse = at::linalg_inv(mlp.H());
@@ -76,7 +76,7 @@ Cut one_by_one(const Mlp& mlp, bool in_metric, int64_t left) {
   return cut;
 }
 
-/// Of no multiple of a block, one removal, nearly all, and several blocks.
+/// Cases of 150 features, not a multiple of a block: one removal, several blocks, nearly all.
 class RemovalInBlocks : public testing::TestWithParam<std::tuple<int64_t, int64_t, bool>> {};
 
 TEST_P(RemovalInBlocks, IsThatOneByOne) {
@@ -94,8 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, RemovalInBlocks,
                          testing::Combine(testing::Values(150), testing::Values(149, 86, 85, 13, 1),
                                           testing::Bool()));
 
-/// What the steps add up to is the loss of the whole: no set of weights of the features that are
-/// left writes with less of it.
+/// The sum over the steps is the loss of the whole removal. No other weights of the kept features
+/// have a lower loss.
 TEST(FeatureRemoval, PredictsTheErrorOfWhatItWritesBack) {
   const Mlp mlp(90);
   const Cut cut = remove_features(mlp.gram, mlp.weight, mlp.metric, 50);
@@ -146,7 +146,7 @@ TEST(FeatureRemoval, OfNoFeatureChangesNothing) {
 TEST(FeatureRemoval, TakesFeaturesThatWriteNothingFirst) {
   const Mlp mlp(70);
   at::Tensor weight = mlp.weight.clone();
-  const at::Tensor idle = at::arange(3, 70, 5);  // 14
+  const at::Tensor idle = at::arange(3, 70, 5);  // 14 features
   weight.index_fill_(1, idle, 0.0);
   const Cut cut = remove_features(mlp.gram, weight, mlp.metric, 56);
   EXPECT_FALSE(at::isin(cut.kept, idle).any().item<bool>());

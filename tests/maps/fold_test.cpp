@@ -14,7 +14,7 @@ class Fold : public testing::Test {
 
   static at::Tensor random(at::IntArrayRef shape) { return at::randn(shape, at::kDouble); }
 
-  /// M [d, k] with orthonormal columns.
+  /// Returns M [d, k] with orthonormal columns.
   static at::Tensor orthonormal(int64_t d, int64_t k) {
     return std::get<0>(at::linalg_qr(random({d, k}), "reduced"));
   }
@@ -60,7 +60,7 @@ TEST_F(Fold, AtFullWidthChangesNothingButTheBasis) {
   expect_close(through_map, at::mm(in_proj * gamma, out_proj));
 }
 
-/// What the header promises of float32, at the largest width that models have.
+/// Checks the header's promise about float32 at the largest width that models have.
 TEST_F(Fold, InFloat32ErrsFarLessThanA16BitOutputRounds) {
   const at::Tensor weight = random({16, 8192}), M_inv = random({24, 8192}) / std::sqrt(8192.0);
   const at::Tensor exact = fold_in_proj(weight, {}, M_inv);

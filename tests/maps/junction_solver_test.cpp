@@ -23,7 +23,7 @@ constexpr Method kSliceGpt = {"slicegpt", Basis::kPca, MapKind::kSelection};
 constexpr Method kPcaDotResize = {"pca_dotresize", Basis::kPca, MapKind::kTransport};
 constexpr Method kMethods[] = {kMagnitude, kDotResize, kSliceGpt, kPcaDotResize};
 
-/// A junction as calibration sees it.
+/// Data of a junction during calibration.
 struct Junction {
   at::Tensor x;
   JunctionStatistics statistics;
@@ -161,7 +161,7 @@ TEST(DotResize, RecordsThatItAcceptedAPlanThatDidNotConverge) {
   EXPECT_GT(diagnostics.sinkhorn_violation, 1e-8);
 }
 
-/// Fewer tokens than channels leave directions that no token has: their costs are rounding errors.
+/// Fewer tokens than channels leave directions without tokens, whose costs are rounding errors.
 TEST(PcaDotResize, LosesNothingAtFullWidthIfTokensAreFew) {
   const Junction given = junction(true, 20);
   const JunctionSolution solution =

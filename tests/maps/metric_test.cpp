@@ -27,7 +27,7 @@ double largest(const at::Tensor& tensor) { return tensor.abs().max().item<double
 
 at::Tensor eye(int64_t n) { return at::eye(n, at::kDouble); }
 
-/// Activations and gradients whose directions have nothing to do with each other.
+/// Activations and gradients with unrelated directions.
 struct Junction {
   at::Tensor x = stream_activations(kTokens, kWidth);
   at::Tensor gram = gram_of(x);
@@ -49,7 +49,7 @@ struct Junction {
                           eigenbasis(gram_in_metric(gram, L)), options, width);
   }
 
-  /// E ‖(x - x·M·M_inv)·F^½‖², of F with its ridge.
+  /// Returns E ‖(x - x·M·M_inv)·F^½‖², where F includes its ridge.
   double loss(const at::Tensor& M, const at::Tensor& M_inv) const {
     const at::Tensor L = metric_factor(fisher);
     const at::Tensor error = at::mm(x.to(at::kDouble), eye(kWidth) - at::mm(M, M_inv));
@@ -78,7 +78,7 @@ TEST(Metric, MapsAreOrthonormalAndTheirInversesOblique) {
   }
 }
 
-/// With the symmetric root of F, as the equation has it.
+/// The reference uses the symmetric root of F, like the equation.
 TEST(Metric, MapIsThatOfTheSymmetricRoot) {
   const Junction junction;
   const int64_t k = 17;

@@ -41,7 +41,7 @@ TEST(Moments, TakeLeadingDimensionsAsTokens) {
   EXPECT_TRUE(result.gram.equal(moments({x}).gram));
 }
 
-/// A width that is no multiple of the rows of a block.
+/// The width is not a multiple of a block's rows.
 TEST(Moments, PackedAreTheSumsInFloat32) {
   constexpr int64_t kManyRows = 150;
   const at::Tensor x = stream_activations(2500, kManyRows);
@@ -59,7 +59,7 @@ TEST(Moments, PackedAreTheSumsInFloat32) {
   EXPECT_LE(relative_difference(packed.gram, 2.0 * exact), 1e-6);
 }
 
-/// As ranks do.
+/// Adds sums the way ranks do.
 void add_sums(Moments& total, const Moments& part) {
   std::vector<at::Tensor> sums = total.sums();
   for (size_t i = 0; i < sums.size(); ++i) sums[i] += part.sums()[i];
@@ -75,7 +75,8 @@ TEST(Moments, OfOneRankAndOfManyAreTheSame) {
   EXPECT_LE(relative_difference(together.cost, alone.cost), 1e-14);
 }
 
-/// The promise that rank counts rest on. Float32 products would miss it by orders of magnitude.
+/// Independence of the number of ranks rests on this. Float32 products would miss it by orders of
+/// magnitude.
 TEST(Moments, GiveTheSameProjectorHoweverTokensAreSplit) {
   const at::Tensor x = stream_activations(3000, kWidth);
   const at::Tensor whole = eigenbasis(moments({x}).gram).vectors.narrow(1, 0, 30);
@@ -93,7 +94,7 @@ TEST(Moments, HoldOnlyWhatWasAskedFor) {
   EXPECT_TRUE(result.sums()[0].is_same(result.abs_sum));
 }
 
-/// Sums over `parts` ranks, each adding its share of 12 batches, added up in reverse order.
+/// Returns the sums of `parts` ranks, each with its share of 12 batches, added in reverse order.
 Moments reproducible_moments(const at::Tensor& x, int parts) {
   const double norm =
       at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, false, at::kDouble).max().item<double>();

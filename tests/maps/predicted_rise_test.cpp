@@ -34,7 +34,7 @@ struct Sums {
     const Eigenbasis found = eigenbasis(gram_in_metric(gram, factor));
     return {found.values, found.vectors, factor};
   }
-  /// What a token of these moments loses by the map of this junction at width k.
+  /// Returns the loss per token of these moments through this junction's map of width k.
   double lost(const at::Tensor& moments, int64_t k) const {
     const MetricBasis found = basis();
     const JunctionMap map = map_from_metric(found.factor, found.vectors.narrow(1, 0, k));
@@ -74,7 +74,7 @@ TEST(PredictedRise, BehindAnotherOnlyWhatIsStillThere) {
       EXPECT_NEAR(rises[in][out].item<double>(), expected, 0.03 * expected + 1e-9);
     }
   }
-  // Of the whole stream nothing is gone before.
+  // A junction of full width removes nothing before.
   const at::Tensor alone = rises_of_first(junction.basis(), kWidths);
   EXPECT_LT((rises[2] - alone).abs().max().item<double>(), 1e-9);
   EXPECT_LT(rises[0][0].item<double>(), alone[0].item<double>());
@@ -102,7 +102,7 @@ TEST(PredictedRise, OfASharedMapIsThatOfWhatTheSublayerWrites) {
   EXPECT_EQ(rises[2].item<double>(), 0.0);
 }
 
-/// What a shortcut of this rank leaves out, computed with the matrices themselves.
+/// Returns the loss of a shortcut of this rank, computed from the matrices themselves.
 double lost_by_rank(const Sums& before, const JunctionMap& in, const Sums& junction,
                     const JunctionMap& out, int64_t rank) {
   const Alignment cut = align_oblique(in, out.M, rank);
@@ -110,7 +110,7 @@ double lost_by_rank(const Sums& before, const JunctionMap& in, const Sums& junct
   stored.diagonal().fill_(1.0);
   stored += at::mm(cut.A, cut.B);
   const at::Tensor missing = at::mm(in.M_inv, out.M) - at::mm(stored, cut.turn.t());
-  const at::Tensor error = at::mm(at::mm(in.M, missing), out.M_inv);  // of a token x
+  const at::Tensor error = at::mm(at::mm(in.M, missing), out.M_inv);  // error of a token x
   return 0.5 *
          (at::mm(error.t(), at::mm(before.gram, error)) * junction.fisher).sum().item<double>();
 }

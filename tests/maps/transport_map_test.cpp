@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kWidth = 48;
 
-/// Columns `0..k-1` of the summed l1 cost of 48 channels.
+/// Returns columns `0..k-1` of the summed l1 cost of 48 channels.
 at::Tensor cost_columns(int64_t k) {
   at::Tensor cost = at::zeros({kWidth, kWidth}, at::kDouble);
   add_l1_cost(stream_activations(600, kWidth), cost);
@@ -55,7 +55,7 @@ TEST_P(TransportMapAtLambda, IsTheQrOfThePlan) {
   EXPECT_TRUE((map.R.diagonal() >= 0).all().item<bool>());
 }
 
-/// Why M_inv may be computed as Mᵀ: the paper has R T⁺ Uᵀ.
+/// Justifies M_inv = Mᵀ, where the paper has R T⁺ Uᵀ.
 TEST_P(TransportMapAtLambda, HasRTimesThePseudoinverseOfTEqualToQTransposed) {
   const TransportMap map = transport_map(cost_columns(37), with_lambda(GetParam()));
   const at::Tensor singular_values = at::linalg_svdvals(map.R);
@@ -64,8 +64,8 @@ TEST_P(TransportMapAtLambda, HasRTimesThePseudoinverseOfTEqualToQTransposed) {
             1e-14 * condition);
 }
 
-/// Full rank is a matter of the kernel, not of convergence, which at λ = 0.01 and full width takes
-/// more than 10000 iterations.
+/// Full rank depends on the kernel, not on convergence, which takes more than 10000 iterations at λ
+/// = 0.01 and full width.
 TEST_P(TransportMapAtLambda, HasFullRankAtFullWidth) {
   MapOptions options = with_lambda(GetParam());
   options.accept_nonconvergence = true;

@@ -12,7 +12,7 @@
 namespace dotresize {
 namespace {
 
-/// A plan whose masses span decades.
+/// Returns a plan whose masses span decades.
 at::Tensor plan(int64_t d, int64_t k) {
   at::manual_seed(3);
   const at::Tensor masses = at::randn({d, k}, at::kDouble).mul_(3).exp();
@@ -21,7 +21,7 @@ at::Tensor plan(int64_t d, int64_t k) {
 
 at::Tensor every_other(int64_t k) { return 2 * at::arange(k); }
 
-/// The channels as the picture has them, one after another: by their definition.
+/// Returns the channels in the picture's order, by the definition.
 std::vector<int64_t> shown_channels(const at::Tensor& T, const std::vector<int64_t>& support) {
   const auto masses = T.accessor<double, 2>();
   const auto target = [&](int64_t channel) {
@@ -41,7 +41,7 @@ std::vector<int64_t> shown_channels(const at::Tensor& T, const std::vector<int64
   return shown;
 }
 
-/// exp of the entropy of the channel's mass.
+/// Returns exp of the entropy of the channel's mass.
 double targets_of(const at::Tensor& T, int64_t channel) {
   const at::Tensor shares = T[channel] / T[channel].sum();
   double entropy = 0.0;
@@ -63,7 +63,7 @@ TEST(TransportPicture, HasTheMassOfEachBlock) {
   const int64_t k = 60;
   const at::Tensor T = plan(d, k);
   const TransportPicture picture = transport_picture(T, every_other(k));
-  ASSERT_EQ(picture.block, 3);  // of two there would be 30 + 36 rows
+  ASSERT_EQ(picture.block, 3);  // blocks of 2 would give 30 + 36 rows
   ASSERT_EQ(picture.columns, 20);
   ASSERT_EQ(picture.rows, 20 + 24);
   ASSERT_EQ(std::ssize(picture.levels), picture.rows * picture.columns);
@@ -133,7 +133,7 @@ TEST(TransportPicture, IsSmallAtAnyWidth) {
 
 TEST(TransportPicture, DoesNotDependOnTheThreads) {
   const int before = at::get_num_threads();
-  const int64_t k = 1500;  // enough for libtorch to share the work on a row of the picture
+  const int64_t k = 1500;  // enough for libtorch to split the work on a row of the picture
   const at::Tensor T = plan(1600, k);
   at::set_num_threads(1);
   const TransportPicture alone = transport_picture(T, at::arange(k));

@@ -17,10 +17,10 @@ namespace {
 constexpr AttentionHeads kHeads{6, 2};
 constexpr int64_t kDim = 7;
 constexpr int64_t kAll = 6 * kDim;
-constexpr int64_t kSharing = 3;  // query heads of a value head
+constexpr int64_t kSharing = 3;  // query heads per value head
 
-/// What the heads of an attention make of their values, what reads it, and the metric of its
-/// errors.
+/// Gram matrix of an attention's values in all heads, the weight that reads them, and its error
+/// metric.
 struct Attention {
   at::Tensor gram;
   at::Tensor weight;  ///< [11, kAll]
@@ -47,7 +47,7 @@ at::Tensor block(const at::Tensor& matrix, int64_t head) {
   return matrix.narrow(0, head * kDim, kDim).narrow(1, head * kDim, kDim);
 }
 
-/// What the attention that is left writes of values as they were: [11, kAll].
+/// Returns the cut attention's weight on the original values: [11, kAll].
 at::Tensor effective(const CutValues& cut) {
   const int64_t left = cut.turns.size(2);
   std::vector<at::Tensor> columns;
@@ -57,7 +57,7 @@ at::Tensor effective(const CutValues& cut) {
   return at::cat(columns, 1);
 }
 
-/// As the formulas say: each step fits all that is left to the whole anew.
+/// Reference by the formulas: each step fits everything that is left to the whole again.
 class StepByStep {
  public:
   StepByStep(const Attention& attention, bool in_metric) : F_(attention.F(in_metric)) {
@@ -95,13 +95,13 @@ class StepByStep {
     rise += 0.5 * cost_of(cheapest, fit);
     for (const int64_t channel : cheapest) std::erase(left_, channel);
   }
-  /// Of values as they were.
+  /// Returns the weight on the original values.
   at::Tensor effective() const { return at::mm(weight(), T_.t()); }
 
   double rise = 0.0;
 
  private:
-  /// Rows of these channels of value heads in all query heads.
+  /// Returns the rows of these value-head channels in all query heads.
   static at::Tensor rows_of(const std::vector<int64_t>& channels) {
     std::vector<int64_t> rows;
     for (const int64_t channel : channels) {
@@ -115,7 +115,7 @@ class StepByStep {
   at::Tensor square(const at::Tensor& rows) const {
     return H_.index_select(0, rows).index_select(1, rows);
   }
-  /// The least-squares fit of what the whole wrote; 0 for what is gone.
+  /// Returns the least-squares fit to the output of the whole; 0 for removed channels.
   at::Tensor weight() const {
     const at::Tensor rows = rows_of(left_);
     const at::Tensor fit =
@@ -136,7 +136,7 @@ class StepByStep {
   at::Tensor T_;
   at::Tensor W_;
   at::Tensor H_;
-  std::vector<int64_t> left_;  ///< channels of value heads, head · kDim + channel
+  std::vector<int64_t> left_;  ///< channels left in the value heads, as head · kDim + channel
 };
 
 class RemovedValues : public testing::TestWithParam<std::tuple<int64_t, bool>> {};
@@ -202,7 +202,7 @@ TEST(ValueRemoval, OfNoChannelChangesNothing) {
   EXPECT_EQ(cut.predicted_rise, 0.0);
 }
 
-/// Of each value head two directions, which are no channels.
+/// Two directions of each value head are unread; they are not channels.
 TEST(ValueRemoval, WhatNothingReadsGoesForNothing) {
   const Attention attention;
   const at::Tensor unread = at::randn({kHeads.value, kDim, 2}, at::kDouble);

@@ -1,8 +1,8 @@
-"""Loads a model directory as a user does, generates, and prints what came out as JSON.
+"""Loads a model directory like a user does, generates, and prints the result as JSON.
 
     python check_generation.py MODEL_DIR
 
-Remote code is trusted if the directory has some. Run as a program, so that each transformers version gets a process of its own.
+Trusts remote code if the directory has some. A program, so that each transformers version gets its own process.
 """
 
 import json

@@ -6,16 +6,16 @@ import torch
 from running import DATA
 from safetensors.torch import load_file, save_file
 
-torch.set_num_threads(1)  # tiny models: more threads would only wait for each other
+torch.set_num_threads(1)  # the models are tiny: more threads would only wait for each other
 
-# Custom code is copied to a cache that is shared by all users of transformers: keep out of it.
+# The default cache for custom code is shared by all users of transformers: use another one.
 _modules = tempfile.TemporaryDirectory(prefix="dotresize-hf-modules-")
 os.environ["HF_MODULES_CACHE"] = _modules.name
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def pytest_sessionstart(session):
-    """CTest runs the same tests with both major versions: be sure to have the one meant."""
+    """Checks that the transformers version is the one meant: CTest runs the same tests with both major versions."""
     import transformers
 
     expected = os.environ.get("DOTRESIZE_EXPECT_TRANSFORMERS")
@@ -29,7 +29,7 @@ def pytest_sessionstart(session):
 
 @pytest.fixture(scope="session")
 def evaluation(tmp_path_factory):
-    """A quarter of the evaluation tokens."""
+    """Returns a quarter of the evaluation tokens."""
     path = tmp_path_factory.mktemp("tokens") / "evaluation.safetensors"
     save_file({"tokens": load_file(DATA / "evaluation.safetensors")["tokens"][:16].clone()}, path)
     return path

@@ -1,10 +1,10 @@
 """Runs Python programs in forks of a process that has imported transformers once.
 
-Importing it takes seconds of processor time, most programs of these tests less than one. Each still
-has a process of its own: no module, patch or loaded code of one program is seen by the next.
+The import takes seconds of processor time, most test programs take less than one. Each program still has its own process: it
+sees no module, patch or loaded code of another.
 
-Reads JSON lines {"arguments": [PROGRAM or "-c", ...], "stdout": FILE, "stderr": FILE} from standard
-input and answers each with a line: the exit status.
+Reads JSON lines {"arguments": [PROGRAM or "-c", ...], "stdout": FILE, "stderr": FILE} from standard input and answers each with
+a line: the exit status.
 """
 
 import json
@@ -15,12 +15,12 @@ import traceback
 
 import torch
 
-# What the programs use; transformers imports its modules only at the first use of their names.
+# Names that the programs use. transformers imports its modules only at the first use of their names.
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM  # noqa: F401
 
 
 def run(arguments):
-    """As the interpreter would, with these arguments. Returns the exit status."""
+    """Runs a program like the interpreter with these arguments. Returns the exit status."""
     first, *others = arguments
     try:
         if first == "-c":

@@ -1,7 +1,7 @@
-"""A reference of the folding, in a few lines of torch: the C++ writer's counterpart for the tests.
+"""Reference implementation of folding in a few lines of torch, to test the C++ writer against.
 
-Row-vector convention, float64; d = hidden_size, L layers, 2L+1 junctions. The map of a junction is
-M [d, k] with orthonormal columns, its inverse M_inv = Mᵀ.
+Row-vector convention, float64; d = hidden_size, L layers, 2L+1 junctions. The map of a junction is M [d, k] with orthonormal
+columns, its inverse M_inv = Mᵀ.
 """
 
 import json
@@ -19,7 +19,7 @@ CODE_FILES = ("configuration_dotresize.py", "modeling_dotresize.py")
 
 
 def tiny_keys(family, **changes):
-    """A config.json of a tiny dense model, written as transformers 4 does."""
+    """Returns the config.json of a tiny dense model, in the dialect of transformers 4."""
     keys = {
         "model_type": family,
         "hidden_size": 48,
@@ -46,17 +46,17 @@ def tiny_keys(family, **changes):
         keys |= {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28}
         keys |= {"mlp_only_layers": [1], "norm_topk_prob": True}
     if family == "phi3":
-        keys["pad_token_id"] = 1  # the family's own is beyond the vocabulary
+        keys["pad_token_id"] = 1  # the family's default is beyond the vocabulary
     return {**keys, **changes}
 
 
 def longrope(pairs, **more):
-    """rope_scaling of phi3's first publications: factors for so many pairs of channels."""
+    """Returns rope_scaling like phi3's first publications, with factors for this many pairs of channels."""
     short = [1.0 + 0.25 * pair for pair in range(pairs)]
     return {"type": "longrope", "short_factor": short, "long_factor": [3.0 * f for f in short], **more}
 
 
-# Rotary embeddings beside default and llama3. 16 or 12 positions: fewer than the tests' windows have.
+# Rotary embeddings other than default and llama3. Their 16 or 12 positions are fewer than the tests' windows have.
 ROTARY_SOURCES = {
     "llama-linear": tiny_keys("llama", rope_scaling={"type": "linear", "factor": 2.5}),
     "mistral-dynamic": tiny_keys(
@@ -87,9 +87,9 @@ ROTARY_SOURCES = {
 
 
 def random_dense(keys, seed=0):
-    """A dense model of `keys` whose norm weights and biases are anything but ones and zeros."""
+    """Returns a dense model of `keys` whose norm weights and biases are neither all ones nor all zeros."""
     torch.manual_seed(seed)
-    # A copy: transformers writes into the dictionaries that it is given.
+    # transformers modifies the dictionaries that it is given, so pass a copy.
     config = CONFIG_MAPPING[keys["model_type"]](**json.loads(json.dumps(keys)))
     model = AutoModelForCausalLM.from_config(config).float().eval()
     with torch.no_grad():
@@ -104,7 +104,7 @@ def random_dense(keys, seed=0):
 
 
 def random_maps(hidden_size, widths, seed=1):
-    """One map [d, k] per junction; the identity if k = d and the junction is the last one."""
+    """Returns one map [d, k] per junction; the identity if k = d and the junction is the last one."""
     generator = torch.Generator().manual_seed(seed)
     maps = []
     for width in widths:
@@ -116,14 +116,14 @@ def random_maps(hidden_size, widths, seed=1):
 
 
 def stored_tensors(model):
-    """A model's tensors as its checkpoint holds them: transformers 5 fuses experts in memory."""
+    """Returns the tensors that the model's checkpoint holds. transformers 5 fuses experts in memory."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         return load_file(Path(folder) / "model.safetensors")
 
 
 def mixture_tensors(dense, at, m_in, m_out):
-    """The folded router and experts of a layer, by name: a mixture is dense MLPs and one more reader."""
+    """Returns the folded router and experts of a layer by name. A mixture is dense MLPs and one more reader."""
     gamma = dense[at + "post_attention_layernorm.weight"]
     folded = {}
     for name in dense:
@@ -139,7 +139,7 @@ def rectangular_identity(rows, columns):
 
 
 def aligned(maps):
-    """The maps, each rotated to lie as near as it can to the one before (Procrustes): same model."""
+    """Returns the maps, each rotated as near as possible to the one before (Procrustes). The model stays the same."""
     rotated = [maps[0]]
     for m in maps[1:]:
         shortcut = rotated[-1].T @ m
@@ -149,12 +149,12 @@ def aligned(maps):
 
 
 def exact_ranks(hidden_size, widths):
-    """Of what the shortcuts between such maps have beside the identity, at most."""
+    """Returns for each shortcut between such maps the largest rank of the difference from the identity."""
     return [min(k_in, k_out, hidden_size - k_out) for k_in, k_out in zip(widths, widths[1:])]
 
 
 def factors_of(shortcut, rank, count):
-    """By name, what a shortcut [k_in, k_out] is stored as if it is the identity and `count` factors."""
+    """Returns the stored tensors of a shortcut [k_in, k_out] by name: the identity plus `count` factors."""
     k_in, k_out = shortcut.shape
     beside = shortcut - rectangular_identity(k_in, k_out)
     if rank == 0:
@@ -170,7 +170,7 @@ def factors_of(shortcut, rank, count):
 
 
 def shortcut_tensors(at, m_in, m_out, form):
-    """The stored shortcut between two maps, by name. form: (rank, factors), or None: one matrix."""
+    """Returns the stored shortcut between two maps by name. form: (rank, factors); None: one matrix."""
     shortcut = m_in.T @ m_out
     if form is None:
         return {at + ".weight": shortcut.T}
@@ -178,8 +178,8 @@ def shortcut_tensors(at, m_in, m_out, form):
 
 
 def fold(model, maps, forms=None):
-    """The tensors of the narrowed model, float64, by name. forms: of each shortcut, for maps that are
-    aligned; None: one matrix each."""
+    """Returns the tensors of the narrowed model by name, float64. forms: one per shortcut, for aligned maps; None: one matrix
+    each."""
     forms = forms or [None] * (len(maps) - 1)
     dense = {name: tensor.double() for name, tensor in stored_tensors(model).items()}
     dense.setdefault("lm_head.weight", dense["model.embed_tokens.weight"])
@@ -219,8 +219,8 @@ def fold(model, maps, forms=None):
 
 
 def tie(folded, model, maps):
-    """Folded tensors with the source's table in place of the two that are made of it, and the keys of
-    config.json that say so. A head of full width without a map has the norm's weight alone."""
+    """Returns the folded tensors of a tied model and the keys of config.json that say so. The source's table replaces the two
+    tensors made from it. A head of full width without a map keeps only the norm's weight."""
     dense = stored_tensors(model)
     table, gamma = dense["model.embed_tokens.weight"], dense["model.norm.weight"].double()
     tied = {name: tensor for name, tensor in folded.items() if name != "lm_head.weight"}
@@ -236,13 +236,13 @@ def tie(folded, model, maps):
 
 
 def layer_of(name):
-    """Of a tensor, by its name; None: of no layer."""
+    """Returns the layer of a tensor name; None if the tensor is in no layer."""
     found = re.search(r"layers\.(\d+)\.", name)
     return int(found[1]) if found else None
 
 
 def silence_features(model, is_silent):
-    """Has nothing written by the features of the MLPs and experts for which is_silent(layer, feature)."""
+    """Zeroes the outputs of the MLP and expert features for which is_silent(layer, feature)."""
     with torch.no_grad():
         for name, weight in model.named_parameters():  # transformers 5 fuses experts
             if not name.endswith(("down_proj.weight", "w2.weight", "experts.down_proj")):
@@ -253,7 +253,7 @@ def silence_features(model, is_silent):
 
 
 def without_features(tensors, sizes):
-    """Tensors by their stored names, with the first `sizes[layer]` features of each MLP or expert alone."""
+    """Returns the tensors with only the first `sizes[layer]` features of each MLP or expert."""
     cut = {}
     for name, tensor in tensors.items():
         size = None if layer_of(name) is None else sizes[layer_of(name)]
@@ -268,12 +268,12 @@ def without_features(tensors, sizes):
 
 
 def first_channels(tensor, heads, dim):
-    """The first `dim` channels of each of the heads along the first dimension."""
+    """Returns the first `dim` channels of each head along the first dimension."""
     return tensor.unflatten(0, (heads, -1))[:, :dim].flatten(0, 1)
 
 
 def silence_values(model, dims):
-    """Has nothing read of the channels of the value heads from dims[layer] on."""
+    """Makes nothing read the channels of the value heads from dims[layer] on."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("o_proj.weight"):
@@ -282,7 +282,7 @@ def silence_values(model, dims):
 
 
 def without_values(tensors, keys, dims):
-    """Tensors by their stored names, with the first dims[layer] channels of each value head alone."""
+    """Returns the tensors with only the first dims[layer] channels of each value head."""
     cut = dict(tensors)
     for name, tensor in tensors.items():
         if re.search(r"\.(v_proj|qkv_proj)\.(weight|bias)$", name):
@@ -296,7 +296,7 @@ def without_values(tensors, keys, dims):
 
 
 def without_sublayers(tensors, mlps, attentions):
-    """Tensors by their stored names, without the MLPs and the attentions of these layers; their shortcuts stay."""
+    """Returns the tensors without the MLPs and the attentions of these layers. Their shortcuts stay."""
 
     def stays(name):
         if re.search(r"\.(mlp|block_sparse_moe)\.", name):
@@ -307,7 +307,7 @@ def without_sublayers(tensors, mlps, attentions):
 
 
 def output_keys(keys, widths, dtype="float32", rotary="both"):
-    """The config.json of the output. rotary: the settings as transformers "4", "5" or "both" do."""
+    """Returns the config.json of the output. rotary: settings in the dialect of transformers "4", "5" or "both"."""
     scaling = keys.get("rope_scaling") or {"rope_type": "default"}
     keys = {
         **keys,
@@ -334,7 +334,7 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
 
 
 def write_output(directory, tensors, keys):
-    """A model directory as the worker writes one: two shards, index, config.json, custom code."""
+    """Writes a model directory like the worker: two shards, index, config.json, custom code."""
     directory.mkdir(parents=True)
     dtype = getattr(torch, keys["dtype"])
     names = sorted(tensors)
@@ -352,10 +352,10 @@ def write_output(directory, tensors, keys):
 
 
 def projected_logits(model, maps, ids):
-    """Logits of the dense model with x ← x·M·Mᵀ at every junction, in the dense basis."""
+    """Returns logits of the dense model with x ← x·M·Mᵀ at every junction, in the dense basis."""
     projectors = [(m @ m.T).to(model.dtype) for m in maps]
     layers = model.model.layers
-    stream = {}  # the residual stream before each attention
+    stream = {}  # residual stream before each attention, by layer
 
     def project_output(junction):
         return lambda module, args, output: output @ projectors[junction]
@@ -367,7 +367,7 @@ def projected_logits(model, maps, ids):
         return hook
 
     def project_residual(layer):
-        # o_proj's output a is added to x: return a' such that x + a' = (x + a)·M·Mᵀ.
+        # o_proj's output a is added to x, so return a' with x + a' = (x + a)·M·Mᵀ.
         def hook(module, args, output):
             x = stream[layer]
             return (x + output) @ projectors[2 * layer + 1] - x

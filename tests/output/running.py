@@ -1,4 +1,4 @@
-"""Runs the built worker, and Python programs that import either version of transformers."""
+"""Runs the built worker, and Python programs with either version of transformers."""
 
 import atexit
 import functools
@@ -14,12 +14,12 @@ EXAMPLE = ROOT / "examples" / "docs-llama"
 DATA = ROOT / "tests" / "data"
 BUILD = Path(os.environ.get("DOTRESIZE_BUILD", ROOT / "build"))
 WORKER = BUILD / "bin" / "dotresize-worker"
-# transformers 5 is in .venv/, 4 beside it: what PYTHONPATH must be.
+# PYTHONPATH by version: transformers 5 is in .venv/, 4 beside it.
 VERSIONS = {"5": "", "4": str(ROOT / ".venv-transformers4")}
 
 
 def run_worker(folder, job, ranks):
-    """Runs a job (a dictionary, paths absolute) under mpirun, returns its output directory."""
+    """Runs a job (a dictionary with absolute paths) under mpirun. Returns its output directory."""
     file = folder / f"{job['name']}.yaml"
     file.write_text(json.dumps(job))  # JSON is YAML
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
@@ -33,7 +33,7 @@ def run_worker(folder, job, ranks):
 
 @functools.cache
 def forking_process(version):
-    """A process that has imported this version, and forks for each program that it is told to run."""
+    """Returns a process that has imported this version and forks for each program it gets."""
     process = subprocess.Popen(
         [sys.executable, ROOT / "tests" / "output" / "fork_programs.py"],
         stdin=subprocess.PIPE,
@@ -41,12 +41,12 @@ def forking_process(version):
         text=True,
         env={**os.environ, "PYTHONPATH": VERSIONS[version]},
     )
-    atexit.register(process.communicate)  # its input ends, and so does it
+    atexit.register(process.communicate)  # ends its input, and so the process
     return process
 
 
 def run_python(version, *arguments):
-    """Standard output of a Python program that imports the given transformers version."""
+    """Returns the standard output of a Python program that imports this transformers version."""
     process = forking_process(version)
     with tempfile.TemporaryDirectory() as folder:
         files = {name: f"{folder}/{name}" for name in ("stdout", "stderr")}
@@ -61,6 +61,6 @@ def run_python(version, *arguments):
 
 
 def score_all(version, directories, tokens):
-    """The perplexity of each model over rows of tokens."""
+    """Returns the perplexity of each model over rows of tokens."""
     script = ROOT / "scripts" / "load_and_score.py"
     return [float(run_python(version, script, directory, tokens)) for directory in directories]

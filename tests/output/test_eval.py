@@ -1,4 +1,4 @@
-"""dotresize-worker eval: perplexity and latency, side by side, in both runtimes."""
+"""Tests of dotresize-worker eval: perplexity and latency, side by side, in both runtimes."""
 
 import json
 import os
@@ -18,7 +18,7 @@ WIDTHS = [40] * 6 + [48]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """"dense", "narrow" and "stranger" (another vocabulary), and tokens for all of them."""
+    """Makes "dense", "narrow" and "stranger" (which has another vocabulary), and tokens for all of them."""
     folder = tmp_path_factory.mktemp("eval")
     dense = random_dense(KEYS)
     dense.save_pretrained(folder / "dense")
@@ -51,7 +51,7 @@ QUICK = ["--latency", "--prompt", 12, "--decode", 4, "--repetitions", 3, "--warm
 
 @pytest.fixture(scope="module")
 def documents(folder):
-    """The same request to both runtimes."""
+    """Returns the documents of both runtimes for the same request."""
     models = [folder / "dense", folder / "narrow"]
     tokens = ["--tokens", folder / "tokens.safetensors"]
     return {
@@ -178,7 +178,7 @@ def test_code_that_is_not_dotresizes_is_not_run(folder, tmp_path, file, change):
     change(model / file)
     result = evaluate(model, *QUICK, "--runtime", "transformers", exit_code=65)
     assert f"{model / file}: " in result.stderr and "untrusted code" in result.stderr
-    evaluate(model, *QUICK)  # our own runtime runs no Python
+    evaluate(model, *QUICK)  # the native runtime starts no Python
 
 
 @pytest.mark.parametrize(

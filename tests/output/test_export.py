@@ -1,5 +1,5 @@
-"""What worker/python/export_gguf.py and export_nemotron_nas.py write is the model: transformers reads files of GGUF back, and what
-it cannot read is compared tensor by tensor."""
+"""Tests that worker/python/export_gguf.py and export_nemotron_nas.py write the same model. transformers reads GGUF files back;
+tensors are compared where it cannot."""
 
 import json
 import subprocess
@@ -39,18 +39,18 @@ FAMILIES = {
     "llama of wide heads": {"head_dim": 24},
     "mistral": {"head_dim": 24, "sliding_window": None},
     "qwen2": {},
-    "qwen3": {"head_dim": 128},  # the reader takes this for granted, and 768 of an expert
+    "qwen3": {"head_dim": 128},  # the reader assumes this, and 768 features per expert
     "qwen3_moe": MOE,
-    "phi3": {"vocab_size": 32100},  # the reader wants a token 32000 for padding
+    "phi3": {"vocab_size": 32100},  # the reader requires a padding token 32000
 }
 
 
 def make_model(directory, family, **changes):
-    """A random model with the example's tokenizer."""
+    """Makes a random model with the example's tokenizer."""
     torch.manual_seed(0)
     config = AutoConfig.for_model(family.split()[0], **{**TINY, **changes})
     model = AutoModelForCausalLM.from_config(config).float()
-    for parameter in model.parameters():  # norms and biases of their own
+    for parameter in model.parameters():  # norms and biases that are not the defaults
         parameter.data.add_(0.05 * torch.randn_like(parameter))
     model.save_pretrained(directory)
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -85,7 +85,7 @@ def test_a_family_whose_heads_llama_cpp_takes_for_others_is_a_llama(family, sett
     export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
     assert GGUFReader(tmp_path / "model.gguf").fields["general.architecture"].contents() == "llama"
     ids = torch.randint(0, 4096, (2, 32))
-    read = read_back(tmp_path / "model.gguf", **settings)  # GGUF does not say that a llama has biases
+    read = read_back(tmp_path / "model.gguf", **settings)  # GGUF does not store that a llama has biases
     with torch.no_grad():
         assert (read(ids).logits - dense(ids).logits).abs().max() < 1e-5
 
@@ -95,7 +95,7 @@ def test_experts_of_a_mixtral_are_stacked(tmp_path):
     export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
     found = {tensor.name: tensor.data for tensor in GGUFReader(tmp_path / "model.gguf").tensors}
     state = model.state_dict()
-    assert found["blk.1.ffn_down_exps.weight"].shape == (4, 64, 128)  # filled up to whole blocks, with zeros
+    assert found["blk.1.ffn_down_exps.weight"].shape == (4, 64, 128)  # padded with zeros to whole blocks
     assert not found["blk.1.ffn_down_exps.weight"][..., 100:].any() and not found["blk.1.ffn_gate_exps.weight"][:, 100:].any()
     both = state["model.layers.1.mlp.experts.gate_up_proj"].numpy()
     numpy.testing.assert_array_equal(found["blk.1.ffn_gate_exps.weight"][:, :100], both[:, :100])
@@ -114,7 +114,8 @@ def test_frequencies_of_llama3_are_divided_as_in_transformers(tmp_path):
 
 def test_types_tokens_and_template_are_in_the_file(tmp_path):
     make_model(tmp_path / "model", "llama")
-    (tmp_path / "model" / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")  # transformers 4: in tokenizer_config.json
+    # transformers 4 has the template in tokenizer_config.json.
+    (tmp_path / "model" / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
     written = json.loads(export(tmp_path / "model", tmp_path / "model.gguf", "--type", "q8_0", "--json"))
     assert written["bytes"] == (tmp_path / "model.gguf").stat().st_size and written["type"] == "q8_0"
     reader = GGUFReader(tmp_path / "model.gguf")
@@ -126,11 +127,11 @@ def test_types_tokens_and_template_are_in_the_file(tmp_path):
     assert back(text).input_ids == source(text).input_ids
 
 
-SIZES, DIMS = [20, 0, 7], [0, 12, 5]  # features and value channels by layer; an MLP and an attention are not there
+SIZES, DIMS = [20, 0, 7], [0, 12, 5]  # features and value channels by layer; 0: no MLP, no attention
 
 
 def output_without_maps(directory, dims, **changes):
-    """A custom output whose stream is as wide as the dense llama's, which computes the same and is returned."""
+    """Writes a custom output with the stream width of a dense llama. Returns the llama, which computes the same."""
     keys = tiny_keys("llama", vocab_size=4096, **changes)
     dense = random_dense(keys)
     silence_features(dense, lambda layer, feature: feature >= SIZES[layer])
@@ -149,7 +150,7 @@ def output_without_maps(directory, dims, **changes):
 
 
 def tensors_in_gguf(file, dense):
-    """By the dense model's names, and in its order of rows."""
+    """Yields the tensors by the dense model's names, in its order of rows."""
     found = {tensor.name: torch.tensor(tensor.data) for tensor in GGUFReader(file).tensors}
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DECI, 3)
     for name, _ in dense.named_parameters():
@@ -162,7 +163,7 @@ def tensors_in_gguf(file, dense):
 
 
 def fill(dense, tensors):
-    """The dense model with these; features and heads that they have not are zero, as what they have in addition."""
+    """Fills the dense model with these tensors. Features and heads that they lack become zero; extra ones must be zero."""
     tensors = dict(tensors)
     for name, parameter in dense.named_parameters():
         parameter.data.zero_()
@@ -188,7 +189,7 @@ def test_a_custom_output_without_maps_is_a_deci(tmp_path, dims, changes):
     export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
     reader = GGUFReader(tmp_path / "model.gguf")
     settings = {key: reader.fields[f"deci.{key}"].contents() for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")}
-    # llama.cpp takes the size of heads from the first layer, and has no layer of an attention alone. Features are whole blocks.
+    # llama.cpp takes the size of heads from the first layer and cannot have a layer without an MLP. Features are whole blocks.
     last = 0 if dims[2] == 0 else 1
     assert list(settings.values()) == [[4, 4, 4 * last], [2, 2, 2 * last], [32, 32, 32]]
     fill(dense, tensors_in_gguf(tmp_path / "model.gguf", dense))
@@ -212,14 +213,14 @@ def test_a_custom_output_without_maps_is_a_nemotron_nas(tmp_path, dims, changes)
     index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
     assert index["weight_map"] == dict.fromkeys(written, "model-00001-of-00001.safetensors")
     values = [tensor.shape[0] for name, tensor in written.items() if name.endswith("v_proj.weight")]
-    assert set(values) == {24}  # two heads of 12, filled up
+    assert set(values) == {24}  # two heads of 12, with padding
     fill(dense, written)
     assert (dense(ids).logits - expected).abs().max() < 1e-5
     assert AutoTokenizer.from_pretrained(tmp_path / "out")("def").input_ids == AutoTokenizer.from_pretrained(EXAMPLE)("def").input_ids
 
 
 def refusals(directory, program):
-    """A function that says why the program refuses an output without maps whose config.json is changed."""
+    """Returns a function that gives the program's error for an output without maps whose config.json is changed."""
     output_without_maps(directory / "model", DIMS)
     file = directory / "model" / "config.json"
     config = json.loads(file.read_text())

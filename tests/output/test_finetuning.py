@@ -1,4 +1,4 @@
-"""Fine-tuning of a narrowed model with PEFT, as of any other: LoRA on the usual module names."""
+"""Tests fine-tuning of a narrowed model with PEFT: LoRA on the usual module names, like for any model."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ WIDTHS = [32, 40, 24, 31, 16, 36, 48]
 
 @pytest.fixture(params=SOURCES)
 def base(tmp_path, request):
-    """A narrowed model's directory and the names of its projections."""
+    """Returns a narrowed model's directory and the names of its projections."""
     keys, projections = SOURCES[request.param]
     dense, maps = random_dense(keys), random_maps(keys["hidden_size"], WIDTHS)
     tensors, ends = fold(dense, maps), {}

@@ -1,4 +1,4 @@
-"""scripts/lm_eval.sh runs EleutherAI's harness on what the worker writes, without the network."""
+"""Tests that scripts/lm_eval.sh runs EleutherAI's harness on the worker's output, without the network."""
 
 import json
 import os
@@ -17,7 +17,7 @@ QUESTIONS, CHOICES = 30, 4
 
 
 def make_questions():
-    """Which of four snippets goes on from the words of a page? One does."""
+    """Makes questions with four snippets each, one of which continues the words of a page."""
     generator = random.Random(1)
     words = " ".join(topics["compound"].split() + topics["execmodel"].split()).split()
     starts = generator.sample(range(len(words) - 40), QUESTIONS)
@@ -35,7 +35,7 @@ def make_questions():
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
-    """A folder for --include_path with the task "next_words"; its questions."""
+    """Returns a folder for --include_path with the task "next_words", and its questions."""
     folder = tmp_path_factory.mktemp("task")
     questions = list(make_questions())
     data = folder / "questions.jsonl"
@@ -71,7 +71,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory, models, task):
-    """What the harness writes: results and samples of both models, which it scores side by side."""
+    """Runs the harness on both models side by side. Returns its results and samples."""
     folder = tmp_path_factory.mktemp("scores")
     environment = {
         **os.environ,
@@ -107,7 +107,7 @@ def harness(tmp_path_factory, models, task):
 
 @torch.no_grad()
 def log_likelihood(model, tokenizer, query, choice):
-    """Of the choice's tokens after the query's."""
+    """Returns the log-likelihood of the choice's tokens after the query's."""
     given = tokenizer(query, add_special_tokens=False)["input_ids"]
     ids = torch.tensor([tokenizer(f"{query} {choice}", add_special_tokens=False)["input_ids"]])
     likelihood = model(ids).logits[0, :-1].float().log_softmax(-1)
@@ -139,7 +139,7 @@ def test_the_harness_scores_as_transformers_does(models, harness, task, name):
         found[sample["doc_id"]] = [float(response[0][0]) for response in sample["resps"]]
     for of_harness, of_transformers in zip(found, expected, strict=True):
         assert of_harness == pytest.approx(of_transformers, rel=0.01)
-    # Of the harness's own numbers: in 16 bits two choices can be so near that rounding decides.
+    # Computed from the harness's own numbers: in 16 bits two choices can be so near that rounding decides.
     assert results["acc,none"] == pytest.approx(accuracy(found, questions, lambda c: 1))
     assert results["acc_norm,none"] == pytest.approx(accuracy(found, questions, len))
     assert 1 / CHOICES < results["acc,none"] < 1

@@ -1,4 +1,4 @@
-"""scripts/load_and_score.py on the example model, whose perplexity is known from elsewhere."""
+"""Tests of scripts/load_and_score.py on the example model, whose perplexity is known from elsewhere."""
 
 import json
 import math
@@ -22,7 +22,7 @@ import trusted_code  # noqa: E402
 
 
 def score(*arguments):
-    """Exit code. In this process: importing transformers takes longer than most scores."""
+    """Returns the exit code. Runs in this process: importing transformers takes longer than most scores."""
     return load_and_score.main([str(argument) for argument in arguments])
 
 
@@ -51,7 +51,7 @@ def test_weights_of_four_bits_are_the_nearest_of_sixteen_steps_in_each_group():
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     narrow = model.model.layers[0].mlp.gate_proj
     narrow.weight.data[0] = 0
-    load_and_score.round_to_four_bits(model, 96)  # 256 are two groups and a shorter one
+    load_and_score.round_to_four_bits(model, 96)  # 256 columns are two groups and a shorter one
     for name, weight in model.named_parameters():
         if "proj" not in name:
             assert torch.equal(weight, before[name]), name

@@ -1,4 +1,4 @@
-"""The custom code of the output, on narrowed random models: needs no worker."""
+"""Tests of the output's custom code on narrowed random models. They need no worker."""
 
 import json
 import os
@@ -71,7 +71,7 @@ SOURCES = {
 DENSE_FAMILIES = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
 MIXTURE_FAMILIES = ("mixtral-sliding", "qwen3_moe-window-unused")
 ONE_PER_FAMILY = DENSE_FAMILIES + MIXTURE_FAMILIES
-# Enough every day where all sources go through another form of the same.
+# Enough every day for tests with another form that runs all sources.
 OFTEN = SOURCES if os.environ.get("DOTRESIZE_ALL_CASES") else ONE_PER_FAMILY
 FULL = [48] * 7
 NARROW = [32, 40, 24, 31, 16, 36, 48]
@@ -84,7 +84,7 @@ def load(directory, **options):
 
 
 def narrowed(tmp_path, keys, widths, dtype="float32", rotary="both", factors=None):
-    """The dense model, its maps, and the directory of the narrowed one. factors: of its shortcuts."""
+    """Returns the dense model, its maps, and the narrowed model's directory. factors: number per shortcut."""
     dense = random_dense(keys)
     maps = random_maps(keys["hidden_size"], widths)
     out = output_keys(keys, widths, dtype=dtype, rotary=rotary)
@@ -145,7 +145,7 @@ def test_narrow_model_is_the_dense_model_projected(tmp_path, source, widths):
 
 
 def tied(tmp_path, source, widths):
-    """The dense model with tied embeddings, its maps, and the directory of the narrowed one."""
+    """Returns the dense model with tied embeddings, its maps, and the narrowed model's directory."""
     dense = random_dense(SOURCES[source])
     maps = random_maps(48, widths)
     tensors, keys = tie(fold(dense, maps), dense, maps)
@@ -373,7 +373,7 @@ def test_labels_give_the_mean_negative_log_likelihood(tmp_path):
 
 
 def saved_and_loaded(model, folder):
-    """What comes back, which has the same tensors."""
+    """Saves the model and loads it again. Returns the copy, which has the same tensors."""
     model.save_pretrained(folder / "saved")
     again = load(folder / "saved")
     before, after = model.state_dict(), again.state_dict()
@@ -398,8 +398,7 @@ def test_layers_may_have_mlps_of_different_sizes(tmp_path, source):
 
 
 def with_narrow_values(folder, source, dims):
-    """The dense model, its maps, and the directory of the narrowed one, whose layers have value heads of
-    these widths."""
+    """Returns the dense model, its maps, and the directory of the narrowed model with value heads of these widths."""
     dense = random_dense(SOURCES[source])
     silence_values(dense, dims)
     maps = random_maps(48, NARROW)
@@ -408,7 +407,7 @@ def with_narrow_values(folder, source, dims):
     return dense, maps, write_output(folder / "model", tensors, keys)
 
 
-# Heads that share values, fused projections, biases, heads of any width, mixtures of experts.
+# Cases: heads that share values, fused projections, biases, heads of any width, mixtures of experts.
 @pytest.mark.parametrize("source", ["llama-biases", "phi3", "qwen2", "qwen3-biases-wide-heads", "mixtral"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_value_heads_may_be_narrower_than_the_others(tmp_path, source, attention):
@@ -423,7 +422,7 @@ def test_value_heads_may_be_narrower_than_the_others(tmp_path, source, attention
     assert saved_and_loaded(model, tmp_path).config.value_head_dims == dims
 
 
-# The first attention, from which transformers takes the number of cached tokens, is not there.
+# The first attention is missing, from which transformers takes the number of cached tokens.
 @pytest.mark.parametrize("source", ["llama", "phi3", "qwen2", "mixtral", "qwen3_moe"])
 def test_a_layer_may_lack_its_attention_or_its_mlp(tmp_path, source):
     sizes, dims = [20, 0, 7], [0, SOURCES[source]["head_dim"], 5]
@@ -527,7 +526,7 @@ def test_bfloat16_stays_near_float32(tmp_path, source, factors):
     assert logits(model, some_ids()).dtype == torch.bfloat16
     exact = logits(model.float(), some_ids())
     error = (logits(load(directory, torch_dtype="auto"), some_ids()).float() - exact).abs()
-    # Of a token: one whose experts are nearly tied takes another one, which those behind it see too.
+    # Compared per token: one with nearly tied experts may choose another, which later tokens see too.
     assert error.mean(-1).median() < 0.03 * exact.abs().mean()
 
 

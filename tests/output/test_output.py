@@ -1,4 +1,4 @@
-"""What the worker writes, loaded as a user loads it: needs the built worker, both transformers."""
+"""Loads the worker's output like a user does. Needs the built worker and both versions of transformers."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ COPIED = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory, evaluation):
-    """The same job run twice."""
+    """Runs the same job twice."""
     folder = tmp_path_factory.mktemp("jobs")
     text = folder / "calibration.txt"
     text.write_text(topics["compound"] + topics["execmodel"], encoding="utf-8")
@@ -153,7 +153,7 @@ def random_ids():
 
 
 def random_job(folder, dense, name, **more):
-    """A job for a random model and random tokens, both written to the folder."""
+    """Returns a job for a random model and random tokens, both written to the folder."""
     dense.save_pretrained(folder / "dense")
     save_file({"tokens": random_ids()}, folder / "tokens.safetensors")
     return {
@@ -178,7 +178,7 @@ def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
-# Every day a mixture alone.
+# The mixture alone runs every day.
 HEALED = list(FULL_WIDTH_SOURCES) if os.environ.get("DOTRESIZE_ALL_CASES") else ["mixtral-sliding-tied"]
 
 
@@ -192,7 +192,7 @@ def test_layers_of_each_family_are_healed(tmp_path, source, sharing):
     directory = run_worker(tmp_path, {**job, "heal": {"learning_rate": 0.00003}}, ranks=2)
     heal = json.loads((directory / "dotresize" / "report.json").read_text())["heal"]
     assert sum(layer["healed_error"] for layer in heal["layers"]) < sum(layer["folded_error"] for layer in heal["layers"])
-    before, *_, trained, taken = heal["held_out_kl"]  # the weights are random: whether it falls is chance
+    before, *_, trained, taken = heal["held_out_kl"]  # the weights are random: whether the KL falls is chance
     assert len(heal["held_out_kl"]) == 5
     assert heal["update_share"] in (0, 0.25, 0.5, 0.75, 1)
     assert taken == {0: before, 1: trained}.get(heal["update_share"], taken)
@@ -202,7 +202,7 @@ def test_layers_of_each_family_are_healed(tmp_path, source, sharing):
     subprocess.run([WORKER, "verify", directory], check=True)
 
 
-# Biases, a fused in_proj, and experts beside an MLP.
+# Cases: biases, a fused in_proj, and experts beside an MLP.
 @pytest.mark.parametrize(
     "source", ["llama-biases-tied", "phi3-partial-sliding", "qwen3_moe-biases-wide-heads"]
 )
@@ -214,7 +214,7 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
             weight[..., 2::3] = 0.0
     dense.load_state_dict(state)
     method = {"name": "slicegpt", "width": 48, "head": "sliced", "allow_larger": True}
-    # 26 of 80 features are idle, and of an expert of qwen3_moe 9 of 28.
+    # 26 of 80 features are idle, in experts of qwen3_moe 9 of 28.
     method |= {"mlp": {"sparsity": 0.3}, "round_to": 1}
     job = random_job(tmp_path, dense, "cut", method=method)
     directory = run_worker(tmp_path, job, ranks=2)
@@ -229,7 +229,7 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
-# So many features of each layer write nothing, alike in all experts of qwen3_moe.
+# Number of features per layer that write nothing, the same in all experts of qwen3_moe.
 SILENT_FEATURES = {"llama-biases-tied": [0, 60, 12], "qwen3_moe-biases-wide-heads": [13, 0, 9]}
 
 
@@ -271,13 +271,13 @@ def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
         assert result.returncode == 65 and said in result.stderr, result.stderr
 
 
-# Query heads that share values, biases, a fused in_proj, and a mixture of experts.
+# Cases: query heads that share values, biases, a fused in_proj, and a mixture of experts.
 ALLOCATED_SOURCES = ["llama-biases-tied", "phi3-partial-sliding", "qwen2-tied", "mixtral-sliding-tied"]
 
 
 @pytest.mark.parametrize("source", ALLOCATED_SOURCES)
 def test_allocated_value_heads_have_their_reported_perplexity_in_transformers(tmp_path, source):
-    """What nothing reads goes first, and little else."""
+    """Channels that nothing reads go first, and little else."""
     dense = random_dense(FULL_WIDTH_SOURCES[source])
     silence_values(dense, [1, 12, 7])
     tokens = tmp_path / "tokens.safetensors"
@@ -305,7 +305,7 @@ def test_allocated_value_heads_have_their_reported_perplexity_in_transformers(tm
 
 
 def check_perplexities(folder, sources, method, activations):
-    """A narrowed model of each source has its reported perplexity in both versions of transformers."""
+    """Checks that a narrowed model of each source has its reported perplexity in both versions of transformers."""
     directories = []
     for source, keys in sources.items():
         (folder / source).mkdir()

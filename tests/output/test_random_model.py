@@ -1,4 +1,4 @@
-"""scripts/random_model.py: what it writes is what transformers loads, whatever the family."""
+"""Tests that transformers loads what scripts/random_model.py writes, for every family."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ TINY_OF = {
 
 @pytest.fixture
 def tiny(tmp_path):
-    """Path of a tiny config.json of a family."""
+    """Returns the path of a family's tiny config.json."""
 
     def write(name="llama-3.1-8b", **changes):
         config = json.loads((random_model.CONFIGS / f"{name}.json").read_text())
@@ -64,7 +64,7 @@ def test_every_family_loads_in_transformers(name, tiny, tmp_path):
         result = model.eval()(ids, output_hidden_states=True)
     assert result.logits.isfinite().all()
     assert 0.3 < result.logits.std() < 3
-    # The normed last one is near 1 a channel; the one before has grown, but not without bound.
+    # The last activation is normed to about 1 a channel. The one before has grown, but not without bound.
     assert 0.02 < result.hidden_states[-2].std() < 5
 
 
@@ -105,7 +105,7 @@ def test_shards_have_their_limit_and_an_index(tiny, tmp_path, monkeypatch):
 
 
 def test_no_more_than_a_few_pieces_are_in_memory(tiny, tmp_path, monkeypatch):
-    """As many as are ahead and one that is written, whatever the size of a tensor or shard."""
+    """Memory holds the pieces that are ahead and the one being written, whatever the size of a tensor or shard."""
     alive, most, lock = 0, 0, threading.Lock()
     draw = random_model.Weights.draw
 

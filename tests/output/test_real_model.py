@@ -1,5 +1,5 @@
-"""A published model, which scripts/real_model.sh has made before: the dense perplexity, and a job that makes its MLPs narrower.
-Nothing is fetched here; without the model the tests are skipped."""
+"""Tests of a published model made by scripts/real_model.sh: the dense perplexity, and a job that makes its MLPs narrower. The
+tests fetch nothing; without the model they are skipped."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 CALIBRATION = (4, 128)  # windows, tokens
 EVALUATION = (4, 256)
 FEATURES = 1280  # of 1536
-MOST_OVER_DENSE = 1.5  # perplexity, with so few tokens of calibration
+MOST_OVER_DENSE = 1.5  # perplexity ratio; the calibration has few tokens
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def real_model():
 
 @pytest.fixture(scope="module")
 def tokens(real_model, tmp_path_factory):
-    """Token files, by name: the beginnings of the first windows."""
+    """Returns token files by name: the beginnings of the first windows."""
     files = {}
     for name, (windows, length) in (("calibration", CALIBRATION), ("evaluation", EVALUATION)):
         whole = load_file(real_model / "tokens" / f"{name}.safetensors")["tokens"]
@@ -38,7 +38,7 @@ def tokens(real_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dense_perplexity(real_model, tokens):
-    """In transformers."""
+    """Returns the dense perplexity in transformers."""
     return score_all("5", [real_model / "smollm2"], tokens["evaluation"])[0]
 
 
@@ -48,7 +48,7 @@ def test_the_dense_perplexity_is_that_of_transformers(real_model, tokens, dense_
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["models"]
     assert found["perplexity"] == pytest.approx(dense_perplexity, rel=1e-4)
-    assert found["parameters"] == 134_515_008  # the tied table once
+    assert found["parameters"] == 134_515_008  # counts the tied table once
 
 
 def test_narrower_mlps_leave_a_tied_model_that_is_about_as_good(real_model, tokens, dense_perplexity, tmp_path):

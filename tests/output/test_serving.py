@@ -1,9 +1,8 @@
-"""What vLLM's transformers backend does to a model, done here without vLLM.
+"""Does to a model what vLLM's transformers backend does, without vLLM.
 
-It builds the base model on the meta device with an attention of its own, replaces the input
-embedding, the linear layers and whatever it takes for an RMSNorm, calls the base model with one
-flat batch, positions and `attention_instances`, and puts its own head, of config.hidden_size
-columns, behind it. A narrowed model must come through all of that with the same logits.
+The backend builds the base model on the meta device with its own attention. It replaces the input embedding, the linear layers
+and everything it takes for an RMSNorm. It calls the base model with one flat batch, positions and `attention_instances`, and
+adds its own head with config.hidden_size columns. A narrowed model must keep its logits through all of that.
 """
 
 import copy
@@ -36,19 +35,19 @@ FAMILIES = {
     "mixtral": tiny_keys("mixtral"),
     "qwen3_moe": tiny_keys("qwen3_moe", mlp_only_layers=[0]),
 }
-NARROW_VALUES = {"phi3, narrower values": [5, 12, 1]}  # of FAMILIES
-WIDTHS = [32, 40, 24, 31, 16, 36, 48]  # the last junction dense: the head has hidden_size columns
+NARROW_VALUES = {"phi3, narrower values": [5, 12, 1]}  # value head widths by layer, for a model of FAMILIES
+WIDTHS = [32, 40, 24, 31, 16, 36, 48]  # the last junction is dense: the head has hidden_size columns
 IDS = torch.randint(2, 97, (1, 19), generator=torch.Generator().manual_seed(3))
 
 
 class AttentionInstance:
-    """Stands for vLLM's attention of one layer: counts its calls."""
+    """Stands for vLLM's attention of one layer and counts its calls."""
 
     calls = 0
 
 
 def engine_attention(module, query, key, value, attention_mask, **kwargs):
-    """The engine masks by itself: it is handed no mask, and knows its instance by layer_idx."""
+    """The engine masks by itself: it gets no mask, and finds its instance by layer_idx."""
     assert attention_mask is None
     kwargs["attention_instances"][module.layer_idx].calls += 1
     return sdpa_attention_forward(module, query, key, value, None, is_causal=True, **kwargs)
@@ -128,8 +127,8 @@ def test_an_engine_that_replaces_modules_gets_the_same_logits(directory):
 
 
 def test_the_norms_are_not_taken_for_stock_ones(directory):
-    """A stock RMSNorm divides by the width it sees. Engines know one by its class's name or by the
-    mean in its graph, and would put their own in its place."""
+    """A stock RMSNorm divides by the width it sees. Engines recognise one by its class name or the mean in its graph, and would
+    replace it with their own."""
     model = AutoModel.from_pretrained(directory, trust_remote_code=True)
     norms = [model.norm, *(layer.input_layernorm for layer in model.layers)]
     for norm in norms:
@@ -147,7 +146,7 @@ def test_the_tensor_parallel_plan_names_the_projections(directory):
     for pattern in plan:
         assert pattern.replace("*", "0") in names
     assert not [pattern for pattern in plan if "shortcut" in pattern]
-    model.config.base_model_tp_plan = {"embed_tokens": "rowwise"}  # as engines do
+    model.config.base_model_tp_plan = {"embed_tokens": "rowwise"}  # like engines do
     assert copy.deepcopy(model.config).base_model_tp_plan == {"embed_tokens": "rowwise"}
 
 

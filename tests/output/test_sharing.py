@@ -1,4 +1,4 @@
-"""Outputs of jobs whose junctions share one map: stock models."""
+"""Tests of jobs whose junctions share one map. Their outputs are stock models."""
 
 import json
 import math
@@ -89,7 +89,7 @@ def test_a_stock_output_is_a_model_of_a_family(outputs, kind):
 
 
 def test_weights_of_a_stock_model_are_spread_over_its_channels(outputs):
-    """Their mean fourth power over the square of the mean square; 3 is that of normally distributed numbers."""
+    """Kurtosis of the weights: mean fourth power over squared mean square. Normally distributed numbers have 3."""
     matrices = [tensor for tensor in tensors_of(outputs["stock-float32"]).values() if tensor.ndim == 2]
     fourth_powers = [((matrix**4).mean() / matrix.square().mean() ** 2).item() for matrix in matrices]
     assert sum(fourth_powers) / len(fourth_powers) < 6, fourth_powers
@@ -155,7 +155,7 @@ def test_transformers_generates(outputs, kind, version):
     assert result["together"] == result["alone"] == result["without_cache"]
 
 
-# The source and output.dtype. The norms' eps is large, so that a wrong one shows.
+# Source and output.dtype. The norms' eps is large, so that a wrong one shows.
 SOURCES = {
     "llama-biases-tied": (
         tiny_keys("llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
@@ -189,7 +189,7 @@ IDS = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
 
 
 def run_random(folder, source, output, **method):
-    """The output of a job for a random model. Calibration and evaluation are the same tokens."""
+    """Returns the output of a job for a random model. Calibration and evaluation use the same tokens."""
     keys, dtype = SOURCES[source]
     if not (folder / "dense").exists():
         random_dense(keys).save_pretrained(folder / "dense")
@@ -221,8 +221,8 @@ def logits_of(directory):
 
 @torch.no_grad()
 def logits_in_subspace(dense, stock):
-    """Logits of the dense model if all that writes to the stream writes to the span of the one map M alone: its table, o_proj and
-    down_proj are followed by M·Mᵀ. The stock model's table is E·M, but for a rotation of M."""
+    """Returns logits of the dense model with all writers to the stream limited to the span of the one map M: its table, o_proj
+    and down_proj are followed by M·Mᵀ. The stock model's table is E·M up to a rotation of M."""
     model = load(dense)
     table = model.get_input_embeddings().weight
     M = torch.linalg.lstsq(table, load(stock).get_input_embeddings().weight).solution
@@ -247,7 +247,7 @@ def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source):
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    """Stock models of each source, with narrower MLPs and experts."""
+    """Makes stock models of each source with narrower MLPs and experts."""
     method = {"name": "slicegpt", "width": 40, "map_sharing": "model", "mlp": {"sparsity": 0.25}}
     return {
         source: run_random(tmp_path_factory.mktemp(source), source, "stock", **method) for source in SOURCES
@@ -307,13 +307,13 @@ def test_narrow_stock_models_generate_without_code_of_their_own(narrow, version)
 
 
 def in_ctranslate2(directory, windows, folder):
-    """The perplexity of a converted model, of which the words are numbers."""
+    """Returns the perplexity of a model converted to CTranslate2. Its words are numbers."""
     from ctranslate2 import Generator
     from ctranslate2.converters import TransformersConverter
 
     size = json.loads((directory / "config.json").read_text())["vocab_size"]
     words = [f"t{i}" for i in range(size)]
-    words[size - 1] = "<|endoftext|>"  # which the tokenizer of a Qwen adds if it is not there
+    words[size - 1] = "<|endoftext|>"  # a Qwen's tokenizer adds this word if it is missing
     model = models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="t0")
     names = {"bos_token": "t0", "eos_token": "t1", "unk_token": "t0"}
     source = shutil.copytree(directory, folder / "source")
@@ -326,7 +326,7 @@ def in_ctranslate2(directory, windows, folder):
     return math.exp(-sum(log_probabilities) / len(log_probabilities))
 
 
-# What it can load of stock models: docs/serving.md.
+# Stock models that the engine can load: docs/serving.md.
 @pytest.mark.parametrize("name", ["llama", "qwen3-wide-heads", "qwen3-biases"])
 def test_ctranslate2_measures_the_reported_perplexity(outputs, narrow, evaluation, name, tmp_path):
     directory = outputs["stock-float32"] if name == "llama" else narrow[name]

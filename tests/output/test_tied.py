@@ -1,4 +1,4 @@
-"""Outputs of jobs whose source has one table for embedding and head, and of jobs that make nothing narrower."""
+"""Tests of sources with one table for embedding and head, and of jobs that make nothing narrower."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from running import VERSIONS, WORKER, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-VOCABULARY = 400  # as many as make one table smaller than two
+VOCABULARY = 400  # makes one table smaller than two
 IDS = torch.randint(2, VOCABULARY, (16, 64), generator=torch.Generator().manual_seed(5))
 TIED = {
     "llama": tiny_keys("llama", vocab_size=VOCABULARY, tie_word_embeddings=True),
@@ -21,7 +21,7 @@ TIED = {
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Of each family a directory with the model, tied and untied, and tokens."""
+    """Makes a directory for each family with the model, tied and untied, and tokens."""
     folders = {}
     for family, keys in TIED.items():
         folder = folders[family] = tmp_path_factory.mktemp(family)
@@ -76,7 +76,7 @@ def logits_of(model):
 
 
 def check_as_loaded(directory, folder, source="tied"):
-    """Perplexities of both transformers and of `verify` are the report's; so is the size."""
+    """Checks that the report has the perplexities of both transformers and of `verify`, and the size."""
     report = report_of(directory)
     stored = tensors_of(directory)
     assert sum(tensor.numel() for tensor in stored.values()) == report["compressed"]["parameters"]
@@ -89,7 +89,7 @@ def check_as_loaded(directory, folder, source="tied"):
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
-# How the maps come about.
+# Ways to find the maps.
 CUSTOM = {
     "llama": ({"width": 40}, "original"),
     "qwen2": ({"width": 32, "head": "sliced", "metric": "fisher"}, "original"),
@@ -134,7 +134,7 @@ def test_two_tables_are_stored_where_they_are_smaller(sources, tmp_path):
 
 @pytest.mark.parametrize("metric", ["activation", "fisher"])
 def test_a_stock_model_stays_tied(sources, tmp_path, metric):
-    """With M of the one map it computes norm(x)·M·Mᵀ·diag(γ)·M·Mᵀ·Eᵀ."""
+    """The stock model computes norm(x)·M·Mᵀ·diag(γ)·M·Mᵀ·Eᵀ with its one map M."""
     folder = sources["qwen2"]
     stock = run(folder, "tied", tmp_path / "stock", width=32, map_sharing="model", metric=metric)
     assert keys_of(stock)["tie_word_embeddings"] and "lm_head.weight" not in tensors_of(stock)
@@ -143,10 +143,10 @@ def test_a_stock_model_stays_tied(sources, tmp_path, metric):
     if metric == "fisher":
         return
     tables = [tensors_of(of)["model.embed_tokens.weight"].double() for of in (folder / "tied", stock)]
-    M = torch.linalg.lstsq(*tables).solution  # turned such that Mᵀ·diag(γ)·M is diagonal
+    M = torch.linalg.lstsq(*tables).solution  # rotated such that Mᵀ·diag(γ)·M is diagonal
     torch.testing.assert_close(M.T @ M, torch.eye(32).double(), atol=1e-5, rtol=0)
     head = M.T @ (gamma[:, None] * M)
-    assert (gamma[:, None] * M - M @ head).abs().max() > 0.01  # what is left out of the head
+    assert (gamma[:, None] * M - M @ head).abs().max() > 0.01  # the part left out of the head
     norm = tensors_of(stock)["model.norm.weight"].double() / (48 / 32) ** 0.5
     torch.testing.assert_close(norm.diag(), head, atol=1e-5, rtol=0)
 

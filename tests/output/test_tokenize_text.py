@@ -1,4 +1,4 @@
-"""The tokeniser helper, run as the worker runs it: the source on the command line."""
+"""Runs the tokeniser helper like the worker does: with the source on the command line."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def texts(tmp_path):
 
 
 def refused(result, out):
-    """The one line of stderr, of a run that blames the input and leaves nothing behind."""
+    """Returns the one line of stderr of a run that blames the input. Checks that it leaves nothing behind."""
     assert result.returncode == 65, result.stderr
     assert result.stdout == "" and result.stderr.count("\n") == 1
     assert not out.exists() and not list(out.parent.glob("*.safetensors*"))
@@ -118,7 +118,7 @@ def test_a_fault_of_the_tokenizer_quotes_nothing_of_the_file(tmp_path, texts):
 
 @pytest.mark.parametrize("part", [
     {"pre_tokenizer": {"type": "FixedLength", "length": 0}},  # the library panics
-    {"model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"a": 0}}},  # it raises an Exception
+    {"model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"a": 0}}},  # the library raises an Exception
 ])  # fmt: skip
 def test_a_tokenizer_that_fails_at_the_text_is_refused(tmp_path, texts, part):
     (tmp_path / "model").mkdir()

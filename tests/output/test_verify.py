@@ -1,4 +1,4 @@
-"""dotresize-worker verify: an output by itself, and against the model that it was made of."""
+"""Tests of dotresize-worker verify: an output alone, and against its source model."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ def narrow(folder):
 
 @pytest.fixture(scope="module")
 def full(folder):
-    """As wide as its source."""
+    """Returns an output as wide as its source."""
     return compress(folder, "full", {"width": 48, "head": "sliced"}, "float16")
 
 
@@ -62,12 +62,12 @@ def verify(*arguments, exit_code=0):
 
 
 def problems_of(*arguments):
-    """The lines before the last one, which counts them."""
+    """Returns the lines before the last one, which counts them."""
     return verify(*arguments, exit_code=65).splitlines()[:-1]
 
 
 def changed(model, folder, change, keys=None):
-    """A copy of the model with changed tensors, keys of config.json, and hashes that fit them."""
+    """Returns a copy of the model with changed tensors, changed keys of config.json, and matching hashes."""
     copy = folder / "changed"
     shutil.copytree(model, copy)
     (shard,) = copy.glob("*.safetensors")
@@ -88,7 +88,7 @@ def changed(model, folder, change, keys=None):
 
 @pytest.fixture(scope="module")
 def narrow_matrices(narrow, folder):
-    """An output whose shortcuts are one matrix each, as in earlier versions."""
+    """Returns an output of earlier versions, whose shortcuts are one matrix each."""
     keys = json.loads((narrow / "config.json").read_text())
     ranks = keys.pop("shortcut_ranks")
     widths = keys["junction_widths"]
@@ -125,7 +125,7 @@ def test_a_changed_row_of_a_tied_table_is_found(folder, tmp_path):
     against = ("--against", tmp_path / "source", "--tokens", tokens)
     assert "OK" in verify(made, *against)
 
-    def change(tensors):  # of a token that is not among these
+    def change(tensors):  # changes a token that does not occur here
         tensors["model.embed_tokens.weight"][399, 7] += 1e-4
 
     problems = problems_of(changed(made, tmp_path, change), *against)
@@ -154,7 +154,7 @@ def test_changed_weights_with_correct_hashes_are_found_by_what_they_compute(
     assert problem.startswith("the logits of output and source differ by ")
 
 
-# tensor, what happens to it, what is said of it
+# Cases: output, tensor, change, message.
 SHORTCUTS = {
     "a factor that is larger than orthonormal maps allow": (
         "narrow",

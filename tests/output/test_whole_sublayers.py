@@ -1,4 +1,4 @@
-"""Sublayers that an allocation takes out altogether."""
+"""Tests of allocations that remove whole sublayers."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The command line with models, texts and outputs in S3 and on a Hub; nothing leaves the loopback device."""
+"""Fixtures for models, texts and outputs in S3 and on a Hub. Nothing leaves the loopback device."""
 
 import json
 import os
@@ -19,7 +19,7 @@ MODEL_FILES = {file.name: file.read_bytes() for file in MODEL.iterdir() if file.
 
 @pytest.fixture
 def environment(tmp_path):
-    """The environment of a user without any credentials."""
+    """Returns the environment of a user without any credentials."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "HF_", "HUGGING_FACE_"))}
     return kept | {"HOME": str(tmp_path / "home"), "AWS_EC2_METADATA_DISABLED": "true", "DOTRESIZE_REMOTE_PATIENCE": "3",
                    "DOTRESIZE_REMOTE_CACHE": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": "", "TERM": "dumb"}
@@ -27,7 +27,7 @@ def environment(tmp_path):
 
 @pytest.fixture
 def dotresize(environment):
-    """dotresize(*arguments, exit_code, **more environment)"""
+    """Returns dotresize(*arguments, exit_code, **more environment), which runs the command line."""
     def call(*arguments, exit_code=0, **more):
         done = subprocess.run([BIN / "dotresize", *map(str, arguments)], env=environment | more, capture_output=True, text=True,
                               timeout=120)
@@ -38,7 +38,7 @@ def dotresize(environment):
 
 @pytest.fixture
 def fetch(environment, tmp_path):
-    """fetch(url, kind, cache_size, **more environment): the last record of the helper."""
+    """Returns fetch(url, kind, cache_size, **more environment), which gives the helper's last record."""
     def call(url, kind="model", cache_size=1 << 30, **more):
         done = subprocess.run([sys.executable, SOURCE / "worker/python/remote_files.py", "fetch", url, "--kind", kind, "--cache",
                                tmp_path / "cache", "--cache-size", str(cache_size)],
@@ -58,7 +58,7 @@ def tokens(tmp_path):
 
 @pytest.fixture
 def job(tmp_path, tokens):
-    """job(model, output, **sections): a job file, of a job that takes a second."""
+    """Returns job(model, output, **sections), which writes the file of a job that takes a second."""
     def write(model, output, **sections):
         spec = {"name": "remote", "model": {"path": str(model)}, "output": {"path": str(output)},
                 "method": {"name": "slicegpt", "width": 128}, "calibration": {"tokens": str(tokens)},

@@ -1,4 +1,4 @@
-"""A real S3-compatible server (moto) and a Hub that answers what huggingface_hub asks, both on the loopback device."""
+"""A real S3-compatible server (moto) and a Hub that answers huggingface_hub's requests, both on the loopback device."""
 
 import base64
 import hashlib
@@ -20,8 +20,8 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
 class S3:
-    """`requests`: (method, path, Range) of all; `cut`: {path: bytes after which the next answer with it breaks off};
-    `refused`: methods that are answered with 403. While `hold` is not set, requests for weights wait; each releases `held` once."""
+    """An S3 server. `requests`: (method, path, Range) of each request. `cut`: {path: bytes after which the next answer breaks
+    off}. `refused`: methods that get a 403. Requests for weights wait until `hold` is set; each releases `held` once."""
 
     def __init__(self):
         self.requests = []
@@ -54,7 +54,7 @@ class S3:
                             "AWS_SECRET_ACCESS_KEY": "the-secret-key", "AWS_DEFAULT_REGION": "us-east-1"}
         self.client = boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1",
                                    aws_access_key_id="AKIAEXAMPLE", aws_secret_access_key="the-secret-key")
-        urllib.request.urlopen(f"{self.endpoint}/moto-api/reset", b"")  # what an earlier server of this process has
+        urllib.request.urlopen(f"{self.endpoint}/moto-api/reset", b"")  # removes the content of an earlier server of this process
         self.client.create_bucket(Bucket=BUCKET)
 
     def put(self, prefix, folder, names=None):
@@ -79,14 +79,14 @@ def blob_id(content):
 
 
 class Hub:
-    """Repositories in memory: `repos[kind/OWNER/NAME]` is a list of commits (id, {name: bytes}). `token` may write, and read what is
-    private; nobody may read what is `forbidden`. `requests` and `cut` as those of S3."""
+    """Repositories in memory. `repos[kind/OWNER/NAME]`: a list of commits (id, {name: bytes}). `token` may write, and read
+    private repositories; nobody may read `forbidden` ones. `requests` and `cut` are those of S3."""
 
     def __init__(self, token="hf_the_secret_token"):
         self.token = token
         self.repos, self.private, self.forbidden, self.blobs = {}, set(), set(), {}
         self.requests, self.cut = [], {}
-        self.sent = {}  # (commit, name): bytes in place of those of the commit
+        self.sent = {}  # bytes to send in place of the commit's, by (commit, name)
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -213,7 +213,7 @@ class Hub:
 
 
 def sender_of(call):
-    """send(status, JSON, headers): answers this call."""
+    """Returns send(status, JSON, headers), which answers this call."""
     def send(status, document, headers=()):
         body = json.dumps(document).encode()
         call.send_response(status)

@@ -1,4 +1,4 @@
-"""`dotresize run` with a model, texts and an output that are elsewhere."""
+"""Tests of `dotresize run` with a remote model, texts and output."""
 
 import fcntl
 import hashlib
@@ -38,7 +38,7 @@ def test_from_s3_to_s3(dotresize, job, s3, tmp_path):
     report = s3.read("out/small/dotresize/report.json").decode()
     assert str(tmp_path / "cache") not in report and f'"path": "s3://{BUCKET}/in/docs-llama@' in report
     assert not list((tmp_path / "cache/outputs").glob("*")), "what was pushed is removed here"
-    # Only what a model needs is fetched: no code, no other formats.
+    # The helper fetches only the files that a model needs: no code, no other formats.
     [copy] = (tmp_path / "cache/entries").glob("*/docs-llama/model.safetensors")
     assert sorted(file.name for file in copy.parent.iterdir()) == NEEDED
 
@@ -48,11 +48,11 @@ def test_what_makes_a_model_loadable_is_pushed_last(dotresize, job, s3):
     written = [path.partition("/out/small/")[2] for method, path, _ in s3.requests if method in ("PUT", "DELETE") and "/out/" in path]
     assert written[0] == "dotresize/unfinished-push" and written[-1] == "dotresize/unfinished-push"
     assert written[-3:-1] == ["model.safetensors.index.json", "SHA256SUMS"] and written[-4] == "config.json", written
-    # Replaced: first it is taken away, so that nobody loads a mixture.
+    # The old output is removed before the new one comes, so that nobody loads a mixture.
     narrower = job(MODEL, f"s3://{BUCKET}/out/small", method={"name": "slicegpt", "width": 64})
     refused = dotresize("run", narrower, exit_code=65, **s3.environment)
     assert "exists; output.overwrite: true replaces it" in refused.stderr
-    # Files of an earlier output go; models in folders beneath it stay.
+    # Files of an earlier output are removed. Models in folders beneath it stay.
     for name in ("old.safetensors", "dotresize/old.html", "nested/config.json", "nested/dotresize/report.json"):
         s3.client.put_object(Bucket=BUCKET, Key=f"out/small/{name}", Body=b"{}")
     s3.requests.clear()
@@ -76,7 +76,7 @@ def test_from_the_hub_by_commit(dotresize, fetch, job, hub, tmp_path):
     assert all(commit in path for _, path, _ in gets(hub, "model.safetensors")), "the commit, not the branch"
     report = (tmp_path / "out/dotresize/report.json").read_text()
     assert json.loads(report)["model"]["path"] == f"hf://org/tiny@{commit}" and str(tmp_path / "cache") not in report
-    # The same commit by its name: nothing is fetched again.
+    # The same commit by its id: nothing is fetched again.
     assert fetch(f"hf://org/tiny@{commit}", **hub.environment)["result"]["revision"] == commit
     assert len(gets(hub, "model.safetensors")) == 2
     # Another commit is another model.
@@ -86,7 +86,7 @@ def test_from_the_hub_by_commit(dotresize, fetch, job, hub, tmp_path):
 
 
 def test_a_killed_download_goes_on(fetch, environment, s3, tmp_path):
-    """In the middle of the file, if it is the same one."""
+    """The download resumes in the middle of the file if the object has not changed."""
     s3.put("in/docs-llama", MODEL)
     s3.cut[f"/{BUCKET}/in/docs-llama/model.safetensors"] = 5_000_000
     patient = s3.environment | {"DOTRESIZE_REMOTE_PATIENCE": "0"}
@@ -118,7 +118,7 @@ def test_to_the_hub_in_one_commit(dotresize, job, hub):
 
 def test_bytes_that_are_not_those_of_the_commit_are_refused(dotresize, fetch, job, hub, tmp_path):
     commit = hub.commit("org/tiny", MODEL_FILES)
-    dotresize("plan", job("hf://org/tiny", tmp_path / "out"), **hub.environment)  # all but the weights
+    dotresize("plan", job("hf://org/tiny", tmp_path / "out"), **hub.environment)  # fetches all but the weights
     assert not gets(hub, "model.safetensors")
     content = MODEL_FILES["model.safetensors"]
     hub.sent[commit, "model.safetensors"] = content[:-1] + bytes([content[-1] ^ 1])
@@ -164,7 +164,7 @@ def test_the_cache_is_bounded(fetch, s3, tmp_path):
     size = sum(len(content) for name, content in MODEL_FILES.items() if name in NEEDED)
     first = pathlib.Path(fetch(f"s3://{BUCKET}/in/first", cache_size=size + size // 2, **s3.environment)["result"]["path"])
     using = os.open(first.parent, os.O_RDONLY)
-    fcntl.flock(using, fcntl.LOCK_SH)  # as a job does
+    fcntl.flock(using, fcntl.LOCK_SH)  # a job holds this lock
     refused = fetch(f"s3://{BUCKET}/in/second", cache_size=size + size // 2, **s3.environment)
     assert refused["error"]["code"] == "NO_SPACE" and first.exists()
     os.close(using)
@@ -173,7 +173,7 @@ def test_the_cache_is_bounded(fetch, s3, tmp_path):
 
 
 def test_a_broken_off_push_goes_on(dotresize, job, s3, environment, tmp_path):
-    """Killed while the weights are sent: the next run neither computes nor sends again what is there."""
+    """A run killed while it sends weights: the next one neither computes nor sends again what has arrived."""
     file = job(MODEL, f"s3://{BUCKET}/out/small")
     s3.hold.clear()
     process = subprocess.Popen([BIN / "dotresize", "run", file], env=environment | s3.environment, stdout=subprocess.DEVNULL,

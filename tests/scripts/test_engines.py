@@ -1,4 +1,4 @@
-"""scripts/engines.sh: its arguments, and what its comparison prints of engines, which are played here."""
+"""Tests of scripts/engines.sh: its arguments, and the output of its comparison for fake engines."""
 
 import subprocess
 

@@ -1,4 +1,5 @@
-"""scripts/mlflow_export.py: what of a report is logged; in a recording of MLflow, and in MLflow itself if it is installed."""
+"""Tests of the export of reports by scripts/mlflow_export.py, with a recording MLflow and with MLflow itself if it is
+installed."""
 
 import contextlib
 import json
@@ -63,7 +64,7 @@ def test_a_missing_argument_is_a_usage_error(capsys):
 
 
 def test_without_mlflow_it_says_what_to_install():
-    # Without the packages of the environment, whatever PYTHONPATH says.
+    # The run has no packages of the environment, whatever PYTHONPATH says.
     script = ROOT / "scripts" / "mlflow_export.py"
     done = subprocess.run([sys.executable, "-I", "-S", script, MODEL], capture_output=True, text=True, timeout=60)
     assert done.returncode == 69
@@ -71,7 +72,7 @@ def test_without_mlflow_it_says_what_to_install():
 
 
 class RecordedMlflow(types.ModuleType):
-    """The part of MLflow that the export calls."""
+    """Records calls of the part of MLflow that the export uses."""
 
     class MlflowException(Exception):
         pass
@@ -155,7 +156,7 @@ def test_a_run_that_broke_off_does_not_count(recorded, capsys):
 
 def test_a_report_is_one_run_of_mlflow(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # all that mlflow-skinny has without a server
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the only store of mlflow-skinny that needs no server
     import mlflow
 
     arguments = [str(MODEL), "--tracking-uri", (tmp_path / "runs").as_uri(), "--experiment", "sizes"]

@@ -1,4 +1,4 @@
-"""The parts of scripts/reproduce_paper.py: the paper's figures, the order of methods, tables from results."""
+"""Tests of the parts of scripts/reproduce_paper.py: the paper's figures, the order of methods, tables from results."""
 
 import csv
 import io
@@ -84,7 +84,7 @@ def test_another_order_is_told():
     assert merging.sentence().startswith("dotresize (50.00) is above magnitude (40.00). **Not so in the paper.**")
     assert pca.as_in_paper and pca.by_relation[1] == ["mistral-7b"]
     assert slicing.sentence().endswith("below it with all of its models.")
-    # Of the model itself the paper says that pca_dotresize is better.
+    # The paper says of this model that pca_dotresize is better.
     assert not list(order.compare_pairs(0.2, found, ["llama-3.1-8b"]))[2].as_in_paper
     assert list(order.compare_pairs(0.1, found, MODELS)) == []
     assert order.ranking(found) == "slicegpt < pca_dotresize < magnitude < dotresize"
@@ -110,7 +110,7 @@ def test_the_reason_has_what_was_measured():
 
 
 class StoredSweep:
-    """A sweep's results.json and reports, as files."""
+    """Writes a sweep's results.json and reports as files."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -142,7 +142,7 @@ class StoredSweep:
 
 @pytest.fixture
 def stored(tmp_path):
-    """Three methods of four: magnitude has failed."""
+    """Stores results of three of the four methods: magnitude has failed."""
     sweep = StoredSweep(tmp_path)
     sweep.add(None, state="failed", name="magnitude", sparsity="0.2", **{"lambda": None})
     sweep.add(40.0, name="slicegpt", sparsity="0.2", **{"lambda": None})
@@ -216,7 +216,7 @@ def test_without_a_pair_the_page_says_why(inputs_of, tmp_path):
 def test_tasks_need_as_many_samples_as_the_other_jobs_have(tmp_path):
     (tmp_path / "calibration.txt").write_text("a word and another " * 200)
     (tmp_path / "evaluation.txt").write_text("a word and another " * 20)
-    assert inputs.read_inputs(EXAMPLE, tmp_path, 32, tasks=True).samples > 2  # of calibration.txt
+    assert inputs.read_inputs(EXAMPLE, tmp_path, 32, tasks=True).samples > 2  # tasks take calibration.txt
     (tmp_path / "tasks.txt").write_text("a word and another " * 20)
     assert inputs.read_inputs(EXAMPLE, tmp_path, 32).tasks_calibration.name == "tasks.txt"
     with pytest.raises(Failure, match=r"tasks\.txt: \d+ tokens, fewer than \d+ samples of 32"):

@@ -1,4 +1,4 @@
-"""scripts/part_costs.py: parts of an output in the dense model, one at a time and together."""
+"""Tests of scripts/part_costs.py: parts of an output put into the dense model, one at a time and together."""
 
 import contextlib
 import copy
@@ -41,7 +41,7 @@ def test_all_parts_together_are_the_output(tmp_path, two_windows, capsys):
     output = output_of(tmp_path, {"width": 256, "map_sharing": "model", "mlp": {"width": 512}})
     assert part_costs.main([str(output), str(two_windows), "--windows", "2", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["predicted"] is None  # in the metric of the activations nothing is said of the loss
+    assert found["predicted"] is None  # the metric of the activations predicts no loss
     assert [part["name"] for part in found["parts"]] == [f"layers.{layer}.mlp" for layer in range(6)]
     assert all(0 < part["kl"] < found["together"] for part in found["parts"])
     model = dotresize("eval", output, "--reference", MODEL, "--tokens", two_windows)["models"][-1]
@@ -89,7 +89,7 @@ def with_maps(tmp_path_factory):
 
 
 def test_maps_are_the_same_bytes_for_any_number_of_ranks(tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else decompositions round by the threads of a rank
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the threads of a rank change the rounding of decompositions
     found = set()
     for ranks in (1, 3):
         (tmp_path / str(ranks)).mkdir()
@@ -131,7 +131,7 @@ def test_junctions_and_shortcuts_are_parts_of_an_output_with_maps(with_maps, two
     assert [name for name in kl if name.startswith("junction")] == [f"junction {each['name']}" for each in report["junctions"]]
     assert [name for name in kl if name.startswith("shortcut")] == [f"shortcut {each['name']}" for each in report["shortcuts"]]
     assert all(cost > 0 for name, cost in kl.items() if name.startswith("junction"))
-    assert all(abs(cost) < 1e-6 for name, cost in kl.items() if name.startswith("shortcut"))  # exact ones
+    assert all(abs(cost) < 1e-6 for name, cost in kl.items() if name.startswith("shortcut"))  # these are exact
     assert max(kl.values()) < found["together"]
     model = dotresize("eval", with_maps, "--reference", MODEL, "--tokens", two_windows)["models"][-1]
     assert found["together"] == pytest.approx(model["kl"], rel=1e-3)

@@ -1,4 +1,5 @@
-"""scripts/quality_table.py: the page that is kept is that of the figures that are kept, and the claims are those of the rows."""
+"""Checks that the stored page of scripts/quality_table.py is made of the stored figures, and its claims follow from the
+rows."""
 
 import json
 import re

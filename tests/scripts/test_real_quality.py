@@ -1,4 +1,5 @@
-"""scripts/real_quality.py and scripts/real_model.sh, without the model that they fetch: tests/output/test_real_model.py has that."""
+"""Tests of scripts/real_quality.py and scripts/real_model.sh without the model that they fetch (see
+tests/output/test_real_model.py)."""
 
 import json
 import os
@@ -24,7 +25,7 @@ SHAPE = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 6, "nu
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A tied llama and tokens, in the place of the real ones."""
+    """Makes a tied llama and tokens in place of the real ones."""
     folder = tmp_path_factory.mktemp("real")
     torch.manual_seed(3)
     LlamaForCausalLM(LlamaConfig(**SHAPE)).save_pretrained(folder / "smollm2")

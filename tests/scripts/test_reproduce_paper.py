@@ -1,4 +1,4 @@
-"""scripts/reproduce_paper.py on the example model and some paragraphs of text."""
+"""Runs scripts/reproduce_paper.py on the example model and some paragraphs of text."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ def texts(tmp_path_factory):
 
 
 def reproduce(model, texts, *options):
-    """Exit code. In this process: its imports take longer than a small job."""
+    """Returns the exit code. Runs in this process: its imports take longer than a small job."""
     return reproduce_paper.main([str(word) for word in (model, "--text", texts, *options)])
 
 
@@ -61,7 +61,7 @@ def test_the_page_is_made_and_made_again_without_new_jobs(texts, tmp_path, capfd
 
     made = {file: file.stat().st_mtime_ns for file in out.glob("sweep/variants/*/dotresize/report.json")}
     assert len(made) == 7  # four methods, one count of samples, two models for the tasks
-    monkeypatch.setattr(reproduction, "make_figures", lambda *_: names)  # they take longer than the rest
+    monkeypatch.setattr(reproduction, "make_figures", lambda *_: names)  # drawing takes longer than the rest
     assert reproduce(MODEL, texts, *small, "--no-latency", "--tasks") == 0
     assert {file: file.stat().st_mtime_ns for file in made} == made
     assert (out / "README.md").read_text() == page

@@ -1,5 +1,5 @@
-"""Clients of test_chaos.py: each submits jobs, follows them to their ends whatever happens to the server, and checks
-what it is told."""
+"""Clients of test_chaos.py. Each submits jobs, follows them to their ends whatever happens to the server, and checks its
+answers."""
 
 import contextlib
 import hashlib
@@ -18,17 +18,17 @@ from conftest import ENDED, details, job_pb2, jobs_pb2, jobs_pb2_grpc, spec
 
 Job = jobs_pb2.Job
 
-STALL_S = 400  # nothing has happened for so long: it has come to a stop
-OPEN_JOBS = 3  # of a client
+STALL_S = 400  # a longer time without any event is a stall
+OPEN_JOBS = 3  # per client
 METHODS = {"magnitude": job_pb2.Method.magnitude, "slicegpt": job_pb2.Method.slicegpt}
-# How often each of them is drawn. bad: its tokens are none; foreign: another one's files lie where its unfinished
-# output would.
+# Weights of the kinds of jobs. bad: its tokens are not a token file. foreign: another's files are in place of its unfinished
+# output.
 ORDERS = {"plain": 55, "cancel": 12, "overwrite": 8, "disk": 15, "bad": 6, "foreign": 4}
 
 
 @dataclass
 class Order:
-    """A job that is to be submitted, and what is known of it."""
+    """A job to submit, and its known state."""
 
     number: int
     kind: str
@@ -38,7 +38,7 @@ class Order:
     output: pathlib.Path
     id: str = ""
     events: list = field(default_factory=list)
-    job: Job = None  # as it has ended
+    job: Job = None  # after its end
     may_fail: bool = False  # a disk was full meanwhile
 
     @property
@@ -65,16 +65,16 @@ def make_orders(seed, jobs, folder, disk):
 
 
 class Orders:
-    """What the clients take their orders from: some at least, and further ones until no fault is to come. Of any thread."""
+    """Source of the clients' orders: at least `least` of them, and more until no fault is left. Thread-safe."""
 
     def __init__(self, orders, least):
         self.left = deque(orders)
         self.least = least
-        self.enough = False  # set when no fault is to come
+        self.enough = False  # set when no fault is left
         self.lock = threading.Lock()
 
     def take(self):
-        """None if there are no more."""
+        """Returns the next order; None if there are no more."""
         with self.lock:
             if not self.left or (self.least <= 0 and self.enough):
                 return None
@@ -83,7 +83,7 @@ class Orders:
 
 
 def tree(path):
-    """{name: SHA-256 or the target of a link} of all files below it."""
+    """Returns {name: SHA-256, or target of a link} of all files below the path."""
     found = {}
     for file in sorted(path.rglob("*")):
         if file.is_symlink():
@@ -94,16 +94,16 @@ def tree(path):
 
 
 class Witness:
-    """What has been seen by all of them together. Of any thread."""
+    """Observations of all clients together. Thread-safe."""
 
     def __init__(self, earlier):
         self.earlier = earlier  # a model that some jobs overwrite
         self.lock = threading.Lock()
         self.faults = []
-        self.models = {}  # by method: {name: SHA-256} of its tensors, the same for all of its jobs
+        self.models = {}  # {name: SHA-256} of the tensors by method, the same for all of its jobs
         self.orders = {}  # by id
-        self.fallible = set()  # ids of those that may fail, too
-        self.tampered = set()  # and of those whose unfinished output is what somebody else made of it
+        self.fallible = set()  # ids of jobs that may fail, too
+        self.tampered = set()  # ids of jobs whose unfinished output somebody changed
         self.ended = 0
         self.full_disks = 0
         self.last = time.monotonic()
@@ -144,7 +144,8 @@ class Witness:
         self.happened()
 
     def check_model(self, order):
-        """Whole, of this attempt, and the same bytes as those of every other job of the method."""
+        """Checks that the model is whole, of this attempt, and the same as that of every other job of the method. Returns the
+        error."""
         files = tree(order.output)
         sums = (order.output / "SHA256SUMS").read_text().splitlines()
         for line in sums:
@@ -161,7 +162,7 @@ class Witness:
         return ""
 
     def check_end(self, order):
-        """The job has this moment ended."""
+        """Checks a job that has just ended."""
         state = Job.State.Name(order.job.state)
         if order.job.state == Job.SUCCEEDED:
             wrong = self.check_model(order) if order.output.exists() else "no output"
@@ -212,7 +213,7 @@ class Client(threading.Thread):
         self.channel.close()
 
     def until_answered(self, call):
-        """As every client should: again if the server says, or cannot say, that it may pass."""
+        """Repeats the call while its error may be transient, like every client should."""
         while True:
             try:
                 return call()
@@ -224,7 +225,7 @@ class Client(threading.Thread):
             time.sleep(0.1)
 
     def submit(self, order):
-        """Whether it was accepted."""
+        """Returns whether the server accepted the job."""
         if order.kind == "overwrite":
             shutil.copytree(self.model, order.output)
         request = jobs_pb2.CreateJobRequest(spec=order.spec(), request_id=f"chaos-{order.number}")
@@ -254,7 +255,7 @@ class Client(threading.Thread):
         self.witness.one_has_ended()
 
     def watch(self, order):
-        """Whether the job's events are over."""
+        """Follows the job's events. Returns whether they are over."""
         request = jobs_pb2.WatchJobRequest(id=order.id, after_seq=len(order.events))
         self.cancel_if_due(order)
         with contextlib.suppress(grpc.RpcError):
@@ -265,7 +266,7 @@ class Client(threading.Thread):
                 self.witness.happened()
                 self.cancel_if_due(order)
             return True
-        # Nobody may have lost it.
+        # The server must still have the job.
         self.until_answered(lambda: self.jobs.GetJob(jobs_pb2.GetJobRequest(id=order.id), timeout=5))
         return False
 

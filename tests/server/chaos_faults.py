@@ -1,4 +1,4 @@
-"""Faults of test_chaos.py: which ones, when, and how each is made and ended."""
+"""Faults of test_chaos.py: the choice of faults and times, and how each is made and ended."""
 
 import contextlib
 import heapq
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from conftest import BINARIES
 
-# --heartbeat-timeout: a job that needs longer for its start, on a busy machine, is started again and again. With 8 on a
-# quiet one the server itself is stopped for longer.
+# --heartbeat-timeout: with a shorter one, a job whose start takes longer on a busy machine would start again and again. With 8,
+# on a quiet machine, some stops of the server last longer.
 HEARTBEAT_TIMEOUT_S = int(os.environ.get("DOTRESIZE_CHAOS_HEARTBEAT", "60"))
 
-# How often each of them is drawn.
+# Weights of the kinds of faults.
 KINDS = {
     "kill server": 16, "stop server": 8,
     "kill supervisor": 10, "stop supervisor": 8,
@@ -28,9 +28,9 @@ KINDS = {
     "kill rank": 12, "stop rank": 8,
     "kill job": 6,  # all of its processes at once
     "lock table": 8,
-    "flip journal": 8,  # a bit of what the job goes on from
-    "exchange output": 6,  # the unfinished one, for a link to files of others
-    "jump clock": 6,  # of the server and its jobs, by a day
+    "flip journal": 8,  # one bit of the journal from which the job resumes
+    "exchange output": 6,  # replaces the unfinished output by a link to somebody's files
+    "jump clock": 6,  # sets the clock of the server and its jobs by a day
 }
 DISK_KINDS = {"fill state": 4, "fill output": 4}
 
@@ -39,10 +39,10 @@ DISK_KINDS = {"fill state": 4, "fill output": 4}
 class Point:
     number: int
     kind: str
-    stage: str  # of the job that it meets: "starting", "any", "late" (its output is there)
-    delay: float  # seconds, before it
-    lasts: float  # seconds; inf: nobody ends it
-    choice: float  # in [0, 1): which victim of those that there are
+    stage: str  # stage of the job it meets: "starting", "any", "late" (its output exists)
+    delay: float  # seconds before the fault
+    lasts: float  # seconds; inf: it never ends
+    choice: float  # in [0, 1): selects the victim
 
     def __str__(self):
         lasts = "" if self.kind.startswith("kill") else f"for {self.lasts:.1f} s"
@@ -79,7 +79,7 @@ def role_of(command_line):
 
 
 def variable(environment, name):
-    """Of /proc/PID/environ."""
+    """Returns a variable of the text of /proc/PID/environ."""
     prefix = name.encode() + b"="
     return next((item[len(prefix):].decode() for item in environment.split(b"\0") if item.startswith(prefix)), None)
 
@@ -91,7 +91,7 @@ class Process:
     role: str
 
     def signal(self, number):
-        """False if it is gone."""
+        """Sends a signal. Returns False if the process is gone."""
         with contextlib.suppress(OSError):
             environment = pathlib.Path(f"/proc/{self.pid}/environ").read_bytes()
             if variable(environment, "DOTRESIZE_JOB_ID") == self.job:
@@ -101,7 +101,7 @@ class Process:
 
 
 def processes_of_jobs(state):
-    """The live processes of all jobs of this state directory's server, supervisors included."""
+    """Returns the live processes of all jobs of this state directory's server, including supervisors."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -116,7 +116,7 @@ def processes_of_jobs(state):
 
 
 def fill(disk):
-    """Takes all the room that is left; returns the file that has it."""
+    """Fills the disk. Returns the file that takes the room."""
     path = disk / "taken-by-others"
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         room = os.statvfs(disk)
@@ -127,7 +127,7 @@ def fill(disk):
 
 
 class Clock:
-    """What the server and its jobs take for the wall clock is off by the seconds in this file (clock_jump.cpp)."""
+    """Wall clock of the server and its jobs, shifted by the seconds in a file (clock_jump.cpp)."""
 
     def __init__(self, file):
         self.file = file
@@ -144,17 +144,17 @@ class Clock:
 
 
 class Faults:
-    """Makes faults, and ends those whose time is over at each tick(). Starts the server again whenever it is gone."""
+    """Makes faults, and in each tick() ends those whose time is over. Restarts the server whenever it is gone."""
 
     def __init__(self, server, disk, witness, clock, others):
         self.server = server
-        self.disk = disk  # small, for some of the outputs
+        self.disk = disk  # a small disk for some of the outputs
         self.witness = witness
         self.clock = clock
-        self.others = others  # a folder of somebody else
+        self.others = others  # a folder of another user
         self.down = False
-        self.known = set()  # pids that were there before the point
-        self.to_end = []  # a heap of (when, number, function)
+        self.known = set()  # pids from before the point
+        self.to_end = []  # heap of (when, number, function)
         self.numbers = itertools.count()
 
     def tick(self):
@@ -173,7 +173,7 @@ class Faults:
         try:
             self.server.start()
             self.down = False
-        except AssertionError:  # the table is locked, the disk is full: as a service manager, try again
+        except AssertionError:  # the table is locked or the disk is full: try again, like a service manager
             self.server.process.wait(20)
             self.server.process = None
             time.sleep(0.2)
@@ -186,11 +186,11 @@ class Faults:
         return processes_of_jobs(self.server.state)
 
     def begin(self):
-        """A point is to come."""
+        """Prepares for the next point."""
         self.known = {process.pid for process in self.processes()}
 
     def make(self, point, stage):
-        """What it has met, in words; None if it finds nothing in this stage."""
+        """Makes a fault. Returns its victim in words; None if there is none in this stage."""
         action, what = point.kind.split()
         if what in ("server", "table", "state", "output", "journal", "clock"):
             return getattr(self, f"{action}_{what}")(point)
@@ -209,7 +209,7 @@ class Faults:
         if action == "stop":
             self.end_later(point.lasts, lambda: victim.signal(signal.SIGCONT))
             if what == "rank" and point.lasts == math.inf:
-                self.witness.fallible.add(victim.job)  # of resources.timeout_s
+                self.witness.fallible.add(victim.job)  # fails by resources.timeout_s
         return f"{victim.role} {victim.pid} of {victim.job}"
 
     def kill_job(self, job):
@@ -230,14 +230,14 @@ class Faults:
             return None
         process = self.server.process
         process.send_signal(signal.SIGSTOP)
-        self.end_later(point.lasts, lambda: process.send_signal(signal.SIGCONT))  # nothing if it is dead
+        self.end_later(point.lasts, lambda: process.send_signal(signal.SIGCONT))  # has no effect if it is dead
         return "server"
 
     def lock_table(self, point):
         try:
             other = sqlite3.connect(self.server.state / "jobs.sqlite", isolation_level=None, timeout=0.1)
             other.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:  # the server writes, or another fault has locked it
+        except sqlite3.OperationalError:  # the server writes, or another fault has locked the table
             return None
         self.end_later(point.lasts, other.close)
         return "job table"
@@ -260,7 +260,8 @@ class Faults:
         return self.fill_disk(self.disk, point)
 
     def unfinished(self, choice, what):
-        """(order, path) of one of the things that what(order.partial) finds of jobs that have not ended; None if there is none."""
+        """Picks one of the paths that what(order.partial) finds for jobs that have not ended. Returns (order, path), or
+        None."""
         with self.witness.lock:
             orders = [order for order in self.witness.orders.values() if order.job is None]
         found = [(order, path) for order in orders for path in what(order.partial)]
@@ -282,7 +283,7 @@ class Faults:
                 byte = file.read(1)
                 file.seek(place)
                 file.write(bytes([(byte or b"0")[0] ^ 1 << random_.randrange(8)]))
-        except FileNotFoundError:  # it is done with it
+        except FileNotFoundError:  # the job is done with it
             return None
         return f"{path.name} of {order.id}" + (f", {self.kill_job(order.id)}" if random_.random() < 0.5 else "")
 
@@ -300,7 +301,7 @@ class Faults:
         try:
             partial.rename(taken)
             partial.symlink_to(link_to)
-        except OSError:  # it has its name, or a new one is there
+        except OSError:  # the output is committed, or a new one exists
             return None
 
         def restore():

@@ -1,7 +1,7 @@
-// For LD_PRELOAD: programs take the wall clock to be off by the seconds (int64) in the file
-// DOTRESIZE_CLOCK_FILE, which may change at any time, as if somebody had set it. Clocks that nobody
-// can set stay as they are, and so does the kernel's: waits until a time of the wall clock are
-// handed on to it in its own.
+// Library for LD_PRELOAD that shifts the wall clock of a program by the seconds (int64) in the file
+// DOTRESIZE_CLOCK_FILE. The number may change at any time, as if somebody had set the clock. Clocks
+// that nobody can set do not change, and neither does the kernel's: waits until a time of the wall
+// clock are passed on in the kernel's time.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-/// A time of the wall clock, and none of a clock that began when the machine did.
+/// Threshold above which a time is of the wall clock and not of a clock since the machine's start.
 constexpr time_t kLeastWallTime = 1'000'000'000;
 
 int64_t offset() {
@@ -39,7 +39,7 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-/// As the kernel has it.
+/// Converts a time of the wall clock to the kernel's; leaves other times unchanged.
 timespec kernel_time(const timespec& time) {
   timespec result = time;
   if (time.tv_sec > kLeastWallTime) result.tv_sec -= offset();
@@ -94,7 +94,7 @@ int sem_timedwait(sem_t* semaphore, const timespec* until) {
   return real(semaphore, &time);
 }
 
-/// Abseil's locks wait by it.
+/// Needed for Abseil's locks, which wait by futex.
 long syscall(long number, ...) noexcept {
   static auto* const real = next<long(long, ...)>("syscall");
   va_list rest;

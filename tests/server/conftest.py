@@ -1,4 +1,4 @@
-"""A real dotresize-server on a free loopback port, spoken to with stubs made from proto/."""
+"""Fixtures: a real dotresize-server on a free loopback port, called with stubs made from proto/."""
 
 import atexit
 import contextlib
@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
 PROGRAM = str(BINARIES / "dotresize-server")
-# The loopback address of the servers of this process: nobody else takes a port there while one is restarted.
+# A loopback address for this process's servers, so that no other process takes their port during a restart.
 ADDRESS = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 256}.{1 + os.getpid() // 25600 % 254}"
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
@@ -39,7 +39,7 @@ ENDED = (jobs_pb2.Job.SUCCEEDED, jobs_pb2.Job.FAILED, jobs_pb2.Job.CANCELLED)
 
 
 def eventually(seconds, condition):
-    """The first true value of condition(), asked for over and over; fails after `seconds`."""
+    """Polls condition() and returns its first true value. Fails after `seconds`."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"not within {seconds} s"
@@ -48,14 +48,14 @@ def eventually(seconds, condition):
 
 
 def free_port():
-    """Of the loopback address."""
+    """Returns a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def spec(output, **changes):
-    """A job on the example model that takes a few seconds; `method__width=8` sets method.width."""
+    """Returns a job on the example model that takes a few seconds; `method__width=8` sets method.width."""
     tokens = SOURCE / "tests/data/calibration.safetensors"
     result = job_pb2.JobSpec(
         name="test",
@@ -78,13 +78,13 @@ def spec(output, **changes):
 
 
 def long_spec(output, **changes):
-    """A job that is still calibrating when a test interferes."""
+    """Returns a job that is still calibrating when a test interferes."""
     return spec(output, **{"calibration__samples": 64, **changes})
 
 
 @functools.cache
 def many_tokens():
-    """A token file that takes the example model many minutes."""
+    """Returns a token file that takes the example model many minutes."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="dotresize-tokens-")) / "tokens.safetensors"
     atexit.register(shutil.rmtree, path.parent)
     save_file({"tokens": np.full((8192, 512), 17, dtype=np.int32)}, path)
@@ -92,7 +92,7 @@ def many_tokens():
 
 
 def endless_spec(output, **changes):
-    """A job that does not end while a test lasts."""
+    """Returns a job that outlasts any test."""
     result = spec(output, **{
         "method__name": job_pb2.Method.slicegpt, "calibration__tokens": str(many_tokens()), **changes})
     result.calibration.ClearField("samples")
@@ -100,14 +100,14 @@ def endless_spec(output, **changes):
 
 
 def script(path, commands):
-    """A program that runs these commands of the shell, in place of the worker; it can be asked for its version."""
+    """Writes a program that runs these shell commands in place of the worker and answers --version."""
     path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exit 0\n{commands}\n')
     path.chmod(0o755)
     return str(path)
 
 
 def details(error):
-    """(reason, {field: description}) of a failed call."""
+    """Returns (reason, {field: description}) of a failed call."""
     trailers = dict(error.trailing_metadata())
     status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
     assert status.code == error.code().value[0]
@@ -122,7 +122,7 @@ def details(error):
 
 @contextlib.contextmanager
 def refused(code):
-    """Checks the code of the call in the block; yields a list that gets its details."""
+    """Expects that the call in the block fails with the code. Yields a list that gets its details."""
     found = []
     with pytest.raises(grpc.RpcError) as caught:
         yield found
@@ -143,7 +143,7 @@ class Authority:
                 "-subj", "/CN=authority", "-keyout", folder / "ca.key", "-out", self.certificate)
 
     def issue(self, name, days=2):
-        """(certificate, key) for this host."""
+        """Returns (certificate, key) for this host."""
         key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.cnf"
         extensions.write_text(f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS},DNS:localhost")
@@ -155,7 +155,7 @@ class Authority:
 
 
 def processes_of(job_id):
-    """{pid: environment} of the live processes of a job, supervisor included."""
+    """Returns {pid: environment} of the live processes of a job, including the supervisor."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -172,7 +172,7 @@ def processes_of(job_id):
 
 
 def ranks_of(job_id):
-    """{rank: pid}"""
+    """Returns {rank: pid} of a job."""
     return {
         int(environment["OMPI_COMM_WORLD_RANK"]): pid
         for pid, environment in processes_of(job_id).items()
@@ -181,7 +181,7 @@ def ranks_of(job_id):
 
 
 def tell_progress(environment, **progress):
-    """A heartbeat of this worker."""
+    """Sends a heartbeat of the worker with this environment."""
     request = workers_pb2.HeartbeatRequest(
         job_id=environment["DOTRESIZE_JOB_ID"], attempt=int(environment["DOTRESIZE_ATTEMPT"]),
         progress=jobs_pb2.Progress(**progress))
@@ -200,7 +200,7 @@ def is_in(server, id_, state):
 
 
 def says(server, id_, text):
-    """The job, once its launcher has said so."""
+    """Waits until the job's launcher says the text. Returns the job."""
     def told():
         job = server.get(id_)
         assert job.state not in ENDED, job
@@ -209,7 +209,7 @@ def says(server, id_, text):
 
 
 def reasons(server, id_):
-    """[(state, reason)] of the job's events."""
+    """Returns [(state, reason)] of the job's events."""
     return [(event.state_change.state, event.state_change.reason) for event in server.watch(id_)
             if event.HasField("state_change")]
 
@@ -230,7 +230,7 @@ class Server:
                 self.command, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         if not line and self.process.wait(20) == 75 and again > 0:
-            # A supervisor that a killed server was about to start has its lock for a moment yet.
+            # A supervisor that a killed server was about to start still has its lock for a moment.
             time.sleep(0.1)
             return self.start(again - 1)
         assert line.startswith("listening on "), self.log()[-2000:]
@@ -244,13 +244,13 @@ class Server:
         return self
 
     def connect(self):
-        """A new connection."""
+        """Opens a new connection."""
         self.channel = grpc.insecure_channel(
             self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
         self.jobs = jobs_pb2_grpc.JobsStub(self.channel)
 
     def log(self):
-        """What this server and those before it on its state directory have written."""
+        """Returns the log of this server and of earlier ones on its state directory."""
         with open(f"{self.state}.log", errors="replace") as log:
             return log.read()
 
@@ -294,7 +294,7 @@ class Server:
         return b"".join(chunk.data for chunk in chunks)
 
     def wait(self, job_id, seconds=240):
-        """The job when it has ended."""
+        """Waits for the job's end. Returns the job."""
         for _ in self.watch(job_id, timeout=seconds):
             pass
         job = self.get(job_id)
@@ -309,7 +309,7 @@ class Server:
         eventually(seconds, arrived)
 
     def close(self):
-        """Leaves nothing behind, whatever the test has done."""
+        """Cleans up everything that the test left behind."""
         if self.process:
             self.end(signal.SIGTERM)
         for job_id in self.ids:
@@ -320,7 +320,7 @@ class Server:
 
 @pytest.fixture
 def make_server(tmp_path):
-    """make_server(*options, **environment): a server that is ended with the test."""
+    """Returns make_server(*options, **environment), which starts a server that ends with the test."""
     numbers = itertools.count()
     with contextlib.ExitStack() as servers:
 

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-/// Kind, and name of the job.
+/// Kind of the change, and the job's name.
 using Told = std::pair<Change::Kind, std::string>;
 
 std::vector<Told> told(const std::vector<Change>& changes) {
@@ -45,14 +45,14 @@ class Feed : public ::testing::Test {
     return store_.create(job).id();
   }
 
-  /// "0", "1", ...
+  /// Creates jobs named "0", "1", ... and returns their IDs.
   std::vector<std::string> create_many(int count) {
     std::vector<std::string> ids;
     for (int i = 0; i < count; ++i) ids.push_back(create(std::to_string(i)));
     return ids;
   }
 
-  /// The first messages of a listing that goes on after them.
+  /// Reads the first messages of a longer listing.
   static std::deque<Change> read_a_part(JobChangeFeed& feed) {
     std::deque<Change> messages;
     feed.read(messages);
@@ -64,14 +64,14 @@ class Feed : public ::testing::Test {
     store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
   }
 
-  /// More than RecentChanges keeps.
+  /// Makes more changes than RecentChanges keeps.
   void change_much(const std::string& id) {
     v1::Progress progress;
     progress.set_phase(std::string(RecentChanges::kMaxBytes / 4, 'x'));
     for (int i = 0; i < 5; ++i) store_.record_progress(id, 1, progress);
   }
 
-  /// Everything that there is to read.
+  /// Reads everything available.
   static std::vector<Change> read(JobChangeFeed& feed) {
     std::vector<Change> all;
     for (;;) {

@@ -55,7 +55,7 @@ grpc::StatusCode code_of(const std::function<void()>& call) {
 
 class Store : public ::testing::Test {
  protected:
-  /// The job that is started next; empty if there is none.
+  /// Returns the ID of the job that starts next; empty if the queue is empty.
   std::string head() {
     const std::vector<QueuedJob> queued = store_.queued(1);
     return queued.empty() ? "" : queued[0].id;
@@ -149,7 +149,7 @@ TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
   EXPECT_EQ(code(clashes[0]), grpc::StatusCode::OK) << "it has ended";
 }
 
-/// Takes back what version 6 of the schema has added.
+/// Removes what version 6 of the schema added.
 const std::string kWithoutSchema6 = "DROP TABLE plans; DROP TABLE notifications;";
 
 TEST_F(Store, AJobOfTheFourthSchemaKeepsTheMethodThatItHadWithoutItsName) {
@@ -165,11 +165,12 @@ TEST_F(Store, AJobOfTheFourthSchemaKeepsTheMethodThatItHadWithoutItsName) {
   JobStore migrated(file_);
   EXPECT_TRUE(migrated.get(id).spec().method().has_name());
   EXPECT_EQ(migrated.get(id).spec().method().name(), v1::Method::pca_dotresize);
-  // Asked for once more the size alone is another job, a sparsity would be the same.
+  // Repeated, a request with the size alone asks for another job; with a sparsity it would be the
+  // same.
   EXPECT_THROW(migrated.create(sized), ApiError);
 }
 
-/// Takes back what version 3 of the schema has added, and those after it.
+/// Removes what version 3 of the schema and later ones added.
 const std::string kWithoutSchema3 =
     kWithoutSchema6 +
     "DROP TABLE queue; DROP TABLE labels; DROP TABLE expiries; DROP INDEX jobs_by_owner;"
@@ -311,7 +312,7 @@ TEST_F(Store, UnfinishedJobOfTheFirstSchemaKeepsItsPaths) {
 
 class DamagedStore : public Store {
  protected:
-  /// Makes what the statement changes unreadable, as a failing disk would.
+  /// Runs a statement that makes data unreadable, like a failing disk.
   void damage(const std::string& statement) const {
     SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
     database.exec(statement);
@@ -377,7 +378,7 @@ TEST_F(DamagedStore, AnIndexThatLacksARowIsRefused) {
     JobStore store(file);
     store.create(new_job("a"));
   }
-  // Made over no row, and said to be over all.
+  // The index covers no row but claims to cover all.
   SQLite::Database(file.string(), SQLite::OPEN_READWRITE)
       .exec(
           "CREATE INDEX short ON jobs(name) WHERE number < 0; PRAGMA writable_schema = ON; "
@@ -389,7 +390,7 @@ TEST_F(DamagedStore, AnIndexThatLacksARowIsRefused) {
 
 class Lists : public Store {
  protected:
-  /// How SQLite finds them.
+  /// Returns SQLite's plan for the query.
   std::string plan_of(const JobQuery& query) const {
     SQLite::Database database(file_.string());
     SQLite::Statement plan(database, "EXPLAIN QUERY PLAN " + list_sql(query));
@@ -398,7 +399,7 @@ class Lists : public Store {
     return steps;
   }
 
-  /// The query has jobs, and an index gives them in order.
+  /// Expects that the query finds jobs and that an index gives them in order.
   void expect_direct(const JobQuery& query) {
     EXPECT_FALSE(store_.list(query).jobs.empty()) << list_sql(query);
     const std::string steps = plan_of(query);

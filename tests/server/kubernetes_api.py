@@ -1,9 +1,8 @@
-"""What the Kubernetes API does with MPIJobs, over HTTPS, and what mpi-operator makes of them, on this machine.
+"""A stand-in for the Kubernetes API of MPIJobs, over HTTPS, and for mpi-operator, on this machine.
 
-A stand-in: no binary package of Debian, and none of PyPI, has a kube-apiserver. Objects are checked as strictly as by
-fieldValidation=Strict: MPI_JOB has the fields, types and values that an MPIJob of the tests may have, by the API's
-reference, the custom resource definition of mpi-operator 0.8.2 and that program's own checks. The operator's part
-speaks to it by the same calls as any other client.
+Neither Debian nor PyPI has a binary package of kube-apiserver. Objects are checked as strictly as with fieldValidation=Strict:
+MPI_JOB has the fields, types and values of the tests' MPIJobs, according to the API reference, the custom resource definition
+of mpi-operator 0.8.2 and that program's own checks. The operator calls the API like any other client.
 """
 
 import contextlib
@@ -29,13 +28,13 @@ NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Map:
-    """Of texts to values of this kind."""
+    """A mapping of texts to values of this kind."""
 
     def __init__(self, kind):
         self.kind = kind
 
 
-# A type, a pattern of the whole text, or a set of values; lists of one kind; of objects the fields, "!" if they must be.
+# A kind is a type, a pattern of the whole text, a set of values, a list of one kind, or an object's fields ("!" if required).
 QUANTITY = re.compile(r"\d+(\.\d+)?(m|[kMGTPE]i?)?")
 LABELS = Map(re.compile(r"(?=.{0,63}$)([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?"))
 SECURITY = {"runAsNonRoot": bool, "runAsUser": int, "runAsGroup": int,
@@ -65,7 +64,7 @@ MPI_JOB = {
 
 
 def faults(value, kind, path="it"):
-    """["spec.runPolicy: ..."]: where the value is not of the kind."""
+    """Returns the violations of the kind, such as ["spec.runPolicy: ..."]."""
     if isinstance(kind, Map):
         kind = {key: kind.kind for key in value} if isinstance(value, dict) else {}
     if isinstance(kind, dict):
@@ -97,7 +96,7 @@ def now():
 
 
 def merge(target, patch):
-    """RFC 7396."""
+    """Applies a merge patch (RFC 7396)."""
     for key, value in patch.items():
         if value is None:
             target.pop(key, None)
@@ -143,7 +142,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             code, answer = api.handle(self.command, url.path, query, json.loads(body) if body else None)
         except Refused as refused:
             code, answer = refused.code, refused.body
-        if fault and fault.get("after"):  # done, but nobody hears of it
+        if fault and fault.get("after"):  # done, but the client gets no answer
             fault["after"].set()
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
@@ -154,7 +153,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class KubernetesApi:
-    """`calls`: (method, path, body) of all. `with api.failing(...)`: how clients but the operator are answered."""
+    """The API. `calls`: (method, path, body) of each call. `with api.failing(...)` sets the answer to all clients except the
+    operator."""
 
     def __init__(self, folder, certificate, key):
         self.token = folder / "api-token"
@@ -249,7 +249,7 @@ class KubernetesApi:
 
 
 class Operator:
-    """mpi-operator and the kubelets: runs the command of each launcher here, with what it needs of the workers."""
+    """Plays mpi-operator and the kubelets: runs each launcher's command here, with what it needs of the workers."""
 
     AGENT = "operator"
 
@@ -257,14 +257,14 @@ class Operator:
         self.api = api
         self.environment = {**os.environ, **environment}
         self.processes = {}
-        self.deaf = False  # does nothing until it hears again
+        self.deaf = False  # ignores everything while set
         self.stopping = threading.Event()
         self.context = ssl.create_default_context(cafile=api.ca)
         self.thread = threading.Thread(target=self.loop, daemon=True)
         self.thread.start()
 
     def call(self, method, path, body=None):
-        """With the token that there is now: one that is replaced meanwhile is refused."""
+        """Calls the API with the current token. An old one is refused after a replacement."""
         for _ in range(10):
             status, content = self.call_once(method, path, body)
             if status != 401:
@@ -312,7 +312,7 @@ class Operator:
             start_new_session=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def set_condition(self, item, kind, reason="", message=""):
-        """As setCondition of the operator does."""
+        """Sets a condition like setCondition of the operator."""
         conditions = [condition for condition in item.get("status", {}).get("conditions", []) if condition["type"] != kind]
         for condition in conditions:
             if kind in ("Succeeded", "Failed") and condition["type"] == "Running":
@@ -325,7 +325,7 @@ class Operator:
         self.call("PATCH", f"{JOBS}/{item['metadata']['name']}/status", {"status": item["status"]})
 
     def evict(self, name):
-        """A worker pod is evicted; the others run on."""
+        """Evicts a worker pod; the others go on."""
         self.set_condition(self.call("GET", f"{JOBS}/{name}"), "Failed", "MPIJobEvicted", "1/2 workers are evicted")
 
     def is_running(self, name):

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// An MPIJob whose conditions hold, with one reason and message.
+/// Returns an MPIJob for which these conditions hold, with one reason and message.
 MpiJob job_in(const std::vector<std::string>& conditions, const std::string& reason = "",
               const std::string& message = "") {
   MpiJob job;

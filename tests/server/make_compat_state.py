@@ -1,8 +1,8 @@
-"""Makes a state directory with jobs in all final states, one that waits, and a sweep, for test_compatibility.py:
+"""Makes a state directory with jobs in all final states, a waiting one, and a sweep, for test_compatibility.py:
 
     .venv/bin/python tests/server/make_compat_state.py tests/data/compat/COMMIT
 
-Models, texts and outputs are in /tmp/dotresize-compat, which is made anew: their names are in the jobs.
+Models, texts and outputs are in /tmp/dotresize-compat, because the jobs contain their names. It is made anew.
 """
 
 import json
@@ -75,7 +75,7 @@ def main(target):
     (target / "jobs.json").write_text(json.dumps(json.loads(listed.stdout), indent=1) + "\n")
     server.close()
     subprocess.run([PROGRAM, "backup", "--state", WORK / "state", target / "state"], check=True)
-    (target / "state").chmod(0o755)  # as git keeps it
+    (target / "state").chmod(0o755)  # the mode that git keeps
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/program.h"
+#include "server/access/endpoint.h"
 #include "server/store/state_dir.h"
 #include "tests/temporary_directory.h"
 
@@ -123,6 +124,15 @@ TEST(StateDirectory, KeepsTokensThatWereUsedLately) {
   const StateDir again(root);
   EXPECT_FALSE(std::filesystem::exists(cache / "old"));
   EXPECT_TRUE(std::filesystem::exists(cache / "new"));
+}
+
+TEST(Loopback, IsAnAddressOrLocalhostAndNoOtherName) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.8.0.1", "[::1]"}) {
+    EXPECT_TRUE(is_loopback(host)) << host;
+  }
+  for (const char* host : {"127.example.com", "127.0.0.1.example.com", "0.0.0.0", "10.0.0.1", ""}) {
+    EXPECT_FALSE(is_loopback(host)) << host;
+  }
 }
 
 }  // namespace

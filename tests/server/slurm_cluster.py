@@ -1,4 +1,4 @@
-"""A Slurm of one machine with eight pretend GPUs, without systemd, for as long as the tests take."""
+"""Runs a Slurm of one machine with eight fake GPUs, without systemd, during the tests."""
 
 import contextlib
 import os
@@ -50,7 +50,7 @@ PartitionName=main Nodes=ALL Default=YES State=UP
 
 
 def why_not():
-    """Why there can be no Slurm here; empty if it can."""
+    """Returns the reason why Slurm cannot run here; empty if it can."""
     path = f"{os.environ['PATH']}:/usr/sbin"
     missing = [program for program in PROGRAMS if not shutil.which(program, path=path)]
     if missing:
@@ -100,7 +100,7 @@ class SlurmCluster:
             time.sleep(0.02)
 
     def start(self, name, *arguments):
-        """A daemon that does not outlive this process."""
+        """Starts a daemon that does not outlive this process."""
         with open(self.folder / f"{name}.out", "ab") as output:
             self.daemons[name] = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", name, *arguments],
                                                   env=self.environment, stdout=output, stderr=output)
@@ -109,13 +109,13 @@ class SlurmCluster:
         self.daemons[name].send_signal(number)
 
     def run(self, *command):
-        """What the command prints."""
+        """Runs the command. Returns its output."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, (command, done.stderr)
         return done.stdout
 
     def job(self, name):
-        """{key: value} of `scontrol show job` of the newest job of this name; empty if there is none."""
+        """Returns {key: value} of `scontrol show job` for the newest job of this name; empty if there is none."""
         ids = self.run("squeue", "--noheader", "--states=all", f"--name={name}", "--format=%i").split()
         if not ids:
             return {}
@@ -130,7 +130,7 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def stop(self):
-        """Ends the daemons, also those that a test has stopped, and all that they have started."""
+        """Ends the daemons, including those that a test has stopped, and everything they started."""
         for daemon in self.daemons.values():
             daemon.kill()
             daemon.wait(20)

@@ -50,7 +50,7 @@ TEST(Slurm, EndOfTheScriptIsTheEndOfTheAttempt) {
   EXPECT_EQ(failed.liveness, Liveness::kExited);
   EXPECT_EQ(failed.exit.exit_code, 65);
   EXPECT_FALSE(failed.failure);
-  // As slurmctld has it of a script that could not be started.
+  // slurmctld reports this for a script that could not be started.
   EXPECT_THAT(status_of(job_in("FAILED", 4021), 0).failure->message, HasSubstr("all nodes have"));
 }
 

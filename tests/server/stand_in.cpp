@@ -1,4 +1,4 @@
-// Stands in for mpirun in tests of the supervisor: behaves as its first argument says.
+// Stands in for mpirun in tests of the supervisor. The first argument selects the behaviour.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ constexpr int kLongSeconds = 300;
   std::exit(0);
 }
 
-/// A process in a session of its own that SIGTERM does not end.
+/// Starts a process that has its own session and ignores SIGTERM.
 void start_stubborn_child() {
   if (::fork() != 0) return;
   ::setsid();

@@ -1,4 +1,4 @@
-"""The Jobs API as clients see it; the worker of these jobs fails at once, or sleeps."""
+"""Tests of the Jobs API from a client's view. The worker of these jobs fails at once, or sleeps."""
 
 import concurrent.futures
 import os
@@ -20,7 +20,7 @@ def server(make_server):
 
 @pytest.fixture(scope="module")
 def idle_server(tmp_path_factory):
-    """Shared by the tests whose every call is refused."""
+    """Returns a server shared by the tests whose every call is refused."""
     server = Server(tmp_path_factory.mktemp("idle") / "state", "--max-ranks", "4")
     yield server.start()
     server.close()
@@ -159,7 +159,7 @@ def test_request_id_sent_twice_gives_one_job(server, tmp_path):
     wanted = spec(tmp_path / "out")
     first = server.create(wanted, "r-1")
     server.wait(first.id)
-    (tmp_path / "out").mkdir()  # as if the job had made it
+    (tmp_path / "out").mkdir()  # like an output that the job made
     assert server.create(wanted, "r-1").id == first.id
     with refused(grpc.StatusCode.ALREADY_EXISTS) as found:
         server.create(spec(tmp_path / "out", name="other"), "r-1")
@@ -283,7 +283,7 @@ def watch_all(server, cursor=None, **filter_):
 
 
 def until(stream, done):
-    """What it brings, until done(changes)."""
+    """Reads the stream until done(changes). Returns the changes."""
     changes = []
     for change in stream:
         changes.append(change)

@@ -1,4 +1,4 @@
-"""What ended jobs have left, fetched over the API."""
+"""Tests of fetching what ended jobs have left over the API."""
 
 import contextlib
 import hashlib
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokens(folder):
-    """{name: secret} of clients with these roles."""
+    """Returns {name: secret} of clients with these roles."""
     def make(name, role):
         return subprocess.run([PROGRAM, "token", "--tokens", folder / "tokens", name, role],
                               capture_output=True, text=True, timeout=20, check=True).stdout.strip()
@@ -45,7 +45,7 @@ def tokens(folder):
 
 @pytest.fixture(scope="module")
 def server(folder, tokens):
-    """Lets models go."""
+    """Starts a server that allows clients to fetch models."""
     running = Server(folder / "state", "--http", "127.0.0.1:0", "--tokens", str(folder / "tokens"), "--allow-model-fetch",
                      DOTRESIZE_WORKER=os.environ.get("DOTRESIZE_WORKER") or str(BINARIES / "dotresize-worker")).start()
     yield running
@@ -63,7 +63,7 @@ class Caller:
         return {artifact.name: artifact for artifact in found.artifacts}
 
     def get(self, id_, name, offset=0):
-        """(Artifact, bytes)"""
+        """Returns (Artifact, bytes)."""
         first, *chunks = self.server.jobs.GetArtifact(jobs_pb2.GetArtifactRequest(id=id_, name=name, offset=offset),
                                                       timeout=20, metadata=self.metadata)
         assert not first.data and all(0 < len(chunk.data) <= 256 << 10 for chunk in chunks)
@@ -77,7 +77,7 @@ def ann(server, tokens):
 
 
 def small(folder, name, **changes):
-    """A job of a second, whose model has ten megabytes."""
+    """Returns a job that takes a second and has a model of ten megabytes."""
     rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"]
     file = folder / "tokens.safetensors"
     save_file({"tokens": np.ascontiguousarray(rows[:2, :64])}, file)
@@ -89,7 +89,7 @@ def small(folder, name, **changes):
 
 @pytest.fixture(scope="module")
 def job(server, ann, folder):
-    """Ann's, which has succeeded."""
+    """Returns a job of Ann's that has succeeded."""
     made = server.jobs.CreateJob(jobs_pb2.CreateJobRequest(spec=small(folder, "out")), timeout=20, metadata=ann.metadata)
     server.ids.add(made.id)
 
@@ -102,7 +102,7 @@ def job(server, ann, folder):
 
 @pytest.fixture
 def output(job):
-    """The model directory, which is as it was after the test."""
+    """Returns the model directory, and restores it after the test."""
     path = pathlib.Path(job.result.output_path)
     kept = path.with_name("kept")
     shutil.copytree(path, kept)
@@ -116,7 +116,7 @@ def sha256(data):
 
 
 def fetch(server, *arguments, token, address=None, exit_code=0):
-    """Runs `dotresize fetch` as the client with this file of a token."""
+    """Runs `dotresize fetch` for the client with this token file."""
     done = subprocess.run([BINARIES / "dotresize", "fetch", *map(str, arguments), "--server", address or server.endpoint],
                           env=os.environ | {"DOTRESIZE_TOKEN_FILE": str(token)}, capture_output=True, text=True, timeout=60)
     assert done.returncode == exit_code, done.stderr
@@ -225,13 +225,13 @@ def test_fetched_model_is_the_one_that_was_made(server, job, folder):
 
 
 class Line:
-    """A connection to the server that passes so many of its bytes, then closes, or sends no more."""
+    """A connection to the server that passes a limited number of its bytes, then closes or sends no more."""
 
     def __init__(self, endpoint):
         self.target = endpoint.rsplit(":", 1)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        self.limits = []  # of the next connections; then none
+        self.limits = []  # byte limits of the next connections; no limit after them
         self.passed = 0
         self.sockets = []
         self.stalled = threading.Event()
@@ -296,7 +296,7 @@ def test_a_cut_fetch_goes_on_where_it_was(server, job, folder):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     before, line.passed = kept(), 0
-    fetch(server, job.id, target, token=folder / "ann", exit_code=65)  # another fetch does not take what is there
+    fetch(server, job.id, target, token=folder / "ann", exit_code=65)  # a different fetch does not use the part that exists
     fetch(server, job.id, target, "--model", token=folder / "ann", address=line.address)
     line.close()
     original = pathlib.Path(job.result.output_path)
@@ -307,12 +307,12 @@ def test_a_cut_fetch_goes_on_where_it_was(server, job, folder):
 
 
 def frame(kind, flags, stream, payload):
-    """A frame of HTTP/2 (RFC 9113, 4.1)."""
+    """Returns a frame of HTTP/2 (RFC 9113, 4.1)."""
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 def call_without_reading(server, method, request):
-    """The connection of a call whose answers may all be sent at once, but are not read."""
+    """Makes a call with an unlimited window and reads no answers. Returns its connection."""
     settings, headers, window, data, end_stream, end_headers = 4, 1, 8, 0, 1, 4
     fields = {":method": "POST", ":scheme": "http", ":path": f"/dotresize.v1.Jobs/{method}", ":authority": "localhost",
               "content-type": "application/grpc", "te": "trailers"}

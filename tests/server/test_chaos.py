@@ -1,9 +1,10 @@
-"""Jobs of four clients while processes are killed and stopped, disks fill, another program locks the job table, journals are
-damaged, unfinished outputs exchanged for links, and the clock is set.
+"""Runs jobs of four clients under faults: processes are killed and stopped, disks fill, another program locks the job table,
+journals are damaged, unfinished outputs are replaced by links, and the clock is set.
 
-DOTRESIZE_CHAOS_POINTS faults, DOTRESIZE_CHAOS_JOBS jobs or as many as it takes for all faults to meet one, both drawn from
-DOTRESIZE_CHAOS_SEED and printed (-s): which process a fault meets, and when, is up to the machine. No deadline is on the wall time but the server's own for
-heartbeats, DOTRESIZE_CHAOS_HEARTBEAT seconds, and that something happens at all.
+There are DOTRESIZE_CHAOS_POINTS faults, and DOTRESIZE_CHAOS_JOBS jobs or more, until every fault has met one.
+DOTRESIZE_CHAOS_SEED draws both; they are printed (-s). The machine decides which process a fault meets, and when. The only
+deadlines on wall time are the server's for heartbeats (DOTRESIZE_CHAOS_HEARTBEAT seconds) and a limit on the time in which
+nothing happens.
 """
 
 import contextlib
@@ -25,12 +26,12 @@ POINTS = int(os.environ.get("DOTRESIZE_CHAOS_POINTS", "20"))
 JOBS = int(os.environ.get("DOTRESIZE_CHAOS_JOBS", str(POINTS // 2)))
 SEED = os.environ.get("DOTRESIZE_CHAOS_SEED", "1")
 CLIENTS = 4
-MOST_JOBS = 4 * JOBS  # jobs that end before their fault has come are no fault of anybody
+MOST_JOBS = 4 * JOBS  # limit for jobs that end before their fault has come
 
 
 @contextlib.contextmanager
 def small_disk(path, mib):
-    """A file system of this size; None if this user may not make one."""
+    """Mounts a file system of this size. Returns None if this user may not."""
     path.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0700", "tmpfs", path],
                              capture_output=True).returncode == 0
@@ -43,7 +44,7 @@ def small_disk(path, mib):
 
 @pytest.fixture
 def disks(tmp_path):
-    """(state directory, folder of some outputs): the second is None if they cannot be made small."""
+    """Returns (state directory, folder of some outputs); the second is None if small disks cannot be made."""
     with small_disk(tmp_path / "state", 128) as state, small_disk(tmp_path / "disk", 96) as disk:
         (tmp_path / "state").chmod(0o700)
         yield tmp_path / "state", disk if state else None
@@ -69,7 +70,7 @@ def server(disks, tmp_path, clock):
 
 
 def make_neighbours(folder, orders):
-    """Files of others beside the outputs, with names that could be taken for the server's. {name: content} of them."""
+    """Makes files of others beside the outputs, with names that could be taken for the server's. Returns {name: content}."""
     for order in orders:
         for name in (f"{order.number}.partial.old", f".{order.number}.partial.deleted-00", f"{order.number}x"):
             if order.number % 4 == 0:
@@ -83,10 +84,10 @@ def make_neighbours(folder, orders):
 
 
 def make_faults(points, faults, witness, clients):
-    """How many of them have met something."""
+    """Makes the faults. Returns how many of each kind have met something."""
     met = Counter()
     for point in points:
-        # The faults are spread over the jobs.
+        # Faults are spread over the jobs.
         while witness.ended < 0.9 * JOBS * point.number / len(points) and any(map(Client.is_alive, clients)):
             tick(faults, witness, clients)
         found = make_fault(point, faults, witness, clients)
@@ -129,7 +130,7 @@ def all_jobs(server):
 
 
 def check_table(server, witness, first):
-    """By a new server, and in the file."""
+    """Checks the jobs with a new server, and in the file."""
     accepted = {first, *witness.orders}
     jobs = all_jobs(server)
     assert len(jobs) == len(accepted), "no job is lost or doubled"
@@ -138,7 +139,7 @@ def check_table(server, witness, first):
         if job.id == first:
             continue
         order = witness.orders[job.id]
-        order.job.ClearField("unfinished_bytes")  # which lists do not have
+        order.job.ClearField("unfinished_bytes")  # lists do not have this field
         assert job == order.job, "what has ended stays so"
         events = list(server.watch(job.id))
         assert events == order.events, "nobody has missed one"

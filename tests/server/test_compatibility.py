@@ -1,4 +1,4 @@
-"""State directories that servers of earlier commits have left (tests/data/compat/README.md)."""
+"""Tests of state directories that servers of earlier commits have left (tests/data/compat/README.md)."""
 
 import json
 import os
@@ -15,7 +15,7 @@ EARLIER = ("146ac88", "f51f9d4")
 
 
 def as_it_was(job):
-    """The job without the keys that jobs have got since then, which say nothing of a job of before."""
+    """Returns the job without keys that were added since. They must be empty for an earlier job."""
     assert job.pop("fetched") == []
     if "result" in job:
         assert job["result"].pop("warnings") == []
@@ -23,15 +23,15 @@ def as_it_was(job):
 
 
 class Earlier:
-    """What is kept of a commit, and a server on a copy of it that starts no job."""
+    """The stored files of a commit, and a server on a copy of its state that starts no job."""
 
     def __init__(self, commit, tmp_path, make_server):
         self.data = DATA / commit
         self.jobs = json.loads((self.data / "jobs.json").read_text())["jobs"]
-        for job in self.jobs:  # a key that has gone; all had its default, which now holds for all jobs
+        for job in self.jobs:  # removes a dropped key; all jobs had its default, which now always applies
             assert job["spec"]["method"].pop("cost_scale") == "max"
         shutil.copytree(self.data / "state", tmp_path / "state0")
-        (tmp_path / "state0").chmod(0o700)  # as the server has made it
+        (tmp_path / "state0").chmod(0o700)  # the mode that the server gives it
         (tmp_path / "state0/drained").touch()
         self.server = make_server()
 

@@ -1,4 +1,4 @@
-"""Whole jobs: real workers under mpirun, killed, cancelled and found again."""
+"""Tests of whole jobs: real workers under mpirun, killed, cancelled and found again."""
 
 import contextlib
 import ipaddress
@@ -30,7 +30,7 @@ def check_nothing_is_left(job, tmp_path):
 
 
 def check_only_a_journal_is_left(job, tmp_path):
-    """Of a job that failed while it worked, or nothing."""
+    """Checks that a job that failed during its work left a journal at most."""
     assert processes_of(job.id) == {}
     left = [path.relative_to(tmp_path) for path in tmp_path.glob("out*/*")]
     assert {str(path) for path in left} <= {"out.partial/journal"}
@@ -47,7 +47,7 @@ def command_line(pid):
 
 
 def open_addresses(pid):
-    """Addresses at which the process waits for TCP connections or UDP datagrams."""
+    """Returns the addresses at which the process waits for TCP connections or UDP datagrams."""
     found = set()
     inodes = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
@@ -65,7 +65,7 @@ def open_addresses(pid):
 
 
 def few_tokens(path):
-    """Four rows of the evaluation tokens, as a file."""
+    """Writes four rows of the evaluation tokens to a file."""
     rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"][:4]
     save_file({"tokens": rows}, path)
     return str(path)
@@ -194,7 +194,7 @@ def test_a_rank_that_the_others_do_not_hear_is_lost(server, tmp_path):
 
 @pytest.fixture
 def late_server(make_server, tmp_path):
-    """Its jobs go on for a while after they have completed their output."""
+    """Starts a server whose jobs go on for a while after they have completed their output."""
     return make_server("--max-ranks", "4", DOTRESIZE_WORKER=script(
         tmp_path / "worker", f'{BINARIES}/dotresize-worker "$@" && exec sleep 300'))
 
@@ -227,7 +227,7 @@ def test_server_that_was_stopped_for_a_while_blames_no_job(make_server, tmp_path
     server.process.send_signal(signal.SIGSTOP)
     time.sleep(7)
     server.process.send_signal(signal.SIGCONT)
-    # The scheduler has looked at all jobs when it has run another one to its end.
+    # By the time another job has ended, the scheduler has looked at all jobs.
     assert server.wait(server.create(spec(tmp_path / "next")).id).state == Job.SUCCEEDED
     assert server.get(id_).state == Job.RUNNING
     server.cancel(id_)
@@ -235,7 +235,7 @@ def test_server_that_was_stopped_for_a_while_blames_no_job(make_server, tmp_path
 
 
 def fail_after_a_junction(server, tmp_path):
-    """The id of a job that has failed with a journal."""
+    """Returns the id of a failed job with a journal."""
     id_ = server.create(spec(tmp_path / "out")).id
     journal = tmp_path / "out.partial" / "journal"
     eventually(120, lambda: list(journal.glob("junction-*.json")))
@@ -310,7 +310,7 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
     (directory,) = pathlib.Path("/dev/shm").glob(f"*{id_}*")
     assert re.fullmatch(rf"dotresize-{id_}-1-[0-9a-f]{{16}}", directory.name), "nobody can guess it"
     assert directory.stat().st_mode & 0o777 == 0o700
-    kill_all(id_)  # as a crash of the machine would
+    kill_all(id_)  # like a crash of the machine
     eventually(60, lambda: server.get(id_).attempt == 2)
     job = server.wait(id_)
     assert job.state == Job.SUCCEEDED

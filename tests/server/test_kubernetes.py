@@ -1,4 +1,4 @@
-"""Jobs as MPIJobs: a server, an API of Kubernetes as documented (kubernetes_api.py), and mpirun on this machine."""
+"""Tests of jobs as MPIJobs: a server, a stand-in for the Kubernetes API (kubernetes_api.py), and mpirun on this machine."""
 
 import json
 import signal
@@ -37,7 +37,7 @@ def operator(api):
 
 
 def write_template(folder, worker):
-    """The one of deploy/ with the volume and the programs of this machine."""
+    """Writes the template of deploy/ with this machine's volume and programs."""
     template = json.loads(json.dumps(TEMPLATE))
     for kind in ("Launcher", "Worker"):
         container = template["spec"]["mpiReplicaSpecs"][kind]["template"]["spec"]["containers"][0]
@@ -61,7 +61,7 @@ def make_kubernetes_server(make_server, api, tmp_path):
 
 @pytest.fixture
 def patient_worker(tmp_path):
-    """Ranks that wait until they are ended."""
+    """Returns a worker whose ranks wait until they are ended."""
     return script(tmp_path / "worker", "exec sleep 300")
 
 
@@ -134,7 +134,7 @@ def test_attempt_that_has_lost_a_pod_is_gone_before_the_next_one(make_kubernetes
 
 def test_mpijob_whose_creation_nobody_has_heard_of_is_found_again(make_kubernetes_server, api, operator, patient_worker,
                                                                   tmp_path):
-    for i in range(150):  # of another server: more than one page of a list
+    for i in range(150):  # jobs of another server, more than one page of a list
         api.objects[f"another-{i:03}"] = {
             "metadata": {"name": f"another-{i:03}", "uid": str(i), "labels": {"app.kubernetes.io/managed-by": "dotresize-server"}},
             "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}}
@@ -148,7 +148,7 @@ def test_mpijob_whose_creation_nobody_has_heard_of_is_found_again(make_kubernete
     server.start()
     says(server, id_, "is Running")
     assert (server.get(id_).attempt, api.objects[mpi_job(id_)]["metadata"]["uid"]) == (1, uid)
-    # From here on it is known to be there: whoever deletes it ends the job.
+    # The server now knows that the MPIJob exists, so its deletion ends the job.
     operator.call("DELETE", f"{JOBS}/{mpi_job(id_)}", {"propagationPolicy": "Foreground"})
     job = server.wait(id_)
     assert (job.state, job.error.code) == (Job.FAILED, "RANK_FAILED")
@@ -189,7 +189,7 @@ def test_queue_is_held_while_the_api_is_away(make_kubernetes_server, api, operat
         eventually(20, lambda: "Kubernetes does not answer: 429" in server.get(second).waiting_for)
         assert server.get(second).state == Job.QUEUED
     assert says(server, first, "is Running").attempt == 1
-    # The pod's token is replaced from time to time.
+    # Kubernetes replaces the pod's token from time to time.
     api.token.with_name("next").write_text("eyJhbGciOi.second")
     api.token.with_name("next").replace(api.token)
     for id_ in (second, first):

@@ -1,4 +1,4 @@
-"""Jobs whose ranks others start: a real Slurm, and somebody who runs a command. Kubernetes: test_kubernetes.py."""
+"""Tests of jobs whose ranks others start: a real Slurm, and a person who runs a command. Kubernetes: test_kubernetes.py."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def make_slurm_server(make_server, slurm):
 
 @pytest.fixture
 def patient_worker(tmp_path):
-    """Ranks that write down what they see and wait until they are ended."""
+    """Returns a worker whose ranks record what they see and wait until they are ended."""
     return script(tmp_path / "worker", f'echo "$CUDA_VISIBLE_DEVICES" > {tmp_path}/rank-$SLURM_PROCID; exec sleep 300')
 
 
@@ -54,7 +54,7 @@ def make_external_server(make_server):
 
 
 def attempt_file(server, id_, name):
-    """What the ranks of a start of the job read."""
+    """Returns the content of a file that the ranks of the job read at a start."""
     file = server.state / "jobs" / id_ / name
     eventually(20, file.exists)
     assert file.stat().st_mode & 0o077 == 0
@@ -62,7 +62,7 @@ def attempt_file(server, id_, name):
 
 
 def beat(attempt):
-    """A heartbeat of rank 0; whether it is told to end."""
+    """Sends a heartbeat of rank 0. Returns whether the answer tells it to end."""
     request = workers_pb2.HeartbeatRequest(job_id=attempt["job_id"], attempt=attempt["attempt"])
     with grpc.insecure_channel(attempt["coordinator"]) as channel:
         answer = workers_pb2_grpc.WorkersStub(channel).Heartbeat(
@@ -131,7 +131,7 @@ def test_job_that_slurm_queues_again_is_another_attempt(make_slurm_server, slurm
         beat({**after, "token": before["token"]})
     assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
     assert server.get(id_).state == Job.STARTING
-    # Slurm would wait for two minutes. It revokes what was allowed in the second of the requeue.
+    # Slurm would wait for two minutes, and it revokes credentials from the second of the requeue.
     eventually(20, lambda: slurm.job(f"dotresize-{id_}-1")["JobState"] == "PENDING" and not processes_of(id_))
     slurm.run("scontrol", "update", f"jobid={batch}", "starttime=now+2")
     says(server, id_, f"Slurm job {batch} is RUNNING")
@@ -250,7 +250,7 @@ def test_job_chooses_among_the_launchers_of_its_server(make_server, patient_work
     eventually(20, lambda: "--max-remote-jobs" in server.get(second).waiting_for)
     def seen():
         info = server.jobs.GetServerInfo(jobs_pb2.GetServerInfoRequest(), timeout=20)
-        # What runs elsewhere takes nothing here.
+        # Jobs that run elsewhere take nothing here.
         return (info.used.ranks, info.used.gpus) == (1, 0) and info
     info = eventually(20, seen)
     assert list(info.launchers) == [Launcher.Value("local"), Launcher.Value("external")]

@@ -1,4 +1,4 @@
-"""What a monitoring system sees: health, metrics, logs."""
+"""Tests of health, metrics and logs from a monitoring system's view."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ HTTP = ("--http", "127.0.0.1:0")
 
 
 def fetch(server, page, token=None, context=None):
-    """(status, text)"""
+    """Returns (status, text) of a page."""
     request = urllib.request.Request(server.http + page)
     if token:
         request.add_header("Authorization", f"Bearer {token}")
@@ -32,7 +32,7 @@ def fetch(server, page, token=None, context=None):
 
 
 def metrics(server):
-    """{"name{labels}": value}, checked for Prometheus' rules."""
+    """Returns {"name{labels}": value} of the metrics, checked for Prometheus' rules."""
     status, text = fetch(server, "/metrics")
     assert status == 200
     values, types = {}, {}
@@ -111,7 +111,7 @@ def test_readiness_is_that_of_the_job_table(make_server):
 
 @pytest.fixture
 def small_state(tmp_path):
-    """The state directory that make_server gives its first server, on a disk of 32 MiB."""
+    """Puts the state directory that make_server gives its first server on a disk of 32 MiB."""
     state = tmp_path / "state0"
     state.mkdir(mode=0o700)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=0700", "tmpfs", state], capture_output=True, text=True)
@@ -269,6 +269,6 @@ def test_json_log_says_of_which_job_and_attempt_it_is(make_server, tmp_path):
     assert of_job[-1]["attempt"] == 1
     assert {line["traceparent"] for line in of_job} == {trace}
     assert not any("traceparent" in line for line in lines if line.get("job") == malformed)
-    # The scheduler may still have the end of a job to tell.
+    # The scheduler may still have to report the end of a job.
     [stopping] = [line for line in lines if line["message"].startswith("stopping")]
     assert "job" not in stopping, "it is about the server"

@@ -1,4 +1,4 @@
-"""What operators fear: hostile clients, full tables, damaged files, a machine that is not ready."""
+"""Tests of operational risks: hostile clients, full tables, damaged files, a machine that is not ready."""
 
 import json
 import os
@@ -28,13 +28,13 @@ def server(make_server):
 def test_machine_that_cannot_start_jobs_holds_the_queue_and_drains_nothing(make_server, tmp_path, fault):
     commands = tmp_path / "bin"
     commands.mkdir()
-    # Of a job of two ranks the first one is killed once: launches that fail use up no attempt.
+    # Rank 0 of a job of two ranks is killed once: failed launches use up no attempt.
     worker = script(commands / "worker", f"""
         [ -e {tmp_path}/later ] || {{ touch {tmp_path}/first; exec sleep 300; }}
         [ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec sleep 300
         mkdir {tmp_path}/killed-$DOTRESIZE_JOB_ID && kill -9 $$
         exit 65""")
-    # The real one is found first; then it turns out that it cannot be run.
+    # This mpirun comes first in PATH and answers --version, but cannot be run.
     if fault == "mpirun":
         script(commands / "mpirun", 'exec /no/such/interpreter 2> /dev/null; exit 127')
     server = make_server("--max-ranks", "5", "--max-attempts", "2", "--retry-delay", "0", DOTRESIZE_WORKER=worker,
@@ -49,12 +49,12 @@ def test_machine_that_cannot_start_jobs_holds_the_queue_and_drains_nothing(make_
     eventually(20, lambda: server.log().count("the queue is held") >= 2)
     assert all(server.get(id_).state not in ENDED for id_ in ids)
     if fault == "worker":
-        eventually(20, lambda: "the queue is held for 2 s" in server.log())  # though a job of before runs
+        eventually(20, lambda: "the queue is held for 2 s" in server.log())  # although an earlier job runs
         assert "cannot start jobs: " in server.get(ids[2]).waiting_for
     os.rename(commands / ("away" if fault == "worker" else "mpirun"),
               commands / ("worker" if fault == "worker" else "broken"))
     for id_ in ids:
-        job = server.wait(id_)  # mpirun ends as rank 0 did, or as the other one that it then killed
+        job = server.wait(id_)  # mpirun ends like rank 0, or like the other one that it then killed
         assert job.error.code in ("INVALID_INPUT", "RANK_FAILED", "RANK_KILLED"), job
         assert job.attempt == job.unstarted_attempts + 2
     server.cancel(running)
@@ -164,7 +164,7 @@ def test_compressed_requests_are_refused_before_they_are_unpacked(server, algori
 
 
 def memory_of(pid):
-    """The most memory that the process has had, in bytes."""
+    """Returns the peak memory of the process in bytes."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
@@ -195,7 +195,7 @@ def test_long_log_is_cut_and_passed_on_piece_by_piece(make_server, tmp_path):
         tmp_path / "worker", "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo the last words; exit 1"))
     id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
     assert "the last words" in server.wait(id_).error.message
-    # A program begins with the peak of the one that starts it: here of a small one.
+    # A program inherits the peak of its parent, so start it from a small one.
     measure = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)")
     with open(tmp_path / "log.json", "w+") as file:
@@ -234,7 +234,7 @@ def test_streams_of_one_client_keep_nothing_from_others(make_server, tmp_path):
 
 
 def test_readers_that_do_not_read_take_bounded_memory(make_server, tmp_path):
-    """Of a log of 40 MB each of them would have 40 MB."""
+    """Each reader buffering the whole log would take 40 MB."""
     server = make_server(DOTRESIZE_WORKER=script(tmp_path / "worker", "head -c 40000000 /dev/zero; sleep 300"))
     id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
     log = server.state / "jobs" / id_ / "log"
@@ -258,7 +258,7 @@ def test_many_calls_at_once_are_all_answered(server, tmp_path):
     stubs = [jobs_pb2_grpc.JobsStub(channel) for channel in channels(server, 6)]
     for stub in stubs:
         stub.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)
-    server.process.send_signal(signal.SIGSTOP)  # so that they arrive together
+    server.process.send_signal(signal.SIGSTOP)  # makes the calls arrive together
     calls = [stub.ListJobs.future(jobs_pb2.ListJobsRequest(), timeout=60)
              for stub in stubs for _ in range(50)]
     time.sleep(0.5)
@@ -276,7 +276,7 @@ def test_streams_beyond_the_limit_of_one_address_are_refused(make_server, tmp_pa
     for stream in streams:
         next(stream)
     last = server.watch(id_)
-    next(last)  # the two calls could overtake each other
+    next(last)  # keeps the two calls in order
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as found:
         next(server.watch(id_))
     assert found[0] == "TOO_MANY_STREAMS"
@@ -327,12 +327,12 @@ def test_server_that_is_stopped_in_the_midst_of_a_round_blames_no_job(make_serve
     other.execute("BEGIN IMMEDIATE")
     for pid in processes_of(ended):
         os.kill(pid, signal.SIGKILL)
-    time.sleep(1)  # now the scheduler waits to store the end of the first job, and looks at the other one next
+    time.sleep(1)  # the scheduler now waits to store the end of the first job; the other job is next
     server.process.send_signal(signal.SIGSTOP)
     time.sleep(7)
     other.execute("ROLLBACK")
     server.process.send_signal(signal.SIGCONT)
-    time.sleep(1)  # it looks at the other one before that beats again
+    time.sleep(1)  # it looks at the other job before that beats again
 
     def has_ended():
         tell_progress(environment, phase="calibrate")
@@ -373,7 +373,7 @@ def test_supervisors_that_are_stopped_keep_no_job(make_server, tmp_path):
     for id_ in (before, while_ending):
         eventually(20, (tmp_path / id_).exists)
     os.kill(supervisor_of(before), signal.SIGSTOP)
-    (server.state / "jobs" / before / "attempt-1/supervisor.json").unlink()  # as if it had not begun
+    (server.state / "jobs" / before / "attempt-1/supervisor.json").unlink()  # like an attempt that has not begun
     server.cancel(before)
     assert server.wait(before, seconds=60).state == jobs_pb2.Job.CANCELLED
     server.cancel(while_ending)
@@ -384,14 +384,14 @@ def test_supervisors_that_are_stopped_keep_no_job(make_server, tmp_path):
 
 
 def test_connections_beyond_the_limit_do_not_stop_the_server(make_server, tmp_path):
-    """With so few descriptors gRPC's own listener would never accept again."""
+    """gRPC's own listener would never accept again with so few descriptors."""
     server = make_server("--max-ranks", "4", prefix=["prlimit", "--nofile=512:512"])
     host, port = server.endpoint.split(":")
     connections = [socket.create_connection((host, int(port)), timeout=20) for _ in range(700)]
     for connection in connections:
         connection.close()
     server.connect()
-    # The server turns callers away until it has noticed that those before have gone.
+    # The server turns callers away until it has noticed that the earlier ones are gone.
     server.jobs.ListJobs(jobs_pb2.ListJobsRequest(), wait_for_ready=True, timeout=20)
     assert server.wait(server.create(spec(tmp_path / "out")).id).state == jobs_pb2.Job.SUCCEEDED
 
@@ -414,7 +414,7 @@ def test_log_says_what_was_found_at_the_start_and_every_cancel_once(make_server,
     server = make_server("--max-ranks", "2")
     running = server.create(endless_spec(tmp_path / "running")).id
     queued = server.create(spec(tmp_path / "queued")).id
-    eventually(10, lambda: server.get(queued).queue_position == 1)  # the other one has started
+    eventually(10, lambda: server.get(queued).queue_position == 1)  # the other job has started
     for _ in range(2):
         server.cancel(queued)
     server.cancel(running)

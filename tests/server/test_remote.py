@@ -1,4 +1,4 @@
-"""Jobs whose models and outputs are in S3 or on a Hub."""
+"""Tests of jobs whose models and outputs are in S3 or on a Hub."""
 
 import hashlib
 import json
@@ -65,7 +65,7 @@ def test_from_s3_to_s3_beneath_roots(make_server, s3, tmp_path):
     assert why[0] == "NO_MODEL"
     assert secret not in server.log() and secret.encode() not in server.logs(job.id)
     assert all(secret.encode() not in file.read_bytes() for file in server.state.rglob("*") if file.is_file())
-    # The same output once more: refused before anything is computed.
+    # A second job with the same output is refused before anything is computed.
     again = server.wait(server.create(remote_spec(method__sparsity=0.5)).id)
     assert (again.state, again.error.code, again.attempt) == (Job.FAILED, "FETCH_FAILED", 0)
     assert again.error.message.startswith("EXISTS: ")
@@ -110,7 +110,7 @@ def test_several_fetches_at_a_time_a_cancel_and_a_killed_server(make_server, s3,
     s3.hold.clear()
     first = server.create(remote_spec(output=OUT))
     job = server.create(remote_spec(output=tmp_path / "out"))
-    # Nobody else writes there, in it, around it, or reads what is written.
+    # No other job may write there, in it or around it, or read it as a model.
     for changes in ({"output": OUT}, {"output": f"{OUT}/nested"}, {"output": f"s3://{BUCKET}/out"}, {"model": OUT, "output": tmp_path / "x"}):
         with refused(grpc.StatusCode.FAILED_PRECONDITION) as why:
             server.create(remote_spec(**changes))
@@ -132,7 +132,7 @@ def test_a_resumed_job_reads_the_commit_that_it_read_before(make_server, hub, tm
     server = make_server("--allow-remote", "hf://org/", **hub.environment, DOTRESIZE_WORKER=script(tmp_path / "idle", "exec sleep 600"))
 
     def started():
-        """The revision that the job's attempt reads; the attempt is cancelled."""
+        """Returns the revision that the job's attempt reads, and cancels the attempt."""
         revision = is_in(server, job.id, Job.STARTING).fetched[0].revision
         server.cancel(job.id)
         assert server.wait(job.id).state == Job.CANCELLED
@@ -167,7 +167,7 @@ def test_a_failed_push_is_resumed_without_computing_by_a_server_that_is_killed(m
     job = server.create(remote_spec())
     failed = server.wait(job.id)
     assert (failed.state, failed.error.code) == (Job.FAILED, "PUSH_FAILED") and failed.error.message.startswith("NO_PERMISSION: ")
-    # It waits here to be pushed: nobody else's output takes its place.
+    # The output waits to be pushed, so no other output takes its place.
     refusal = server.wait(server.create(remote_spec()).id).error
     assert refusal.code == "FETCH_FAILED" and "resume that job, or delete it" in refusal.message
     s3.refused = ()
@@ -205,8 +205,8 @@ def test_what_a_server_has_pushed_and_not_removed_the_next_one_removes(make_serv
 
 @pytest.fixture
 def client_python(tmp_path):
-    """The interpreter of an environment that has the client's wheel and what it depends on. With DOTRESIZE_ALL_CASES pip fetches all that;
-    else what it depends on is that of the tests."""
+    """Returns the interpreter of an environment with the client's wheel and its dependencies. pip fetches them with
+    DOTRESIZE_ALL_CASES; otherwise they are those of the tests."""
     source = tmp_path / "source"
     shutil.copytree(SOURCE / "client/python", source / "client/python", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     shutil.copytree(SOURCE / "proto", source / "proto")

@@ -1,4 +1,4 @@
-"""Who gets the machine: GPUs, memory, priorities, backfill, drain, deadlines."""
+"""Tests of the scheduler: GPUs, memory, priorities, backfill, drain, deadlines."""
 
 import json
 import re
@@ -16,7 +16,7 @@ ONE = {"resources__device": job_pb2.Resources.cpu, "resources__ranks": 1}
 
 @pytest.fixture
 def make_patient_server(make_server, tmp_path):
-    """Its jobs wait until they are cancelled, or until a file `go` is there."""
+    """Starts a server whose jobs wait until they are cancelled, or until a file `go` exists."""
     worker = script(tmp_path / "worker", f"until test -e {tmp_path}/go; do sleep 0.2; done; exit 65")
     return lambda *options: make_server(*options, DOTRESIZE_WORKER=worker)
 
@@ -29,7 +29,7 @@ def create(server, job_spec, **options):
 
 
 def ranks(server, id_, count):
-    """The environments of the job's workers once all of them run."""
+    """Waits until all workers of the job run. Returns their environments."""
     def found():
         workers = [environment for pid, environment in processes_of(id_).items() if is_worker(pid)]
         return len(workers) == count and workers
@@ -45,7 +45,7 @@ def is_worker(pid):
 
 
 def waits_for(server, id_, text):
-    """The job, once the scheduler has said so of it."""
+    """Waits until the scheduler gives this reason for the job. Returns the job."""
     def told():
         job = server.get(id_)
         assert job.state == Job.QUEUED, job
@@ -222,7 +222,7 @@ def test_bad_options_are_refused_with_their_field(make_patient_server, tmp_path,
 
 
 def leases_in(log):
-    """{GPU: [(begin, end), ...]} of the attempts that wrote the log, in their order."""
+    """Returns {GPU: [(begin, end), ...]} of the attempts that wrote the log, in their order."""
     attempts = {}
     for line in log.read_text().splitlines():
         attempt, gpu, moment, what = line.split(",")

@@ -1,4 +1,4 @@
-"""Who may reach the server, and what they may do."""
+"""Tests of access to the server, and of each caller's permissions."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def stranger(tmp_path_factory):
 
 @pytest.fixture
 def secure_server(make_server, authority):
-    """Takes only clients with a certificate of the authority."""
+    """Starts a server that accepts only clients with a certificate of the authority."""
     certificate, key = authority.issue("server")
     return make_server("--tls-cert", str(certificate), "--tls-key", str(key),
                        "--tls-client-ca", str(authority.certificate), DOTRESIZE_WORKER="/bin/false")
@@ -98,7 +98,7 @@ def test_command_line_has_a_certificate(secure_server, authority):
 
 
 class Client:
-    """Calls with one token."""
+    """A client that calls with one token."""
 
     def __init__(self, server, token):
         self.server = server
@@ -119,7 +119,7 @@ class Client:
 
 @pytest.fixture
 def tokens(tmp_path):
-    """{name: secret} of clients with these roles, and the file with their hashes."""
+    """Returns {name: secret} of clients with these roles, and the file with their hashes."""
     file = tmp_path / "tokens"
 
     def make(name, role):
@@ -143,7 +143,7 @@ def audit_of(server):
 
 
 def calls_on(id_):
-    """A request for every method on a job, and whether it changes something."""
+    """Returns a request for every method on a job, and whether it changes something."""
     return [("GetJob", jobs_pb2.GetJobRequest(id=id_), False),
             ("ListJobs", jobs_pb2.ListJobsRequest(), False),
             ("WatchJob", jobs_pb2.WatchJobRequest(id=id_), False),
@@ -180,7 +180,7 @@ def test_role_and_owner_decide_what_a_client_may_do(server_with_tokens, tokens, 
     assert ann.get(id_).owner == "ann"
     for method, request, changes in calls_on(id_):
         if not changes:
-            if method not in ("WatchJob", "WatchJobs", "GetSweep"):  # without an end; it is no sweep
+            if method not in ("WatchJob", "WatchJobs", "GetSweep"):  # the first two have no end; the job is not a sweep
                 eve.call(method, request)
             continue
         with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
@@ -262,11 +262,11 @@ def test_a_token_is_rotated_while_the_server_runs(server_with_tokens, tokens):
 
 
 def test_a_certificate_is_replaced_while_the_server_runs(make_server, authority, tmp_path):
-    """For calls and pages; one that is not its key's changes nothing."""
+    """The new certificate serves calls and pages. One that does not fit its key changes nothing."""
     files = [tmp_path / name for name in ("server.pem", "server.key")]
 
     def install(name):
-        """The certificate, as a server shows it."""
+        """Installs a certificate. Returns its text, as a server shows it."""
         for file, issued in zip(files, authority.issue(name)):
             shutil.copy(issued, file)
             file.chmod(0o600)
@@ -285,7 +285,7 @@ def test_a_certificate_is_replaced_while_the_server_runs(make_server, authority,
         assert shown() == {first}
         server.process.send_signal(signal.SIGHUP)
         eventually(20, lambda: shown() == {second})
-        jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)  # over the connection that it had
+        jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)  # still over the connection from before
     shutil.copy(authority.issue("third")[0], files[0])
     server.process.send_signal(signal.SIGHUP)
     eventually(20, lambda: "the certificates stay as they were" in server.log())
@@ -366,7 +366,7 @@ def test_file_of_tokens_is_private_and_checked(tokens, tmp_path, make_server):
 
 
 def refusal(tmp_path, *options):
-    """What a server says that does not start for its options."""
+    """Returns the error of a server that refuses to start with these options."""
     done = subprocess.run([PROGRAM, "--state", tmp_path / "state", "--listen", "0.0.0.0:0", *map(str, options)],
                           capture_output=True, text=True, timeout=20)
     assert done.returncode == 64, done.stderr

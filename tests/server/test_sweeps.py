@@ -1,4 +1,4 @@
-"""Sweeps: one job of the server that runs all combinations of settings."""
+"""Tests of sweeps: one job of the server that runs all combinations of settings."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def tokens(tmp_path):
 
 @pytest.fixture
 def base(tmp_path, tokens):
-    """A job of a second, but for the axes."""
+    """Returns a job without the axes that takes a second."""
     result = spec(tmp_path / "sweep", calibration__tokens=tokens, evaluation__tokens=tokens, resources__ranks=1)
     result.calibration.ClearField("samples")
     return result
@@ -53,7 +53,7 @@ def get(server, id_):
 
 
 def runners_of(id_):
-    """Processes that run a sweep itself."""
+    """Returns the processes that run a sweep itself."""
     command_lines = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in processes_of(id_)}
     return [pid for pid, words in command_lines.items() if words[1:2] == [b"sweep"]]
 
@@ -62,7 +62,7 @@ AXES = {"method.name": ["slicegpt", "pca_dotresize"], "method.size": [0.9, 0.8, 
 
 
 def artifacts_of(server, id_):
-    """{name: content}"""
+    """Returns {name: content} of the job's artifacts."""
     def content(name):
         chunks = server.jobs.GetArtifact(jobs_pb2.GetArtifactRequest(id=id_, name=name), timeout=20)
         return b"".join(chunk.data for chunk in chunks)
@@ -108,7 +108,7 @@ def test_a_sweep_outlives_its_server_and_gives_what_single_jobs_give(make_server
         assert sweep.results.dense.perplexity == pytest.approx(result.dense.perplexity, rel=1e-6)
     assert [bool(row.model) for row in done.values()] == [row.best for row in done.values()]
 
-    # Its artifacts, its webhook, and its line in a list.
+    # The sweep has artifacts, a webhook call and a line in the list.
     artifacts = artifacts_of(server, id_)
     assert artifacts.keys() == {"job.json", "log", "plan.txt", "results.json", "report.html"}
     assert all(artifacts[name] == (tmp_path / "sweep" / name).read_bytes() for name in ("results.json", "report.html"))
@@ -118,7 +118,7 @@ def test_a_sweep_outlives_its_server_and_gives_what_single_jobs_give(make_server
     with urllib.request.urlopen(f"{server.http}/jobs", timeout=20) as page:
         assert "4 jobs of a sweep" in page.read().decode()
 
-    # The command line shows the same; what is done is not run again.
+    # The command line shows the same results, and does not run finished jobs again.
     def cli(*arguments):
         return subprocess.run([BINARIES / "dotresize", *map(str, arguments)], capture_output=True, text=True, check=True,
                               env={**os.environ, "DOTRESIZE_SERVER": server.endpoint}, timeout=60).stdout
@@ -141,7 +141,7 @@ def test_a_sweep_is_cancelled_with_all_of_its_processes(make_server, base, tmp_p
                          DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
     id_ = create(server, base, {"method.sparsity": [0.2, 0.3]}, parallel=2).job.id
     eventually(20, lambda: server.get(id_).state == Job.RUNNING and len(runners_of(id_)) == 1)
-    # It has the ranks of both jobs, whose processes cannot call the server.
+    # The sweep has the ranks of both jobs. Their processes cannot call the server.
     other = server.create(spec(tmp_path / "other", resources__ranks=1)).id
     eventually(20, lambda: server.get(other).waiting_for == "1 ranks (0 free)")
     server.cancel(other)

@@ -1,4 +1,4 @@
-"""The server's web pages, over HTTP."""
+"""Tests of the server's web pages over HTTP."""
 
 import functools
 import html
@@ -23,7 +23,7 @@ POLICY = "default-src 'none'; script-src 'self'; style-src 'self'"
 
 
 class Browser:
-    """Fetches pages, and sends the cookie that it was given."""
+    """Fetches pages, and sends the cookie that the server has set."""
 
     def __init__(self, url, context=None):
         scheme, address = url.split("://")
@@ -32,7 +32,7 @@ class Browser:
         self.cookie = None
 
     def fetch(self, path, form=None, **headers):
-        """(status, headers, text); `form`: what is posted"""
+        """Fetches a page, or posts `form`. Returns (status, headers, text)."""
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.cookie:
             headers["Cookie"] = self.cookie
@@ -62,7 +62,7 @@ class Browser:
         return re.search(r'name="form_token" value="(\w{64})"', self.page(path))[1]
 
     def post(self, id_, verb, token):
-        """Sends a form of a job's page: the status."""
+        """Sends a form of a job's page. Returns the status."""
         return self.fetch(f"/jobs/{id_}/{verb}", {"form_token": token})[0]
 
 
@@ -77,7 +77,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def worker(folder):
-    """The job's name says what it does: sleep, fail after a hostile line in its log, or work."""
+    """Returns a worker whose job name selects its action: sleep, fail after a hostile line in its log, or work."""
     return script(folder / "worker", f"""for last; do :; done
 grep -q sleeper "$last" && exec sleep 300
 grep -q onerror "$last" || exec {WORKER} "$@"
@@ -87,7 +87,7 @@ exit 65""")
 
 @pytest.fixture(scope="module")
 def small(folder):
-    """small(name): a job of a second."""
+    """Returns small(name), which makes a job that takes a second."""
     rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"]
     tokens = folder / "tokens.safetensors"
     save_file({"tokens": np.ascontiguousarray(rows[:2, :64])}, tokens)
@@ -105,7 +105,7 @@ def small(folder):
 
 @pytest.fixture(scope="module")
 def server(folder, worker):
-    """Without tokens."""
+    """Starts a server without tokens."""
     running = Server(folder / "open", "--http", "127.0.0.1:0", "--max-ranks", "2", "--max-attempts", "1",
                      "--heartbeat-timeout", "600", DOTRESIZE_WORKER=worker).start()
     yield running
@@ -119,7 +119,7 @@ def browser(server):
 
 @pytest.fixture(scope="module")
 def sleeper(server, small):
-    """A job with one of the two ranks that does not end by itself."""
+    """Returns a job that takes one of the two ranks and does not end by itself."""
     id_ = server.create(small("sleeper")).id
     eventually(20, lambda: processes_of(id_))
     yield id_
@@ -128,7 +128,7 @@ def sleeper(server, small):
 
 @pytest.fixture(scope="module")
 def queued(server, sleeper, small):
-    """A job that needs both, and lets others go first."""
+    """Returns a job that needs both ranks and lets others go first."""
     id_ = server.jobs.CreateJob(jobs_pb2.CreateJobRequest(
         spec=small("waits long", resources__ranks=2), options=jobs_pb2.JobOptions(priority=-1)), timeout=20).id
     yield id_
@@ -272,7 +272,7 @@ def test_long_list_has_several_pages(server, browser, queued, small):
 
 @pytest.fixture(scope="module")
 def secrets(folder):
-    """{name: token}"""
+    """Returns {name: token}."""
     def make(name, role):
         return subprocess.run([PROGRAM, "token", "--tokens", folder / "tokens", name, role], check=True,
                               capture_output=True, text=True, timeout=20).stdout.strip()
@@ -385,7 +385,7 @@ def test_admins_drain_the_server_and_resume_it(closed_server, secrets):
 
 @pytest.fixture(scope="module")
 def certificate(folder):
-    """What a server with TLS takes, and what a browser knows it by."""
+    """Returns a certificate for a server with TLS, and the context in which a browser accepts it."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                     "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS}",
                     "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)

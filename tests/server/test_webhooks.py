@@ -1,4 +1,4 @@
-"""Who is told of the ends of jobs."""
+"""Tests of the notifications about the ends of jobs."""
 
 import base64
 import hashlib
@@ -23,7 +23,7 @@ KEY = b"0123456789abcdef0123456789abcdef"
 
 
 class Listener:
-    """Takes messages; `answers`: the statuses of the first ones, 200 then. None: no answer to a message."""
+    """Receives messages. `answers`: statuses for the first ones, then 200. None: no answer."""
 
     def __init__(self, answers=(), context=None):
         self.messages = []
@@ -62,7 +62,7 @@ class Listener:
 
 @pytest.fixture
 def listen():
-    """listen(answers): a listener that ends with the test."""
+    """Returns listen(answers), which starts a listener that ends with the test."""
     running = []
 
     def make(*arguments):
@@ -83,7 +83,7 @@ def secret(tmp_path):
 
 @pytest.fixture
 def make_notifying(make_server, secret):
-    """make_notifying(PREFIX...): a server whose jobs fail at once."""
+    """Returns make_notifying(PREFIX...), which starts a server whose jobs fail at once."""
     def make(*prefixes, **environment):
         options = [word for prefix in prefixes for word in ("--allow-webhook", prefix)]
         return make_server(*options, "--webhook-secret", secret, DOTRESIZE_WORKER="/bin/false", **environment)
@@ -103,7 +103,7 @@ def notified(server, id_, state=Notification.DELIVERED):
 
 
 def checked(message):
-    """The content of a message whose signature is right."""
+    """Checks the signature of a message. Returns its content."""
     _, headers, body = message
     at = headers["webhook-timestamp"]
     assert abs(int(at) - time.time()) < 300
@@ -191,7 +191,7 @@ def test_a_killed_server_goes_on_telling(make_notifying, listen, tmp_path):
     hook = listen([500, None])
     server = make_notifying(hook.origin)
     id_ = create(server, tmp_path / "out", hook.origin)
-    eventually(30, lambda: len(hook.messages) == 2)  # the second one has no answer yet
+    eventually(30, lambda: len(hook.messages) == 2)  # the second message has no answer yet
     server.end(signal.SIGKILL)
     hook.silence.set()
     server.start()

@@ -1,4 +1,4 @@
-// The Workers service over a real socket.
+// Tests of the Workers service over a real socket.
 #include "server/api/workers_service.h"
 
 #include <grpcpp/grpcpp.h>

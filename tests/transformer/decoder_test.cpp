@@ -34,7 +34,7 @@ ModelConfig with_dynamic_rotary(ModelConfig config) {
 
 class DecoderOf : public ::testing::TestWithParam<Case> {};
 
-// The logits after each part, against those of the whole sequence in one forward pass.
+// Compares the logits after each part with those of one forward pass over the whole sequence.
 void expect_parity(const ModelConfig& config, const std::vector<int64_t>& parts) {
   const c10::InferenceMode inference;
   const WholeModel model = random_model(config, 1);

@@ -9,7 +9,7 @@
 namespace dotresize {
 namespace {
 
-/// `rows` of the vocabulary at a time.
+/// Computes the divergence from `rows` of the vocabulary at a time.
 RunningDivergence in_blocks(const at::Tensor& p, const at::Tensor& q, int64_t rows) {
   RunningDivergence running(p.size(0), at::kCPU);
   for (int64_t first = 0; first < p.size(1); first += rows) {
@@ -25,7 +25,7 @@ at::Tensor direct(const at::Tensor& p, const at::Tensor& q) {
   return (log_p.exp() * (log_p - log_q)).sum(1);
 }
 
-/// More tokens than are compared at a time, neither a multiple of it nor of the blocks.
+/// Returns logits of more tokens than are compared at a time, in sizes that leave partial blocks.
 at::Tensor random_logits(uint64_t seed) {
   at::manual_seed(seed);
   return at::randn({131, 1009}, at::kFloat) * 4;
@@ -58,13 +58,13 @@ TEST(RunningDivergence, OfEqualLogitsIsZero) {
   EXPECT_TRUE(running.agrees().all().item<bool>());
 }
 
-/// A constant that is added to all logits changes no distribution.
+/// A constant that is added to all logits does not change the distribution.
 TEST(RunningDivergence, OfShiftedLogitsIsRounding) {
   const at::Tensor p = random_logits(6).round();
   EXPECT_LT(in_blocks(p, p - 256, 100).kl().abs().max().item<double>(), 1e-12);
 }
 
-/// float32 rounds logits of this size by 1e-6: the divergence of such differences is their square.
+/// float32 rounds logits of this size by 1e-6, and the divergence is the square of that.
 TEST(RunningDivergence, OfRoundedLogitsIsTheirSquare) {
   const at::Tensor p = random_logits(7);
   const at::Tensor kl = in_blocks(p, p + at::randn_like(p) * 1e-6, 100).kl();

@@ -14,7 +14,7 @@
 namespace dotresize::testing {
 namespace {
 
-// One random orthogonal map of full width per junction.
+// Returns one random orthogonal map of full width per junction.
 std::vector<at::Tensor> orthogonal_maps(const ModelConfig& config) {
   std::vector<at::Tensor> maps;
   for (int64_t j = 0; j < config.num_junctions(); ++j) {
@@ -23,7 +23,7 @@ std::vector<at::Tensor> orthogonal_maps(const ModelConfig& config) {
   return maps;
 }
 
-// The model folded with `maps`, rounded to float32; a map's transpose is its M_inv.
+// Returns the model folded with `maps`, in float32. The transpose of a map is its M_inv.
 WholeModel folded(const WholeModel& dense, const std::vector<at::Tensor>& maps) {
   WholeModel model;
   model.config = dense.config;
@@ -47,8 +47,8 @@ TEST_P(Fold, AtFullWidthKeepsTheLogits) {
   EXPECT_LT(largest_difference(logits(model, ids), logits(dense, ids)), 1e-4);
 }
 
-// The schedule that solves junctions one after another runs layers whose input is folded and whose
-// output is still of full width.
+// The schedule that solves junctions one after another runs layers with a folded input and an
+// output that still has full width.
 TEST_P(Fold, OfTheInputAloneYieldsTheDenseStream) {
   const c10::InferenceMode inference;
   const WholeModel dense = random_model(GetParam(), 3);

@@ -41,7 +41,7 @@ TEST(SublayerForward, LeavesItsInputAlone) {
   EXPECT_TRUE(at::equal(x, before));
 }
 
-/// The sublayer with its shortcut as one matrix [k_in, k_out].
+/// Returns the sublayer with its shortcut as one matrix [k_in, k_out].
 SublayerWeights with_matrix(SublayerWeights weights, const at::Tensor& shortcut) {
   weights.shortcut_A = weights.shortcut_B = at::Tensor();
   weights.shortcut = shortcut;
@@ -95,7 +95,7 @@ TEST(Attention, WithAWindowOfOneSeesItselfAlone) {
   WholeModel model = random_model(tiny_config(), 5);
   model.config.sliding_window = 1;
   const at::Tensor ids = random_ids(model.config, {1, 8}, 6);
-  // Attention to a single key ignores its position, so each token might as well be the first.
+  // Attention to a single key ignores its position, so each token may as well be the first.
   const at::Tensor alone = logits(model, ids.reshape({8, 1}));
   EXPECT_LT(largest_difference(logits(model, ids), alone.reshape({1, 8, -1})), 1e-5);
 }
@@ -129,7 +129,7 @@ TEST(Attention, WithNarrowerValuesIsThatWhoseOtherChannelsAreZero) {
   EXPECT_LT(largest_difference(logits(narrow, ids), logits(wide, ids)), 1e-5);
 }
 
-// Relative error of the logits, by norm.
+// Returns the relative error of the logits by norm.
 double logits_error(at::ScalarType dtype) {
   const WholeModel model = random_model(tiny_config(), 9);
   const at::Tensor ids = random_ids(model.config, {2, 30}, 10);

@@ -39,7 +39,7 @@ TEST(HalfProduct, OfNothingIsNothingAndOfNoNumberIsNone) {
   EXPECT_TRUE(at::equal(y[2], at::zeros({2})));
 }
 
-/// Sublayers of float16, and the same numbers in float32.
+/// Sublayers in float16, and the same numbers in float32.
 class InHalf : public ::testing::TestWithParam<ModelConfig> {
  protected:
   InHalf()
@@ -73,7 +73,7 @@ TEST_P(InHalf, GradientsAreCloseToThoseOfFloat32) {
   }
 }
 
-/// Without scales they would vanish below 6e-8, and end at 65504.
+/// Gradients would vanish below 6e-8 and overflow beyond 65504 without scales.
 TEST_P(InHalf, GradientsOfAnySizeHaveTheSameDigits) {
   for (size_t s = 0; s < half_.sublayers.size(); ++s) {
     const at::Tensor plain = gradient(half_, s, g_);
@@ -90,7 +90,7 @@ TEST_P(InHalf, WhatIsNotFiniteStaysSo) {
   }
 }
 
-/// Features and what the sublayers write are beyond 65504.
+/// Features and outputs of the sublayers are beyond 65504.
 TEST_P(InHalf, MassiveActivationsDoNotOverflow) {
   for (WholeModel* model : {&half_, &exact_}) {
     for (SublayerWeights& weights : model->sublayers) {
@@ -101,7 +101,7 @@ TEST_P(InHalf, MassiveActivationsDoNotOverflow) {
   for (size_t s = 0; s < half_.sublayers.size(); ++s) {
     const at::Tensor expected = forward(exact_, s);
     EXPECT_GT(expected.abs().max().item<double>(), 65504.0) << s;
-    EXPECT_LT(relative_error(forward(half_, s), expected), 0.02) << s;  // of sharp attentions
+    EXPECT_LT(relative_error(forward(half_, s), expected), 0.02) << s;  // attentions are sharp
   }
 }
 
@@ -109,8 +109,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, InHalf,
                          ::testing::Values(tiny_config(), fused_config(), mixture_config()),
                          [](const auto& config) { return kind_of(config.param); });
 
-/// What attends has gradients of 60,000 times those of the sublayer, and values the sums of these:
-/// they end at 65504 with the first scale that is tried.
+/// The attention's output has gradients 60,000 times those of the sublayer, and the values have
+/// sums of them. Both overflow 65504 with the first scale that is tried.
 TEST(GradientInHalf, IsTriedWithLessWhereItOverflows) {
   const c10::InferenceMode with_autograd(false);
   const c10::NoGradGuard until_it_is_needed;

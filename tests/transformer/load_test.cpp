@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// A float32 checkpoint in a directory of its own, named after the running test.
+// A float32 checkpoint in a directory that is named after the running test.
 class Load : public ::testing::Test {
  protected:
   Load() {
@@ -34,7 +34,7 @@ class Load : public ::testing::Test {
   }
   ~Load() override { std::filesystem::remove_all(dir_); }
 
-  // Random values for everything that such a model stores.
+  // Puts random values into every tensor that such a model stores.
   void fill() {
     for (const auto& [name, shape] : expected_shapes(config_)) {
       tensors_[name] = at::randn(shape, at::kFloat);
@@ -57,7 +57,7 @@ class Load : public ::testing::Test {
     return CheckpointReader(dir_);
   }
 
-  // Puts one value into the written file: the writer itself refuses what is not finite.
+  // Writes one value into the file directly, because the writer refuses values that are not finite.
   void overwrite_first(const std::string& name, float value) const {
     for (const auto& path : CheckpointReader(dir_).files()) {
       const auto tensors = read_safetensors_header(path).tensors;

@@ -29,7 +29,7 @@ TEST(TokenUniforms, AreUniform) {
   EXPECT_LT(largest_difference(numbers, even), 1.95 / std::sqrt(20000.0));  // Kolmogorov, 0.1 %
 }
 
-/// A head of more blocks than one.
+/// A head with several blocks of the vocabulary.
 class LossGradient : public ::testing::Test {
  protected:
   LossGradient() {
@@ -47,7 +47,7 @@ class LossGradient : public ::testing::Test {
     return loss_gradient(config_, head_, x_, uniforms);
   }
 
-  /// found: [entries of x], of which `i` is compared.
+  /// found: [entries of x]. Compares entry `i`.
   void expect_slope(const at::Tensor& found, int64_t i, const std::function<double()>& loss) {
     const at::Tensor at_start = x_.clone();
     constexpr double kStep = 1e-2;
@@ -68,14 +68,14 @@ class LossGradient : public ::testing::Test {
 };
 
 TEST_F(LossGradient, BeyondAllSumsTheLastTokenIsDrawn) {
-  head_.weight.mul_(0.1);  // so that no token's share is lost in float32
+  head_.weight.mul_(0.1);  // keeps every token's share above float32 rounding
   const at::Tensor labels = at::full({6}, kVocabulary - 1, at::kLong);
   const at::Tensor uniforms = at::full({6}, 1.001, at::kDouble);  // sums are float32
   const at::Tensor drawn = numbers_that_draw(labels, probabilities());
   EXPECT_LT(largest_difference(gradient(uniforms), gradient(drawn)), 1e-5);
 }
 
-/// Labels are those whose sums exceed the numbers.
+/// A label is the first token whose cumulative probability exceeds the number.
 TEST_F(LossGradient, IsTheSlopeOfTheLossOfTheDrawnLabels) {
   const at::Tensor uniforms = at::tensor({0.0, 0.3, 0.5, 0.7, 0.9, 0.999999}, at::kDouble);
   const at::Tensor labels = (probabilities().cumsum(1) <= uniforms.unsqueeze(1)).sum(1);
@@ -87,7 +87,7 @@ TEST_F(LossGradient, IsTheSlopeOfTheLossOfTheDrawnLabels) {
   for (const int64_t i : {0, 13, 47}) expect_slope(found, i, loss);
 }
 
-/// The target has a head of another width. The second token has no label.
+/// The target's head has another width. The second token has no label.
 TEST_F(LossGradient, OfADistillationIsTheSlopeOfTheDivergenceAndTheLabels) {
   constexpr double kShare = 0.25;
   const at::Tensor target_head = at::randn({kVocabulary, 5}, at::kFloat);

@@ -2,10 +2,9 @@
 
 usage: make_models.py OUT_DIR
 
-Each case becomes OUT_DIR/NAME with the model as transformers saves it, and expected.safetensors:
-"ids" [batch, tokens] int64, "logits" [batch, tokens, vocab] float32, and "gradients"
-[junctions, batch, tokens, hidden_size] float32 of the summed loss of "labels" [batch, tokens] with
-respect to the residual stream.
+Each case becomes OUT_DIR/NAME: the model as transformers saves it, and expected.safetensors with "ids" [batch, tokens] int64,
+"logits" [batch, tokens, vocab] float32, "labels" [batch, tokens] and "gradients" [junctions, batch, tokens, hidden_size]
+float32. The gradients are those of the summed loss of "labels" with respect to the residual stream.
 """
 
 import json
@@ -32,14 +31,14 @@ def rotary(rope_type, **settings):
 
 
 def longrope(pairs, **settings):
-    """Factors for so many pairs of channels."""
+    """Returns longrope settings with factors for this many pairs of channels."""
     short = [1.0 + 0.25 * pair for pair in range(pairs)]
     return rotary(
         "longrope", short_factor=short, long_factor=[3.0 * f for f in short], **settings
     )
 
 
-# The options of transformers' config beyond BASE; "v4": rewrite config.json as transformers 4 did.
+# Options of transformers' config besides BASE. "v4" rewrites config.json in the dialect of transformers 4.
 BASE = {
     "vocab_size": 96,
     "hidden_size": 64,
@@ -207,7 +206,7 @@ def as_transformers_4(config: dict) -> dict:
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
             config[key] = rope.pop(key)
-    if rope["rope_type"] == "longrope":  # phi3's may have these three keys alone
+    if rope["rope_type"] == "longrope":  # phi3's may have only these three keys
         original = rope.pop("original_max_position_embeddings")
         config["original_max_position_embeddings"] = original
         rope["type"] = rope.pop("rope_type")

@@ -7,7 +7,7 @@
 namespace dotresize::testing {
 namespace {
 
-// Every expert on every token, the result weighted by its routing weight or 0.
+// Runs every expert on every token and weights the results by the routing weight or 0.
 at::Tensor all_experts(const MixtureConfig& config, const SublayerWeights& weights,
                        const at::Tensor& x) {
   const Routing routing = route(config, weights.in_proj[0], x);
@@ -55,7 +55,7 @@ TEST_F(Mixture, SendsATokenToItsMostProbableExperts) {
 
 TEST_F(Mixture, ComputesWhereNoTokenComesToSomeExpert) {
   weights_.in_proj[0].weight.zero_();
-  weights_.in_proj[0].weight[1][0] = 1;  // experts 1 and 0 for a token of positive first channel
+  weights_.in_proj[0].weight[1][0] = 1;  // a positive first channel selects experts 1 and 0
   const at::Tensor token = at::ones({1, 1, 24}, at::kFloat);
   const at::Tensor expected = all_experts(config_, weights_, token.reshape({1, 24}));
   EXPECT_LT(largest_difference(forward(token).reshape({1, 24}), expected), 1e-5);

@@ -32,7 +32,7 @@ TEST(Perplexity, OfTheExampleModelIsTheReferences) {
   EXPECT_NEAR(total.perplexity(), golden, 1e-4 * golden);
 }
 
-// [batch, seqlen - 1] float64, without blocks.
+// Returns [batch, seqlen - 1] float64, computed without blocks.
 at::Tensor direct_nll(const at::Tensor& all_logits, const at::Tensor& ids) {
   const int64_t predicted = ids.size(1) - 1;
   const at::Tensor likelihood = at::log_softmax(all_logits.to(at::kDouble), -1);
@@ -52,7 +52,7 @@ TEST(WindowNll, EqualsADirectComputation) {
   EXPECT_NEAR(result.nll, expected, 1e-5 * expected);
 }
 
-// So many tokens and so large a vocabulary that several blocks are needed, the last one short.
+// Tokens and vocabulary need several blocks, the last of which is short.
 TEST(WindowNll, CrossesBlocks) {
   const c10::InferenceMode inference;
   ModelConfig config = tiny_config();

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kHiddenSize = 40;
 
-/// The shortcut [k_out, k_in] between two random orthonormal maps.
+/// Returns the shortcut [k_out, k_in] between two random orthonormal maps.
 at::Tensor shortcut(int64_t k_in, int64_t k_out) {
   const at::Tensor M_in = random_orthogonal(kHiddenSize, 1).narrow(1, 0, k_in);
   const at::Tensor M_out = random_orthogonal(kHiddenSize, 2).narrow(1, 0, k_out);
@@ -43,7 +43,7 @@ TEST_P(ShortcutCheck, FindsWhatShrinksWhereAMapIsARotation) {
   EXPECT_EQ(shortcut_problem((0.9 * shortcut(24, 32)).to(GetParam()), kHiddenSize), std::nullopt);
 }
 
-/// The factor [rank, k_in] of the aligned shortcut between two random orthonormal maps.
+/// Returns the factor [rank, k_in] of the aligned shortcut between two random orthonormal maps.
 at::Tensor factor(int64_t k_in, int64_t k_out, int64_t rank) {
   const at::Tensor M_in = random_orthogonal(kHiddenSize, 1).narrow(1, 0, k_in);
   const at::Tensor M_out = random_orthogonal(kHiddenSize, 2).narrow(1, 0, k_out);

@@ -1,5 +1,6 @@
-// Under mpirun: the ranks run the stages of one random model over a communicator in which each
-// transfer blocks both ranks, and each compares what it has visited with the model in one process.
+// Runs under mpirun: the ranks run the stages of one random model over a communicator whose
+// transfers block both ranks. Each rank compares its junction activations with those of the model
+// in one process.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -18,11 +19,11 @@
 namespace dotresize::testing {
 namespace {
 
-/// Longer than any transfer of this model takes on a crowded machine.
+/// Longer than any transfer of this model takes on a busy machine.
 constexpr std::chrono::seconds kStall(15);
 constexpr int64_t kSeqlen = 64;
 
-/// By junction, microbatch after microbatch.
+/// Activations by junction, one tensor per microbatch.
 using Visits = std::map<int64_t, std::vector<at::Tensor>>;
 
 JunctionVisitor keep_in(Visits& visits) {
@@ -43,7 +44,7 @@ class StagesOverRanks : public ::testing::Test {
     windows_ = random_ids(config, {60, kSeqlen}, 2);  // seven microbatches of 8, one of 4
   }
 
-  /// What `comm`'s rank runs.
+  /// Returns the stage of `comm`'s rank.
   Stage stage_of(const Communicator& comm) const {
     const int64_t count = model_.config.num_sublayers();
     Stage stage;
@@ -73,7 +74,7 @@ class StagesOverRanks : public ::testing::Test {
     return visits;
   }
 
-  /// Those of this rank are among those of one process.
+  /// Expects this rank's visits among those of the model in one process.
   static void expect_in(const Visits& mine, const Visits& all) {
     EXPECT_FALSE(mine.empty());
     for (const auto& [junction, visited] : mine) {
@@ -113,7 +114,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   at::set_num_threads(1);
   const int failed = RUN_ALL_TESTS();
-  if (failed != 0) MPI_Abort(MPI_COMM_WORLD, 1);  // a rank may wait for one that has given up
+  if (failed != 0) MPI_Abort(MPI_COMM_WORLD, 1);  // another rank may wait for one that gave up
   MPI_Finalize();
   return 0;
 }

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 
 using NameAndShape = std::pair<std::string, std::vector<int64_t>>;
 
-/// In writing order.
+/// Returns the tensors of a sublayer in writing order.
 std::vector<NameAndShape> names_and_shapes(const ModelConfig& config, int64_t sublayer) {
   std::vector<NameAndShape> result;
   for (const StoredTensor& tensor : sublayer_tensors(config, sublayer)) {
@@ -27,7 +27,7 @@ std::vector<NameAndShape> names_and_shapes(const ModelConfig& config, int64_t su
   return result;
 }
 
-/// The sublayer reads a width of 10 and writes one of 14.
+/// Returns a compressed config whose `sublayer` reads a width of 10 and writes one of 14.
 ModelConfig compressed_at(int64_t sublayer, ModelConfig config = tiny_config()) {
   config.compressed = true;
   config.junction_widths[sublayer] = 10;

@@ -1,5 +1,5 @@
-// The dense forward pass against the logits that transformers gave for the same models
-// (make_models.py), and the gradients of the loss against those of its autograd.
+// Compares the dense forward pass with the logits of transformers for the same models
+// (make_models.py), and the gradients of the loss with those of its autograd.
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

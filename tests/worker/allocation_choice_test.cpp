@@ -36,7 +36,7 @@ class AllocationChoiceTest : public testing::Test {
                            "job.yaml", dir_.path());
   }
 
-  /// As in a process that begins: with what the journal has. `seen`: the result of the trial.
+  /// Starts like a new process, from the content of the journal. `seen`: the result of each trial.
   AllocationChoice& begin(double seen) {
     job_ = resolve_job(spec_, config_);
     plan_ = make_shard_plan(config_, *job_);
@@ -72,7 +72,7 @@ class AllocationChoiceTest : public testing::Test {
     return calibration_windows(read_tokens(kTokens, config_.vocab_size).tokens, 16, 64);
   }
 
-  /// What is left of the rows of an MLP's gate, in the journal.
+  /// Returns the rows of an MLP's gate that are left, from the journal.
   at::Tensor gate(const std::string& entry, int64_t layer) const {
     return journal_->get(entry).at("model.layers." + std::to_string(layer) +
                                    ".mlp.gate_proj.weight");
@@ -163,7 +163,7 @@ TEST_F(AllocationChoiceTest, WithoutMapsTheCutIsThatOfAJobWithTheseSizes) {
   ASSERT_FALSE(chosen.empty());
   CalibrationJob direct = *calibration_;
   direct.windows = windows();
-  direct.refits = true;  // in the order of all windows
+  direct.refits = true;  // refits with all windows in order
   cut_sublayers(comm_, direct, *job_, cut, observer_, clock_);
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
     const int64_t features = cut.intermediate_sizes[static_cast<size_t>(layer)];
@@ -178,7 +178,7 @@ TEST_F(AllocationChoiceTest, WithoutMapsTheCutIsThatOfAJobWithTheseSizes) {
 }
 
 TEST_F(AllocationChoiceTest, WhereMapsAreNeededTheyAreChosenOnceMore) {
-  spec_.mutable_method()->set_size(0.31);  // both tables of the dense model have 0.317
+  spec_.mutable_method()->set_size(0.31);  // both tables of the dense model take 0.317
   AllocationChoice& choice = begin(0.5);
   EXPECT_EQ(trials_, 0);
   const Allocation first = choice.chosen();

@@ -13,7 +13,7 @@
 namespace dotresize {
 namespace {
 
-/// Notes what it gets, each sublayer when its gate is opened.
+/// Records its input. Each sublayer waits until its gate is opened.
 class GatedSink final : public FoldedModelSink {
  public:
   void begin(const JunctionWidths& widths) override { width = widths.all.at(0); }

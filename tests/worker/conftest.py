@@ -1,4 +1,4 @@
-"""No job outlives its test."""
+"""Ends all jobs of a test with the test."""
 
 import pytest
 

@@ -1,7 +1,8 @@
-// dump_maps MODEL TOKENS METHOD WIDTH pipeline|layerwise|token_parallel DIR GROUPS: under mpirun,
-// writes support, M and, of oblique maps, M_inv of every junction to DIR/junction-NN.safetensors,
-// so that a test can compare the maps of different numbers of ranks. METHOD may be followed by a
-// comma and the metric, and after fisher by another comma and float16, in which it then computes.
+// dump_maps MODEL TOKENS METHOD WIDTH pipeline|layerwise|token_parallel DIR GROUPS: writes the
+// support, M and (for oblique maps) M_inv of every junction to DIR/junction-NN.safetensors, so that
+// a test can compare the maps of different numbers of ranks. Runs under mpirun. METHOD may be
+// followed by a comma and the metric. The metric fisher may be followed by another comma and
+// float16, the dtype of the computation.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -35,7 +36,7 @@ class NoOutput final : public FoldedModelSink {
   ModelConfig output_;
 };
 
-/// Of all junctions, each with its map.
+/// Writes the map of every mapped junction.
 void write_maps(const std::string& dir, const CalibrationJob& job) {
   for (int64_t junction = 0; junction < job.mapped_junctions(); ++junction) {
     const auto found = job.journal.get(fmt::format("map-{}", job.map_of(junction)));
@@ -61,11 +62,11 @@ void dump(char** argv) {
   const ModelConfig config = read_model_config(argv[1]);
   const CheckpointReader reader(argv[1]);
   const TokenFile tokens = read_tokens(argv[2], config.vocab_size);
-  // Checkpoints differ with the number of ranks here: they must change no bit.
+  // Checkpoints depend on the number of ranks here: they must not change a bit.
   const Checkpoints checkpoints =
       std::array{Checkpoints::kSublayers, Checkpoints::kNone, Checkpoints::kStage}.at(
           static_cast<size_t>(comm.size() % 3));
-  // As many as ranks, or fewer, which none of the numbers of ranks here divides.
+  // Junctions solved together: as many as ranks, but 3 with 4 ranks.
   const int64_t together = comm.size() == 4 ? 3 : comm.size();
   ShardPlan plan;
   for (int rank = 0; rank < comm.size(); ++rank) {

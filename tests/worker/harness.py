@@ -22,8 +22,8 @@ HOST = socket.gethostname()
 
 
 def job(output, *, method, samples=64, evaluate=True, activations="auto", ranks=1, **sections):
-    """A job on the example model and its own token files, in float32 all through: larger than the
-    model's bfloat16."""
+    """Returns a job on the example model and its own token files, entirely in float32, which is larger than the model's
+    bfloat16."""
     spec = {
         "name": "test",
         "model": {"path": str(MODEL)},
@@ -58,14 +58,14 @@ def write_job(spec, directory):
 
 
 def command(spec, directory, ranks=None, options=()):
-    """mpirun with the job's ranks; ranks=0 starts the worker alone, without mpirun."""
+    """Returns the mpirun command with the job's ranks; ranks=0: the worker alone, without mpirun."""
     worker = [str(WORKER), str(write_job(spec, directory)), *map(str, options)]
     ranks = spec["resources"]["ranks"] if ranks is None else ranks
     return mpirun(ranks, *worker) if ranks else worker
 
 
 def with_threads(threads):
-    """The environment in which each rank has so many threads; None: this one."""
+    """Returns the environment with this many threads per rank; None: the environment of this process."""
     return None if threads is None else {**os.environ, "OMP_NUM_THREADS": str(threads)}
 
 
@@ -77,7 +77,7 @@ def run(spec, directory, ranks=None, threads=None, options=()):
 
 
 def leftovers(directory):
-    """What a job at directory/out has left there, but for a journal from which it could go on."""
+    """Returns what a job at directory/out has left there, except a journal from which it could resume."""
     names = [path.name for path in directory.iterdir() if path.name.startswith("out")]
     partial = directory / "out.partial"
     if partial.name in names and [path.name for path in partial.iterdir()] == ["journal"]:
@@ -92,20 +92,20 @@ def run_to_report(spec, directory, ranks=None, threads=None, options=()):
 
 
 def shard_hashes(output):
-    """SHA-256 by file name of the tensors' files."""
+    """Returns the SHA-256 of each file of tensors, by file name."""
     shards = sorted(pathlib.Path(output).glob("*.safetensors"))
     assert shards, f"no shards in {output}"
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in shards}
 
 
 def outcome(output):
-    """What must not depend on how the work was done: the tensors' files, and the transport plans."""
+    """Returns the results that must not depend on the schedule: the files of tensors, and the transport plans."""
     plans = [junction.get("transport") for junction in report(output)["junctions"]]
     return shard_hashes(output), plans
 
 
 def plan(spec, directory):
-    """What `dotresize plan` says; None if it refuses the budget."""
+    """Returns the result of `dotresize plan`; None if it refuses the budget."""
     arguments = [BIN / "dotresize", "plan", write_job(spec, directory), "-o", "json"]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
     if done.returncode == 65 and "resources.memory" in done.stderr:
@@ -115,7 +115,7 @@ def plan(spec, directory):
 
 
 def named_budget(refusal):
-    """The smallest budget that the refusal of a smaller one names."""
+    """Returns the smallest sufficient budget, which the refusal names."""
     found = re.search(
         r"resources\.memory: .* a rank is too little: this job needs at least (\S+) (\S+) with",
         refusal,
@@ -129,8 +129,7 @@ def report(output):
 
 
 def budget_for(spec, directory, groups):
-    """The smallest memory, in steps of 64 KiB, with which a pipeline has at most so many junction
-    groups."""
+    """Returns the smallest memory, in steps of 64 KiB, with which a pipeline has at most this many junction groups."""
 
     def is_enough(steps):
         resources = {**spec["resources"], "memory": f"{64 * steps}KiB"}
@@ -153,7 +152,7 @@ def budget_for(spec, directory, groups):
 
 
 def workers_of(process):
-    """The ranks that a running mpirun has started, in order of their rank."""
+    """Returns the ranks that a running mpirun has started, in order of rank."""
     ranks = [
         child
         for child in psutil.Process(process.pid).children(recursive=True)
@@ -163,7 +162,7 @@ def workers_of(process):
 
 
 class Running:
-    """A job in the background; `log` grows as it runs. kill_all() ends it at the latest."""
+    """A job in the background; `log` grows while it runs. kill_all() ends it at the latest."""
 
     started = []
 
@@ -193,14 +192,14 @@ class Running:
         return self.seen
 
     def end(self, seconds=30):
-        """The exit code, and how long it took."""
+        """Waits for the end. Returns the exit code and the seconds it took."""
         start = time.monotonic()
         code = self.process.wait(seconds)
         self.log_file.close()
         return code, time.monotonic() - start
 
     def kill(self):
-        """Whatever is left of it, stopped ranks too."""
+        """Kills everything that is left of the job, including stopped ranks."""
         left = self.seen
         if self.process.poll() is None:
             mpirun = psutil.Process(self.process.pid)
@@ -213,12 +212,12 @@ class Running:
 
 
 def kill_all():
-    """Leaves no process of any job that was started here, whatever has become of who started it."""
+    """Kills all processes of all jobs that were started here, even if their parents are gone."""
     while Running.started:
         Running.started.pop().kill()
 
 
 def all_gone(processes, seconds=5):
-    """Whether all of the processes have ended within the time that the kernel needs."""
+    """Returns whether all processes ended within the time that the kernel needs."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return not alive

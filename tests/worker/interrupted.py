@@ -1,4 +1,4 @@
-"""Jobs that are interrupted, and what their journals hold."""
+"""Interrupts jobs, and reads their journals."""
 
 import contextlib
 import json
@@ -21,17 +21,17 @@ def journal_of(spec):
 
 
 def entries(journal):
-    """Names of the whole entries."""
+    """Returns the names of the complete entries."""
     return {path.stem for path in journal.glob("*.json")} - {"job", "owner"}
 
 
 def solved(journal):
-    """Junctions that need no more work, if nothing is damaged: a map is there before them."""
+    """Returns the junctions that need no more work if nothing is damaged. Maps may exist before that."""
     return {name for name in entries(journal) if name.startswith("junction-")}
 
 
 def versions(journal, names):
-    """What tells a file that is written again from the one before, by file name."""
+    """Returns, by file name, a version that changes when a file is written again."""
     found = {}
     for name in names:
         for path in (journal / f"{name}.json", journal / f"{name}.safetensors"):
@@ -42,7 +42,7 @@ def versions(journal, names):
 
 
 def wait_for_entries(running, journal, count):
-    """False if the job ends before."""
+    """Waits for this many entries. Returns False if the job ends before."""
     while len(entries(journal)) < count:
         if running.process.poll() is not None:
             return False
@@ -58,7 +58,7 @@ def victims(running, kind):
 
 
 def kill(running, kind):
-    """kill -9 of a running job; returns when all of it has ended."""
+    """Kills a running job with SIGKILL. Returns when all of it has ended."""
     ranks = running.ranks()
     assert ranks, running.log
     for pid in victims(running, kind):
@@ -70,8 +70,7 @@ def kill(running, kind):
 
 
 def run_to_entries(spec, directory, count, end, threads=1):
-    """Starts the job, and ends it by end(running) once its journal has so many entries. Those that
-    it then has."""
+    """Starts the job and ends it by end(running) once its journal has this many entries. Returns the entries it then has."""
     running = harness.Running(spec, directory, threads=threads)
     assert wait_for_entries(running, journal_of(spec), count), running.log
     end(running)
@@ -80,8 +79,7 @@ def run_to_entries(spec, directory, count, end, threads=1):
 
 
 def finish_watched(spec, directory, threads=1):
-    """Runs the job to its end. Returns its exit code, its log, and the names of the journal's
-    earlier entries that it wrote again."""
+    """Runs the job to its end. Returns its exit code, its log, and the names of earlier journal entries that it wrote again."""
     journal = journal_of(spec)
     before = versions(journal, entries(journal))
     running = harness.Running(spec, directory, threads=threads)
@@ -99,14 +97,14 @@ def truncate(path):
 
 
 def flip_bit(path, at=-1):
-    """Of the byte `at`, the last one if it is not said."""
+    """Flips a bit of the byte at position `at` (default: the last one)."""
     content = bytearray(path.read_bytes())
     content[at] ^= 1
     path.write_bytes(content)
 
 
 def change_job(journal, change):
-    """Has change(job) edit the journal's job.json."""
+    """Edits the journal's job.json by change(job)."""
     path = journal / "job.json"
     job = json.loads(path.read_text())
     change(job)

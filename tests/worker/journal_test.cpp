@@ -20,7 +20,7 @@ void flip_last_bit(const std::filesystem::path& file) {
   put_file(file, bytes);
 }
 
-/// After the check of all entries, with which a run begins.
+/// The entry changes after the check of all entries at the beginning of a run.
 TEST(Journal, AnEntryThatIsChangedLaterIsNotUsed) {
   const TemporaryDirectory dir;
   Journal journal(dir.path());

@@ -2,8 +2,8 @@
 
     tests/worker/kill_points.py [--seed N] [--first N] [--points N] [--schedule NAME]
 
-Not a part of the tests: some minutes of two cores. Exit code 1 if a model differs, a job does not
-go on, or what the journal held was computed again.
+Not a part of the tests: takes some minutes of two cores. Exit code 1 if a model differs, a job does not resume, or entries of
+the journal were computed again.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SCHEDULES = {
 HEAL = {"epochs": 2, "learning_rate": 0.0002}
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 RANKS = [1, 2, 3, 8]
-# Entries of the journal that are waited for; the more, the later.
+# Numbers of journal entries to wait for. The larger, the later the kill.
 WAITS = [0, 1, 2, 3, 5, 8, 12, 16, 20, 24]
 WAITS_IF_HEALED = [20, 30, 34, 38, 42, 46, 50, 54]
 THREADS = [1, 2]
@@ -68,7 +68,7 @@ def truncate(random_, journal, name):
 
 
 def flip_a_bit(random_, journal, name):
-    """Of the tensors, if there are any."""
+    """Flips a bit of the entry's tensors if it has any, else of its JSON."""
     path = sorted(journal.glob(f"{name}.*"))[-1]
     interrupted.flip_bit(path, random_.randrange(path.stat().st_size))
 
@@ -85,7 +85,7 @@ DAMAGES = [truncate, flip_a_bit, remove, write_garbage]
 
 
 def damage(random_, journal):
-    """Some entries; their names."""
+    """Damages some entries. Returns their names."""
     names = sorted(interrupted.entries(journal))
     chosen = random_.sample(names, min(len(names), random_.choice([0, 0, 1, 2, 4])))
     for name in chosen:
@@ -94,7 +94,8 @@ def damage(random_, journal):
 
 
 def unfinished_entries(journal, damaged):
-    """Those of junctions that have not all of theirs; the updates, and the layers from the first one that is not healed on."""
+    """Returns the entries of junctions that are incomplete, the updates, and the layers from the first one on that is not
+    healed."""
     names = interrupted.entries(journal) - damaged
     healed = next(layer for layer in itertools.count() if f"healing-{layer}" not in names or f"healed-{layer}" in damaged)
     of_layers = {name for name in names if name.startswith(("healed-", "healing-"))}
@@ -117,7 +118,7 @@ def small_disk(directory):
 
 
 def fill(disk):
-    """Until there is no room left, while a job takes some of it."""
+    """Fills the disk, while a job may take some of the room."""
     block = bytes(1 << 16)
     with (disk / "others").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(block):
@@ -131,7 +132,7 @@ class Point:
         self.method = random_.choice(METHODS)
         self.kind = random_.choice(kinds)
         self.in_groups = random_.random() < 0.7
-        # A decomposition's rounding depends on the threads of the run that begins the journal.
+        # The threads of the run that begins the journal determine the rounding of decompositions.
         self.threads = random_.choice(THREADS)
         self.reference = (self.schedule, self.method, self.threads)
         self.wait = random_.choice(WAITS_IF_HEALED if self.schedule == "healed" else WAITS)
@@ -152,7 +153,7 @@ class Point:
         return threads
 
     def interrupt(self, spec, directory):
-        """False if the job ended by itself before."""
+        """Interrupts a job. Returns False if it ended by itself before."""
         running = harness.Running(spec, directory, threads=self.next_run(spec))
         journal = interrupted.journal_of(spec)
         running.wait_for("prepare" if self.wait == 0 else "calibrate")
@@ -173,7 +174,7 @@ class Point:
         return not pathlib.Path(spec["output"]["path"]).exists()
 
     def run(self, directory, disk):
-        """What is wrong; nothing if all is as it must be."""
+        """Runs the point. Returns what is wrong; empty if nothing is."""
         spec = job(disk / "out", self.schedule, self.method)
         journal = interrupted.journal_of(spec)
         done = False

@@ -33,7 +33,7 @@ TEST_F(OutputDirectoryTest, AppearsWholeAtCommit) {
   EXPECT_FALSE(fs::exists(partial_path(out_)));
 }
 
-/// A rank that fails because its files are gone knows that the job was stopped.
+/// A rank that fails because its files are gone can tell that the job was stopped.
 TEST_F(OutputDirectoryTest, StoppingIsSeenByOtherRanksUntilTheNextJob) {
   {
     OutputDirectory rank_0(out_, false);
@@ -159,7 +159,7 @@ TEST_F(OutputDirectoryTest, SaysFromTheBeginningToTheEndWhichAttemptMakesIt) {
   EXPECT_FALSE(fs::exists(out_ / kJournalDirectory));
 }
 
-/// A journal with a map, as an interrupted job leaves it.
+/// Creates a journal with a map, like an interrupted job leaves it.
 void put_journal(const fs::path& partial) {
   fs::create_directories(partial / kJournalDirectory);
   put_file(partial / kJournalDirectory / kJournalOfJob, "{}");
@@ -186,7 +186,7 @@ TEST_F(OutputDirectoryTest, KeepsTheJournalOfAnInterruptedJobAlone) {
 TEST_F(OutputDirectoryTest, AJournalThatWasBeingRemovedIsNoJournal) {
   const fs::path partial = partial_path(out_);
   fs::create_directories(partial / "journal.removed");
-  put_file(partial / "journal.removed" / "map-0.json", "{}");  // and no journal.json any more
+  put_file(partial / "journal.removed" / "map-0.json", "{}");  // journal.json is gone already
   fs::create_directory(partial / kReportDirectory);
   put_file(partial / kReportDirectory / kReportFile, "{}");
   OutputDirectory output(out_, false);
@@ -226,7 +226,7 @@ TEST_F(OutputDirectoryTest, DoesNotFollowALinkInPlaceOfThePartialDirectory) {
   EXPECT_EQ(file_bytes(home_ / "victim" / "file"), "kept");
 }
 
-/// Who may rename what lies beside the output puts a link under the unfinished one's name.
+/// An attacker who may rename files beside the output puts a link in place of the unfinished one.
 TEST_F(OutputDirectoryTest, NothingIsWrittenOrRemovedThroughALinkThatComesLater) {
   fs::create_directories(home_ / "victim");
   put_file(home_ / "victim" / "README.md", "kept");

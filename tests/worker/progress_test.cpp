@@ -30,7 +30,7 @@ TEST(Progress, WeighsWorkByItsExpectedTime) {
 TEST(Progress, WhatAnInterruptedRunHasFoundDoesNotMakeThisOneFaster) {
   Progress resumed(nullptr);
   resumed.plan(phases());
-  resumed.enter("calibrate");  // the dense model's perplexity is known
+  resumed.enter("calibrate");  // the dense model's perplexity is already known
   resumed.junctions_found(3);
   EXPECT_DOUBLE_EQ(resumed.state().fraction, 0.34375);
   EXPECT_LT(resumed.state().eta_s, 0.0);

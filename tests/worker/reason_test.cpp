@@ -37,7 +37,7 @@ TEST(Reason, SaysWhereAndKeepsTheTypesThatDecide) {
   EXPECT_EQ(with_context("junction 3", [] { return 5; }), 5);
 }
 
-/// They are no std::runtime_errors.
+/// Errors of libtorch do not derive from std::runtime_error.
 TEST(Reason, SaysWhereAnErrorOfLibtorchCameFrom) {
   const auto told = [](const auto& step) -> std::string {
     try {

@@ -1,4 +1,4 @@
-// dotresize-worker whose ranks exchange tensors over a transport that blocks as NCCL may.
+// dotresize-worker whose transport between ranks blocks like NCCL's may.
 #include "tests/comm/rendezvous_communicator.h"
 #include "worker/commands/worker_program.h"
 

@@ -1,4 +1,4 @@
-"""At k = d the compressed model is the dense model."""
+"""Tests that the compressed model equals the dense model at k = d."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 import harness
 
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
-SHORT = {"seqlen": 128}  # 8 samples are still more tokens than there are channels
+SHORT = {"seqlen": 128}  # 8 samples still have more tokens than there are channels
 
 
 def logits(model_dir):
@@ -47,7 +47,7 @@ def test_full_width_is_exact(method, activations, dense_logits, two_windows, tmp
     report = harness.run_to_report(spec, tmp_path)
 
     assert (logits(tmp_path / "out") - dense_logits).abs().max() < 1e-4
-    # Half of the mean square of differences that float32 makes of the logits.
+    # Float32 errors of the logits give a KL of half of their mean square.
     assert -1e-12 < report["compressed"]["kl"] < 1e-9
     assert report["compressed"]["agreement"] == 1
 

@@ -1,4 +1,4 @@
-"""A job ends with a reason and leaves nothing behind, whatever happens to its ranks."""
+"""Tests that a job ends with a reason and leaves nothing behind, whatever happens to its ranks."""
 
 import contextlib
 import os
@@ -79,7 +79,7 @@ def stopped(ranks):
 
 
 def test_stopped_rank_and_stopped_job_go_on(spec, tmp_path):
-    """One rank for less than the deadline; then all of them, as if for the night, for longer."""
+    """One rank is stopped for less than the deadline. Then all are stopped for longer, like overnight."""
     spec["calibration"]["samples"] = 16
     harness.run_to_report(spec, tmp_path)
     undisturbed = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.safetensors")}
@@ -102,7 +102,7 @@ def test_stopped_rank_and_stopped_job_go_on(spec, tmp_path):
 
 @pytest.fixture
 def slow_tokenizer(spec, tmp_path, monkeypatch):
-    """Has rank 0 wait for the tokenizer, so many seconds, while the others wait for rank 0."""
+    """Makes rank 0 wait this many seconds for the tokenizer, while the others wait for rank 0."""
 
     def use(seconds):
         program = tmp_path / "python"
@@ -162,14 +162,14 @@ def test_silent_rank_ends_a_job_that_waits_for_nobody(slow_tokenizer, spec, tmp_
 
 @pytest.mark.parametrize(("event", "expected"), [("deadline", 1), ("sigterm", 2)])
 def test_rank_0_that_cannot_clean_up_leaves_nothing(event, expected, spec, tmp_path):
-    """Another rank's end may end rank 0 before it has removed the unfinished output."""
+    """The end of another rank may end rank 0 before it has removed the unfinished output."""
     spec["resources"]["timeout_s"] = 3 if event == "deadline" else 120
     running = harness.Running(spec, tmp_path)
     running.wait_for("calibrate")
     rank_0, *others = running.ranks()
     ended = threading.Event()
 
-    def keep_stopped():  # mpirun wakes what it ends
+    def keep_stopped():  # mpirun wakes processes that it ends
         while not ended.wait(0.001) and rank_0.is_running():
             with contextlib.suppress(psutil.NoSuchProcess):
                 rank_0.suspend()

@@ -1,4 +1,4 @@
-"""The perplexities of an independent implementation of the method (tests/data/golden.json)."""
+"""Compares perplexities with those of an independent implementation of the method (tests/data/golden.json)."""
 
 import json
 import os
@@ -9,11 +9,11 @@ import pytest
 import harness
 
 GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text())
-# Jobs that measure both perplexities themselves. Of the others the output is evaluated, once it is
-# there: the dense model need not be measured for each of them again.
+# Jobs that measure both perplexities themselves. The outputs of the others are evaluated afterwards, so that the dense model is
+# not measured again for each.
 MEASURED_IN_JOB = ("pca_dotresize-200-original",)
-# One width of each basis is enough every day, with compressed activations and one map for all one method:
-# DOTRESIZE_ALL_CASES=1 runs these too.
+# One width per basis is enough every day; compressed activations and a shared map need one method. DOTRESIZE_ALL_CASES=1 runs
+# these cases too.
 ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 MORE_CASES = (
     "magnitude-200-original",
@@ -43,7 +43,7 @@ CASES = [
 
 
 def measured_perplexity(output):
-    """What `dotresize-worker eval` says of a model directory."""
+    """Returns the perplexity that `dotresize-worker eval` measures for a model directory."""
     command = [harness.WORKER, "eval", output, "--tokens", harness.EVALUATION, "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -53,8 +53,8 @@ def measured_perplexity(output):
 
 @pytest.fixture(scope="module")
 def statistics(tmp_path_factory):
-    """What the tokens leave at the junctions of the dense model is taken once for several methods: by the first job of
-    dotresize, and by that of pca_dotresize. Jobs write the same bytes with it (test_statistics.py)."""
+    """Shares statistics of the dense model between methods: the first job of dotresize and that of pca_dotresize save them.
+    Jobs write the same bytes with them (test_statistics.py)."""
     folder = tmp_path_factory.mktemp("statistics")
 
     def of(name, activations, map_sharing="junction", **others):
@@ -98,7 +98,7 @@ if ALL_CASES:
 
 @pytest.mark.parametrize("method, expected", PROTOTYPES.values(), ids=PROTOTYPES)
 def test_perplexity_is_that_of_a_prototype(method, expected, tmp_path):
-    """To a hundredth of the increase."""
+    """The tolerance is a hundredth of the increase."""
     method = {"name": "slicegpt", **method}
     harness.run_to_report(
         harness.job(tmp_path / "out", method=method, ranks=2, evaluate=False), tmp_path

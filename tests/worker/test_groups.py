@@ -1,4 +1,4 @@
-"""Neither the number of junction groups nor that of ranks changes a byte of the model."""
+"""Tests that the numbers of junction groups and ranks do not change a byte of the model."""
 
 import copy
 import functools
@@ -11,15 +11,15 @@ import pytest
 
 import harness
 
-# A method of one pass and one of two are enough every day, in as many groups as the plan prefers to layerwise with few
-# tokens: DOTRESIZE_ALL_CASES=1 runs all, in more groups.
+# A one-pass and a two-pass method are enough every day, in as many groups as the plan prefers to layerwise with few tokens.
+# DOTRESIZE_ALL_CASES=1 runs all methods, in more groups.
 ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 METHODS = ["slicegpt", "pca_dotresize", *(["magnitude", "dotresize"] if ALL_CASES else [])]
 GROUPS = [2, 5] if ALL_CASES else [3]
-SAMPLES = 16 if ALL_CASES else 4  # a job of one rank never takes junctions one by one (layerwise) instead
-RANKS = [1, 3]  # test_ranks.py has more, of the maps
+SAMPLES = 16 if ALL_CASES else 4  # keeps one rank from switching to one junction at a time (layerwise)
+RANKS = [1, 3]  # test_ranks.py compares the maps of more ranks
 THREADS = 1
-# With the head there are 13 junctions: the groups are not all of one size.
+# The head makes 13 junctions, so the groups have different sizes.
 OWN = {"width": 160, "head": "sliced"}
 SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
 
@@ -32,7 +32,7 @@ def small_job(output, method, activations="original", ranks=1, samples=SAMPLES):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What one rank gives in one group."""
+    """Returns the outcome of one rank with one group."""
 
     @functools.cache
     def outcome(method, activations, samples):
@@ -64,7 +64,7 @@ def check_groups(alone, tmp_path):
             trace = tmp_path / f"trace-{groups}.json"
             harness.run_to_report(spec, tmp_path, threads=THREADS, options=["--trace", trace])
             assert harness.outcome(spec["output"]["path"]) == alone(method)
-            if method["name"] == "slicegpt":  # one pass, then it is solved
+            if method["name"] == "slicegpt":  # slicegpt solves after one pass
                 assert groups_begun(trace) == groups
 
     return check
@@ -111,19 +111,19 @@ def test_neither_ranks_nor_groups_change_cut_mlps(activations, more, tmp_path):
 
 
 def test_neither_ranks_nor_groups_change_an_allocation(tmp_path):
-    method = {"name": "slicegpt", "size": 1.2, "allocate": "auto"}  # in float32
+    method = {"name": "slicegpt", "size": 1.2, "allocate": "auto"}  # size of the float32 output
     short = {"samples": SAMPLES, "calibration": {"seqlen": 128}, "evaluate": False}
     alone, together = (
         harness.job(tmp_path / str(ranks), method=method, ranks=ranks, **short) for ranks in RANKS
     )
     together["resources"]["memory"] = harness.budget_for(together, tmp_path, 2)
-    assert harness.plan(together, tmp_path)["junction_groups"] > 1  # so that no sums are kept
+    assert harness.plan(together, tmp_path)["junction_groups"] > 1  # with several groups no sums are kept
     reports = [harness.run_to_report(spec, tmp_path, threads=THREADS) for spec in (alone, together)]
     assert reports[0]["allocation"] == reports[1]["allocation"]
     assert harness.shard_hashes(together["output"]["path"]) == harness.shard_hashes(
         alone["output"]["path"]
     )
-    # Some narrower than the one before, and layers that differ.
+    # Some widths are smaller than the one before, and layers differ.
     widths = [junction["width"] for junction in reports[0]["junctions"]]
     assert any(before > after for before, after in zip(widths, widths[1:]))
     assert len(set(reports[0]["allocation"]["features"])) > 1
@@ -136,7 +136,7 @@ def test_neither_ranks_nor_groups_change_an_allocation(tmp_path):
 @pytest.mark.parametrize(
     "method, activations",
     [
-        ({"name": "pca_dotresize", **OWN}, "original"),  # test_ranks.py has the maps of all
+        ({"name": "pca_dotresize", **OWN}, "original"),  # test_ranks.py compares the maps of all methods
         ({"name": "pca_dotresize", **OWN}, "compressed"),
         ({"name": "pca_dotresize", **SHARED_BY_ALL}, "original"),
     ],
@@ -153,9 +153,9 @@ def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
 
 @pytest.mark.parametrize(("activations", "ranks"), [("original", 3), ("compressed", 1)])
 def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, alone, tmp_path):
-    """The model is the same, also if nothing is written beside the work."""
+    """The model stays the same, even if nothing is written in the background."""
     method = {"name": "pca_dotresize", **OWN}
-    samples = 16  # with fewer the least memory is that of another schedule, which rounds differently
+    samples = 16  # with fewer, another schedule needs the least memory, and it rounds differently
     spec = small_job(tmp_path / "out", method, activations, ranks, samples)
     spec["resources"]["memory"] = "100MiB"
     (tmp_path / "model").mkdir()

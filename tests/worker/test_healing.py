@@ -1,4 +1,4 @@
-"""`heal`: each decoder layer of the output is distilled on its own, and then the output as a whole."""
+"""Tests of `heal`: each decoder layer of the output is distilled on its own, then the output as a whole."""
 
 import copy
 import functools
@@ -24,9 +24,9 @@ METHODS = {
     "own maps": {"name": "slicegpt", "width": 200, "metric": "fisher"},
     "one map": {"name": "slicegpt", "width": 200, "map_sharing": "model"},
     "compressed": {"name": "dotresize", "width": 200},
-    "allocated": {"size": 1.6, "allocate": "auto"},  # in float32: 0.8 of the parameters
+    "allocated": {"size": 1.6, "allocate": "auto"},  # the output is float32: 0.8 of the parameters
 }
-# By how much of itself the sum of the held-out errors was seen to fall.
+# Observed relative decreases of the sum of the held-out errors.
 FALLS = {"own maps": 0.065, "one map": 0.023, "compressed": 0.039, "allocated": 0.0046}
 RATE = 0.0002
 HEAL = json.dumps({"epochs": 1, "learning_rate": RATE})
@@ -36,7 +36,8 @@ all_cases = pytest.mark.skipif(not os.environ.get("DOTRESIZE_ALL_CASES"), reason
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    """Nine windows of 128 tokens: eight are fitted to, two microbatches of four in as many steps of a layer, and one is held out."""
+    """Writes nine windows of 128 tokens. Eight are for fitting (two microbatches of four, one step of a layer each), one is
+    held out."""
     path = tmp_path_factory.mktemp("tokens") / "tokens.safetensors"
     save_file({"tokens": load_file(harness.CALIBRATION)["tokens"][:9, :SEQLEN].clone()}, path)
     return path
@@ -50,7 +51,7 @@ def job(output, tokens, method="no maps", heal=None, samples=9, ranks=1):
 
 @pytest.fixture(scope="module")
 def outcome(tokens, tmp_path_factory):
-    """Shards, report and directory of a job in one go, with one rank and one thread."""
+    """Returns shards, report and directory of an uninterrupted job with one rank and one thread."""
 
     @functools.cache
     def run(heal=None, method="no maps", source=tokens, samples=9):
@@ -96,7 +97,8 @@ def test_errors_on_held_out_windows_fall(method, outcome):
 @all_cases
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_sums_of_several_microbatches_do_not_depend_on_the_ranks(ranks, outcome, tmp_path):
-    """49 of 56 windows of 512 tokens are fitted to: of a layer three microbatches of four a step, of the output a window."""
+    """49 of 56 windows of 512 tokens are for fitting. A step takes three microbatches of four for a layer, and a window for the
+    output."""
     heal = '{"epochs": 1, "learning_rate": 0.0005}'
     spec = job(tmp_path / "out", harness.CALIBRATION, "compressed", heal, samples=56, ranks=ranks)
     report = harness.run_to_report(spec, tmp_path, threads=1)
@@ -142,7 +144,7 @@ def test_a_killed_job_goes_on(entry, victim, ranks, ranks_after, threads_after, 
 
 
 def microbatches(path):
-    """The two microbatches of four windows that the job below is fitted to, and the window that it holds out."""
+    """Returns the two microbatches of four windows for the job below to fit, and the window that it holds out."""
     tokens = load_file(path)["tokens"].long()
     return [tokens[:4], tokens[[4, 5, 6, 8]], tokens[7:8]]
 
@@ -160,7 +162,7 @@ def error(model, layer, x, target):
 
 
 def distil(dense, folded, batches, rate):
-    """The algorithm of docs/method.md with torch's autograd and Adam: one epoch, a microbatch a step."""
+    """Runs the algorithm of docs/method.md with torch's autograd and Adam: one epoch, one microbatch a step."""
     x = [folded.model.embed_tokens(batch).detach() for batch in batches]
     target = [dense.model.embed_tokens(batch).detach() for batch in batches]
     errors = []
@@ -183,7 +185,7 @@ def distil(dense, folded, batches, rate):
 
 
 class Update(torch.nn.Module):
-    """W + B·A."""
+    """A weight W + B·A."""
 
     def __init__(self, weight, sublayer, number):
         super().__init__()
@@ -200,7 +202,7 @@ class Update(torch.nn.Module):
 
 
 def with_updates(model):
-    """The updates of the weights, which the model computes with from here on."""
+    """Puts updates on the weights, which the model computes with from here on. Returns the updates."""
     updates = []
     for layer in range(LAYERS):
         block = model.model.layers[layer]
@@ -219,20 +221,21 @@ def log_predictions(model, window):
 
 
 def divergence(model, dense, window):
-    """KL of each position."""
+    """Returns the KL at each position."""
     theirs = log_predictions(dense, window).detach()
     return kl_div(log_predictions(model, window), theirs, reduction="none", log_target=True).sum(-1)
 
 
 def loss(model, dense, window):
-    """The loss of each position: 0.9 of its KL and 0.1 of the loss of the text's next token. The last position has its KL alone."""
+    """Returns the loss at each position: 0.9 of its KL and 0.1 of the next token's loss. The last position has its KL alone."""
     kl = divergence(model, dense, window)
     nll = -log_predictions(model, window)[:-1].gather(1, window[1:, None])[:, 0]
     return torch.cat([0.9 * kl[:-1] + 0.1 * nll, kl[-1:]])
 
 
 def take_share(dense, model, held_out, updates, before):
-    """Gives the updates the share that loses least on the held-out window, and returns it. Less is tried while it loses less."""
+    """Scales the updates by the share that loses least on the held-out window, and returns it. Smaller shares are tried while
+    the loss falls."""
     shares, losses = [1.0, 0.75, 0.5, 0.25], []
     for share in shares:
         for update in updates:
@@ -248,8 +251,8 @@ def take_share(dense, model, held_out, updates, before):
 
 
 def train_updates(dense, model, windows, held_out, rate):
-    """One epoch, which is one step: these are 1024 tokens. Returns the share of the updates that is taken, and the KL on the
-    held-out window before, after the epoch and with that share."""
+    """Trains for one epoch, which is one step of 1024 tokens. Returns the share of the updates taken, and the held-out KL
+    before, after the epoch and with that share."""
     updates = with_updates(model)
     groups = [(value, of_rate) for update in updates for value, of_rate in zip((update.A, update.B), update.rates)]
     adam = torch.optim.Adam([{"params": [value], "lr": rate} for value, _ in groups])
@@ -265,7 +268,7 @@ def train_updates(dense, model, windows, held_out, rate):
 
 
 def weights_of(model):
-    """By their names in the checkpoint, with updates."""
+    """Returns the weights by their names in the checkpoint, with updates."""
     return {name: getattr(model.get_submodule(name.rpartition(".")[0]), "weight").detach() for name in WEIGHTS}
 
 
@@ -277,7 +280,7 @@ WEIGHTS = [
 
 
 def test_the_steps_are_those_of_torch(tokens, outcome):
-    """A model without maps, whose streams have the dense one's coordinates."""
+    """The model has no maps, so its streams have the dense model's coordinates."""
     load = functools.partial(AutoModelForCausalLM.from_pretrained, dtype=torch.float32, trust_remote_code=True)
     dense = load(harness.MODEL)
     wanted = load(outcome()[2])

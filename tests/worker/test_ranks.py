@@ -1,4 +1,4 @@
-"""The number of ranks does not change a bit of the maps."""
+"""Tests that the number of ranks does not change a bit of the maps."""
 
 import os
 import subprocess
@@ -11,17 +11,17 @@ import harness
 
 ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 SAMPLES = 16  # two for each of 8 ranks
-SEQLEN = 128  # of dump_maps
+SEQLEN = 128  # window length in dump_maps
 RANKS = [1, 3, 8]
-# Each schedule meets all of them every day with the method that does most, with the others three. The schedules of
-# tokens and of layers do with a method what the pipeline does: one is enough there.
+# The method that does most runs with all numbers of ranks every day, the other methods with three ranks. The other schedules
+# treat a method like the pipeline does, so one method is enough there.
 MANY = ("pca_dotresize",)
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 SCHEDULED = [
     *((method, "pipeline") for method in METHODS),
     *((method, "token_parallel") for method in (METHODS if ALL_CASES else MANY)),
 ]
-# A method of each basis is enough every day where maps are shared: their sums are those of the methods.
+# One method per basis is enough every day for shared maps: they use the methods' sums.
 SHARING = METHODS if ALL_CASES else ["dotresize", "slicegpt"]
 GROUPS = [1, 3] if ALL_CASES else [3]
 JUNCTIONS = 13
@@ -30,7 +30,7 @@ WIDTH = 200
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    """Some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
+    """Writes some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
     folder = tmp_path_factory.mktemp("tokens")
     for source in (harness.CALIBRATION, harness.EVALUATION):
         save_file({"tokens": load_file(source)["tokens"][:SAMPLES, :SEQLEN].clone()}, folder / source.name)
@@ -38,7 +38,7 @@ def tokens(tmp_path_factory):
 
 
 def maps(tokens, method, schedule, ranks, directory, groups=JUNCTIONS):
-    """Support and map of every junction, as the schedules deliver them."""
+    """Returns support and map of every junction from a schedule."""
     directory.mkdir()
     program = [harness.BIN / "dump_maps", harness.MODEL, tokens / harness.CALIBRATION.name, method]
     done = subprocess.run(
@@ -56,7 +56,7 @@ def projector(m):
 
 
 def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], groups=JUNCTIONS):
-    """The maps of one rank, which those of more ranks must equal."""
+    """Expects the maps of one rank from more ranks, too. Returns them."""
     alone = maps(tokens, method, schedule, 1, directory / "1", groups)
     for ranks in more_ranks:
         shared = maps(tokens, method, schedule, ranks, directory / str(ranks), groups)
@@ -131,7 +131,7 @@ def test_the_evaluation_does_not_depend_on_the_ranks(tokens, activations, tmp_pa
 
 
 def test_one_process_without_mpirun_is_one_rank(tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # with the threads that it chooses itself
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # the worker chooses the threads itself
     spec = harness.job(
         tmp_path / "out", method={"name": "slicegpt", "width": WIDTH}, samples=2, evaluate=False
     )

@@ -1,4 +1,4 @@
-"""What a job cannot do is refused by name, or ends it with the reason."""
+"""Tests that impossible jobs are refused by name, or end with the reason."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def test_existing_output_is_refused_unless_overwrite(spec, tmp_path):
 
 
 def copy_model(tmp_path, **changed):
-    """The example model with some tensors replaced."""
+    """Copies the example model with some tensors replaced."""
     model = tmp_path / "model"
     model.mkdir()
     for name in ["config.json", "tokenizer.json"]:
@@ -54,7 +54,7 @@ def copy_model(tmp_path, **changed):
 
 
 def test_no_link_leads_out_of_the_allowed_directories(spec, tmp_path, monkeypatch):
-    """As a server with --allow-root has it: what a link that comes after its checks leads to is not read."""
+    """A link that comes after the checks of a server with --allow-root is not followed."""
     root, secret = tmp_path / "root", tmp_path / "secret"
     root.mkdir()
     secret.write_text('{"password": "of another user"}')
@@ -110,7 +110,7 @@ def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_pat
     assert refused.returncode == 65
     assert name.replace("__", ".") in refused.stderr
     assert expected in refused.stderr
-    assert "junctions" not in refused.stderr  # before any of them is begun
+    assert "junctions" not in refused.stderr  # the error comes before any junction
     assert harness.leftovers(tmp_path) == []
 
 
@@ -130,7 +130,7 @@ def test_overflow_of_float16_advises_another_dtype(spec, tmp_path):
 
 
 def write_phi3(directory, change):
-    """A small phi3 in two shards, after `change` of its tensors and of its index."""
+    """Writes a small phi3 in two shards, after `change` of its tensors and index."""
     config = {
         "model_type": "phi3", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
@@ -223,7 +223,7 @@ def test_more_ranks_than_sublayers_is_refused(spec, tmp_path):
 def test_a_tokenizer_that_wants_more_memory_than_there_is_is_refused(spec, tmp_path):
     spec["model"]["path"] = copy_model(tmp_path)
     file = tmp_path / "model" / "tokenizer.json"
-    precompiled = {"type": "Precompiled", "precompiled_charsmap": "/////////////w=="}  # says that it has 8 GiB
+    precompiled = {"type": "Precompiled", "precompiled_charsmap": "/////////////w=="}  # claims 8 GiB
     file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": precompiled}))
     (tmp_path / "text").write_text("a text " * 1000)
     spec["calibration"] = {"text": [str(tmp_path / "text")], "samples": 1, "seqlen": 128}

@@ -1,5 +1,5 @@
-"""Whole jobs over a transport whose transfers block both ranks until they are done, as NCCL's may: they end, and in the
-same bytes."""
+"""Tests of whole jobs over a transport whose transfers block both ranks until they are done, like NCCL's may. The jobs end,
+with the same bytes."""
 
 import json
 import subprocess

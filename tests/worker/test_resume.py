@@ -1,4 +1,4 @@
-"""A job that was interrupted goes on from its journal, to the same model."""
+"""Tests that an interrupted job resumes from its journal, to the same model."""
 
 import contextlib
 import copy
@@ -18,7 +18,7 @@ import harness
 import interrupted
 
 JUNCTIONS = 12
-WITH_ONE_MAP = 13  # whose head is sliced
+WITH_ONE_MAP = 13  # junctions including the sliced head
 SCHEDULES = {
     "own maps": ("original", {"width": 160}),
     "shared maps": ("original", {"width": 160, "map_sharing": "model"}),
@@ -26,11 +26,10 @@ SCHEDULES = {
     "metric of the loss": ("original", {"width": 160, "metric": "fisher"}),
     "narrower MLPs": ("original", {"width": 160, "metric": "fisher", "mlp": {"width": 512}}),
 }
-SAMPLES = {"narrower MLPs": 2, "allocated": 2}  # which go through the model many times
-# In float32: 0.8 of the parameters.
+SAMPLES = {"narrower MLPs": 2, "allocated": 2}  # these jobs pass through the model many times
+# The output is float32, so 1.6 of the bytes are 0.8 of the parameters.
 SCHEDULES["allocated"] = ("original", {"size": 1.6, "allocate": "auto", "head": "dense"})
-# Of the journal, before the job is killed: some of the six MLPs that are cut, or twelve curves and four
-# junctions of the dense model, or maps.
+# Journal entries before the kill: some of the six cut MLPs; or twelve curves and four junctions of the dense model.
 ENTRIES = {"narrower MLPs": 3, "allocated": 16}
 
 
@@ -47,7 +46,7 @@ def small_job(output, schedule="own maps", ranks=1, name="pca_dotresize"):
 
 
 def in_many_groups(spec, directory):
-    """The same job with a budget for four groups: its entries do not come all at once."""
+    """Returns the same job with a budget for four groups, so that its entries do not come all at once."""
     if spec["calibration"]["activations"] == "compressed":
         return spec
     resources = {**spec["resources"], "memory": harness.budget_for(spec, directory, 4)}
@@ -56,7 +55,7 @@ def in_many_groups(spec, directory):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """What the job of a schedule gives in one go, with one rank and one thread."""
+    """Returns the outcome of an uninterrupted job of a schedule, with one rank and one thread."""
 
     @functools.cache
     def outcome(schedule):
@@ -93,7 +92,7 @@ def test_a_killed_job_goes_on(
     assert code == 0, log
     junctions = WITH_ONE_MAP if schedule == "shared maps" else JUNCTIONS
     assert f"resuming: {len(finished)} of {junctions} junctions are solved; {tmp_path}/out" in log
-    # Of a junction that is not finished the map may be there: it is solved again.
+    # An unfinished junction may have a map already, which is solved again.
     unfinished = {name for name in entries if name.replace("map", "junction") not in finished}
     assert rewritten <= {name for name in unfinished if name.startswith(("map-", "shared-"))}
     assert harness.outcome(tmp_path / "out") == uninterrupted(schedule)
@@ -101,8 +100,7 @@ def test_a_killed_job_goes_on(
 
 @pytest.fixture(scope="module")
 def half_done(tmp_path_factory):
-    """A directory with a copy of the model, and with what a job of one rank has left that was
-    killed after five junctions."""
+    """Returns a directory with a copy of the model and the remains of a job of one rank, killed after five junctions."""
     directory = tmp_path_factory.mktemp("half-done")
     shutil.copytree(harness.MODEL, directory / "model")
     spec = in_many_groups(job_on_copy(directory), directory)
@@ -119,7 +117,7 @@ def job_on_copy(directory):
 
 @pytest.fixture
 def spec(half_done, tmp_path):
-    """The same job elsewhere; the copies of the files keep their times."""
+    """Returns the same job elsewhere. The copies of the files keep their times."""
     for name in ("model", "out.partial"):
         shutil.copytree(half_done / name, tmp_path / name)
     return job_on_copy(tmp_path)
@@ -165,7 +163,7 @@ def test_sidecars_that_are_still_json_are_noticed_too(spec, journal, uninterrupt
 
 
 def change_weights(spec):
-    """Flips a bit of the source's last weight; neither size nor time of modification say so."""
+    """Flips a bit of the source's last weight. Its size and modification time do not change."""
     weights = max(pathlib.Path(spec["model"]["path"]).glob("*.safetensors"))
     before = weights.stat()
     with weights.open("r+b") as file:
@@ -205,7 +203,7 @@ def end_with_sigterm(running):
 
 @pytest.fixture(scope="module")
 def summed(tmp_path_factory):
-    """What a job with shared maps has left that was killed when some junctions were described, others not."""
+    """Returns the remains of a job with shared maps, killed when some junctions were described and others not."""
     directory = tmp_path_factory.mktemp("summed")
     everything = 2 * WITH_ONE_MAP + 3  # first, second; rotation, map and shared
     kill = functools.partial(interrupted.kill, kind="rank 0")
@@ -251,7 +249,7 @@ def other_tokens(spec, tmp_path):
 
 
 def other_windows(spec, tmp_path):
-    """The same tokens, in shorter windows."""
+    """Returns the job with the same tokens in shorter windows."""
     tokens = load_file(harness.CALIBRATION)["tokens"][:4]
     path = tmp_path / "tokens.safetensors"
     save_file({"tokens": tokens.reshape(16, -1)}, path)
@@ -297,7 +295,7 @@ FOREIGN = [
 
 
 def files(journal):
-    """Without those that the killed job was writing: they are removed at once."""
+    """Returns the journal's files, except unfinished ones of the killed job, which are removed at once."""
     whole = (path for path in journal.iterdir() if ".tmp" not in path.name)
     return {path.name: path.read_bytes() for path in whole}
 
@@ -379,7 +377,7 @@ def with_evaluation(spec, directory, seqlen, kl=True):
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory):
-    """The report of a job that evaluates windows of a length in one go."""
+    """Returns the report of an uninterrupted job that evaluates windows of a length."""
 
     @functools.cache
     def report(seqlen):
@@ -392,7 +390,7 @@ def evaluated(tmp_path_factory):
 
 @pytest.mark.parametrize("kl_before, seqlen, kept", [(True, 512, True), (True, 256, False), (False, 512, False)])
 def test_the_dense_evaluation_is_kept_for_the_same_windows_alone(kl_before, seqlen, kept, evaluated, tmp_path):
-    """What the predictions are compared with is a part of it."""
+    """The dense evaluation includes the data that the predictions are compared with."""
     spec = small_job(tmp_path / "out", ranks=3)
     before = in_many_groups(with_evaluation(spec, tmp_path, 512, kl_before), tmp_path)
     kill = functools.partial(interrupted.kill, kind="rank 0")
@@ -433,7 +431,7 @@ def test_sigterm_keeps_a_journal_that_has_entries_and_nothing_else(spec, uninter
 
 def test_sigterm_before_any_entry_leaves_nothing(tmp_path):
     spec = small_job(tmp_path / "out")
-    spec["calibration"]["samples"] = 64  # one group: its first entry comes at the end
+    spec["calibration"]["samples"] = 64  # with one group the first entry comes at the end
     running = harness.Running(spec, tmp_path)
     running.wait_for("calibrate")
     end_with_sigterm(running)
@@ -454,7 +452,7 @@ def small_disk(tmp_path):
 
 
 def fill(path):
-    """Until there is no room left, while a job takes some of it."""
+    """Fills the disk, while a job may take some of the room."""
     block = bytes(1 << 16)
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(block):

@@ -1,4 +1,4 @@
-"""A job that asks for a size gets the largest model within it."""
+"""Tests that a job with a size gets the largest model within it."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ STEP = 8  # round_to of the example; also a multiple of its attention heads
 
 
 def size_job(output, method, **changes):
-    """A quick job whose output has the model's own dtype."""
+    """Returns a quick job whose output has the model's own dtype."""
     spec = harness.job(output, method=method, samples=4, evaluate=False, **changes)
     spec["output"]["dtype"] = "same"
     del spec["method"]["allow_larger"]
@@ -50,7 +50,7 @@ def test_the_size_is_met_within_one_step(size, sharing, tmp_path):
 
 
 def test_a_tenth_off_is_smaller_than_the_source(tmp_path):
-    method = {"name": "slicegpt", "width": 232}  # 9.4 % off; with shortcuts that are matrices it would be larger
+    method = {"name": "slicegpt", "width": 232}  # 9.4 % off; with shortcuts stored as matrices the model would be larger
     harness.run_to_report(size_job(tmp_path / "out", method), tmp_path)
     assert stored_bytes(tmp_path / "out") < 0.95 * DENSE_BYTES
 
@@ -63,7 +63,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     reports = []
     for name, method in [("allocated", allocated), ("uniform", uniform)]:
         spec = size_job(tmp_path / name, method)
-        spec["calibration"]["samples"] = 32  # with 16 most widths are 248 of 256, where ranks are 0 or 8
+        spec["calibration"]["samples"] = 32  # with 16, most widths are 248 of 256, where ranks are 0 or 8
         spec["evaluation"] = {"tokens": str(evaluation)}
         reports.append(harness.run_to_report(spec, tmp_path))
     assert reports[0]["compressed"]["bytes"] == stored_bytes(tmp_path / "allocated")
@@ -91,7 +91,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     attentions = reports[0]["attentions"]
     assert [attention["value_head_dim"] for attention in attentions] == chosen["value_head_dims"]
     assert min(chosen["value_head_dims"]) < 32
-    # The cut itself finds what its curve has said.
+    # The cut finds the same increase that its curve has predicted.
     assert sum(a["predicted_rise"] for a in attentions) == pytest.approx(chosen["of_values"], rel=1e-6)
     assert "predicted to rise least" in (tmp_path / "allocated" / "README.md").read_text()
 

@@ -1,4 +1,4 @@
-"""Statistics of the dense model that one job saves and others use."""
+"""Tests of statistics of the dense model that one job saves and others use."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import harness
 import interrupted
 
 PCA = {"name": "pca_dotresize", "width": 200}
-# Another lambda, size and sharing; maps of the identity's basis.
+# Changes that keep the statistics usable: another lambda, size and sharing; maps of the identity's basis.
 OTHER = {"name": "pca_dotresize", "width": 184, "lambda": 1.0, "head": "sliced"}
 SHARED = {"name": "slicegpt", "width": 192, "map_sharing": "model"}
 
@@ -40,7 +40,7 @@ def refusal(directory, method, statistics, **changes):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A directory with the statistics of PCA, and the weights of the job that has saved them."""
+    """Returns a directory with the statistics of PCA, and the weights of the job that saved them."""
     directory = tmp_path_factory.mktemp("statistics")
     hashes = weights(directory, "saving", PCA, {"save": str(directory / "pca")}, ranks=2)
     return directory / "pca", hashes
@@ -113,7 +113,7 @@ ALLOCATED = {"name": "slicegpt", "allocate": "auto", "round_to": 32}
 
 @pytest.mark.parametrize("sharing", ["junction", "model"])
 def test_the_first_round_of_an_allocation_serves_another_size(sharing, tmp_path):
-    def method(size):  # of float32 beside the model's bfloat16
+    def method(size):  # relative to the bfloat16 model; the output is float32
         return ALLOCATED | {"size": size, "map_sharing": sharing}
 
     kept = tmp_path / "kept"

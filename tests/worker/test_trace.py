@@ -1,4 +1,4 @@
-"""The timeline of a job says what its report says."""
+"""Tests that a job's timeline agrees with its report."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ RANKS = 3
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    """The events of a job's timeline, its report and what it printed."""
+    """Returns the events of a job's timeline, its report and its output."""
     folder = tmp_path_factory.mktemp("traced")
     spec = job(folder / "out", method={"name": "pca_dotresize", "width": 192}, samples=8, ranks=RANKS)
     path = folder / "trace.json"
@@ -25,13 +25,13 @@ def traced(tmp_path_factory):
 
 
 def spans_of(events, rank):
-    """The rank's spans in the order in which they began, an outer one before those within it."""
+    """Returns the rank's spans in order of their beginnings, an outer one before those within it."""
     spans = [event for event in events if event["ph"] == "X" and event["pid"] == rank]
     return sorted(spans, key=lambda span: (span["ts"], -span["dur"]))
 
 
 def own_seconds(spans):
-    """Time by phase that no inner span took. Fails if spans overlap without one being inside."""
+    """Returns the time by phase that no inner span took. Fails if spans overlap without nesting."""
     seconds, open_spans = {}, []
     for span in spans:
         while open_spans and open_spans[-1]["ts"] + open_spans[-1]["dur"] <= span["ts"] + 1e-3:
@@ -53,7 +53,7 @@ def test_spans_add_up_to_the_seconds_of_the_report(traced, rank):
     reported = its_report["ranks"][rank]["seconds"]
     # The phases fill the time from the clock's origin on, by the same clock.
     assert all(0 <= span["ts"] <= 1e6 * (sum(reported.values()) + 0.02) for span in spans)
-    # Written a little before the report: what was still going on is missing.
+    # The trace is written shortly before the report, so phases that still run then are missing.
     for phase in reported.keys() - {"other", "hash", "write", "wait", "communicate"}:
         assert traced_seconds[phase] == pytest.approx(reported[phase], abs=0.02), phase
     assert {"read", "forward", "gram", "rotate", "cost", "eigen", "sinkhorn", "qr"} <= reported.keys()

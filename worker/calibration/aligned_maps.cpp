@@ -24,8 +24,8 @@ bool is_mapped(const CalibrationJob& job, int64_t junction) {
   return junction < job.mapped_junctions();
 }
 
-/// Of two maps in any floating dtype, with the job's number of threads. A and B are undefined if
-/// `rank` is 0.
+/// Aligns two maps of any floating dtype, with the job's number of threads. A and B of the result
+/// are undefined if `rank` is 0.
 Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
                      int64_t rank, PhaseClock& clock) {
   const PhaseClock::Scope scope(clock, "align");
@@ -49,7 +49,7 @@ void MapRotation::turn(const Alignment& alignment) {
   }
   A = alignment.A.defined() ? at::mm(R.t(), alignment.A) : at::Tensor();
   const int64_t before = R.size(1);
-  const auto turned = [&](const at::Tensor& columns) {  // the first ones
+  const auto turned = [&](const at::Tensor& columns) {  // the first columns
     return at::cat({at::mm(columns.narrow(1, 0, before), R),
                     columns.narrow(1, before, columns.size(1) - before)},
                    1);
@@ -79,8 +79,8 @@ AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClo
   rotation_.R = stock_rotation(tied_norm);
 }
 
-/// Quantizers want a rotation that spreads large weights over all channels. That of a tied model is
-/// decided by its norm.
+/// Returns the rotation of the shared map of a stock output. Quantizers work best if large weights
+/// are spread over all channels. With tied embeddings the final norm determines the rotation.
 at::Tensor AlignedMaps::stock_rotation(const at::Tensor& tied_norm) const {
   if (tied_norm.defined()) return norm_rotation(tied_norm, job_.load_map(0).M);
   return to_device(spreading_rotation(job_.widths.all.at(0)), job_.device);
@@ -133,7 +133,7 @@ JunctionMap AlignedMaps::map() const {
   return rotated().to(job_.fold_dtype);
 }
 
-/// Across a sublayer whose maps are rotated into each other.
+/// Moves across a sublayer whose shortcut has factors (not a dense matrix) to a mapped junction.
 void AlignedMaps::turn(int64_t sublayer) {
   if (is_narrower(sublayer)) {
     Alignment found =
@@ -149,7 +149,7 @@ void AlignedMaps::turn(int64_t sublayer) {
   rotation_.turn({tensor("turn"), tensor("A"), tensor("B")});
 }
 
-/// To a last junction of full width. Behind an oblique map it needs factors.
+/// Moves to a last junction of full width. Behind an oblique map its shortcut needs factors.
 void AlignedMaps::turn_to_whole(int64_t sublayer) {
   const JunctionMap before = rotated();
   whole_ = JunctionMap(complete_basis(before.M.to(at::kDouble)).to(job_.fold_dtype));
@@ -167,7 +167,7 @@ void AlignedMaps::next() {
   rotation_.A.reset();
   rotation_.B.reset();
   if (job_.shares_map(sublayer)) {
-    // the same map, rotated alike
+    // The map is the same, and so is its rotation.
   } else if (form(sublayer).dense()) {
     rotation_.R.reset();
   } else if (!is_mapped(job_, sublayer + 1)) {

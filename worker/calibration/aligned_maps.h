@@ -13,47 +13,48 @@
 
 namespace dotresize {
 
-// Maps rotated into each other, junction after junction, so that what is left of the shortcuts has
-// a low rank (docs/method.md, "Shortcuts"). With M_j the map of junction j as it was solved, the
-// rotated one is M_j·R_j, and R_(j+1) = Q·R_j, Q being the turn between M_j and M_(j+1): so the
-// decompositions need only the maps at both sides of a sublayer, and ranks make them side by side.
-// Only products go from junction to junction. If a junction is narrower than the one before, Q
-// depends on R_j.
+// The maps are rotated one after the other, so that each shortcut is the identity plus a matrix of
+// low rank (docs/method.md, "Shortcuts"). M_j is the map of junction j as it was solved. The
+// rotated map is M_j·R_j with R_(j+1) = Q·R_j, where Q is the rotation that aligns M_(j+1) with
+// M_j. The decompositions need only the maps at both sides of a sublayer, so ranks compute them
+// side by side; only products go from junction to junction. If a junction is narrower than the one
+// before, Q depends on R_j.
 
-/// The product of the turns up to a junction.
+/// Product of the rotations up to a junction.
 struct MapRotation {
   at::Tensor R;  ///< [k, k] float64; undefined: the identity
-  // Of the shortcut to the junction, float64; undefined: it has none.
+  // Factors of the shortcut into the junction, float64; undefined: no factor.
   at::Tensor A;
-  at::Tensor B;  ///< of oblique maps
+  at::Tensor B;  ///< only with oblique maps
 
-  /// Goes on along the alignment of the maps as they were solved, of which the second is not
-  /// narrower.
+  /// Advances by one sublayer. `alignment` is that of the maps as they were solved; the second map
+  /// must not be narrower than the first.
   void turn(const Alignment& alignment);
-  /// M·R in float64, or M itself.
+  /// Returns M·R in float64, or M itself if R is undefined.
   at::Tensor of(const at::Tensor& M) const;
-  /// M·R and R'·M_inv in float64, or the map itself.
+  /// Returns M·R and R'·M_inv in float64, or the map itself if R is undefined.
   JunctionMap of(const JunctionMap& map) const;
 };
 
-/// The maps of the journal, rotated, from junction 0 on. Every rank can go to each of them: what it
-/// finds does not depend on the number of ranks.
+/// Rotated maps of the journal, visited in order from junction 0. Every rank can visit all of them.
+/// The result does not depend on the number of ranks.
 class AlignedMaps {
  public:
-  /// References outlive the object. Writes the alignments of this rank's sublayers to the journal,
-  /// those that depend on no other; all maps are there. The one map of a stock output is turned as
-  /// such a model wants it. `tied_norm` [d]: the final norm's γ, of a stock output with tied
-  /// embeddings, else undefined. Then M_inv is the transpose of M, also in the metric of the loss.
-  /// Collective.
+  /// Writes the missing alignments of this rank's sublayers to the journal, except those that
+  /// depend on an earlier rotation. All maps must be in the journal. References outlive the object.
+  /// `stock`: the output is a stock model, whose one map is rotated by stock_rotation().
+  /// `tied_norm` [d]: γ of the final norm if a stock output has tied embeddings, else undefined. If
+  /// it is defined, M_inv is the transpose of M, also in the metric of the loss. Collective.
   AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock, bool stock,
               const at::Tensor& tied_norm);
 
-  /// Goes on to the junction behind.
+  /// Moves on to the next junction.
   void next();
   int64_t junction() const { return junction_; }
-  /// Of this junction, in the fold dtype. Without M: the identity.
+  /// Returns this junction's map in the fold dtype. If M is undefined, the map is the identity.
   JunctionMap map() const;
-  /// Of the shortcut to this junction, in the fold dtype; undefined if it has none.
+  /// Returns the factors of the shortcut into this junction, in the fold dtype; undefined: no
+  /// factor.
   ShortcutFactors factors() const {
     const auto folded = [&](const at::Tensor& factor) {
       return factor.defined() ? factor.to(job_.fold_dtype) : at::Tensor();
@@ -75,11 +76,12 @@ class AlignedMaps {
 
   const CalibrationJob& job_;
   PhaseClock& clock_;
-  std::vector<ShortcutForm> forms_;  ///< of the sublayers
+  std::vector<ShortcutForm> forms_;  ///< by sublayer
   int64_t junction_ = 0;
   MapRotation rotation_;
-  bool orthonormal_ = false;  ///< M_inv is the transpose of M, however the map was solved
-  JunctionMap whole_;         ///< of a last junction of full width, if it is rotated
+  /// True if M_inv is the transpose of M, also for a map solved as oblique.
+  bool orthonormal_ = false;
+  JunctionMap whole_;  ///< rotated map of a last junction of full width; M undefined: the identity
 };
 
 }  // namespace dotresize

@@ -15,10 +15,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kChosen[] = "allocation";
-constexpr char kTrial[] = "trial";  // of the choice without maps
+constexpr char kTrial[] = "trial";  // trial of the allocation without maps
 
-/// Maps are worth their passes, and a model that needs code of its own, if they lose at most so
-/// much of what the choice without maps loses.
+/// Largest predicted loss of an allocation with maps, relative to the one without maps. Maps have
+/// to be worth their passes, and a model that needs code of its own.
 constexpr double kMapsMustLose = 0.9;
 
 Json to_json(const Allocation& chosen) {
@@ -59,7 +59,7 @@ double sum(const std::vector<double>& rises) {
 
 bool has_maps(const Allocation& allocation) { return allocation.widths.mapped_count > 0; }
 
-/// Whatever depends on the widths that were chosen.
+/// Removes all entries that depend on the chosen widths.
 void remove_maps(Journal& journal) {
   const auto is_of_maps = [](const std::string& entry) {
     return std::ranges::any_of(
@@ -105,7 +105,7 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
   kept.at("corrected").get_to(chosen_.corrected);
 }
 
-/// Tells whether the statistics that the job saves still lack an entry.
+/// Returns true if the statistics that the job saves still lack an entry.
 bool AllocationChoice::lacks_first_round() const {
   if (!dense_.first_round) return false;
   return !std::ranges::all_of(
@@ -121,7 +121,7 @@ void AllocationChoice::measure() {
   dense_round ? junctions_.begin() : junctions_.keep_junctions();
   CutCurves curves = measure_cuts(comm_, dense_, job_, observer_, clock_, sums_,
                                   dense_round ? &together : nullptr);
-  junctions_.end();  // if there was no pass
+  junctions_.end();  // no-op after a pass
   PredictedRises rises;
   rises.mlps = std::move(curves.mlps);
   rises.values = std::move(curves.values);
@@ -146,7 +146,7 @@ void AllocationChoice::extend_metrics() {
   if (dense_.map.metric != Metric::kFisher || !has_others) return;
   const ModelConfig cut = with_features(dense_.config, job_, chosen_.best);
   std::vector<int64_t> junctions = sublayers_to_cut(comm_, dense_, cut);
-  for (int64_t& sublayer : junctions) ++sublayer;  // the one that it writes
+  for (int64_t& sublayer : junctions) ++sublayer;  // the junction that the sublayer writes
   const at::Tensor windows = all_windows_.index_select(0, at::tensor(held_out_, at::kLong));
   junctions_.extend_metrics(windows, held_out_, junctions);
 }
@@ -162,7 +162,7 @@ ModelConfig AllocationChoice::cut() {
   }
   ModelConfig cut = cut_as(chosen_.best, job);
   sums_.kept.clear();
-  if (!chosen_.without_maps) junctions_.forget();  // else it may be cut once more
+  if (!chosen_.without_maps) junctions_.forget();  // otherwise it may be cut again
   return cut;
 }
 

@@ -12,53 +12,55 @@
 
 namespace dotresize {
 
-/// KL of the dense model, its sublayers cut as in `cut`, from the dense model itself: nats a token
-/// of windows that nothing is fitted to. What was cut is in the journal. The same on every rank,
-/// whatever their number. Collective.
+/// Returns the KL divergence of the dense model from the same model with its sublayers cut as in
+/// `cut`: nats per token, on windows to which nothing was fitted. The cut tensors must be in the
+/// journal. The result is the same on every rank, for any number of ranks. Collective.
 using CutTrial = std::function<double(const ModelConfig& cut)>;
 
-/// `method.allocate: auto` (docs/method.md, "All widths by loss"). All that is predicted is scaled
-/// such that the best choice without maps is predicted to lose what it is seen to lose in a trial.
-/// If a choice with maps is predicted to lose clearly less of the same bytes, it is taken. Rank 0
-/// chooses, and the journal keeps it: a job that goes on makes the same choice. The same on every
-/// rank, whatever their number. All calls are collective.
+/// `method.allocate: auto` (docs/method.md, "All widths by loss"). A trial measures the loss of the
+/// best allocation without maps; all predictions are scaled to agree with it. An allocation with
+/// maps is taken only if its predicted loss is clearly lower at the same size. Rank 0 writes the
+/// choice to the journal, so a resumed job makes the same choice. The choice is the same on every
+/// rank, for any number of ranks. All calls are collective.
 class AllocationChoice {
  public:
-  /// References outlive the object. `all_windows`: [samples, seqlen] int64, those of `dense` and
-  /// the held-out ones, which have the numbers `held_out`; a single one is both.
+  /// References outlive the object. `all_windows` [samples, seqlen] int64: the windows of `dense`
+  /// and the held-out ones, whose numbers are `held_out`. A single window is in both sets.
   AllocationChoice(Communicator& comm, const CalibrationJob& dense, at::Tensor all_windows,
                    std::vector<int64_t> held_out, const ResolvedJob& job,
                    const CalibrationObserver& observer, PhaseClock& clock, CutTrial trial);
 
   const Allocation& chosen() const { return chosen_.best; }
-  /// Cuts the dense model's MLPs and value heads as chosen(), and returns it with these sizes. What
-  /// was kept for that is gone afterwards. Without maps nothing comes after it, and the trial has
-  /// been: the cut is fitted to all windows.
+  /// Cuts the dense model's MLPs and value heads to the sizes of chosen(), and returns the config
+  /// with these sizes. Frees the sums that were kept for the cut. If chosen() has no maps, the
+  /// trial is over and the cut is final, so it is fitted to all windows.
   ModelConfig cut();
-  /// KL of what chosen() has become in its trial, if its output is fitted to the held-out windows.
+  /// KL of chosen() in its trial, if chosen() has no maps. Its output is fitted to the held-out
+  /// windows too, so they cannot measure it.
   std::optional<double> seen_in_trial() const;
 
-  /// Of the output that was made with chosen(): its KL from the dense model, in nats a token of
-  /// windows that nothing was fitted to. If that is more than the choice without maps lost in its
-  /// trial, that one is the choice from here on; if it is more than twice what was predicted, and
-  /// there is no such choice, the search is repeated once with the rises of junctions scaled to
-  /// what was seen. Returns whether chosen() is another one: what the journal has of maps is then
+  /// Checks `measured`, the KL of the output made with chosen(), in nats per token of windows to
+  /// which nothing was fitted. If it exceeds the trial loss of the allocation without maps, that
+  /// allocation becomes chosen(). If there is no such allocation and `measured` is more than twice
+  /// the prediction, the search is repeated once with the predicted increases of maps scaled to the
+  /// measured loss. Returns true if chosen() has changed; the journal's entries of maps are then
   /// removed.
   bool correct(double measured);
 
  private:
   struct Kept {
     Allocation best;
-    std::optional<Allocation> without_maps;  ///< if `best` has maps
+    std::optional<Allocation> without_maps;  ///< empty: `best` has no maps
     bool corrected = false;
   };
   bool lacks_first_round() const;
   void measure();
-  /// Of the choice without maps, in its trial. What is fitted to few tokens loses more on others,
-  /// whichever part it is of.
+  /// Ratio of measured to predicted loss of the allocation without maps, from its trial. The ratio
+  /// serves for all parts of the model: any part that is fitted to few tokens loses more on other
+  /// tokens.
   double seen_over_predicted(const PredictedRises& rises);
   ModelConfig cut_as(const Allocation& allocation, const CalibrationJob& job);
-  /// Brings the held-out windows into the metrics of the sublayers that are cut.
+  /// Adds the gradients of the held-out windows to the metrics of the sublayers to cut.
   void extend_metrics();
   void choose();
   void keep();
@@ -73,7 +75,7 @@ class AllocationChoice {
   CutTrial trial_;
   JunctionRises junctions_;
   AllocationSums sums_;
-  std::optional<PredictedRises> rises_;  ///< once they are measured in this run
+  std::optional<PredictedRises> rises_;  ///< set once measured in this run
   Kept chosen_;
 };
 

@@ -8,16 +8,16 @@
 
 namespace dotresize {
 
-/// Passes weights on to another sink in a background thread, so that a schedule folds the next ones
-/// meanwhile, unless it `waits`. There is one piece in flight: the next `put` waits for it, which
-/// counts as the phase "write", and throws what its sink threw.
+/// Passes weights to another sink in a background thread while the schedule folds the next ones.
+/// `waits` disables the overlap. One piece is in flight at a time. The next `put` waits for it, in
+/// the phase "write", and rethrows the error of the sink.
 class BackgroundSink final : public FoldedModelSink {
  public:
-  /// References outlive the object. Weights are on `device`. `sublayer_put` is called for each
-  /// sublayer, on the schedule's thread.
+  /// References outlive the object. `device`: device of the weights. `sublayer_put` is called for
+  /// each sublayer, on the schedule's thread.
   BackgroundSink(FoldedModelSink& sink, at::Device device, bool waits, PhaseClock& clock,
                  std::function<void()> sublayer_put = nullptr);
-  /// Waits, and throws nothing.
+  /// Waits for the piece in flight. Discards its error.
   ~BackgroundSink() override = default;
 
   void begin(const JunctionWidths& widths) override;
@@ -26,7 +26,7 @@ class BackgroundSink final : public FoldedModelSink {
   void put_head_rows(int64_t first, const at::Tensor& rows) override;
   void put_end(TensorRole role, const at::Tensor& tensor) override;
   void put_sublayer(const SublayerWeights& weights) override;
-  /// After the last `put`: waits for it, and throws what its sink threw.
+  /// Waits for the last `put`, and rethrows the error of the sink.
   void finish();
 
  private:

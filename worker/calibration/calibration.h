@@ -23,115 +23,119 @@
 
 namespace dotresize {
 
-/// The first of the junctions that have one map with this one. `sharing`:
-/// ModelConfig::junction_groups; empty: each has its own.
+/// Returns the first junction that shares its map with `junction`. `sharing`:
+/// ModelConfig::junction_groups; empty: each junction has a map of its own.
 int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction);
 
-/// What all schedules work from. References outlive the call.
+/// Input of all schedules. References outlive the call.
 struct CalibrationJob {
-  const ModelConfig& config;       ///< of the dense model
-  const CheckpointReader& reader;  ///< its weights
+  const ModelConfig& config;       ///< dense model
+  const CheckpointReader& reader;  ///< weights of `config`
   const ShardPlan& plan;           ///< one shard per rank of the communicator
-  Journal& journal;                ///< of this rank; what is in it is not computed again
-  /// The junctions that every rank found solved and described in the journal when it started.
+  Journal& journal;                ///< this rank's journal; its entries are not computed again
+  /// Junctions that every rank found solved and described in the journal when it started.
   std::set<int64_t> finished;
   at::Tensor windows;  ///< [samples, seqlen] int64, the same on every rank
   MapOptions map;
-  JunctionWidths widths;  ///< of the output
+  JunctionWidths widths;  ///< widths of the output
   at::ScalarType compute_dtype = at::kFloat;
-  /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
+  /// Groups of junctions that share a map, as ModelConfig::junction_groups. calibrate_pipeline
+  /// only.
   std::vector<int64_t> sharing = {};
-  /// What another job has found at the junctions: no token goes through the model. Null: nothing.
-  /// calibrate_pipeline only (statistics.h).
+  /// Results of an earlier job at the junctions (statistics.h). If set, no tokens go through the
+  /// model. Null: not used. calibrate_pipeline only.
   const Journal* statistics = nullptr;
-  /// Where the first round of an allocation is kept for other jobs, which `size` does not change:
-  /// statistics that are saved or used. Null: in `journal`.
+  /// Journal for the first round of an allocation, which does not depend on `size`: statistics that
+  /// are saved or used by other jobs. Null: `journal`.
   Journal* first_round = nullptr;
-  std::vector<int64_t> window_numbers = {};  ///< as LossOfWindows::numbers
-  /// Whether sublayers are cut for a trial of an allocation alone: the journal has them beside
-  /// those of the output.
+  std::vector<int64_t> window_numbers = {};  ///< window numbers, as in label_gradient()
+  /// True if sublayers are cut only for the trial of an allocation. The journal keeps these cuts
+  /// beside those of the output.
   bool for_trial = false;
-  /// Whether sublayers are cut once more, after their trial: `windows` are all of them, and
-  /// features go in the order of their sums.
+  /// True if sublayers are cut again after their trial: `windows` are all windows, and the order in
+  /// which features go is computed from their sums.
   bool refits = false;
   Shortcuts shortcuts = {};
-  at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
-  at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
+  at::Device device = at::kCPU;             ///< device of this rank, and of the tensors of `comm`
+  at::ScalarType fold_dtype = at::kDouble;  ///< dtype of maps and weights in folding (maps/fold.h)
 
-  /// Costs in half precision are worth a try on a GPU that computes with 16 bits anyway.
+  /// Returns true if costs in half precision are worth a try: on a GPU, with a 16-bit compute
+  /// dtype.
   bool tries_half_costs() const {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }
-  /// Whether Gram matrices of one rank's tokens are packed (maps/moments.h): likewise.
+  /// Returns true if Gram matrices of one rank's tokens are packed (maps/moments.h).
   bool packs_sums() const { return tries_half_costs(); }
   Journal& first_round_journal() const { return first_round ? *first_round : journal; }
-  /// Of this rank.
+  /// Shard of this rank.
   const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return widths.mapped_count; }
-  /// Whether the junctions that the sublayer reads and writes have one map.
+  /// Returns true if the junctions before and behind the sublayer share a map.
   bool shares_map(int64_t sublayer) const { return in_one_group(sharing, sublayer); }
-  /// The first of the junctions that share this one's map: the map's name in the journal.
+  /// First of the junctions that share this one's map: the map's name in the journal.
   int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
-  /// The form of each shortcut, by sublayer of the output.
+  /// Form of each shortcut, by sublayer of the output.
   std::vector<ShortcutForm> shortcut_forms() const;
-  /// That of the junction from the journal, in the fold dtype on the device.
+  /// Loads the junction's map from the journal, in the fold dtype on the device.
   JunctionMap load_map(int64_t junction) const;
 };
 
-/// Takes the folded weights, in the fold dtype, of the sublayers that this rank owns, each as soon
-/// as it is ready.
+/// Receives the folded weights of this rank's sublayers, in the fold dtype, each as soon as it is
+/// ready.
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
   /// Called first. Collective.
   virtual void begin(const JunctionWidths& widths) = 0;
-  /// The model that is written, after begin(): it says which tensors its ends have.
+  /// Config of the model that is written; valid after begin(). It determines the tensors passed to
+  /// put_end().
   virtual const ModelConfig& output() const = 0;
-  /// Rows of the embedding and of the head from `first` on: blocks in ascending order. A tied head
-  /// has none.
+  /// Rows of the embedding or the head, starting at row `first`, in ascending order. A tied head
+  /// gets no rows.
   virtual void put_embedding_rows(int64_t first, const at::Tensor& rows) = 0;
   virtual void put_head_rows(int64_t first, const at::Tensor& rows) = 0;
-  /// A projection of the embedding or the head, or the final norm's weight, as it is stored.
+  /// Projection of the embedding or the head, or the weight of the final norm, as it is stored.
   virtual void put_end(TensorRole role, const at::Tensor& tensor) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
 };
 
-/// Callbacks on the thread of the schedule; they must be quick.
+/// Callbacks on the schedule's thread. They must be quick.
 struct CalibrationObserver {
-  /// One more piece of `tokens` has gone through the rank's part of the model.
+  /// `tokens` more tokens have gone through this rank's part of the model.
   std::function<void(int64_t tokens)> tokens_seen;
-  /// So many more junctions are solved, on all ranks together. The same calls on every rank.
+  /// `junctions` more junctions are solved, on all ranks together. Every rank gets the same calls.
   std::function<void(int64_t junctions)> junctions_solved;
-  /// Likewise; an interrupted run has solved them.
+  /// Same as junctions_solved, for junctions that an interrupted run had solved.
   std::function<void(int64_t junctions)> junctions_found;
 };
 
 // The schedules (docs/method.md, "Which activations"; docs/architecture.md, "Three schedules").
-// Every map ends up in the journal, with its junctions' diagnostics. Collective.
+// Each writes every map and the diagnostics of its junctions to the journal. Collective.
 
-/// `activations: original`: maps see the dense model; ranks are pipeline stages.
+/// `activations: original`: maps see the dense model. Ranks are pipeline stages.
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         const CalibrationObserver& observer, PhaseClock& clock);
 
-/// Likewise, if no rank has memory for its stage: ranks share the tokens and take them through one
-/// dense sublayer after the other.
+/// `activations: original` for ranks without memory for a stage: ranks share the tokens and take
+/// them through the dense model one sublayer at a time.
 void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                          const CalibrationObserver& observer, PhaseClock& clock);
 
-/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens.
+/// `activations: compressed`: each map sees the error of the maps before it. Ranks share the
+/// tokens.
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock);
 
-/// A model no junction of which becomes narrower: what was cut inside its sublayers, and else its
-/// source. Collective.
+/// Writes an output without maps: the cut tensors of its sublayers, and copies of the source's
+/// tensors otherwise. Collective.
 void write_without_maps(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         PhaseClock& clock);
 
 using CalibrateFunction = decltype(&calibrate_pipeline);
 
-/// What runs the schedule (job/plan/schedule.h) of this name. Throws std::invalid_argument if there
-/// is no such schedule.
+/// Returns the function of a schedule (job/plan/schedule.h). Throws std::invalid_argument if the
+/// name is unknown.
 CalibrateFunction calibrate_function(std::string_view schedule);
 
 }  // namespace dotresize

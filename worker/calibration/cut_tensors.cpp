@@ -12,8 +12,8 @@ bool is_in_proj(const StoredTensor& stored) {
   return stored.role == TensorRole::kInProjWeight || stored.role == TensorRole::kInProjBias;
 }
 
-/// The weight or bias of v, the last rows of the tensor, turned as the values are; the others as
-/// they are.
+/// Reads the weight or bias that holds v as its last rows, and multiplies these rows by `turns`.
+/// Other rows are unchanged.
 at::Tensor with_turned_values(const CalibrationJob& job, const StoredTensor& stored,
                               const at::Tensor& turns) {
   const at::Tensor all = load_rows(job.reader, stored, 0, stored.shape.at(0), at::kDouble);
@@ -40,7 +40,7 @@ std::map<std::string, at::Tensor> tensors_of_cut_mlp(const CalibrationJob& job, 
     }
     const bool router = mixture && stored.index == 0;
     if (!is_in_proj(stored) || router) continue;
-    // Of a mixture gate and up of each expert follow the router.
+    // In a mixture the router comes first, then gate and up of each expert.
     at::Tensor rows = cuts.at(mixture ? (stored.index - 1) / 2 : 0).kept;
     if (job.config.fused_in_proj) {
       rows = at::cat({rows, rows + mlp_width(job.config, sublayer)});

@@ -13,14 +13,14 @@
 
 namespace dotresize {
 
-// What a cut changes of a sublayer's tensors, under their names in the checkpoint, on the CPU: what
-// was computed in the fold dtype, rows that are left as they are in the source's.
+// Tensors that a cut changes in a sublayer, by their names in the checkpoint, on the CPU. Computed
+// tensors have the fold dtype; selected rows keep the dtype of the source.
 
-/// Of an MLP, or of all experts of a mixture.
+/// Tensors of a cut MLP, or of all experts of a mixture.
 std::map<std::string, at::Tensor> tensors_of_cut_mlp(const CalibrationJob& job, int64_t sublayer,
                                                      const std::vector<CutFeatures>& cuts);
 
-/// Of an attention: v, or what it is fused with, and o.
+/// Tensors of a cut attention: v (or the matrix it is fused into) and o.
 std::map<std::string, at::Tensor> tensors_of_cut_attention(const CalibrationJob& job,
                                                            int64_t sublayer, const CutValues& cut);
 

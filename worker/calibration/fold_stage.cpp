@@ -20,7 +20,8 @@ auto read(PhaseClock& clock, const Load& load) {
   return load();
 }
 
-/// Calls fold(first, rows) with the rows of a vocabulary's matrix, in the fold dtype on the device.
+/// Calls fold(first, rows) with blocks of rows of the embedding or the head, in the fold dtype on
+/// the device.
 template <typename Fold>
 void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseClock& clock,
                    const Fold& fold) {
@@ -52,7 +53,7 @@ void put_embedding(const CalibrationJob& job, const JunctionMap& map, FoldedMode
   if (projects) sink.put_end(TensorRole::kEmbeddingProjection, map.M.t());
 }
 
-/// Of a head that reads the embedding's table.
+/// Writes the end of a model whose head reads the embedding's table.
 void put_tied_head(const at::Tensor& gamma, const JunctionMap& map, FoldedModelSink& sink) {
   const ModelConfig& output = sink.output();
   if (output.head_projection) {
@@ -71,8 +72,8 @@ void put_head(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink
   });
 }
 
-/// The sublayer, whose in_proj is folded, with the map behind it (without M: the identity) and its
-/// shortcut in this form, with its factors, if it has any.
+/// Completes a sublayer whose in_proj is folded: folds the map behind it (M undefined: the
+/// identity) and sets its shortcut in this form.
 SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
                             const ShortcutFactors& factors, const ShortcutForm& form) {
   if (!form.dense()) weights.shortcut = at::Tensor();  // needs no M_inv·M
@@ -81,7 +82,7 @@ SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
   return weights;
 }
 
-/// The shard as it is: all of its tensors but those of a tied head.
+/// Copies the shard: all of its tensors except those of a tied head.
 void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                 PhaseClock& clock) {
   const RankShard& shard = job.shard(comm);

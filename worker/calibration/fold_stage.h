@@ -8,15 +8,15 @@
 
 namespace dotresize {
 
-/// The maps of the output, all of which are in the journal; nothing if it has none. References
-/// outlive what is returned. Collective.
+/// Returns the maps of the output, or nothing if no junction is mapped. All maps must be in the
+/// journal. References outlive the result. Collective.
 std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,
                                           const ModelConfig& output, PhaseClock& clock);
 
-/// Folds the sublayers of this rank's shard, and the embedding and the head of the ends, with the
-/// maps of the journal (docs/method.md, "Folding"), rotated into each other. All of them are
-/// there. The vocabulary's matrices are read, folded and handed on by blocks of rows. Without maps
-/// all of it goes on as it is. Collective.
+/// Folds the rotated maps of the journal into the sublayers of this rank's shard, and into the
+/// embedding and the head on the first and last rank (docs/method.md, "Folding"). All maps must be
+/// in the journal. The matrices of the vocabulary are read, folded and passed on in blocks of rows.
+/// If no junction is mapped, all tensors are copied. Collective.
 void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                 PhaseClock& clock);
 

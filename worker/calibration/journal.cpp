@@ -90,7 +90,7 @@ MapDiagnostics diagnostics_from_json(const Json& object) {
   return found;
 }
 
-/// Throws InputError if the file cannot be read, or is not JSON.
+/// Reads NAME.json. Throws InputError if the file cannot be read, or is not JSON.
 Json read_about(const fs::path& file) {
   try {
     return Json::parse(read_whole_file(file.string(), kMaxAboutBytes));
@@ -104,14 +104,14 @@ std::string hash_of(const Json& value) {
   return sha256_of_bytes(text.data(), text.size());
 }
 
-/// Fails the run for an entry that was whole when the run began.
+/// Throws the error for an entry that has changed since the run began.
 [[noreturn]] void refuse(const fs::path& file) {
   throw std::runtime_error(shown_path(file) +
                            " was changed while the job ran: run the job again, which computes a "
                            "damaged entry anew");
 }
 
-/// Whether the tensors' file is the one that `about` was written for.
+/// Returns true if the entry matches the hash in `about`: its JSON value, or its file of tensors.
 bool is_whole(const fs::path& about, const fs::path& tensors) {
   try {
     const Json found = read_about(about);
@@ -169,7 +169,7 @@ std::string Journal::write(const std::string& name,
   create_shards(dir_, layout);
   ShardWriter writer(dir_, layout, names);
   for (const auto& [tensor_name, tensor] : tensors) writer.write(tensor_name, tensor);
-  // Hashed while the system brings it to the disk.
+  // The file is hashed while the system writes it to disk.
   std::future<std::string> hash =
       std::async(std::launch::async, [&] { return sha256_of_file(unfinished); });
   writer.finish();
@@ -211,7 +211,7 @@ fs::path Journal::tensors_file(const std::string& name) const {
 }
 
 void Journal::remove(const std::string& name) {
-  fs::remove(path(name, kAbout));  // first: from now on there is no such entry
+  fs::remove(path(name, kAbout));  // first, so that the entry is gone from here on
   fs::remove(path(name, kTensors));
   entries_.erase(name);
 }
@@ -286,7 +286,7 @@ MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
 
 void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   finish();
-  // Before the event: the writer's stream waits for what comes before it alone.
+  // The conversion comes before the event: the writer's stream waits only for earlier work.
   const JunctionMap map = solved.solution.map.to(dtype_);
   const auto before = std::make_shared<RecordedEvent>(device_);
   const auto start = [&](const KeptStream& kept, auto step) {

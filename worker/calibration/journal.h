@@ -18,56 +18,57 @@
 
 namespace dotresize {
 
-/// What a job has found so far, in files: a job that was interrupted goes on from there, and what
-/// is here needs no memory. Every rank of the job reads and writes the same directory. An entry is
-/// a file NAME.safetensors of tensors, if it has any, and then NAME.json with its hash: it appears
-/// whole or not at all. Errors of the disk are std::system_errors that name the file.
+/// Intermediate results of a job, in files. An interrupted job resumes from them, and they need no
+/// memory. All ranks of the job use the same directory. An entry has a file NAME.safetensors if it
+/// holds tensors, and then NAME.json with its hash, so it appears whole or not at all. Disk errors
+/// are std::system_errors that name the file.
 class Journal {
  public:
-  /// Removes what a run was writing when it ended.
+  /// Removes unfinished files of an interrupted run.
   static void remove_unfinished(const std::filesystem::path& dir);
 
-  /// `dir` exists. Entries that other ranks write later are not in entries().
+  /// `dir` must exist. entries() will not list entries that other ranks write later.
   explicit Journal(std::filesystem::path dir);
 
-  /// Names of the entries that were there at first, and of this rank's since.
+  /// Names of the entries found at construction, and of those written by this rank since.
   const std::set<std::string>& entries() const { return entries_; }
   bool has(const std::string& name) const { return entries_.contains(name); }
   void put(const std::string& name, const std::map<std::string, at::Tensor>& tensors);
-  // The same in two steps, of which another thread may do the first: it returns the hash.
+  // The same in two steps. The first may run in another thread; it returns the hash.
   std::string write(const std::string& name,
                     const std::map<std::string, at::Tensor>& tensors) const;
   void complete(const std::string& name, const std::string& sha256);
-  /// Views of the mapped file, on the CPU; of any rank's entry. Throws InputError if it is no such
-  /// file, std::runtime_error if it is not what its hash says: it was changed since the run began.
+  /// Returns views of the mapped file, on the CPU. The entry may be another rank's. Throws
+  /// InputError if the file is missing or invalid, std::runtime_error if it does not match its
+  /// hash: it was changed since the run began.
   std::map<std::string, at::Tensor> get(const std::string& name) const;
-  /// The file of the entry's tensors. Throws std::runtime_error if it is not what its hash says.
+  /// Path of the entry's tensors. Throws std::runtime_error if the file does not match its hash.
   std::filesystem::path tensors_file(const std::string& name) const;
   void remove(const std::string& name);
 
-  /// Those of the entries `part`, `part` + `parts`, ... of entries() whose file is not what its
-  /// hash says.
+  /// Checks the entries `part`, `part` + `parts`, ... of entries(), and returns the names of those
+  /// that do not match their hash.
   std::vector<std::string> damaged(int part, int parts) const;
-  /// Removes these, and returns their names.
+  /// Removes the damaged entries, and returns their names.
   std::vector<std::string> remove_damaged(int part, int parts);
 
-  // Maps, each under its first junction, and the junctions that are finished.
+  // Maps are stored under their first junction. Diagnostics mark a junction as finished.
   bool has_map(int64_t first_junction) const;
-  /// In any floating dtype. Of a map that is not oblique M alone is kept.
+  /// Accepts any floating dtype. M_inv is stored only for an oblique map.
   void put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support);
-  /// On the CPU.
+  /// Returns the map on the CPU.
   JunctionMap map(int64_t first_junction) const;
-  /// The junction has its map and is described: the last that is written of it.
+  /// Writes the junction's diagnostics, its last entry. Its map must be in the journal.
   void put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics);
   bool has_diagnostics(int64_t junction) const;
-  /// What all junctions of a shared map have in common.
+  /// Diagnostics that all junctions of a shared map have in common.
   void put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics);
   bool has_shared_diagnostics(int64_t first_junction) const;
   MapDiagnostics shared_diagnostics(int64_t first_junction) const;
-  /// Of any rank's junction. Throws InputError if there are none.
+  /// Diagnostics of any rank's junction. Throws InputError if they are absent.
   MapDiagnostics diagnostics(int64_t junction) const;
 
-  /// A small value of this name, as JSON; of any rank. Errors of value() as of get().
+  /// A small JSON value, written by any rank. value() throws the same errors as get().
   void put_value(const std::string& name, const nlohmann::json& value);
   nlohmann::json value(const std::string& name) const;
 
@@ -79,13 +80,13 @@ class Journal {
   std::set<std::string> entries_;
 };
 
-/// Writes one entry in the background. An error of it is thrown by the next call.
+/// Writes one entry at a time in the background. The next call rethrows its error.
 class BackgroundEntry {
  public:
   /// `journal` outlives the object.
   explicit BackgroundEntry(Journal& journal) : journal_(journal) {}
 
-  /// Waits for the one before. Tensors on the CPU.
+  /// Waits for the previous entry. The tensors must be on the CPU.
   void put(const std::string& name, std::map<std::string, at::Tensor> tensors);
   void finish();
 
@@ -95,11 +96,11 @@ class BackgroundEntry {
   std::future<std::string> hash_;
 };
 
-/// Puts solved junctions into the journal in the background while the next is solved: the map, and
-/// with it what only the report wants to know.
+/// Writes solved junctions to the journal in the background while the next one is solved: the map,
+/// and beside it the diagnostics that only the report needs.
 class JunctionRecorder {
  public:
-  /// References outlive the object. Maps are kept in `dtype`, that of folding.
+  /// References outlive the object. `dtype`: dtype of the stored maps, the fold dtype.
   JunctionRecorder(Journal& journal, at::ScalarType dtype, at::Device device, bool waits)
       : journal_(journal),
         dtype_(dtype),
@@ -107,12 +108,13 @@ class JunctionRecorder {
         waits_(waits),
         writing_(device),
         describing_(device) {}
-  /// Waits for the background, and throws nothing.
+  /// Waits for the background work. Discards its errors.
   ~JunctionRecorder() = default;
 
-  /// Until finish() nobody else reads or writes the journal, but for get() of older entries.
+  /// Starts to write the junction. Until finish() the caller must not use the journal, except get()
+  /// of older entries.
   void record(int64_t junction, SolvedJunction solved);
-  /// Until everything is in the journal. Throws what describing and writing threw.
+  /// Waits until everything is in the journal. Rethrows errors of describing and writing.
   void finish();
 
  private:

@@ -94,7 +94,7 @@ void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<
 void PipelinePasses::load() {
   if (stage_) return;
   const PhaseClock::Scope scope(clock_, "read");
-  // What autograd keeps for the way back must not be made in inference mode.
+  // Tensors for autograd's backward pass must not be made in inference mode.
   std::optional<c10::InferenceMode> with_autograd;
   if (gradients()) with_autograd.emplace(false);
   const RankShard& shard = job_.shard(comm_);
@@ -131,7 +131,7 @@ void PipelinePasses::pairs(
     const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit) {
   load();
   const PhaseClock::Scope scope(clock_, "forward");
-  std::map<int64_t, std::deque<at::Tensor>> under_way;  // gradients come in the order of the x
+  std::map<int64_t, std::deque<at::Tensor>> under_way;  // gradients arrive in the order of the x
   for (const int64_t junction : wanted) under_way[junction];
   const auto keep = [&](int64_t junction, const at::Tensor& x) {
     const auto found = under_way.find(junction);
@@ -143,7 +143,7 @@ void PipelinePasses::pairs(
     visit(junction, found->second.front(), g);
     found->second.pop_front();
   };
-  // A stage that computes inputs again shows them then, so that nothing waits for its gradients.
+  // If the stage recomputes inputs, x is taken from the recomputation, shortly before its gradient.
   const std::vector<int64_t> in_order;
   LossOfWindows loss{windows, label_gradient(job_.config, head_, in_order),
                      job_.shard(comm_).checkpoints};

@@ -15,13 +15,13 @@
 namespace dotresize {
 namespace {
 
-/// Runs `step`; its errors name the junction.
+/// Runs `step`, and names the junction in its errors.
 template <typename Step>
 auto named(int64_t junction, const Step& step) {
   return with_context("junction " + junction_name(junction), step);
 }
 
-/// Likewise, as the phase.
+/// Runs `step` as a phase, and names the junction in its errors.
 template <typename Step>
 auto at_junction(const JunctionSetup& setup, const char* phase, const Step& step) {
   const PhaseClock::Scope scope(setup.clock, phase, junction_name(setup.junction));
@@ -32,14 +32,14 @@ at::Tensor rotate(const JunctionSetup& setup, const at::Tensor& x, const at::Ten
   return at_junction(setup, "rotate", [&] { return at::matmul(x, rotation); });
 }
 
-/// [3] float64: whether half, whether the error was measured, and the error.
+/// Encodes the precision as [3] float64: half, error measured, error.
 at::Tensor to_tensor(const CostPrecision& precision) {
   return at::tensor({precision.half ? 1.0 : 0.0, precision.half_error ? 1.0 : 0.0,
                      precision.half_error.value_or(0.0)},
                     at::kDouble);
 }
 
-/// The tensor of this name, a copy on the device; undefined if there is none.
+/// Returns a copy of the named tensor on the device; undefined if it is absent.
 at::Tensor tensor_named(const NamedTensors& tensors, const char* name, at::Device device) {
   const auto found = tensors.find(name);
   return found == tensors.end()

@@ -17,18 +17,18 @@
 
 namespace dotresize {
 
-// One junction from its activations to its map (docs/method.md, "Moments" and "Maps"):
+// Phases of one junction, from its activations to its map (docs/method.md, "Moments" and "Maps"):
 //
 //   FirstPass ── finish ──► DecomposedJunction ─┬─ solve ──► JunctionSolution
 //                                 └─ rotation ──► SecondPass
 //
-// The second pass is that of needs_second_pass(options). Everything is computed on the junction's
+// The second pass is needed if needs_second_pass(options). Everything is computed on the junction's
 // device. Errors name the junction.
 
-/// What a phase leaves behind, by name: what the journal keeps of it.
+/// Results of a phase by name, as the journal stores them.
 using NamedTensors = std::map<std::string, at::Tensor>;
 
-/// What all phases of one junction know. References outlive them.
+/// Parameters of all phases of one junction. References outlive the phases.
 struct JunctionSetup {
   int64_t junction = 0;
   int64_t hidden_size = 0;  ///< d
@@ -37,41 +37,42 @@ struct JunctionSetup {
   at::Device device = at::kCPU;
   std::optional<SumBounds> reproducible = {};  ///< as in MomentOptions
 
-  /// Whether the first pass takes the sums in the map's basis, and whether costs are among them.
+  /// Return true if the first pass takes the sums in the map's basis, and if these include costs.
   bool sums_in_first_pass() const;
   bool costs_in_first_pass() const;
 };
 
-/// In which precision the costs of a junction are summed. The default is float32.
+/// Precision in which the costs of a junction are summed. The default is float32.
 struct CostPrecision {
   bool half = false;
-  std::optional<double> half_error = {};  ///< of costs in half precision on a sample, if measured
+  /// Error of half-precision costs on a sample, if measured.
+  std::optional<double> half_error = {};
 
-  /// Half precision if this error of it is accepted (kernels/l1_cost.h).
+  /// Returns half precision if this error of it is accepted (kernels/l1_cost.h).
   static CostPrecision from_half_error(double error);
-  /// Of CostSums::tensors().
+  /// Reads the precision from CostSums::tensors().
   static CostPrecision from(const NamedTensors& tensors);
 };
 
-/// The error of costs in half precision on the first tokens of x [..., d] float32, in the basis of
-/// `rotation` (undefined: the identity). On a GPU.
+/// Error of costs in half precision on the first tokens of x [..., d] float32, in the basis
+/// `rotation` (undefined: the identity). GPU only.
 double half_cost_error(const JunctionSetup& setup, const at::Tensor& x, const at::Tensor& rotation);
 
-/// Costs and l1 norms in the basis of the map: a part of either pass.
+/// Sums of costs and l1 norms in the basis of the map. Part of the first or the second pass.
 class CostSums {
  public:
   CostSums(const JunctionSetup& setup, const CostPrecision& precision);
-  /// From tensors().
+  /// Restores the sums from tensors().
   CostSums(const JunctionSetup& setup, const NamedTensors& tensors);
 
   /// z: [..., d] float32 in the map's basis.
   void add(const at::Tensor& z);
-  /// Adds `scale` times the sums of another junction.
+  /// Adds the sums of another junction, multiplied by `scale`.
   void add_scaled(const CostSums& other, double scale);
   std::vector<at::Tensor> sums() const { return moments_.sums(); }
   const CostPrecision& precision() const { return precision_; }
   NamedTensors tensors() const;
-  /// Completes the sums and takes them out.
+  /// Completes the sums and moves them out.
   Moments take() &&;
 
  private:
@@ -80,12 +81,12 @@ class CostSums {
   Moments moments_;
 };
 
-/// Costs in the rotated basis.
+/// Second pass: costs in the rotated basis.
 class SecondPass {
  public:
   /// rotation: U [d, d] float32.
   SecondPass(const JunctionSetup& setup, at::Tensor rotation, const CostPrecision& precision);
-  /// One that is over.
+  /// Restores a finished pass.
   explicit SecondPass(const JunctionSetup& setup, CostSums costs)
       : setup_(setup), costs_(std::move(costs)) {}
 
@@ -100,18 +101,18 @@ class SecondPass {
   CostSums costs_;
 };
 
-/// A junction whose first pass is over: in the PCA basis its eigenbasis, which waits on the host,
-/// and in the identity basis its sums.
+/// A junction after its first pass. In the PCA basis it holds the eigenbasis, kept on the host; in
+/// the identity basis it holds the sums.
 class DecomposedJunction {
  public:
-  /// From tensors().
+  /// Restores the junction from tensors().
   DecomposedJunction(const JunctionSetup& setup, int64_t tokens, const NamedTensors& tensors);
 
-  /// U [d, d] float32 on the junction's device: the basis of a second pass.
-  /// In the metric of the loss it is L·B, B being the eigenbasis of LᵀGL (maps/metric.h).
+  /// Basis of a second pass: U [d, d] float32 on the junction's device. In the metric of the loss
+  /// it is L·B, where B is the eigenbasis of LᵀGL (maps/metric.h).
   at::Tensor rotation() const;
   NamedTensors tensors() const;
-  /// `second` is the second pass over all tokens if the map needs one.
+  /// Solves the map. `second`: the finished second pass over all tokens, if the map needs one.
   SolvedJunction solve(int64_t width, std::optional<SecondPass> second) &&;
 
  private:
@@ -122,40 +123,43 @@ class DecomposedJunction {
 
   JunctionSetup setup_;
   int64_t tokens_;
-  at::Tensor gram_;    ///< in the identity basis, or on the host in the metric of the loss
-  at::Tensor fisher_;  ///< in the identity basis, in the metric of the loss
-  at::Tensor factor_;  ///< of the metric, on the host
+  /// Gram matrix: in the identity basis, or on the host in the metric of the loss.
+  at::Tensor gram_;
+  at::Tensor fisher_;  ///< Fisher matrix, only in the identity basis in the metric of the loss
+  at::Tensor factor_;  ///< L of the metric, on the host
   std::optional<CostSums> costs_;
-  Eigenbasis eigenbasis_;  ///< vectors on the host, if there are any
+  Eigenbasis eigenbasis_;  ///< vectors are on the host, if defined
 };
 
-/// The Gram matrix and, in the identity basis, the other sums; in the metric of the loss the Gram
-/// matrix of the gradients too.
+/// First pass: the Gram matrix; in the identity basis also the other sums; in the metric of the
+/// loss also the Gram matrix of the gradients.
 class FirstPass {
  public:
-  /// `packed`: as in MomentOptions, of sums that no other rank adds to.
+  /// `packed`: as in MomentOptions. The sums must be those of one rank.
   FirstPass(const JunctionSetup& setup, const CostPrecision& precision, bool packed = false);
-  /// From tensors().
+  /// Restores the pass from tensors().
   FirstPass(const JunctionSetup& setup, const NamedTensors& tensors);
 
   /// x: [..., d] float32.
   void add(const at::Tensor& x);
-  /// Of the loss with respect to an x, of the same shape. In the metric of the loss alone.
+  /// Adds the gradient of the loss with respect to an x, of the shape of x. Only in the metric of
+  /// the loss.
   void add_gradient(const at::Tensor& g);
-  /// What ranks add up. Of matrices the upper triangle counts (Moments).
+  /// Sums for ranks to add up. Only the upper triangle of a matrix is valid (Moments).
   std::vector<at::Tensor> sums() const;
   NamedTensors tensors() const;
-  /// Of `tokens` tokens in all, those of other ranks included.
+  /// Finishes the pass. `tokens`: number of tokens summed on all ranks together.
   DecomposedJunction finish(int64_t tokens) &&;
 
-  /// The mean square of an activation. Throws std::runtime_error if all of them are zero.
+  /// Mean square of an activation. Throws std::runtime_error if all activations are zero.
   double mean_square(int64_t tokens) const;
-  /// Adds the sums of another junction over `tokens` tokens, divided by its mean square (Gram) or
-  /// the root of that (costs), or times it (gradients): junctions with one map count alike, however
-  /// large their activations are (docs/method.md, "Sharing maps").
+  /// Adds the sums of another junction over `tokens` tokens. With s the mean square of its
+  /// activations, the Gram matrix is divided by s and costs by its root; that of the gradients is
+  /// multiplied by s. So junctions that share a map have equal weight, whatever the size of their
+  /// activations (docs/method.md, "Sharing maps").
   void add_scaled(const FirstPass& other, int64_t tokens);
-  /// Diagnostics of a map that others share, with what this junction's own tokens say about it.
-  /// `precision`: of this junction's costs. M: [d, k].
+  /// Completes the diagnostics of a shared map with the results of this junction's own tokens.
+  /// `precision`: precision of this junction's costs. M: [d, k].
   MapDiagnostics describe(MapDiagnostics shared, const at::Tensor& M,
                           const CostPrecision& precision) &&;
   CostPrecision precision() const { return costs_ ? costs_->precision() : CostPrecision{}; }

@@ -26,13 +26,13 @@ namespace dotresize {
 namespace {
 
 std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
-/// Sum of the gradients of windows that the first round has not seen.
+/// Sum of the gradients of windows that the first round did not see.
 std::string extension_entry(int64_t junction) {
   return fmt::format("metric-extension-{}", junction);
 }
 std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
 
-/// The matrix whose upper triangle this is.
+/// Returns the symmetric matrix with this upper triangle.
 at::Tensor symmetric(const at::Tensor& matrix) {
   const at::Tensor upper = matrix.triu();
   return upper + upper.triu(1).t();
@@ -96,11 +96,11 @@ void JunctionRises::end() {
   beside_.junctions.clear();
 }
 
-/// Writes the basis of a junction with a map of its own; with a shared map its sums.
+/// Writes the basis of each junction with a map of its own; with a shared map, its sums.
 void JunctionRises::keep(JunctionGroup& group) {
-  BackgroundEntry entry(kept_);  // while the next one is decomposed
+  BackgroundEntry entry(kept_);  // writes while the next one is decomposed
   for (StageJunction& junction : group.junctions) {
-    if (!junction.first) continue;  // nothing was seen
+    if (!junction.first) continue;  // no tokens were seen
     std::map<std::string, at::Tensor> kept = junction.first->tensors();
     if (!shared()) {
       kept = std::move(*junction.first).finish(dense_.windows.numel()).tensors();
@@ -108,7 +108,7 @@ void JunctionRises::keep(JunctionGroup& group) {
     }
     junction.first.reset();
     for (auto& [name, tensor] : kept) {
-      // What was summed in float32 needs no more.
+      // Matrices summed in float32 are stored in float32.
       const bool matrix = dense_.packs_sums() && tensor.dim() == 2;
       tensor = tensor.to(matrix ? at::kFloat : tensor.scalar_type()).cpu();
     }
@@ -120,12 +120,12 @@ void JunctionRises::keep(JunctionGroup& group) {
 void JunctionRises::keep_junctions() {
   in_groups(comm_, dense_, pending(), clock_, [&](JunctionGroup& group) {
     passes_.first(group);
-    passes_.unload();  // what is made of the sums needs the room
+    passes_.unload();  // the decomposition needs the memory
     keep(group);
   });
 }
 
-/// Rank 0, which has junction 0.
+/// Called on rank 0, which has junction 0.
 void JunctionRises::keep_shared_basis() {
   const int64_t tokens = dense_.windows.numel();
   FirstPass sum(setup(0), CostPrecision{});
@@ -156,7 +156,7 @@ at::Tensor JunctionRises::mean(const std::string& entry, const char* name) const
   return symmetric(load(entry).at(name)) / static_cast<double>(dense_.windows.numel());
 }
 
-/// Spread evenly.
+/// The sample is spread evenly over the windows.
 at::Tensor JunctionRises::sampled_windows() const {
   const int64_t windows = dense_.windows.size(0);
   const int64_t taken = sampled_rise_windows(windows, dense_.windows.size(1));
@@ -164,7 +164,7 @@ at::Tensor JunctionRises::sampled_windows() const {
                                      (at::arange(taken, at::kLong) * windows).div_(taken, "floor"));
 }
 
-/// In the second pass.
+/// Takes the sums over tokens of the second round.
 void JunctionRises::keep_token_rises() {
   std::vector<int64_t> pending;
   for (const int64_t junction : mine_) {
@@ -233,7 +233,8 @@ void JunctionRises::write_ranks(const PredictedRises& rises) {
   const Allocation chosen = allocate_jointly(dense_.config, job_, rises);
   const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.hidden_size);
   const ScopedThreads threads(dense_.map.decomposition_threads);
-  std::optional<std::pair<int64_t, JunctionMap>> last;  // which the next shortcut begins with
+  // Junction and map that the next shortcut starts from.
+  std::optional<std::pair<int64_t, JunctionMap>> last;
   for (const int64_t junction : mine_) {
     if (!lacks_ranks(junction)) continue;
     const PhaseClock::Scope scope(clock_, "align", junction_name(junction));
@@ -252,7 +253,7 @@ void JunctionRises::write_ranks(const PredictedRises& rises) {
   }
 }
 
-/// A last junction of full width has no basis, so that nothing is predicted of the shortcut to it.
+/// A last junction of full width has no basis, so the shortcut into it has no prediction.
 std::vector<std::vector<double>> JunctionRises::read_ranks() const {
   std::vector<std::vector<double>> all(static_cast<size_t>(dense_.config.num_sublayers()));
   for (int64_t junction = 1; junction < dense_.mapped_junctions(); ++junction) {

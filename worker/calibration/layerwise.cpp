@@ -15,8 +15,8 @@
 namespace dotresize {
 namespace {
 
-/// Junctions wait until as many ranks have one to decompose and to solve as there is memory for:
-/// they do so side by side.
+/// Collects junctions until as many ranks have one to solve as the memory allows. These ranks then
+/// decompose and solve side by side.
 class JunctionsSideBySide {
  public:
   JunctionsSideBySide(Communicator& comm, const CalibrationJob& job,
@@ -29,7 +29,7 @@ class JunctionsSideBySide {
 
   /// x [., ., d]: this rank's share of the stream at the junction. Collective.
   void add(int64_t junction, const Microbatches& x);
-  /// Until all of them are in the journal of their owners. Collective.
+  /// Waits until all junctions are in the journal. Collective.
   void finish();
 
  private:
@@ -40,7 +40,7 @@ class JunctionsSideBySide {
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   JunctionRecorder recorder_;
-  std::map<int64_t, JunctionOverRanks> waiting_;  ///< by their number, of one owner each
+  std::map<int64_t, JunctionOverRanks> waiting_;  ///< by junction; each owner has at most one
 };
 
 void JunctionsSideBySide::add(int64_t junction, const Microbatches& x) {
@@ -48,7 +48,7 @@ void JunctionsSideBySide::add(int64_t junction, const Microbatches& x) {
   const int owner = rank_in_turn(comm_, junction);
   const bool waits = std::ranges::any_of(
       waiting_, [&](const auto& other) { return other.second.owner() == owner; });
-  if (waits) solve();  // where junctions between have been found
+  if (waits) solve();  // happens if junctions in between were found in the journal
   waiting_.try_emplace(junction, comm_, job_, junction, x, owner, clock_);
   if (std::ssize(waiting_) >= job_.shard(comm_).solved_together) solve();
 }

@@ -20,7 +20,8 @@ int64_t sum_over_ranks(Communicator& comm, int64_t value) {
   return std::accumulate(all.begin(), all.end(), int64_t{0});
 }
 
-/// Maps of their own for all junctions: group by group from the passes to the journal.
+/// Solves the maps of all junctions that do not share one, group by group, from the passes to the
+/// journal.
 class OwnMaps {
  public:
   OwnMaps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
@@ -33,14 +34,14 @@ class OwnMaps {
         recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps),
         mine_(junctions_of(job, job.shard(comm))) {}
 
-  /// Each group's first pass, second pass and maps.
+  /// Takes the passes of each group and solves its maps.
   void solve_all();
 
  private:
   std::vector<int64_t> unsolved() const;
   void count_finished(const std::vector<int64_t>& pending);
-  /// From the tokens to the sums, before a second pass to the decomposition; or from kept
-  /// statistics, as the second pass.
+  /// Takes the sums of the first pass, and decomposes them if a second pass follows. Kept
+  /// statistics replace the pass; likewise in second_pass().
   void first_pass(JunctionGroup& group);
   void decompose(StageJunction& junction) const;
   void second_pass(JunctionGroup& group);
@@ -74,7 +75,7 @@ void OwnMaps::first_pass(JunctionGroup& group) {
     return;
   }
   passes_.first(group);
-  if (!needs_second_pass(job_.map)) return;  // each is decomposed when its turn comes
+  if (!needs_second_pass(job_.map)) return;  // solve() decomposes each
   for (StageJunction& junction : group.junctions) decompose(junction);
 }
 
@@ -97,8 +98,8 @@ void OwnMaps::second_pass(JunctionGroup& group) {
   passes_.second(group);
 }
 
-/// All ranks solve side by side. They meet after each junction, so that progress counts those of
-/// all ranks.
+/// All ranks solve side by side. They synchronize after each junction, so that progress counts the
+/// junctions of all ranks.
 void OwnMaps::solve(JunctionGroup& group) {
   for (int64_t round = 0; round < group.largest; ++round) {
     const bool more = round < static_cast<int64_t>(group.junctions.size());
@@ -118,7 +119,7 @@ void OwnMaps::solve(JunctionGroup& group) {
   recorder_.finish();
 }
 
-/// Those of an interrupted run.
+/// Reports the junctions that an interrupted run had finished.
 void OwnMaps::count_finished(const std::vector<int64_t>& pending) {
   const auto left = sum_over_ranks(comm_, static_cast<int64_t>(pending.size()));
   if (left < job_.mapped_junctions()) observer_.junctions_found(job_.mapped_junctions() - left);
@@ -130,7 +131,7 @@ void OwnMaps::solve_all() {
   in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
     first_pass(group);
     second_pass(group);
-    passes_.unload();  // what is made of the sums needs the room
+    passes_.unload();  // the solver needs the memory
     solve(group);
   });
 }
@@ -146,7 +147,7 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   } else {
     OwnMaps(comm, job, passes, observer, clock).solve_all();
   }
-  passes.unload();  // of shared maps
+  passes.unload();  // needed if maps are shared
   comm.barrier();   // every map is in the journal
   fold_stage(comm, job, sink, clock);
 }

@@ -10,14 +10,14 @@
 
 namespace dotresize {
 
-/// What went wrong, in words for people: without the stack trace that libtorch's own errors carry.
+/// Error text of an exception, without the stack trace of libtorch's own errors.
 inline std::string reason_of(const std::exception& error) {
   const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
   return of_libtorch ? of_libtorch->what_without_backtrace() : error.what();
 }
 
-/// Runs `step`. What it throws says `where` first. InputError and NonFiniteError stay what they
-/// are; all else, libtorch's errors among it, becomes a std::runtime_error.
+/// Runs `step`, and prefixes its error text with `where`. InputError and NonFiniteError keep their
+/// type; other exceptions, including libtorch's, become std::runtime_error.
 template <typename Step>
 auto with_context(const std::string& where, const Step& step) {
   try {

@@ -24,11 +24,11 @@ class SharedMaps {
         mine_(junctions_of(job, job.shard(comm))) {}
 
   void take_first_sums();
-  /// The owners' eigenbases, for the second pass.
+  /// Writes the eigenbases of the owned maps, for the second pass.
   void write_rotations();
   void take_second_sums();
   void solve();
-  /// This rank's junctions.
+  /// Writes the diagnostics of this rank's junctions.
   void describe();
 
  private:
@@ -44,14 +44,15 @@ class SharedMaps {
             kept_sums(job_, second_entry(junction), {"precision", "abs_sum", "cost"})};
   }
   std::vector<int64_t> lacking(std::string (*entry)(int64_t)) const;
-  /// The map's eigenbasis, for the second pass and after it.
+  /// Reads the eigenbasis of the map, for the second pass and the solution.
   DecomposedJunction rotation(int64_t map) const {
     return {setup(map), tokens(), kept_sums(job_, rotation_entry(map), {"values", "vectors"})};
   }
   int64_t width_of(int64_t map) const { return job_.widths.all.at(static_cast<size_t>(map)); }
-  /// The maps that this rank owns.
+  /// Maps that this rank owns.
   std::vector<int64_t> owned() const;
-  /// Whether the journal has the map; and what all of its junctions say about it.
+  /// is_solved(): the journal has the map and its shared diagnostics. is_finished(): it also has
+  /// the diagnostics of all junctions of the map.
   bool is_solved(int64_t map) const;
   bool is_finished(int64_t map) const;
   int64_t end_of(int64_t map) const;

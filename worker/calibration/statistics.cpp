@@ -16,14 +16,14 @@
 namespace dotresize {
 namespace {
 
-/// Of a tensor of this name, with d channels.
+/// Returns the shape of a stored tensor of this name, for d channels.
 std::vector<int64_t> shape_of(const std::string& name, int64_t d) {
   if (name == "precision") return {3};
   if (name == "values" || name == "abs_sum") return {d};
   return {d, d};
 }
 
-/// The way from a group's passes to the entries of its junctions, whose maps are their own.
+/// Takes the passes of a group of junctions with maps of their own, and writes their entries.
 void keep_group(const CalibrationJob& job, PipelinePasses& passes, JunctionGroup& group) {
   passes.first(group);
   for (StageJunction& junction : group.junctions) {
@@ -100,7 +100,7 @@ void take_statistics(Communicator& comm, const CalibrationJob& job,
   }
   in_groups(comm, job, pending, clock,
             [&](JunctionGroup& group) { keep_group(job, passes, group); });
-  comm.barrier();  // all of them are there
+  comm.barrier();  // all entries are in the journal
 }
 
 NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,

@@ -37,19 +37,20 @@
 namespace dotresize {
 namespace {
 
-constexpr char kRise[] = "predicted_rise";  // [matrices that were cut] float64
-constexpr char kTokens[] = "tokens";        // [matrices that were cut] int64
-constexpr char kRises[] = "rises";          // [possible widths] float64, of all experts together
+constexpr char kRise[] = "predicted_rise";  // [cut matrices] float64
+constexpr char kTokens[] = "tokens";        // [cut matrices] int64
+constexpr char kRises[] = "rises";          // [possible widths] float64, summed over experts
 constexpr char kWidths[] = "widths";        // [possible widths] int64
-constexpr char kOrder[] = "order";          // [matrices, features that go] int64, of an MLP
+constexpr char kOrder[] = "order";          // [matrices, removed features] int64, MLPs only
 
-/// A job may cut a sublayer to one width and then to another.
+/// Name of a cut's entry. It includes the width, because a job may cut a sublayer to several
+/// widths.
 std::string cut_entry(int64_t sublayer, int64_t width, bool for_trial) {
   return fmt::format("{}{}-{}-{}", for_trial ? "trial-" : "",
                      is_attention(sublayer) ? "values" : "mlp", sublayer, width);
 }
 
-/// Copies that share no memory with the sums.
+/// Return copies that share no memory with the sums.
 SublayerSums on_host(const SublayerSums& sums) {
   SublayerSums copy = sums;
   for (Moments& features : copy.features) features = features.on_host();
@@ -78,9 +79,9 @@ class SublayerCuts {
         of_allocation_(sums),
         writing_(job.journal) {}
 
-  /// The curves of all that the job may cut, into the journal.
+  /// Writes the curves of all sublayers that the job may cut to the journal.
   void measure(const ResolvedJob& job, const DenseRound* together);
-  // To the widths that `cut_model` says.
+  // Cut to the widths of `cut_model`.
   void run_stages(const ModelConfig& cut_model);
   void run_shares(const ModelConfig& cut_model);
 
@@ -95,43 +96,43 @@ class SublayerCuts {
            !(of_allocation_ && of_allocation_->has_metric(sublayer + 1));
   }
   AttentionHeads heads() const { return {job_.config.num_heads, job_.config.num_kv_heads}; }
-  /// This rank's sublayers that are wanted, of which the journal has no entry of that name.
+  /// Returns this rank's sublayers that are `wanted` and have no entry in the journal.
   std::vector<int64_t> pending(const Journal& journal,
                                const std::function<std::string(int64_t sublayer)>& entry,
                                const std::function<bool(int64_t sublayer)>& wanted) const;
-  /// Sums the features of these sublayers of this rank, of as many at a time as there is memory
-  /// for, and hands each over: what is packed on the host. Collective.
+  /// Sums the features of these sublayers of this rank, as many at a time as there is memory for,
+  /// and passes each to `visit`. Packed sums are passed on the host. Collective.
   void for_sums_of(const std::vector<int64_t>& sublayers, const DenseRound* together,
                    const std::function<void(SublayerSums)>& visit);
   void load(bool with_head);
-  /// `bounds`: of each MLP's sums, if ranks add them up.
+  /// Returns empty sums. `bounds`: bounds of each MLP's sums if ranks add them up, else empty.
   SublayerSums no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds = {}) const;
-  /// Of the features of all ranks' tokens.
+  /// Returns the bounds of the features over all ranks' tokens.
   std::vector<SumBounds> bounds_of(const SublayerWeights& weights, const RotaryTable& rotary,
                                    const Microbatches& x);
-  /// The rank that cuts an MLP whose tokens are shared.
+  /// Returns the rank that cuts an MLP if ranks share the tokens.
   int owner_of(int64_t sublayer) const { return rank_in_turn(comm_, layer_of(sublayer)); }
-  /// At the owner those of all ranks; x becomes what the sublayer returns.
+  /// Returns the sums of all ranks, valid at the owner, and replaces x by the sublayer's output.
   SublayerSums sum_over_ranks(const SublayerWeights& weights, const RotaryTable& rotary,
                               Microbatches& x);
   void add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const;
   void sum(std::vector<SublayerSums>& group, const DenseRound* together);
-  /// Writes what is cut while the next one is computed.
+  /// Cuts the sublayer and starts to write it; the next one is computed meanwhile.
   void cut(SublayerSums sums, int64_t width);
-  // What has changed; the predicted rise of each matrix goes to `rises`.
+  // Return the changed tensors, and append the predicted loss increase of each matrix to `rises`.
   std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
                                                  std::vector<double>& rises) const;
   std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,
                                                std::vector<double>& rises) const;
   at::Tensor metric_of(SublayerSums& sums) const;
-  /// Calls visit(E[hᵀh], out_proj, L) of the attention, of the MLP or of each expert; the sums are
-  /// given away. L is undefined if it is the identity, or the order is known.
+  /// Calls visit(E[hᵀh], out_proj, L) for the attention, the MLP, or each expert, and frees the
+  /// sums. L is undefined if the metric is the identity, or if the order is known.
   void for_each_out_proj(
       SublayerSums& sums,
       const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const;
   std::map<std::string, at::Tensor> curve(SublayerSums& sums,
                                           const std::vector<int64_t>& widths) const;
-  /// The predicted rise at a width, from the first round of an allocation.
+  /// Reads the predicted loss increase at a width from the first round of an allocation.
   double rise_in_curve(int64_t sublayer, int64_t width) const;
   double tokens() const { return static_cast<double>(job_.windows.numel()); }
 
@@ -139,10 +140,10 @@ class SublayerCuts {
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
-  AllocationSums* of_allocation_;  ///< or null
-  std::optional<Stage> stage_;     ///< in a pass
-  HeadWeights head_;               ///< on the last rank, if it goes back
-  BackgroundEntry writing_;        ///< the last cut
+  AllocationSums* of_allocation_;  ///< may be null
+  std::optional<Stage> stage_;     ///< set during a pass
+  HeadWeights head_;               ///< last rank only, set during a backward pass
+  BackgroundEntry writing_;        ///< writer of the last cut
 };
 
 std::vector<int64_t> SublayerCuts::pending(
@@ -158,7 +159,7 @@ std::vector<int64_t> SublayerCuts::pending(
 
 void SublayerCuts::load(bool with_head) {
   const PhaseClock::Scope scope(clock_, "read");
-  // What autograd keeps for the way back must not be made in inference mode.
+  // Tensors for autograd's backward pass must not be made in inference mode.
   std::optional<c10::InferenceMode> with_autograd;
   if (gradients()) with_autograd.emplace(false);
   const RankShard& shard = job_.shard(comm_);
@@ -175,7 +176,7 @@ SublayerSums SublayerCuts::no_sums(int64_t sublayer, const std::vector<SumBounds
   const int64_t count = attends ? 1 : mlp_count(job_.config, sublayer);
   const int64_t width =
       attends ? attention_features(job_.config) : mlp_width(job_.config, sublayer);
-  // What is made in inference mode could not be added to on the way back.
+  // Tensors made in inference mode could not be added to during the backward pass.
   std::optional<c10::InferenceMode> with_autograd;
   if (gradients()) with_autograd.emplace(false);
   for (int64_t mlp = 0; mlp < count; ++mlp) {
@@ -233,12 +234,12 @@ void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* toget
     stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit_state,
                           observer_.tokens_seen, visit_features);
   }
-  stage_.reset();  // what is made of the sums needs the room
+  stage_.reset();  // the work on the sums needs the memory
   head_ = {};
   if (together) together->after_pass();
 }
 
-/// L of the junction behind.
+/// Returns L of the junction that the sublayer writes.
 at::Tensor SublayerCuts::metric_of(SublayerSums& sums) const {
   if (!gradients() || has_order(sums.sublayer)) return {};
   if (!sums.gradients) return of_allocation_->metric(sums.sublayer + 1);
@@ -264,7 +265,7 @@ void SublayerCuts::for_each_out_proj(
   }
 }
 
-/// The predicted rise at each of these widths, the widest first, and the order.
+/// Returns the predicted loss increase at each of these widths, widest first, and the order.
 std::map<std::string, at::Tensor> SublayerCuts::curve(SublayerSums& sums,
                                                       const std::vector<int64_t>& widths) const {
   std::vector<double> rises(widths.size(), 0.0);
@@ -385,7 +386,7 @@ SublayerSums SublayerCuts::sum_over_ranks(const SublayerWeights& weights, const 
   return sums;
 }
 
-/// All ranks see the same journal here: nobody has written an MLP yet.
+/// All ranks see the same journal here, because no rank has written an MLP yet.
 void SublayerCuts::run_shares(const ModelConfig& cut_model) {
   std::set<int64_t> left;
   for (int64_t s = 0; s < job_.config.num_sublayers(); ++s) {
@@ -420,7 +421,7 @@ void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers, const Dens
     std::vector<SublayerSums> group;
     for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));
     sum(group, together);
-    if (job_.packs_sums()) {  // the room on the GPU is for one at a time
+    if (job_.packs_sums()) {  // the GPU has room for one at a time
       for (SublayerSums& sums : group) sums = on_host(sums);
     }
     for (SublayerSums& sums : group) visit(std::move(sums));
@@ -462,7 +463,7 @@ void SublayerCuts::run_stages(const ModelConfig& cut_model) {
   writing_.finish();
 }
 
-/// By layer, the curves of the sublayers `first`, `first` + 2, ...
+/// Returns the curves of the sublayers `first`, `first` + 2, ..., by layer.
 std::vector<std::vector<double>> read_curves(const Journal& journal, const ModelConfig& config,
                                              int64_t first) {
   std::vector<std::vector<double>> curves;

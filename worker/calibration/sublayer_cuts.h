@@ -16,80 +16,84 @@
 
 namespace dotresize {
 
-// Narrower MLPs and value heads (docs/method.md): what out_proj of the dense model reads, the
-// features of an MLP or what the heads of an attention make of their values, is summed over the
-// tokens before the calibration proper, and each sublayer is cut by one rank: the one that has it,
-// or if ranks share the tokens by one after the other. The journal keeps of each what has changed
-// of its tensors, under their names in the checkpoint, and the rest of the calibration reads the
-// model with these in place of the others.
+// Narrower MLPs and value heads (docs/method.md). Before the calibration proper, the inputs of the
+// dense model's out_proj (features of an MLP, or outputs of an attention's heads) are summed over
+// the tokens. One rank cuts each sublayer: the rank of its stage, or the ranks in turn if they
+// share the tokens. The journal keeps the changed tensors under their names in the checkpoint. The
+// rest of the calibration reads the model with these replacements.
 //
-// An allocation has two rounds. The first one removes as much of each sublayer as it might, and
-// keeps what that costs at every width, and in which order features go; all ranks read these curves
-// of the journal and come to the same widths. The second one cuts, from sums that were kept on the
-// host, or taken again: they wait for the curves of all other MLPs, d_ff² numbers of each.
+// An allocation has two rounds. The first removes as much of each sublayer as it might, and keeps
+// the predicted loss increase at each width and the order in which features go. All ranks read
+// these curves from the journal and derive the same widths. The second round cuts. It takes the
+// sums kept on the host, or sums again: it has to wait for the curves of all other sublayers, and
+// the sums have d_ff² numbers for each MLP.
 
-/// Over all tokens, of one sublayer.
+/// Sums of one sublayer over all tokens.
 struct SublayerSums {
   int64_t sublayer = 0;
-  std::vector<Moments> features;  ///< that the MLP, each expert or the attention's o reads
-  std::vector<int64_t> tokens;    ///< that each has met
-  /// Behind the sublayer, in the metric of the loss, if that is needed and nothing else has it.
+  /// Inputs of out_proj: of the MLP, of each expert, or of the attention.
+  std::vector<Moments> features;
+  std::vector<int64_t> tokens;  ///< number of tokens seen by each of these
+  /// Gradients behind the sublayer, in the metric of the loss. Empty if not needed or known
+  /// elsewhere.
   std::optional<Moments> gradients;
 };
 
-/// A first round that serves others (ShardPlan::dense_round).
+/// A first round whose pass serves other sums too (ShardPlan::dense_round).
 struct DenseRound {
-  JunctionVisitor see_state;         ///< is called with each microbatch at a junction of this rank
-  JunctionVisitor see_gradient;      ///< and with the loss's gradient there
-  std::function<void()> after_pass;  ///< before anything is made of the sums
+  JunctionVisitor see_state;         ///< called with each microbatch at a junction of this rank
+  JunctionVisitor see_gradient;      ///< called with the gradient of the loss there
+  std::function<void()> after_pass;  ///< called after the pass, before the sums are used
 };
 
-/// What an allocation knows when it cuts.
+/// State of an allocation that a cut uses.
 struct AllocationSums {
-  /// Whether the metric of a junction of this rank is known, or will be after a DenseRound.
+  /// Returns true if the metric of this rank's junction is known, or will be after a DenseRound.
   std::function<bool(int64_t junction)> has_metric;
   std::function<at::Tensor(int64_t junction)> metric;  ///< L [d, d], on the device
-  std::vector<SublayerSums> kept;  ///< of this rank's sublayers, on the host; or nothing
+  std::vector<SublayerSums> kept;  ///< sums of this rank's sublayers, on the host; may be empty
 };
 
-/// By layer, the predicted rise at each width: of MLPs at possible_mlp_widths(), of value heads at
-/// possible_value_dims(), or nothing.
+/// Predicted loss increase at each width, by layer: MLPs at possible_mlp_widths(), value heads at
+/// possible_value_dims(). Empty if not measured.
 struct CutCurves {
   std::vector<std::vector<double>> mlps;
   std::vector<std::vector<double>> values;
 };
 
-/// The first round of an allocation, the same on every rank. What is in the journal is not computed
-/// again: if that is everything, `together`, which may be null, gets nothing. `sums` gets what is
-/// kept, if the plan says so. Ranks are stages of a pipeline. Collective.
+/// Runs the first round of an allocation. The result is the same on every rank. Entries of the
+/// journal are not computed again; if nothing is missing, `together` (may be null) is not called.
+/// `sums` receives the kept sums, if the plan keeps them. Ranks are stages of a pipeline.
+/// Collective.
 CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                        const CalibrationObserver& observer, PhaseClock& clock, AllocationSums& sums,
                        const DenseRound* together);
 
-/// Cuts the MLPs and value heads of `dense` to the widths of `cut`, but for those in the journal.
-/// Ranks are stages of a pipeline, or share the tokens, as in the job's schedule; value heads are
-/// cut in a pipeline alone. `sums`: of an allocation, else null; what was kept is not summed again.
-/// Neither the number of ranks nor that of groups changes a bit of it. Collective.
+/// Cuts the MLPs and value heads of `dense` to the widths of `cut`, except those in the journal.
+/// Ranks are pipeline stages or share the tokens, as in the job's schedule; value heads are cut
+/// only in a pipeline. `sums`: state of an allocation, else null; its kept sums are not taken
+/// again. The result does not depend, bit by bit, on the number of ranks or groups. Collective.
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                    const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
                    AllocationSums* sums = nullptr);
 
-/// This rank's sublayers that cut_sublayers has still to cut.
+/// Returns this rank's sublayers that cut_sublayers still has to cut.
 std::vector<int64_t> sublayers_to_cut(const Communicator& comm, const CalibrationJob& dense,
                                       const ModelConfig& cut);
 
-/// After cut_sublayers: the files of the tensors that replace the dense model's. `for_trial`: as
-/// CalibrationJob has it.
+/// Returns the files with the tensors that replace the dense model's; valid after cut_sublayers.
+/// `for_trial`: as in CalibrationJob.
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,
                                              const ModelConfig& cut, bool for_trial = false);
 
-/// What is known of one sublayer that was cut, all of its experts together.
+/// Diagnostics of one cut sublayer, summed over its experts.
 struct CutDiagnostics {
-  double predicted_rise = 0.0;  ///< CutFeatures::predicted_rise, CutValues::predicted_rise
-  int64_t unseen_experts = 0;   ///< that no token has chosen: their H is the identity
+  /// Sum over the matrices of Removal::rises.back() or CutValues::predicted_rise.
+  double predicted_rise = 0.0;
+  int64_t unseen_experts = 0;  ///< experts that no token has chosen; their H is the identity
 };
 
-/// As narrow as in `cut`.
+/// Reads the diagnostics of the sublayer at its width in `cut`.
 CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& cut, int64_t sublayer);
 
 }  // namespace dotresize

@@ -15,8 +15,8 @@
 namespace dotresize {
 namespace {
 
-/// What the loop over the sublayers carries from junction to junction. Ranks take turns: one solves
-/// a junction and describes it while others solve the next ones; likewise one reads a sublayer.
+/// State of the loop over the sublayers. Ranks take turns: one solves and describes a junction, and
+/// one reads a sublayer, while the others go on with the next ones.
 class TokenParallelRun {
  public:
   TokenParallelRun(Communicator& comm, const CalibrationJob& job,
@@ -31,20 +31,20 @@ class TokenParallelRun {
     if (reads(comm.rank())) loader_.read_ahead(comm.rank());
   }
 
-  /// Every rank gets the map of the junction, from the journal or from x [., ., d] of all ranks,
-  /// and x becomes x·M.
+  /// Gets the junction's map on every rank, from the journal or from x [., ., d] of all ranks, and
+  /// replaces x by x·M.
   void solve(int64_t junction, Microbatches& x);
-  /// Takes x through the sublayer, whose in_proj is folded with the map of the last junction and
-  /// whose out_proj has its full width.
+  /// Takes x through the sublayer. Its in_proj is folded with the map of the last junction; its
+  /// out_proj has the full width.
   void forward(int64_t sublayer, Microbatches& x);
-  /// Until all that this rank has solved is in the journal.
+  /// Waits until everything that this rank has solved is in the journal.
   void finish() { recorder_.finish(); }
 
  private:
   JunctionMap solved_map(int64_t junction, const Microbatches& x);
-  /// In the compute dtype; empty except on the rank that reads it.
+  /// Returns the folded sublayer in the compute dtype on the rank that reads it, else an empty one.
   SublayerWeights fold_in_proj(int64_t sublayer);
-  /// Whether x goes through the sublayer, to a junction with a map.
+  /// Returns true if x goes through the sublayer, that is, if the next junction has a map.
   bool reads(int64_t sublayer) const { return sublayer + 1 < job_.mapped_junctions(); }
 
   Communicator& comm_;
@@ -52,7 +52,7 @@ class TokenParallelRun {
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   RotaryTable rotary_;
-  JunctionMap map_;  ///< in the fold dtype
+  JunctionMap map_;  ///< map of the last junction, in the fold dtype
   SublayerLoader loader_;
   JunctionRecorder recorder_;
 };

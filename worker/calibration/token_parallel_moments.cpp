@@ -12,7 +12,7 @@
 namespace dotresize {
 namespace {
 
-/// The largest l2 norm of a token x [d], over all ranks. Collective.
+/// Returns the largest l2 norm of a token x [d] over all ranks. Collective.
 double max_token_norm(Communicator& comm, const Microbatches& x) {
   at::Tensor norms = at::zeros({comm.size()}, at::kDouble);
   for (const at::Tensor& batch : x) {
@@ -25,7 +25,7 @@ double max_token_norm(Communicator& comm, const Microbatches& x) {
   return norms.max().item<double>();
 }
 
-/// A rotation changes norms by its rounding alone: with this factor one bound holds in both bases.
+/// Slack of the bound: a rotation changes norms only by rounding, so one bound holds in both bases.
 constexpr double kNormSlack = 1.01;
 
 void reduce_all(Communicator& comm, std::vector<at::Tensor> sums, int root) {

@@ -10,28 +10,28 @@
 
 namespace dotresize {
 
-/// One junction from the residual stream of all ranks' microbatches to its map, in steps. At the
-/// owner the sums are those of all ranks, and do not depend on their number. Junctions of different
-/// owners may take each step together.
+/// One junction over all ranks, in steps, from the residual stream of all ranks' microbatches to
+/// its map. The owner gets the sums of all ranks; they do not depend on the number of ranks.
+/// Junctions of different owners may take each step together.
 class JunctionOverRanks {
  public:
-  /// The first pass over x [., ., d], whose sums go to the owner. Keeps x if the map needs a second
-  /// one. Collective. References outlive it.
+  /// Runs the first pass over x [., ., d] and sends the sums to the owner. Keeps x if the map needs
+  /// a second pass. References outlive the object. Collective.
   JunctionOverRanks(Communicator& comm, const CalibrationJob& job, int64_t junction,
                     const Microbatches& x, int owner, PhaseClock& clock);
 
   int owner() const { return owner_; }
-  /// At the owner; nothing elsewhere.
+  /// Decomposes at the owner; does nothing on other ranks.
   void decompose();
-  /// If the map needs one: x goes. Collective.
+  /// Runs the second pass if the map needs one, and frees x. Collective.
   void second_pass();
-  /// What the owner has solved; nothing elsewhere.
+  /// Returns the solution at the owner, nothing on other ranks.
   std::optional<SolvedJunction> solve();
 
  private:
   bool owns() const { return comm_.rank() == owner_; }
-  /// The precision that suits the first microbatch, whichever rank has it: the same one on all
-  /// ranks, and for any number of them.
+  /// Precision that suits the first microbatch, whichever rank has it: the same on all ranks, for
+  /// any number of ranks.
   CostPrecision agreed_precision(const Microbatches& x, const at::Tensor& rotation);
 
   Communicator& comm_;
@@ -39,14 +39,14 @@ class JunctionOverRanks {
   JunctionSetup setup_;
   int owner_;
   Microbatches x_;
-  // At the owner:
+  // Set at the owner; `second_` on every rank during the second pass.
   std::optional<FirstPass> first_;
   std::optional<DecomposedJunction> decomposed_;
   std::optional<SecondPass> second_;
 };
 
-/// The stream of this rank's share of the job's windows at junction 0, from an embedding rounded to
-/// `dtype`.
+/// Returns the stream at junction 0 of this rank's share of the job's windows, from an embedding
+/// rounded to `dtype`.
 Microbatches embed_share(Communicator& comm, const CalibrationJob& job, at::ScalarType dtype,
                          PhaseClock& clock);
 

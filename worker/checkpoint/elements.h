@@ -8,9 +8,9 @@
 
 namespace dotresize {
 
-/// Calls `visit(block, first)` for slices that make up the tensor in row-major order: views, never
-/// copies, of about `block_elements` elements. A contiguous tensor is cut anywhere, another one
-/// along its first dimension only. `first` is the position of the block's first element.
+/// Calls `visit(block, first)` for the tensor's slices in row-major order. A slice is a view, never
+/// a copy, of about `block_elements` elements. A contiguous tensor is cut anywhere, another one
+/// only along its first dimension. `first` is the position of the block's first element.
 template <typename Visit>
 void for_each_block(const at::Tensor& tensor, const Visit& visit,
                     int64_t block_elements = int64_t{1} << 22) {

@@ -24,7 +24,8 @@ struct SafetensorsFile::Mapping {
     header = read_safetensors_header(file);
     size = file.size();
     stamp = file.stamp();
-    // Writable, though private: a tensor that views it may be changed in place by its owner.
+    // The private mapping is writable, because the owner of a tensor that views it may change it in
+    // place.
     void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
                            file.descriptor(), 0);
     if (address == MAP_FAILED) {
@@ -36,11 +37,11 @@ struct SafetensorsFile::Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  /// Starts reading [begin, end) from the disk.
+  /// Starts to read [begin, end) from disk.
   void prefetch(uint64_t begin, uint64_t end) const {
     const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     const uint64_t from = begin / page * page;
-    ::madvise(base + from, end - from, MADV_WILLNEED);  // advice: its failure changes nothing
+    ::madvise(base + from, end - from, MADV_WILLNEED);  // only advice: failure is harmless
   }
 
   /// Drops the pages that lie wholly in [begin, begin + bytes).
@@ -77,7 +78,7 @@ constexpr char kIndexFile[] = "model.safetensors.index.json";
                             : "; a model directory needs one of them"));
 }
 
-/// Both directions: what the index lists is where it says, and no shard holds anything else.
+/// Checks both directions: each file has the tensors that the index lists, and no others.
 void check_index(const std::map<std::string, std::string>& index,
                  const std::map<std::string, SafetensorsFile>& files, const fs::path& index_path) {
   for (const auto& [name, file] : index) {
@@ -133,7 +134,7 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     return copy;
   }
   const auto keep_mapped = [mapping = mapping_](void*) {};
-  if (dtype == at::kBool) {  // a bool that is neither 0 nor 1 must not be loaded as one
+  if (dtype == at::kBool) {  // a byte other than 0 or 1 must not be loaded as bool
     return at::from_blob(data, info.shape, keep_mapped, at::kByte).ne(0);
   }
   return at::from_blob(data, info.shape, keep_mapped, dtype);

@@ -18,7 +18,7 @@ namespace dotresize {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  ///< the format's own limit
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  ///< limit of the format
 constexpr size_t kMaxDimensions = 64;
 
 constexpr std::array<std::pair<std::string_view, int64_t>, 18> kDtypeSizes = {{
@@ -48,8 +48,8 @@ std::optional<int64_t> find_dtype_size(const std::string& dtype) {
   return found == kDtypeSizes.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Bytes of a tensor, nullopt beyond int64. A dimension of 0 counts as 1, so that strides cannot
-/// overflow either; the caller knows of empty tensors.
+/// Bytes of a tensor; nullopt if they exceed int64. A dimension of 0 counts as 1, so that strides
+/// cannot overflow either; the caller handles empty tensors.
 std::optional<int64_t> bytes_without_empty_dimensions(const std::vector<int64_t>& shape,
                                                       int64_t element_bytes) {
   int64_t bytes = element_bytes;
@@ -142,7 +142,7 @@ class HeaderHandler final : public StrictJsonHandler {
  private:
   enum class Place { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
 
-  /// A tensor's entry while it is read.
+  /// A tensor's entry while it is being read.
   struct Draft {
     std::string dtype;
     std::vector<int64_t> shape;
@@ -229,7 +229,7 @@ class HeaderHandler final : public StrictJsonHandler {
   Draft draft_;
 };
 
-/// Every byte of [data_begin, file_size) belongs to exactly one tensor.
+/// Checks that every byte of [data_begin, file_size) belongs to exactly one tensor.
 void check_coverage(const SafetensorsHeader& header, uint64_t data_begin, uint64_t file_size,
                     const std::string& origin) {
   std::vector<const std::pair<const std::string, TensorInfo>*> in_order;
@@ -257,7 +257,7 @@ void check_coverage(const SafetensorsHeader& header, uint64_t data_begin, uint64
   }
 }
 
-/// Decodes and checks the length that a file begins with.
+/// Decodes and checks the header length at the start of the file.
 uint64_t header_length(const char* prefix, uint64_t prefix_size, uint64_t file_size,
                        const std::string& origin) {
   if (file_size < kLengthBytes || prefix_size < kLengthBytes) {

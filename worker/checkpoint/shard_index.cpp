@@ -17,7 +17,7 @@ bool is_plain_file_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-/// Takes "weight_map" and passes over everything else ("metadata").
+/// Reads "weight_map" and skips everything else ("metadata").
 class IndexHandler final : public StrictJsonHandler {
  public:
   using StrictJsonHandler::StrictJsonHandler;
@@ -82,7 +82,7 @@ class IndexHandler final : public StrictJsonHandler {
     return in_map() && depth_ > 1 ? "weight_map, tensor " + in_quotes(tensor_) : "weight_map";
   }
 
-  uint64_t depth_ = 0;  ///< of objects and arrays; 1 within the document's own braces
+  uint64_t depth_ = 0;  ///< nesting of objects and arrays; 1 directly inside the document's braces
   bool has_map_ = false;
   std::string section_;  ///< last key at depth 1
   std::string tensor_;

@@ -7,8 +7,8 @@
 
 namespace dotresize {
 
-/// Base of the event handlers that read JSON from untrusted files: no document is built, so its
-/// content cannot inflate memory, and whatever a subclass does not expect is refused. Every
+/// Base class of event handlers for JSON from untrusted files. It builds no document, so the
+/// content cannot inflate memory. Anything that a subclass does not expect is refused. Every
 /// callback either returns true or throws InputError.
 class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -29,16 +29,16 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
                    const nlohmann::json::exception& error) override;
 
  protected:
-  /// Where the value that is being read stands, for messages: "tensor 'a', key 'shape'".
+  /// Location of the current value, for messages: "tensor 'a', key 'shape'".
   virtual std::string where() const = 0;
   /// Throws InputError: "ORIGIN: WHERE: fault".
   [[noreturn]] void refuse(const std::string& fault) const;
-  /// Whether the value that is being read is passed over, whatever it is.
+  /// True if the current value is skipped, whatever it is.
   virtual bool passes_over() const { return false; }
 
  private:
   bool number(const std::string& value) const { return unexpected("the number " + value); }
-  /// Refuses a value of a kind that does not belong here, unless it is passed over.
+  /// Refuses a value of a kind that does not belong here, unless it is skipped.
   bool unexpected(const std::string& found) const {
     if (!passes_over()) refuse("unexpected " + found);
     return true;
@@ -47,8 +47,8 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
   std::string origin_;
 };
 
-/// Feeds the text to the handler. Refuses what nlohmann::json would let pass: a byte order mark,
-/// and a NUL byte, which it takes for the end of the text.
+/// Feeds the text to the handler. Refuses two things that nlohmann::json accepts: a byte order
+/// mark, and a NUL byte, which it takes for the end of the text.
 void parse_strict_json(const char* text, size_t size, const std::string& origin,
                        StrictJsonHandler& handler);
 

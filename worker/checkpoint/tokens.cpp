@@ -20,7 +20,8 @@ void check_vocabulary(const at::Tensor& tokens, int64_t vocab_size, const std::s
                    "; were the tokens made with another tokenizer?");
 }
 
-/// `count` windows of `seqlen`, or InputError that says what there is and what is needed.
+/// Returns the number of whole windows of `seqlen`. Throws InputError with found and needed numbers
+/// if there are fewer than `needed`.
 int64_t whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) {
   const int64_t windows = tokens.size(0) / seqlen;
   if (windows < needed) {
@@ -36,7 +37,7 @@ at::Tensor split_windows(const at::Tensor& tokens, int64_t windows, int64_t seql
   return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen});
 }
 
-/// floor(i * windows / samples) for i below samples, without the product, which could overflow.
+/// Returns floor(i * windows / samples) for i < samples, without the product, which could overflow.
 at::Tensor spread_indices(int64_t windows, int64_t samples) {
   const int64_t quotient = windows / samples;
   const int64_t remainder = windows % samples;

@@ -18,7 +18,7 @@ namespace {
 
 using Problems = std::vector<std::string>;
 
-/// Paths of the files below `dir`, relative to it, without SHA256SUMS itself.
+/// Returns the paths of the files below `dir`, relative to it, without SHA256SUMS.
 std::set<std::string> files_below(const fs::path& dir) {
   std::set<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {

@@ -10,21 +10,20 @@ namespace dotresize {
 
 struct VerifyResult {
   std::vector<std::string> problems;  ///< one sentence each; empty: the model is as it was written
-  int64_t files = 0;                  ///< whose hash was compared
+  int64_t files = 0;                  ///< number of files with a compared hash
   int64_t tensors = 0;
   int64_t parameters = 0;
 };
 
-/// Checks a finished model directory: SHA256SUMS (missing, changed and additional files, and only
-/// paths within the directory), the safetensors headers, the index against its shards, that every
-/// floating value is finite, and, unless `expected_shapes` is empty, that the tensors are exactly
-/// those with these shapes. Goes on after a problem if it can. Throws InputError if there is
-/// no such directory.
+/// Checks a finished model directory: SHA256SUMS (missing, changed and additional files; paths only
+/// within the directory), safetensors headers, index against shards, and finite values. Unless
+/// `expected_shapes` is empty, the tensors must be exactly those, with these shapes. Continues
+/// after a problem if it can. Throws InputError if there is no such directory.
 VerifyResult verify_model_dir(const std::filesystem::path& dir,
                               const std::map<std::string, std::vector<int64_t>>& expected_shapes);
 
-/// SHA256SUMS of all files below `dir` but itself, in the form of sha256sum, sorted by path.
-/// `known`: hashes by relative path that are there already.
+/// Returns SHA256SUMS of all other files below `dir`, in sha256sum's format, sorted by path.
+/// `known`: hashes by relative path that need not be computed.
 std::string sha256_sums(const std::filesystem::path& dir,
                         const std::map<std::string, std::string>& known = {});
 

@@ -27,7 +27,7 @@ std::string shard_file_name(size_t number, size_t count) {
 
 constexpr uint64_t kHeaderAlignment = 8;
 
-/// The length field and the JSON, padded with spaces to a multiple of 8 bytes.
+/// Returns the length field and the JSON, padded with spaces to a multiple of 8 bytes.
 std::string header_bytes(const std::vector<TensorSpec>& tensors) {
   nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   uint64_t offset = 0;
@@ -47,8 +47,8 @@ std::string header_bytes(const std::vector<TensorSpec>& tensors) {
   return length + text;
 }
 
-/// Neither NaN nor infinity reaches a file: not from the computation, and not from a value that the
-/// dtype of the file cannot hold.
+/// Throws if `converted` holds NaN or infinity: std::runtime_error if the computation produced it,
+/// InputError if a value exceeds the range of the file's dtype.
 void check_finite(const at::Tensor& source, const at::Tensor& converted, const std::string& name) {
   if (!converted.is_floating_point() || all_finite(converted)) return;
   if (!all_finite(source)) {
@@ -60,7 +60,7 @@ void check_finite(const at::Tensor& source, const at::Tensor& converted, const s
                             "; choose an output dtype of a larger range (bfloat16 or float32)"));
 }
 
-/// `rows` are those from `first` on.
+/// Checks shape and dtype of `rows`, the rows of the tensor from `first` on.
 void check_fits(const TensorSpec& spec, int64_t first, const at::Tensor& rows) {
   std::vector<int64_t> shape = rows.sizes().vec();
   const bool part = !shape.empty() && !spec.shape.empty() && shape[0] < spec.shape[0] &&
@@ -138,8 +138,8 @@ void create_shards(const std::filesystem::path& dir, const ShardLayout& layout) 
 struct ShardWriter::OpenShard {
   struct Place {
     TensorSpec spec;
-    uint64_t offset;      ///< within the file
-    int64_t written = 0;  ///< elements
+    uint64_t offset;      ///< bytes from the start of the file
+    int64_t written = 0;  ///< number of elements
   };
 
   OpenShard(OutputFile output, const std::vector<TensorSpec>& tensors,

@@ -21,11 +21,11 @@ struct TensorSpec {
   int64_t bytes() const { return elements() * static_cast<int64_t>(c10::elementSize(dtype)); }
 };
 
-/// Which file holds which tensor, and how large it all is. Every rank computes the same layout, and
-/// any number of ranks.
+/// The file of each tensor, and the total size. The layout is the same on every rank and for any
+/// number of ranks.
 struct ShardLayout {
   struct Shard {
-    std::string file;  ///< model-00001-of-00008.safetensors
+    std::string file;  ///< name such as model-00001-of-00008.safetensors
     std::vector<TensorSpec> tensors;
   };
   std::vector<Shard> shards;
@@ -33,24 +33,23 @@ struct ShardLayout {
   int64_t total_parameters = 0;
 };
 
-/// Cuts the tensors, in their order, into shards of at most `max_shard_bytes` of data (a larger
-/// tensor gets its own). Throws std::logic_error for a name that is there twice.
+/// Divides the tensors, in order, into shards of at most `max_shard_bytes` of data; a larger tensor
+/// gets its own shard. Throws std::logic_error for a repeated name.
 ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors,
                               int64_t max_shard_bytes = int64_t{5} << 30);
 
-/// model.safetensors.index.json of the layout, with total_size and total_parameters as transformers
-/// writes them.
+/// Returns model.safetensors.index.json of the layout, with total_size and total_parameters as
+/// transformers writes them.
 std::string index_json(const ShardLayout& layout);
 
-/// Creates the files of the layout, replacing any of an earlier attempt: their headers, and the
-/// space of the whole files reserved. Throws std::runtime_error with errno's text, also if the disk
-/// has no room for them.
+/// Creates the files of the layout, replacing those of an earlier attempt: writes the headers and
+/// reserves the full space. Throws std::runtime_error with errno's text, also if the disk is full.
 void create_shards(const std::filesystem::path& dir, const ShardLayout& layout);
 
-/// Writes tensors into shards that exist, as they become ready, in any order, each to its place.
-/// Several ranks may write into one file, each its own tensors. What the files hold depends on
-/// layout and tensors alone. A file is whole only after every rank's finish(), so `dir` is one that
-/// is renamed afterwards. Not thread-safe.
+/// Writes tensors into existing shards, in any order, each to its place. Several ranks may write
+/// into one file, each its own tensors. The files' content depends on layout and tensors alone. A
+/// file is complete only after every rank's finish(), so `dir` is renamed afterwards. Not
+/// thread-safe.
 class ShardWriter {
  public:
   /// `mine`: the tensors that this rank writes. Throws std::runtime_error with errno's text.
@@ -60,15 +59,16 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  /// Converts to the spec's dtype (the one rounding), block by block, and writes. The tensor may be
-  /// strided and on any device; only floating dtypes are converted. Throws std::logic_error for a
-  /// name that is not this rank's, was written before, or has another shape; InputError for a
+  /// Converts to the spec's dtype (the only rounding), block by block, and writes. The tensor may
+  /// be strided and on any device; only floating dtypes are converted. Throws std::logic_error for
+  /// a name that is not this rank's, was written before, or has another shape; InputError for a
   /// finite value that the dtype cannot hold; std::runtime_error for NaN or infinity, and with
-  /// errno's text when the disk fails.
+  /// errno's text if the disk fails.
   void write(const std::string& name, const at::Tensor& tensor) { write_rows(name, 0, tensor); }
-  /// As write(), of rows [first, first + rows.size(0)) of the tensor. Each row is written once.
+  /// Version of write() for rows [first, first + rows.size(0)). Each row must be written once.
   void write_rows(const std::string& name, int64_t first, const at::Tensor& rows);
-  /// Throws std::logic_error naming a tensor of `mine` that was never written; fsyncs its files.
+  /// Flushes this rank's files. Throws std::logic_error naming a tensor of `mine` that was never
+  /// written.
   void finish();
 
  private:

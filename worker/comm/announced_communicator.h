@@ -4,13 +4,13 @@
 
 namespace dotresize {
 
-/// A communicator whose transfers block until both ranks have begun them (NCCL's), made safe for
-/// schedules that receive ahead: a send is announced to the receiver's host first, and a receive
-/// begins once the announcement has come. So nothing waits on a device for a peer that has not
-/// begun to send. Transfers between two ranks begin in the order of the sends.
+/// A communicator that makes blocking transfers (NCCL's, which block until both ranks have begun
+/// them) safe for schedules that receive ahead. A send is announced to the receiver's host first,
+/// and a receive begins once the announcement has come. So nothing waits on a device for a peer
+/// that has not begun to send. Transfers between two ranks begin in the order of the sends.
 class AnnouncedCommunicator final : public Communicator {
  public:
-  /// `notes` carries the announcements of tensors on the CPU, and nothing else. Both outlive this.
+  /// `notes` carries only the announcements, as tensors on the CPU. Both must outlive this object.
   AnnouncedCommunicator(Communicator& notes, Communicator& inner) : notes_(notes), inner_(inner) {}
 
   int rank() const override { return inner_.rank(); }

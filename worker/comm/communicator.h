@@ -20,35 +20,35 @@ class CommunicationError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Asked again and again by an operation that waits for peers, with its name and the time since
-/// when it does, which no other wait of the rank has: why it is given up, as in "did not complete
-/// within 5 s", to follow the operation's name. Empty: it goes on waiting. Called from the thread
-/// that waits.
+/// Decides if a wait for peers is given up. An operation calls it repeatedly with its name and the
+/// time when its wait began, which identifies the wait within the rank. The result is the reason to
+/// give up, worded to follow the operation's name, such as "did not complete within 5 s"; empty: go
+/// on waiting. Called from the waiting thread.
 using WaitLimit = std::function<std::string(const std::string& operation,
                                             std::chrono::steady_clock::time_point begun)>;
 
-/// Each operation may take so long. For what comes before Heartbeats.
+/// Returns a limit of `timeout` for each operation, for use before Heartbeats exist.
 WaitLimit wait_at_most(std::chrono::seconds timeout);
 
-/// An operation that was given up may read or write its tensor as long as the process lives: the
-/// memory is never used for anything else.
+/// Keeps the tensor's memory for the life of the process, because an operation that was given up
+/// may still read or write it.
 void keep_forever(const at::Tensor& tensor);
 
-/// A transfer in flight. The tensor given to send or receive stays untouched until wait() returns.
+/// A transfer in flight. Its tensor must not be touched until wait() returns.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  /// Returns once the transfer goes on by itself. A send has begun when send() returns; a receive
-  /// begins at the latest in wait(), and where transfers block, not before its peer has begun to
+  /// Returns once the transfer proceeds by itself. A send has begun when send() returns. A receive
+  /// begins in wait() at the latest; where transfers block, it begins after its peer has begun to
   /// send. Receives from one rank begin in the order of its sends.
   virtual void begin() {}
   virtual void wait() = 0;
 };
 
-/// Communication between the ranks of a job. All calls take contiguous tensors and are made
-/// from one thread; collectives are called by every rank in the same order with the same shapes and
-/// dtypes. Reductions take float32, float64 and int64; everything else moves any dtype. A call that
-/// its WaitLimit gives up throws CommunicationError.
+/// Communication between the ranks of a job. All calls take contiguous tensors and come from one
+/// thread. Every rank calls the collectives in the same order with the same shapes and dtypes.
+/// Reductions take float32, float64 and int64; all other calls take any dtype. A call that its
+/// WaitLimit gives up throws CommunicationError.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -57,22 +57,22 @@ class Communicator {
   virtual int size() const = 0;
 
   virtual void broadcast(at::Tensor& tensor, int root) = 0;
-  /// The sum over ranks arrives at `root`; the other ranks' tensors are unchanged.
+  /// Stores the sum over ranks at `root`; the other ranks' tensors are unchanged.
   virtual void reduce_sum(at::Tensor& tensor, int root) = 0;
   virtual void all_reduce_sum(at::Tensor& tensor) = 0;
   /// May block until the peer has begun to receive.
   virtual std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) = 0;
-  /// Never blocks: Transfer::begin() may.
+  /// Never blocks; Transfer::begin() may.
   virtual std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) = 0;
   virtual void barrier() = 0;
 };
 
-/// The rank that does what ranks take turns at, sublayer after sublayer say.
+/// Returns the rank whose turn it is at `step`, for work that ranks do in turns, such as sublayers.
 inline int rank_in_turn(const Communicator& comm, int64_t step) {
   return static_cast<int>(step % comm.size());
 }
 
-/// One rank alone: collectives are the identity, and there is no rank to send to.
+/// Communicator of a single rank: collectives are the identity, and there is no peer.
 class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -86,21 +86,20 @@ class SelfCommunicator final : public Communicator {
   void barrier() override {}
 };
 
-/// The tensor `owned` of `root`, on every rank: elsewhere `owned` is not read, and the result is a
-/// new tensor of this shape, dtype and device. Collective.
+/// Returns the tensor `owned` of `root` on every rank. Other ranks' `owned` is not read; their
+/// result is a new tensor of this shape, dtype and device. Collective.
 at::Tensor broadcast_tensor(Communicator& comm, const at::Tensor& owned, at::IntArrayRef shape,
                             const at::TensorOptions& options, int root);
 
-/// Every rank's number, in rank order, on every rank. Collective.
+/// Returns every rank's number, in rank order, on every rank. Collective.
 std::vector<int64_t> gather_numbers(Communicator& comm, int64_t mine);
-/// Strings of any length over the tensor operations above.
+/// Returns the string of `root`, of any length, on every rank. Collective.
 std::string broadcast_string(Communicator& comm, const std::string& text, int root);
-/// At `root`: one string per rank, in rank order; elsewhere empty.
+/// Returns one string per rank at `root`, in rank order; elsewhere nothing. Collective.
 std::vector<std::string> gather_strings(Communicator& comm, const std::string& text, int root);
 
-/// Any communicator, with its time booked: as the phase "wait" in barriers and until a message of
-/// another rank has come or gone, as "communicate" in collectives (which wait for the last rank
-/// too).
+/// Books the time of a communicator to phases: "wait" in barriers and until a message to or from
+/// another rank is through, "communicate" in collectives (which also wait for the last rank).
 class TimedCommunicator final : public Communicator {
  public:
   TimedCommunicator(Communicator& inner, PhaseClock& clock) : inner_(inner), clock_(clock) {}

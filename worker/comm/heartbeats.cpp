@@ -23,17 +23,17 @@ using std::chrono::seconds;
 constexpr milliseconds kMaxInterval(1000);
 constexpr int kBeatsInTimeout = 10;
 constexpr size_t kMaxText = 64;
-constexpr int kMaxPacketsAtOnce = 10000;  // whoever floods the socket does not keep us from beating
+constexpr int kMaxPacketsAtOnce = 10000;  // a flooded socket must not stop the beats
 
-/// A packet. The ranks of an MPI job have one byte order.
+/// A packet. All ranks of an MPI job have the same byte order.
 struct Beat {
   std::array<char, kTokenBytes> token;
   int32_t from;
   int32_t to;
-  int64_t wait;  ///< waits that the rank has begun
-  // Each ends at the first 0, if there is one.
+  int64_t wait;  ///< number of waits that the rank has begun
+  // Each text ends at its first 0, if any.
   std::array<char, kMaxText> phase;
-  std::array<char, kMaxText> operation;  ///< empty: it does not wait
+  std::array<char, kMaxText> operation;  ///< empty: the rank does not wait
 };
 static_assert(sizeof(Beat) == 160);
 
@@ -45,7 +45,8 @@ void write_text(std::array<char, kMaxText>& field, const std::string& text) {
   std::memcpy(field.data(), text.data(), std::min(text.size(), field.size()));
 }
 
-/// The next packet of the socket; nothing if there is none. One of another length has no token.
+/// Returns the next packet; nothing if there is none. A packet of another length gets an empty
+/// token.
 std::optional<Beat> receive(int fd) {
   Beat beat{};
   for (;;) {
@@ -119,7 +120,7 @@ WaitLimit Heartbeats::wait_limit() {
 
 Heartbeats::Wait Heartbeats::my_wait(Clock::time_point now) const {
   Wait wait = mine_;
-  // A wait asks every millisecond or so: one that has not asked since the last beat has ended.
+  // A wait asks about every millisecond, so one that has not asked since the last beat has ended.
   if (now - asked_ > interval_) wait.operation.clear();
   return wait;
 }
@@ -139,7 +140,7 @@ void Heartbeats::loop() {
     receive_beats();
     const Clock::time_point now = Clock::now();
     const Clock::duration round = now - std::exchange(last_round, now);
-    if (round > 2 * interval_) {  // this process was stopped: it could hear nobody
+    if (round > 2 * interval_) {  // this process was stopped and could not hear peers
       const std::lock_guard<std::mutex> lock(mutex_);
       for (Peer& peer : peers_) {
         peer.last = std::min(now, peer.last + round);
@@ -166,7 +167,7 @@ void Heartbeats::send_beats() {
     beat.to = static_cast<int32_t>(rank);
     if (beat.to == beat.from) continue;
     for (const sockaddr_in& address : sockets_.ranks[rank].addresses) {
-      // Not all networks of a host are ours; what cannot be sent is not heard.
+      // Some networks of a host may be unreachable. A failed send is an unheard beat.
       ::sendto(sockets_.socket.get(), &beat, sizeof(beat), MSG_DONTWAIT | MSG_NOSIGNAL,
                reinterpret_cast<const sockaddr*>(&address), sizeof(address));
     }

@@ -16,18 +16,19 @@ using Clock = std::chrono::steady_clock;
 constexpr int kTag = 1;
 constexpr int64_t kMaxPieceBytes = int64_t{1} << 30;
 constexpr int64_t kFragmentBytes = int64_t{32} << 10;
-// A look at an operation takes longer if it moves bytes, a fragment at least. The next
-// fragment comes as soon as the other side has looked, so this one looks again at once, so often.
+// A look is one poll of an operation (MPI_Test). It takes longer if it moves bytes, at least a
+// fragment. The next fragment comes as soon as the other side has looked. So after such a look this
+// rank looks again at once, this many times.
 constexpr int kLooksAtOnce = 20;
-constexpr int kLooksAfterPause = 3;  // the first of them is slow whatever it finds
+constexpr int kLooksAfterPause = 3;  // the first of them is always slow
 constexpr std::chrono::microseconds kLongestPause{1000};
-// A rank that waits for a message looks once in a longest pause. One that has not looked for this
-// long computes, and fetches the message later.
+// A rank that waits for a message looks at least once in the longest pause. A rank that has not
+// looked for this long computes, and fetches the message later.
 constexpr std::chrono::milliseconds kPeerLooksWithin{3};
-// Some transports take long to look though nothing moves.
+// Some transports make looks slow even if nothing moves.
 constexpr std::chrono::milliseconds kLongestStay{100};
 
-/// Of this thread.
+/// Processor time of this thread.
 std::chrono::nanoseconds processor_time() {
   timespec time = {};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -56,7 +57,7 @@ MPI_Datatype reducible_type(at::ScalarType dtype) {
   }
 }
 
-/// Calls piece(pointer, bytes) for consecutive parts of the tensor that MPI can move in one go. An
+/// Calls piece(pointer, bytes) for consecutive parts of the tensor that MPI can move at once. An
 /// empty tensor is one empty piece, so that both sides always exchange the same number of messages.
 template <typename Piece>
 void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
@@ -71,8 +72,9 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
   } while (offset < bytes);
 }
 
-/// Looks that may move bytes of the tensor, if there is one: more than it has fragments, on a rank
-/// that passes them on to others. Whatever looks like more on a busy machine has moved nothing.
+/// Limit on the looks that may have moved bytes of the tensor: more than it has fragments, because
+/// a rank may pass them on to others. On a busy machine, looks beyond it were slow without moving
+/// bytes.
 int64_t most_moves(const at::Tensor& tensor) {
   constexpr int64_t kPassedOn = 8;
   constexpr int64_t kOthers = 1000;
@@ -80,7 +82,7 @@ int64_t most_moves(const at::Tensor& tensor) {
   return kOthers + kPassedOn * static_cast<int64_t>(bytes) / kFragmentBytes;
 }
 
-/// How long ranks that have met may take to move so many bytes before they pause again.
+/// Time in which ranks that have met should move this many bytes; after it they pause again.
 Clock::duration time_to_move(int bytes) {
   constexpr double kLeastBytesPerSecond = 1e8;
   return std::chrono::milliseconds(10) +
@@ -88,9 +90,9 @@ Clock::duration time_to_move(int bytes) {
              std::chrono::duration<double>(bytes / kLeastBytesPerSecond));
 }
 
-/// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time. It
-/// moves a piece fragment by fragment, each of which waits for all sides to look. So ranks meet
-/// first, for which one look is enough, and then none pauses.
+/// Runs a collective operation: start(pointer, bytes, request) for one piece of the tensor at a
+/// time. MPI moves a piece by fragments, each of which waits for a look of all sides. So the ranks
+/// meet first, which takes one look, and then none of them pauses.
 template <typename Start>
 void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::string& operation,
               const Start& start) {
@@ -119,7 +121,7 @@ class MpiTransfer : public Transfer {
   MpiTransfer(const MpiTransfer&) = delete;
   MpiTransfer& operator=(const MpiTransfer&) = delete;
 
-  /// start(pointer, bytes, request) for each piece of the tensor.
+  /// Calls start(pointer, bytes, request) for each piece of the tensor.
   template <typename Start>
   void start(const Start& start) {
     for_each_piece(tensor_, [&](char* data, int bytes) {
@@ -151,7 +153,7 @@ class MpiSend final : public MpiTransfer {
   MpiSend(const MpiSend&) = delete;
   MpiSend& operator=(const MpiSend&) = delete;
 
-  /// Whether it has gone.
+  /// True if the message has gone.
   bool test() {
     int gone = 0;
     check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &gone,
@@ -181,8 +183,9 @@ MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std:
 
 MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
 
-/// Processor time, since a look may lose its core. Looks that move nothing take about as long as
-/// the shortest one; on a fast core those that do take less than twice that.
+/// Uses processor time, because the thread may lose its core during a look. Looks that move nothing
+/// take about as long as the shortest look. Looks that move bytes take more, but on a fast core
+/// less than twice as long.
 bool MpiCommunicator::has_moved(std::chrono::nanoseconds look) const {
   shortest_look_ = std::min(shortest_look_, look);
   return look > shortest_look_ * 3 / 2;

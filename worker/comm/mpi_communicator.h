@@ -12,12 +12,12 @@ namespace dotresize {
 
 class MpiSend;
 
-/// MPI between CPU ranks. Every operation is started non-blocking and polled until it completes or
-/// is given up, asleep in between while no bytes move: ranks that wait leave their core to those
-/// that compute. What a rank sends moves only while it is in a call of MPI, so a rank that has
-/// received stays until its own messages have gone to the ranks that wait for them. Messages are
-/// cut into pieces that MPI's int counts can express. Not thread-safe; the communicator must be
-/// freed before MPI_Finalize.
+/// MPI between CPU ranks. Every operation starts non-blocking and is polled until it completes or
+/// is given up. Between polls the thread sleeps while no bytes move, so waiting ranks leave their
+/// core to those that compute. MPI moves a rank's sends only during its MPI calls, so a rank that
+/// has received stays until its own messages have gone to the ranks that wait for them. Messages
+/// are cut into pieces that MPI's int counts can express. Not thread-safe. Must be freed before
+/// MPI_Finalize.
 class MpiCommunicator final : public Communicator {
  public:
   /// Duplicates `parent`.
@@ -35,10 +35,9 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
   void barrier() override;
 
-  /// Waits until all ranks are here. `operation` begins the sentence of an error.
+  /// Waits until all ranks are here. Errors begin with `operation`.
   void meet(const std::string& operation) const;
-  /// Waits for one request on `tensor`, if it has one. It pauses between looks from `pause_from`
-  /// on.
+  /// Waits for one request, on `tensor` if it has one. Sleeps between polls from `pause_from` on.
   void wait(MPI_Request& request, const std::string& operation, const at::Tensor& tensor,
             std::chrono::steady_clock::time_point pause_from = {}) const;
 
@@ -46,12 +45,12 @@ class MpiCommunicator final : public Communicator {
   friend class MpiSend;
   friend class MpiReceive;
 
-  /// Whether a look at an operation that took so long has moved bytes.
+  /// True if a poll that took `look` has moved bytes.
   bool has_moved(std::chrono::nanoseconds look) const;
-  /// Stays in MPI as long as messages of this rank move, but no longer than kLongestStay.
+  /// Stays in MPI while this rank's messages move, at most for kLongestStay.
   void see_off() const;
 
-  std::set<MpiSend*> sends_;  ///< whose transfers exist
+  std::set<MpiSend*> sends_;  ///< sends with an existing transfer
   MPI_Comm comm_ = MPI_COMM_NULL;
   WaitLimit limit_;
   int rank_ = 0;

@@ -28,7 +28,7 @@ const sockaddr* generic(const sockaddr_in& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
 
-/// The same text for processes that reach each other over the loopback device, and for no others.
+/// Returns a text that is equal exactly for processes that share a loopback device.
 std::string network_stack() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -38,7 +38,7 @@ std::string network_stack() {
   return boot.empty() || error ? "" : boot + " " + space;
 }
 
-/// IPv4 addresses of this host's networks that are up, but for the loopback device's.
+/// Returns IPv4 addresses of this host's active networks, without the loopback device.
 std::vector<std::string> network_addresses() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) throw socket_error("cannot list network addresses");
@@ -56,7 +56,7 @@ std::vector<std::string> network_addresses() {
   return addresses;
 }
 
-/// Every rank's JSON, on every rank.
+/// Returns every rank's JSON on every rank.
 std::vector<Json> share(Communicator& comm, const Json& mine) {
   Json all = Json::array();
   for (const std::string& text : gather_strings(comm, mine.dump(), 0)) {

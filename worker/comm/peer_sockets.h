@@ -11,32 +11,32 @@
 
 namespace dotresize {
 
-/// A rank and where its UDP socket can be reached: one address of each network of its host.
+/// A rank and the addresses of its UDP socket: one for each network of its host.
 struct PeerSocket {
   std::string host;
   std::vector<sockaddr_in> addresses;
 };
 
-/// This rank's UDP socket and those of all ranks.
+/// This rank's UDP socket, and the addresses of all ranks.
 struct PeerSockets {
   int rank = 0;
   UniqueFd socket;
-  std::string token;              ///< 16 random bytes, the job's own: tells its packets from others
-  std::vector<PeerSocket> ranks;  ///< by rank; also this one
+  std::string token;              ///< the job's 16 random bytes, which mark its packets
+  std::vector<PeerSocket> ranks;  ///< all ranks, including this one
 };
 
 inline constexpr size_t kTokenBytes = 16;
 
-/// A UDP socket over IPv4 that is bound to a free port: of the loopback device only, or of all
-/// networks. Non-blocking. Throws CommunicationError.
+/// Opens a non-blocking IPv4 UDP socket on a free port, of the loopback device only or of all
+/// networks. Throws CommunicationError.
 UniqueFd open_udp_socket(bool loopback_only);
-/// In host byte order.
+/// Returns the port in host byte order.
 uint16_t port_of(const UniqueFd& socket);
 sockaddr_in loopback_address(uint16_t port);
 
-/// Opens a socket in each rank and tells all ranks where they are. Ranks that share a network stack
-/// meet over its loopback device, and if all of them do, no packet of another host arrives.
-/// Collective. Throws CommunicationError.
+/// Opens a socket in each rank and shares the addresses. Ranks with a common network stack use its
+/// loopback device; if all ranks do, no packet of another host gets in. Collective. Throws
+/// CommunicationError.
 PeerSockets open_peer_sockets(Communicator& comm);
 
 }  // namespace dotresize

@@ -11,19 +11,20 @@
 
 namespace dotresize {
 
-/// The final states of a model over evaluation windows, in a journal: with the head all that
-/// another model's predictions are compared with. Each rank writes those of its own microbatches
-/// and reads those of any rank that were there at first.
+/// Final states of a model over evaluation windows, in a journal. Together with the head they are
+/// all that a comparison of another model's predictions needs. Each rank writes the states of its
+/// own microbatches, and reads those and all that were in the journal at the start.
 class KeptStates {
  public:
-  /// `name`: how the names of their entries begin. Throws InputError if there are malformed ones.
+  /// `name`: prefix of the entries' names. Throws InputError if an entry is malformed.
   KeptStates(Journal& journal, std::string name);
 
-  /// Those of all microbatches were there at first, or are this rank's.
+  /// True if this object has the states of all microbatches: found at the start, or put by this
+  /// rank.
   bool complete(int64_t microbatches) const;
-  /// As CheckpointEvaluation::keep.
+  /// Stores states; see CheckpointEvaluation::keep.
   void put(int64_t first, const std::vector<at::Tensor>& states);
-  /// As EvaluatedReference::states: a view of the mapped file.
+  /// Returns a view of the mapped file; see EvaluatedReference::states.
   at::Tensor get(int64_t microbatch) const;
 
  private:
@@ -31,7 +32,7 @@ class KeptStates {
 
   Journal& journal_;
   std::string name_;
-  std::map<int64_t, at::Tensor> views_;  ///< by microbatch
+  std::map<int64_t, at::Tensor> views_;  ///< mapped states, by microbatch
 };
 
 }  // namespace dotresize

@@ -10,7 +10,7 @@
 namespace dotresize {
 namespace {
 
-/// From which share of a job on its speed says how long the rest takes.
+/// Smallest part of a job that allows an estimate of the remaining time.
 constexpr double kLeastKnown = 0.02;
 
 double done_of(const CountedWork& work, int64_t done) {
@@ -57,7 +57,7 @@ void Progress::sublayers_written(int64_t sublayers) {
   change([&] { sublayers_ += sublayers; });
 }
 
-/// Of the expected seconds of all phases.
+/// Returns the part of all phases' expected seconds that is done.
 double Progress::done_seconds() const {
   const ProgressPhase& phase = phases_[current_];
   double done = done_of(phase.tokens, tokens_) + done_of(phase.junctions, junctions_) +

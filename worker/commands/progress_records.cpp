@@ -15,7 +15,7 @@ void ProgressRecords::show(const ProgressState& state) {
                                  {"tokens_per_second", state.tokens_per_second},
                                  {"eta_s", state.eta_s},
                                  {"fraction", state.fraction}};
-  // Phases of `eval` have paths, which need not be UTF-8.
+  // Phases of `eval` contain paths, which may not be UTF-8.
   fmt::print(stderr, "\x1e{}\n",
              record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

@@ -30,7 +30,8 @@ std::string cache_key(const std::vector<std::string>& hashes) {
   return sha256_of_bytes(parts.data(), parts.size()).substr(0, 32);
 }
 
-/// Through Hugging Face `tokenizers`, in a Python process. Throws InputError with its message.
+/// Tokenises with Hugging Face `tokenizers`, in a Python process. Throws InputError with its
+/// message.
 fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_dir,
                        const fs::path& cache_dir, int64_t memory) {
   if (!fs::exists(model_dir / "tokenizer.json")) {
@@ -41,7 +42,7 @@ fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_
   const std::vector<std::string> hashes = hashes_of(text, model_dir);
   fs::path out = cache_dir / ("tokens-" + cache_key(hashes) + ".safetensors");
   if (fs::exists(out)) {
-    std::error_code not_ours;  // then its age does not matter either
+    std::error_code not_ours;  // another user's file; its age does not matter
     fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
     return out;
   }

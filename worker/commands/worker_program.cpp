@@ -24,7 +24,7 @@ struct Arguments {
   JobCommandOptions job;
   EvalRequest eval;
   VerifyRequest verify;
-  std::string device = "auto";  ///< of self-test
+  std::string device = "auto";  ///< self-test only
   std::string output = "text";
   std::string progress = "text";
 };
@@ -46,7 +46,7 @@ std::optional<DeviceKind> device_named(const std::string& name) {
   return name == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
 }
 
-/// `command`: the one that was given; null for a job.
+/// `command`: the given command; null for a job.
 int run(const CLI::App* command, Arguments& arguments, const MakeTransport& transport) {
   const bool json = arguments.output == "json";
   const bool progress_records = arguments.progress == "json";
@@ -61,9 +61,9 @@ int run(const CLI::App* command, Arguments& arguments, const MakeTransport& tran
   return run_job_command(arguments.job, transport);
 }
 
-/// Has libtorch ask for huge pages if a tensor is large: the kernel needs longer to hand out
-/// small ones than some kernels to fill them. Before the first tensor; who set the variable is
-/// right.
+/// Makes libtorch request huge pages for large tensors, because the kernel takes longer to supply
+/// small pages than some kernels take to fill them. Call before the first tensor. A value set by
+/// the user is kept.
 void use_huge_pages() { ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0); }
 
 }  // namespace

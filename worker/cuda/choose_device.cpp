@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What a rank found: its GPU, or why it has none.
+/// Result of a rank's search: its GPU, or the reason why it has none.
 struct Finding {
   std::optional<GpuInfo> gpu;
   std::string reason;
@@ -55,8 +55,8 @@ std::string to_json(const Finding& found) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Of all ranks' findings: {"reason", "capability", "any"}, the reason empty if each has its own
-/// GPU; whether any has one.
+/// Judges all ranks' findings: {"reason", "capability", "any"}. The reason is empty if each rank
+/// has its own GPU. "any": a rank has a GPU.
 Json judge(const std::vector<std::string>& findings) {
   const bool any = std::ranges::any_of(
       findings, [](const std::string& text) { return Json::parse(text).contains("uuid"); });

@@ -11,13 +11,13 @@
 
 namespace dotresize {
 
-/// The device that this rank computes on.
+/// The device that a rank computes on.
 struct ChosenDevice {
   at::Device device = at::kCPU;
-  CudaModule* cuda = nullptr;  ///< if the device is a GPU
-  std::string name;            ///< of the GPU: "NVIDIA H100 80GB HBM3 (sm_90)"
-  int least_capability = 0;    ///< of all ranks' GPUs: 90 for sm_90
-  /// Why the ranks compute on the CPU although there are GPUs: a warning. Else empty.
+  CudaModule* cuda = nullptr;  ///< null on the CPU
+  std::string name;            ///< GPU name: "NVIDIA H100 80GB HBM3 (sm_90)"
+  int least_capability = 0;    ///< lowest of all ranks' GPUs: 90 for sm_90
+  /// Warning: why the ranks compute on the CPU although there are GPUs; otherwise empty.
   std::string why_not_cuda = {};
 
   DeviceFacts facts() const {
@@ -25,11 +25,11 @@ struct ChosenDevice {
   }
 };
 
-/// One device for every rank: all of them compute on GPUs, each on its own, or none does. Without
-/// a kind (`auto`) on GPUs if every rank has one to itself for which libtorch has kernels and ours
-/// compile, and which has computed something.
-/// `local_rank`: among the ranks on this host, which take the visible GPUs in turn. Collective.
-/// Throws InputError for `kCuda` if a rank has no GPU, naming rank and reason; all ranks throw.
+/// Chooses the device of every rank: either each rank computes on its own GPU, or none uses a GPU.
+/// Without a kind (`auto`) GPUs are chosen if every rank has its own, libtorch has kernels for it,
+/// our kernels compile for it, and a trial computation on it succeeds. `local_rank`: number of this
+/// rank among those of its host, which take the visible GPUs in turn. Collective. For `kCuda` all
+/// ranks throw InputError if one has no GPU, naming rank and reason.
 ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, int local_rank);
 
 }  // namespace dotresize

@@ -29,7 +29,7 @@ struct Memory {
   int64_t total = 0;
 };
 
-/// Of the current device, in bytes.
+/// Memory of the current device in bytes.
 Memory memory() {
   size_t free = 0;
   size_t total = 0;
@@ -44,13 +44,14 @@ DeviceStats stats_of_device() {
   return c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
 }
 
-/// Bytes of the device in use now that are not PyTorch's allocator's.
+/// Bytes of the device that are in use now outside PyTorch's allocator.
 int64_t taken_without(const DeviceStats& stats) {
   const Memory now = memory();
   return now.total - now.free - stats.reserved_bytes[kAggregate].current;
 }
 
-/// A failed CUDA ends the job at its next use: until then its phases take no time.
+/// A moment of a CUDA stream. If CUDA fails, phases take no time until the next use of the device
+/// ends the job.
 class StreamMoment final : public DeviceMoment {
  public:
   explicit StreamMoment(cudaStream_t stream) noexcept {
@@ -62,7 +63,7 @@ class StreamMoment final : public DeviceMoment {
   }
   bool passed() const noexcept override {
     if (event_ == nullptr || cudaEventQuery(event_) != cudaErrorNotReady) return true;
-    cudaGetLastError();  // else "not ready" is what the next check of a kernel's launch finds
+    cudaGetLastError();  // otherwise the next check of a launch would find "not ready"
     return false;
   }
   void wait() const noexcept override {
@@ -87,7 +88,7 @@ class Module final : public CudaModule {
   GpuInfo info(int device) const override {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "properties of the GPU");
-    int kilohertz = 0;  // CUDA 13 has taken it out of the properties
+    int kilohertz = 0;  // CUDA 13 has removed it from the properties
     check_cuda(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device),
                "clock of the GPU");
     return {properties.name, hex_digits({properties.uuid.bytes, sizeof(properties.uuid.bytes)}),
@@ -153,7 +154,7 @@ class Module final : public CudaModule {
 }  // namespace
 }  // namespace dotresize
 
-/// What open_cuda_module() calls.
+/// Entry point for open_cuda_module().
 extern "C" dotresize::CudaModule* dotresize_cuda_module();
 dotresize::CudaModule* dotresize_cuda_module() {
   static dotresize::Module module;

@@ -12,66 +12,66 @@
 namespace dotresize {
 
 struct GpuInfo {
-  std::string name;    ///< "NVIDIA H100 80GB HBM3"
-  std::string uuid;    ///< 32 hexadecimal digits, of this GPU only
+  std::string name;    ///< such as "NVIDIA H100 80GB HBM3"
+  std::string uuid;    ///< 32 hexadecimal digits, unique to this GPU
   int capability = 0;  ///< 90 for sm_90
   int multiprocessors = 0;
-  double clock_hz = 0.0;  ///< the highest
+  double clock_hz = 0.0;  ///< highest clock rate
 };
 
-/// All of the worker that needs CUDA's libraries: libdotresize_cuda.so. A worker opens it if it
-/// computes on a GPU; others start in a fifth of the time without it.
+/// The parts of the worker that need CUDA's libraries: libdotresize_cuda.so. A worker opens it only
+/// if it computes on a GPU, because the libraries take most of a worker's start time.
 class CudaModule {
  public:
   virtual ~CudaModule() = default;
 
-  /// GPUs that this process may use (CUDA_VISIBLE_DEVICES).
+  /// Number of GPUs that this process may use (CUDA_VISIBLE_DEVICES).
   virtual int device_count() const = 0;
   virtual GpuInfo info(int device) const = 0;
   virtual CudaKernels kernels() const = 0;
-  /// The flags of nvcc that the kernels of this build's libtorch were compiled with (gpu_code).
+  /// Returns the nvcc flags that this build's libtorch kernels were compiled with (see gpu_code).
   virtual std::string libtorch_flags() const = 0;
-  /// Compiles the kernels of the l1 cost for such a GPU into the cache on disk, so that one that
-  /// NVRTC cannot serve is found before any work. Throws std::runtime_error.
+  /// Compiles the l1 cost kernels for this compute capability into the cache on disk, so that a GPU
+  /// that NVRTC does not support is found before any work. Throws std::runtime_error.
   virtual void compile_kernels(int capability) const = 0;
-  /// Adds up numbers there with a kernel of libtorch. Throws std::runtime_error if they are wrong,
-  /// or with what CUDA says.
+  /// Adds numbers on the device with a libtorch kernel. Throws std::runtime_error if the sum is
+  /// wrong, or with CUDA's error text.
   virtual void try_out(int device) const = 0;
-  /// Makes the device the calling thread's, and forbids products in TF32 and sums of products in
-  /// 16 bits.
+  /// Sets the calling thread's device. Disables products in TF32 and 16-bit accumulation.
   virtual void use(int device) = 0;
-  /// Waits for the work on PyTorch's current stream, not for transfers in flight. What failed is
+  /// Waits for the work on PyTorch's current stream, but not for transfers in flight. Errors are
   /// reported by the next use of the device.
   virtual void synchronize() const noexcept = 0;
-  /// A moment of PyTorch's current stream: all of its work until now is done.
+  /// Records a moment of PyTorch's current stream, which passes when all work queued so far is
+  /// done.
   virtual std::shared_ptr<DeviceMoment> mark() const noexcept = 0;
   /// Free bytes of the thread's device.
   virtual int64_t free_memory_bytes() const = 0;
-  /// The most memory of the thread's device, in bytes, that this process has held at once: what
-  /// PyTorch's allocator has reserved at its peak, and beside it what is taken now without it (the
-  /// CUDA context, kernels, NCCL; what other processes have there, too).
+  /// Peak memory of this process on the thread's device, in bytes: the peak that PyTorch's
+  /// allocator reserved, plus the memory taken now outside of it (CUDA context, kernels, NCCL; also
+  /// memory of other processes).
   virtual int64_t peak_memory_bytes() const = 0;
-  /// Likewise, with what tensors have held at once in place of what the allocator has reserved for
-  /// them: what the process needs, and what the plan states. The allocator keeps freed blocks for
-  /// later tensors of their size, and gives them back where memory ends.
+  /// Version of peak_memory_bytes() with the tensors' peak in place of the reserved memory: the
+  /// need of the process, which the plan states. The allocator keeps freed blocks for later tensors
+  /// with the same size, and returns them when memory runs out.
   virtual int64_t peak_allocated_bytes() const = 0;
-  /// NCCL between the ranks of `host`, each of which has made a GPU of its own the thread's.
-  /// Collective. Tensors on the CPU go through `host`, which outlives the result, as does what
-  /// `limit` refers to.
+  /// Creates NCCL between the ranks of `host`, each of which has set its own GPU by use(). Tensors
+  /// on the CPU go through `host`. `host` and the objects that `limit` refers to must outlive the
+  /// result. Collective.
   virtual std::unique_ptr<Communicator> make_communicator(Communicator& host,
                                                           WaitLimit limit) const = 0;
 };
 
-/// The path of the module: beside the program, in ../lib, or in DOTRESIZE_CUDA_MODULE.
+/// Returns the path of the module: beside the program, in ../lib, or from DOTRESIZE_CUDA_MODULE.
 std::filesystem::path cuda_module_path();
 
-/// Opens the module, once in a process, and sets its kernels. Before anything else that asks
+/// Opens the module, once per process, and sets its kernels. Call before anything else that asks
 /// libtorch for CUDA. Throws std::runtime_error with the reason if it is missing or cannot be
 /// loaded.
 CudaModule& open_cuda_module();
 
-/// Why this process can use no GPU, asked of the driver only: "no NVIDIA driver (libcuda.so.1)",
-/// or empty if there is one. Takes milliseconds if there is none.
+/// Returns why this process can use no GPU, from the driver alone: "no NVIDIA driver
+/// (libcuda.so.1)"; empty if it can. Takes milliseconds without a driver.
 std::string why_no_gpu();
 
 }  // namespace dotresize

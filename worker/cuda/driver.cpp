@@ -10,11 +10,11 @@
 namespace dotresize {
 namespace {
 
-// As in cuda.h.
+// Values of cuda.h.
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 
-/// The functions of libcuda that are asked; null if it lacks one.
+/// Functions of libcuda that are used; null if it lacks one.
 struct DriverCalls {
   int (*initialise)(unsigned int) = nullptr;
   int (*get_version)(int*) = nullptr;
@@ -40,7 +40,7 @@ DriverCalls calls_of(void* library) {
   return calls;
 }
 
-/// A device's handle is its number.
+/// Describes a device; its number serves as its handle.
 DriverGpu describe(const DriverCalls& calls, int device) {
   std::array<char, 256> name{};
   int major = 0;

@@ -3,11 +3,11 @@
 namespace dotresize {
 namespace {
 
-/// Additions that a multiprocessor completes in a cycle: CUDA C++ Programming Guide, "Throughput of
-/// Native Arithmetic Instructions".
+/// Float32 additions that a multiprocessor completes in a cycle: CUDA C++ Programming Guide,
+/// "Throughput of Native Arithmetic Instructions".
 double float32_additions(int capability) { return capability <= 80 ? 64.0 : 128.0; }
 
-/// Likewise; HADD2 is two of them.
+/// Float16 additions in a cycle; an HADD2 counts as two.
 double float16_additions(int capability) {
   const bool data_centre = capability == 80 || capability == 90 || capability / 10 == 10;
   return data_centre ? 256.0 : 128.0;

@@ -6,9 +6,9 @@
 
 namespace dotresize {
 
-/// Pairs a second that the l1 kernels (worker/cuda/l1_cost.cu) cannot exceed on a GPU at
+/// Returns the upper limit in pairs a second of the l1 kernels (worker/cuda/l1_cost.cu) on a GPU at
 /// its highest clock: a subtraction and an addition a pair, in every lane and cycle. dtype: of the
-/// differences, float32 or float16. An architecture that is not known counts as the newest one.
+/// differences, float32 or float16. An unknown architecture counts as the newest one.
 double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype);
 
 }  // namespace dotresize

@@ -10,7 +10,7 @@
 namespace dotresize {
 namespace {
 
-/// 70 for sm_70.
+/// Returns 70 for sm_70.
 int compute_capability(int device) {
   int major = 0;
   int minor = 0;
@@ -51,7 +51,7 @@ GpuKernel GpuProgram::kernel(const std::string& name) const {
 }
 
 const GpuProgram& loaded_program(const CudaProgram& program, int device) {
-  // Never unloaded: at the end of the process the CUDA runtime may be gone before this is.
+  // The programs are never unloaded, because the CUDA runtime may end before this map does.
   static auto& programs = *new std::map<std::string, std::unique_ptr<GpuProgram>>;
   static std::mutex mutex;
   const int capability = architecture_for(compute_capability(device));

@@ -8,16 +8,16 @@
 
 namespace dotresize {
 
-/// Throws std::runtime_error: `what`, and the CUDA runtime's text.
+/// Throws std::runtime_error with `what` and the CUDA runtime's text, unless `result` is success.
 void check_cuda(cudaError_t result, const std::string& what);
 
-/// A kernel of a GpuProgram. Valid as long as that.
+/// A kernel of a GpuProgram. Valid while the program lives.
 class GpuKernel {
  public:
   GpuKernel(cudaKernel_t kernel, std::string name) : kernel_(kernel), name_(std::move(name)) {}
 
-  /// On PyTorch's current stream of the current device. The arguments are of exactly the kernel's
-  /// parameter types. Throws std::runtime_error naming the kernel.
+  /// Launches on PyTorch's current stream of the current device. The arguments must have exactly
+  /// the kernel's parameter types. Throws std::runtime_error naming the kernel.
   template <typename... Arguments>
   void launch(dim3 grid, dim3 block, Arguments... arguments) const {
     void* pointers[] = {&arguments...};
@@ -31,8 +31,8 @@ class GpuKernel {
   std::string name_;
 };
 
-/// A program on the GPU, unloaded at the end of its life. Throws std::runtime_error with the
-/// program's name and architecture.
+/// A program on the GPU; the destructor unloads it. Throws std::runtime_error with the program's
+/// name and architecture.
 class GpuProgram {
  public:
   GpuProgram(const CudaProgram& program, int capability);
@@ -47,8 +47,8 @@ class GpuProgram {
   cudaLibrary_t library_ = nullptr;
 };
 
-/// The program, compiled with architecture_for() the device and loaded at its first use in this
-/// process, where it stays. Thread-safe. Throws as GpuProgram does.
+/// Returns the program, compiled with architecture_for() the device. It is loaded at its first use
+/// and stays for the life of the process. Thread-safe. Throws as GpuProgram does.
 const GpuProgram& loaded_program(const CudaProgram& program, int device);
 
 }  // namespace dotresize

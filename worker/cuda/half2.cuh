@@ -1,4 +1,4 @@
-// Arithmetic on pairs of float16 numbers, in PTX: cuda_fp16.h would have to be found at run time.
+// Arithmetic on pairs of float16 numbers, in PTX. cuda_fp16.h would have to be found at run time.
 #ifndef DOTRESIZE_HALF2
 #define DOTRESIZE_HALF2
 

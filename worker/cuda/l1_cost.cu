@@ -1,16 +1,19 @@
-// cost[i, j] += sum over t of |x[t, i] - x[t, j]|, by tiles of the upper triangle.
+// Computes cost[i, j] += sum over t of |x[t, i] - x[t, j]|, by tiles of the upper triangle.
 //
-// A block of threads computes one tile of TILE x TILE pairs of channels, as a matrix product would: STAGE tokens
-// of its two panels are in shared memory, the next ones on their way; each thread holds the sums of 8 x 8 pairs.
-// Float32 sums of TOKENS_PER_FLUSH tokens go to float64: a sum of that many terms has a relative error of at most
-// 256/2 * 2^-24 if all terms are equal, 7.6e-6. In half precision a float32 sum has a term for each stage, and half as
-// many of them. No two threads write one sum, and each adds its tokens in order: the result is the same in every run.
+// A block of threads computes one tile of TILE x TILE pairs of channels, like a matrix product.
+// STAGE tokens of its two panels are in shared memory while the next ones are loaded. Each thread
+// holds the sums of 8 x 8 pairs. Float32 sums of TOKENS_PER_FLUSH tokens go to float64. A sum of
+// that many terms has a relative error of at most 256/2 * 2^-24 if all terms are equal, 7.6e-6. In
+// half precision a float32 sum has one term per stage, and half as many of them. No two threads
+// write the same sum, and each adds its tokens in order, so the result is the same in every run.
 //
-// The subtraction and the addition of an absolute value are one FADD each, the absolute value being an operand
-// modifier. In half precision an HADD2 does two pairs; sums of one stage go to float32.
+// The subtraction and the addition of an absolute value are one FADD each; the absolute value is an
+// operand modifier. In half precision an HADD2 does two pairs, and the sums of one stage go to
+// float32.
 //
-// Two blocks are on a multiprocessor: 128 registers a thread, all of which are taken. What must be known seldom is
-// computed again, and a flush loads as many numbers at once as leave nothing in local memory.
+// Two blocks share a multiprocessor. That leaves 128 registers a thread, and all of them are used.
+// Rarely needed values are computed again, and a flush loads as many numbers at once as fit without
+// local memory.
 
 #include "half2.cuh"
 
@@ -24,7 +27,7 @@ struct TileIndex {
   int p, q;
 };
 
-/// Tile number n of the upper triangle, column by column: (0,0), (0,1), (1,1), (0,2), ...
+/// Returns tile number n of the upper triangle, column by column: (0,0), (0,1), (1,1), (0,2), ...
 __device__ __forceinline__ TileIndex tile_of(int n) {
   int q = static_cast<int>((sqrtf(8.0f * static_cast<float>(n) + 1.0f) - 1.0f) * 0.5f);
   while (q * (q + 1) / 2 > n) --q;
@@ -32,12 +35,14 @@ __device__ __forceinline__ TileIndex tile_of(int n) {
   return {n - q * (q + 1) / 2, q};
 }
 
-/// The row and the column of a thread in the 16 x 16 threads of a tile: a warp covers 4 x 8 of them, so that its
-/// reads of shared memory are few and free of conflicts.
+/// Row and column of a thread among the 16 x 16 threads of a tile. A warp covers 4 x 8 of them, so
+/// that its reads of shared memory are few and free of conflicts.
 __device__ __forceinline__ int thread_row(int thread) { return thread / 64 * 4 + thread % 32 / 8; }
-__device__ __forceinline__ int thread_column(int thread) { return thread / 32 % 2 * 8 + thread % 8; }
+__device__ __forceinline__ int thread_column(int thread) {
+  return thread / 32 % 2 * 8 + thread % 8;
+}
 
-/// A thread's eight channels of a panel: two runs of four.
+/// Channel i of a thread's eight channels of a panel: two runs of four.
 __device__ __forceinline__ int channel(int thread, int i) {
   return (i / 4) * (TILE / 2) + thread * 4 + i % 4;
 }
@@ -53,21 +58,24 @@ struct alignas(8) Pairs {
   Half2 first, second;
 };
 
-/// Rows in shared memory: of float16 each one twice, for two columns.
+/// Stores a row value in shared memory. Float16 rows are stored twice, for two columns.
 __device__ __forceinline__ void keep(float& row, float value) { row = value; }
-__device__ __forceinline__ void keep(Pairs& row, Half2 value) { row = {twice(value & 0xffff), twice(value >> 16)}; }
+__device__ __forceinline__ void keep(Pairs& row, Half2 value) {
+  row = {twice(value & 0xffff), twice(value >> 16)};
+}
 
-/// STAGE tokens of a tile's two panels on their way to shared memory: what one thread carries. Value: a channel, or
-/// two neighbouring ones in half precision.
+/// One thread's part in loading STAGE tokens of a tile's two panels into shared memory. Value: a
+/// channel, or two neighbouring ones in half precision.
 template <class Value, int kChannels>
 struct Load {
   static constexpr int kLanes = TILE / kChannels;
-  static constexpr int kTokens = THREADS / kLanes;  // that the block loads at once
-  static constexpr int kValues = STAGE / kTokens;   // of each panel
+  static constexpr int kTokens = THREADS / kLanes;  // tokens that the block loads at once
+  static constexpr int kValues = STAGE / kTokens;   // values of each panel
 
-  // Tokens beyond the last one are zero and add nothing to a sum. Channels beyond it are the last one: their sums go
-  // nowhere. `stride`: values in a token.
-  __device__ __forceinline__ void start(const Value* x, int first, int tokens, int stride, TileIndex tile) {
+  // Tokens beyond the last one are zero and add nothing to a sum. Channels beyond the last one
+  // repeat it; their sums are discarded. `stride`: values in a token.
+  __device__ __forceinline__ void start(const Value* x, int first, int tokens, int stride,
+                                        TileIndex tile) {
     const int lane = threadIdx.x % kLanes;
     const int row = min(tile.p * kLanes + lane, stride - 1);
     const int column = min(tile.q * kLanes + lane, stride - 1);
@@ -81,7 +89,8 @@ struct Load {
   }
 
   template <class Row>
-  __device__ __forceinline__ void finish(Row (&rows)[STAGE][kLanes], Value (&columns)[STAGE][kLanes]) const {
+  __device__ __forceinline__ void finish(Row (&rows)[STAGE][kLanes],
+                                         Value (&columns)[STAGE][kLanes]) const {
     const int lane = threadIdx.x % kLanes;
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
@@ -95,15 +104,16 @@ struct Load {
   Value column_values[kValues];
 };
 
-/// Adds `unit` times a thread's sums to the cost, and begins them again. column_of(thread column, j): of sums[.][j]
-/// in the tile. kLoads numbers are loaded before one is stored, so that a thread waits once for all of them.
+/// Adds `unit` times a thread's sums to the cost, and resets them. column_of(thread column, j):
+/// column of sums[.][j] in the tile. kLoads numbers are loaded before the first store, so that a
+/// thread waits once for all of them.
 template <int kLoads, class ColumnOf>
-__device__ __forceinline__ void flush(float (&sums)[8][8], double unit, double* cost, int width, TileIndex tile,
-                                      const ColumnOf& column_of) {
+__device__ __forceinline__ void flush(float (&sums)[8][8], double unit, double* cost, int width,
+                                      TileIndex tile, const ColumnOf& column_of) {
   int thread = threadIdx.x;
-  // The compiler would keep all addresses in registers from one flush to the next.
+  // Without this the compiler would keep all addresses in registers from one flush to the next.
   asm volatile("" : "+r"(width), "+r"(thread));
-  const int rows = width - tile.p * TILE;  // TILE of them are in the tile, unless it is at the edge
+  const int rows = width - tile.p * TILE;  // at least TILE, except at the edge
   const int columns = width - tile.q * TILE;
   double* out = cost + static_cast<long long>(tile.p) * TILE * width + tile.q * TILE;
 #pragma unroll
@@ -132,8 +142,8 @@ __device__ __forceinline__ void flush(float (&sums)[8][8], double unit, double* 
   }
 }
 
-/// x: [tokens, width]; cost: [width, width], of which the tiles on and above the diagonal are updated. One block
-/// of THREADS threads per tile.
+/// x: [tokens, width]; cost: [width, width], updated in the tiles on and above the diagonal. One
+/// block of THREADS threads per tile.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     l1_cost_float(const float* __restrict__ x, double* __restrict__ cost, int tokens, int width) {
   alignas(16) __shared__ float rows[2][STAGE][TILE];
@@ -169,12 +179,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   }
 }
 
-/// As l1_cost_float, of float16 x [tokens, 2 * stride] whose channels from `width` on are ignored, and times `unit`: a
-/// power of two, so that the scale that x was given comes off without an error. The difference and the sums over one stage are float16: at most 2^-11 of each sum is lost at
-/// each of its 9 roundings. Channels further apart than 8188 overflow to infinity.
+/// Float16 version of l1_cost_float. x: [tokens, 2 * stride]; channels from `width` on are ignored.
+/// The sums are multiplied by `unit`, a power of two, so that x's scale is removed exactly. The
+/// difference and the sums over one stage are float16: at most 2^-11 of each sum is lost at each of
+/// its 9 roundings. Differences above 65504 / 8 = 8188 overflow to infinity.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    l1_cost_half(const Half2* __restrict__ x, double* __restrict__ cost, int tokens, int width, int stride,
-                 double unit) {
+    l1_cost_half(const Half2* __restrict__ x, double* __restrict__ cost, int tokens, int width,
+                 int stride, double unit) {
   alignas(16) __shared__ Pairs rows[2][STAGE][TILE / 2];
   alignas(16) __shared__ Half2 columns[2][STAGE][TILE / 2];
   const TileIndex tile = tile_of(blockIdx.x);
@@ -190,15 +201,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     Half2 stage_sums[8][4] = {};
 #pragma unroll
     for (int t = 0; t < STAGE; ++t) {
-      const uint4 low = *reinterpret_cast<const uint4*>(&rows[buffer][t][thread_row(threadIdx.x) * 2]);
-      const uint4 high = *reinterpret_cast<const uint4*>(&rows[buffer][t][TILE / 4 + thread_row(threadIdx.x) * 2]);
-      const uint4 right = *reinterpret_cast<const uint4*>(&columns[buffer][t][thread_column(threadIdx.x) * 4]);
+      const uint4 low =
+          *reinterpret_cast<const uint4*>(&rows[buffer][t][thread_row(threadIdx.x) * 2]);
+      const uint4 high =
+          *reinterpret_cast<const uint4*>(&rows[buffer][t][TILE / 4 + thread_row(threadIdx.x) * 2]);
+      const uint4 right =
+          *reinterpret_cast<const uint4*>(&columns[buffer][t][thread_column(threadIdx.x) * 4]);
       const Half2 a[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
       const Half2 b[4] = {right.x, right.y, right.z, right.w};
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) stage_sums[i][j] = add(stage_sums[i][j], abs_difference(a[i], b[j]));
+        for (int j = 0; j < 4; ++j)
+          stage_sums[i][j] = add(stage_sums[i][j], abs_difference(a[i], b[j]));
       }
     }
 #pragma unroll
@@ -210,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     if (more) load.finish(rows[buffer], columns[buffer]);
     __syncthreads();
     if (!more || (first + STAGE) % HALF_TOKENS_PER_FLUSH == 0) {
-      // Eight neighbouring columns here, as they come in pairs.
+      // Float16 columns come in pairs, so eight neighbouring ones are flushed.
       flush<8>(sums, unit, cost, width, tile, [](int thread, int j) { return thread * 8 + j; });
     }
   }
@@ -218,8 +233,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 
 #define MIRROR 32
 
-/// cost[j, i] = cost[i, j] for i < j. Blocks of MIRROR x 8 threads, one per MIRROR x MIRROR tile of the matrix;
-/// those below the diagonal have nothing to do.
+/// Copies cost[j, i] = cost[i, j] for i < j. Blocks of MIRROR x 8 threads, one per MIRROR x MIRROR
+/// tile of the matrix; those below the diagonal return at once.
 extern "C" __global__ void __launch_bounds__(MIRROR * 8)
     mirror_upper_triangle(double* __restrict__ cost, int width) {
   __shared__ double values[MIRROR][MIRROR + 1];
@@ -229,12 +244,14 @@ extern "C" __global__ void __launch_bounds__(MIRROR * 8)
   for (int i = threadIdx.y; i < MIRROR; i += 8) {
     const int row = first_row + i;
     const int column = first_column + threadIdx.x;
-    if (row < width && column < width) values[i][threadIdx.x] = cost[static_cast<long long>(row) * width + column];
+    if (row < width && column < width)
+      values[i][threadIdx.x] = cost[static_cast<long long>(row) * width + column];
   }
   __syncthreads();
   for (int i = threadIdx.y; i < MIRROR; i += 8) {
     const int row = first_column + i;
     const int column = first_row + threadIdx.x;
-    if (column < row && row < width) cost[static_cast<long long>(row) * width + column] = values[threadIdx.x][i];
+    if (column < row && row < width)
+      cost[static_cast<long long>(row) * width + column] = values[threadIdx.x][i];
   }
 }

@@ -12,7 +12,7 @@
 namespace dotresize {
 namespace {
 
-// As in l1_cost.cu.
+// Constants of l1_cost.cu.
 constexpr int64_t kTile = 128;
 constexpr unsigned int kThreads = 256;
 constexpr int64_t kMirrorTile = 32;
@@ -35,7 +35,7 @@ unsigned int tiles_across(int64_t width, int64_t tile) {
   return static_cast<unsigned int>((width + tile - 1) / tile);
 }
 
-/// options: what the kernel takes beside x, cost and their sizes.
+/// `options`: kernel arguments besides x, cost and their sizes.
 template <typename... Options>
 void launch(const char* kernel, const at::Tensor& x, at::Tensor& cost, Options... options) {
   if (x.numel() == 0) return;
@@ -58,7 +58,7 @@ void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost) {
 
 void add_half_l1_cost_cuda(const at::Tensor& x, double unit, at::Tensor& cost) {
   check(x, at::kHalf, cost);
-  // Two channels are read at once.
+  // The kernel reads two channels at once.
   const at::Tensor pairs = x.size(1) % 2 == 0 ? x : at::constant_pad_nd(x, {0, 1});
   TORCH_CHECK(reinterpret_cast<uintptr_t>(pairs.const_data_ptr()) % 4 == 0,
               "l1 cost: float16 x must begin at a multiple of four bytes");

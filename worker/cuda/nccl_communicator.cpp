@@ -20,11 +20,12 @@ namespace {
 using Event = std::shared_ptr<CUevent_st>;
 
 constexpr std::chrono::microseconds kMaxPause(500);
-/// Multiprocessors that a transfer of the pipeline may occupy: it spins on them until its peer has
-/// come to it. One moves a microbatch's 64 MiB in milliseconds, while a stage computes for most of
-/// a second.
+/// Multiprocessors that a pipeline transfer may occupy. It spins on them until its peer joins. A
+/// single one moves a microbatch's 64 MiB in milliseconds, while a stage computes for most of a
+/// second.
 constexpr int kTransferCtas = 1;
-/// Likewise a collective, for which the ranks wait: so many saturate a link between GPUs.
+/// Multiprocessors of a collective, for which the ranks wait: this many saturate a link between
+/// GPUs.
 constexpr int kCollectiveCtas = 4;
 constexpr std::chrono::seconds kPatienceWithAbort(3);
 
@@ -33,8 +34,9 @@ void check_cuda(cudaError_t result, const std::string& operation) {
   throw CommunicationError(operation + ": " + cudaGetErrorString(result));
 }
 
-/// ncclCommAbort may wait for peers. On an H200, after a transfer that was given up, one of two
-/// ranks with NCCL 2.28.9 did not end, most likely here.
+/// Aborts, but returns after kPatienceWithAbort, because ncclCommAbort may wait for peers. On an
+/// H200 with NCCL 2.28.9, after a transfer that was given up, one of two ranks did not end, most
+/// likely here.
 void abort_in_time(ncclComm_t comm) {
   auto aborted = std::make_shared<std::promise<void>>();
   std::thread([comm, aborted] {
@@ -44,7 +46,7 @@ void abort_in_time(ncclComm_t comm) {
   aborted->get_future().wait_for(kPatienceWithAbort);
 }
 
-/// An event on the stream, behind all that is there.
+/// Records an event on the stream, after everything queued there.
 Event record(cudaStream_t stream, const std::string& operation) {
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), operation);
@@ -53,13 +55,13 @@ Event record(cudaStream_t stream, const std::string& operation) {
   return owner;
 }
 
-/// A wait in progress: asleep for longer the longer it takes.
+/// A wait in progress; its pauses grow with time.
 class Waiting {
  public:
   Waiting(const WaitLimit& limit, const std::string& operation)
       : limit_(limit), operation_(operation) {}
   std::string why_give_up() const { return limit_(operation_, start_); }
-  /// It waits for the peers from now on: until here for its own GPU.
+  /// Restarts the time limit: the wait so far was for this rank's own GPU, from now on for peers.
   void restart() { start_ = std::chrono::steady_clock::now(); }
   void pause() {
     std::this_thread::sleep_for(length_);
@@ -89,7 +91,7 @@ ncclDataType_t reducible_type(at::ScalarType dtype) {
 
 class NcclTransfer final : public Transfer {
  public:
-  /// Begins behind all work of PyTorch's current stream.
+  /// Begins after all work of PyTorch's current stream.
   NcclTransfer(NcclChannel& channel, std::string operation, at::Tensor tensor,
                NcclChannel::Call call)
       : channel_(channel),
@@ -117,12 +119,12 @@ class NcclTransfer final : public Transfer {
   NcclChannel& channel_;
   std::string operation_;
   at::Tensor tensor_;
-  NcclChannel::Call call_;  ///< until it has begun
+  NcclChannel::Call call_;  ///< empty once begun
   Event ready_;
   Event done_;
 };
 
-/// Every rank leaves out what has no bytes.
+/// Prepares a transfer. Every rank skips empty tensors.
 std::unique_ptr<Transfer> prepare(NcclChannel& channel, const std::string& operation,
                                   const at::Tensor& tensor, NcclChannel::Call call) {
   TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
@@ -168,7 +170,7 @@ NcclChannel::~NcclChannel() {
       return;
     }
   } catch (const CommunicationError&) {
-    // The job's results do not depend on how NCCL ends.
+    // The job's results do not depend on the end of NCCL.
   }
   abort_in_time(comm_);
 }
@@ -212,7 +214,7 @@ bool NcclChannel::is_done(const std::string& operation, const Event& event) {
   if (state != cudaErrorNotReady) {
     give_up(operation, std::string("failed: ") + cudaGetErrorString(state));
   }
-  cudaGetLastError();  // else "not ready" is what the next check of a kernel's launch finds
+  cudaGetLastError();  // otherwise the next check of a launch would find "not ready"
   return false;
 }
 
@@ -250,7 +252,7 @@ NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) :
   }
 }
 
-/// Ranks with even numbers send on the one channel, those with odd numbers on the other.
+/// Connects neighbours. Even ranks send on one channel, odd ranks on the other.
 void NcclCommunicator::connect_neighbours() {
   std::vector<int> neighbours;
   if (rank() > 0) neighbours.push_back(rank() - 1);
@@ -266,7 +268,7 @@ void NcclCommunicator::connect_neighbours() {
                    sends ? ncclSend(data + i, 1, ncclInt8, neighbours[i], comm, stream)
                          : ncclRecv(data + i, 1, ncclInt8, neighbours[i], comm, stream);
                  }
-                 return ncclGroupEnd();  // with the error of a call within
+                 return ncclGroupEnd();  // returns the error of a call in the group
                });
   }
 }
@@ -285,7 +287,7 @@ void NcclCommunicator::reduce_sum(at::Tensor& tensor, int root) {
   const ncclDataType_t type = reducible_type(tensor.scalar_type());
   const std::string operation = "reduction to rank " + std::to_string(root);
   run_to_end(*collectives_, operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
-    // Other ranks' result buffers are not written.
+    // NCCL does not write the result buffers of other ranks.
     return ncclReduce(tensor.data_ptr(), tensor.data_ptr(), static_cast<size_t>(tensor.numel()),
                       type, ncclSum, root, comm, stream);
   });

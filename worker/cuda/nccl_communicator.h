@@ -12,34 +12,33 @@
 
 namespace dotresize {
 
-/// One NCCL communicator in non-blocking mode with a stream of its own. When
-/// `limit` gives up a wait, or NCCL reports an error, the communicator is of no use any more.
-/// Errors are CommunicationErrors that begin with the operation. A failed communicator is aborted
-/// by its destructor only: ncclCommAbort can block, so the caller reports the error before, and the
-/// destructor waits for three seconds. One that fails to start is never aborted: it ends with the
-/// process, which cannot go on without it.
+/// An NCCL communicator in non-blocking mode with its own stream. It is unusable once `limit` has
+/// given up a wait or NCCL has reported an error. Errors are CommunicationErrors that begin with
+/// the operation. Only the destructor aborts a failed communicator: ncclCommAbort can block, so the
+/// caller reports the error first, and the destructor waits at most three seconds. A communicator
+/// that fails to start is never aborted. It ends with the process, which cannot go on without it.
 class NcclChannel {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 
-  /// Collective over `ranks` ranks, which share `id`. `max_ctas`: multiprocessors that an operation
-  /// may occupy.
+  /// Joins `ranks` ranks, which share `id`. `max_ctas`: multiprocessors that an operation may
+  /// occupy. Collective.
   NcclChannel(const ncclUniqueId& id, int ranks, int rank, int max_ctas, WaitLimit limit);
-  /// After success: finalizes the communicator with its peers. After an error, or during stack
-  /// unwinding: aborts.
+  /// Finalizes the communicator with its peers. After an error, or during stack unwinding, aborts
+  /// it.
   ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
 
-  /// Starts an operation behind the event `ready`. The result is an event behind the operation.
+  /// Starts an operation after the event `ready`. Returns an event after the operation.
   std::shared_ptr<CUevent_st> start(const std::string& operation,
                                     const std::shared_ptr<CUevent_st>& ready, const Call& call);
-  /// Waits, asleep in between, until the operation that recorded `done` is done.
+  /// Waits, sleeping between polls, until the operation that recorded `done` is done.
   void wait(const std::string& operation, const std::shared_ptr<CUevent_st>& ready,
             const std::shared_ptr<CUevent_st>& done);
 
  private:
-  /// Until NCCL has accepted a call that it answered with `result`.
+  /// Waits until NCCL has accepted a call that returned `result`.
   void settle(const std::string& operation, ncclResult_t result);
   bool is_done(const std::string& operation, const std::shared_ptr<CUevent_st>& event);
   [[noreturn]] void give_up(const std::string& operation, const std::string& reason);
@@ -51,16 +50,16 @@ class NcclChannel {
   c10::cuda::CUDAStream stream_;
 };
 
-/// NCCL between ranks that have a GPU each; tensors on the CPU, and barriers, go through `host`.
-/// What one rank sends and what it receives are separate channels wherever the ranks' numbers are
-/// neighbours; collectives have a third one, which may occupy more of a GPU. Neighbours are
-/// connected at the start: NCCL would do it in the first transfer, and block both ranks until each
-/// has come to it. A transfer occupies its GPU from its begin until the peer has begun it too, so
-/// use it through AnnouncedCommunicator. Not thread-safe; must be freed before MPI_Finalize.
+/// NCCL between ranks with one GPU each. Tensors on the CPU, and barriers, go through `host`. A
+/// rank's sends and receives use separate channels if the ranks' numbers are neighbours.
+/// Collectives use a third channel, which may occupy more of a GPU. Neighbours are connected at the
+/// start: NCCL would otherwise connect them in the first transfer and block both ranks until each
+/// has reached it. A transfer occupies its GPU from its begin until the peer has begun it too, so
+/// use it through AnnouncedCommunicator. Not thread-safe. Must be freed before MPI_Finalize.
 class NcclCommunicator final : public Communicator {
  public:
   /// Collective over `host`, on each rank's current GPU. Throws CommunicationError at once if a
-  /// start fails; what has started is left to the end of the process.
+  /// start fails. Communicators that have started then end with the process.
   NcclCommunicator(Communicator& host, const WaitLimit& limit);
 
   int rank() const override { return host_.rank(); }

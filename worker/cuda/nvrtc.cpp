@@ -24,7 +24,7 @@ std::string target(int capability) { return "sm_" + std::to_string(capability); 
                            what);
 }
 
-/// Destroys the program at the end of its life.
+/// Owns an NVRTC program.
 class NvrtcProgram {
  public:
   NvrtcProgram(const CudaProgram& program, int capability)
@@ -88,13 +88,13 @@ std::vector<int> supported_capabilities() {
   return capabilities;
 }
 
-/// Of modules with the GPU beside the CPU (Jetson, Drive): no other GPU runs their code.
+/// True for modules that combine GPU and CPU (Jetson, Drive). Other GPUs cannot run their code.
 bool is_integrated(int capability) {
   constexpr std::array<int, 6> kIntegrated = {53, 62, 72, 87, 101, 110};
   return std::ranges::find(kIntegrated, capability) != kIntegrated.end();
 }
 
-/// A part with its length before it, so that no two lists of parts are one text.
+/// Appends a part with its length, so that different lists of parts give different texts.
 void append(std::string& key, std::string_view part) {
   key += std::to_string(part.size()) + ":";
   key += part;
@@ -110,7 +110,7 @@ void keep(const fs::path& path, const std::string& bytes) {
     fs::create_directories(path.parent_path());
     write_file_atomically(path, bytes);
   } catch (const std::system_error&) {
-    // A directory that cannot be written: the next process compiles again.
+    // If the directory is not writable, the next process compiles again.
   }
 }
 

@@ -33,7 +33,7 @@ CudaModule& open_cuda_module() {
     if (!fs::exists(path)) {
       throw std::runtime_error(path.string() + " is not there: this build has no CUDA");
     }
-    // Never closed: libtorch's CUDA half cannot be unloaded.
+    // The module stays open, because libtorch's CUDA half cannot be unloaded.
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) throw std::runtime_error(::dlerror());
     auto* make = symbol<CudaModule*()>(library, "dotresize_cuda_module");

@@ -9,7 +9,7 @@ CudaProgram l1_cost_program() {
 }
 
 CudaProgram sinkhorn_program(int64_t columns) {
-  constexpr int64_t kThreads = 512;  // THREADS of sinkhorn.cu
+  constexpr int64_t kThreads = 512;  // must equal THREADS of sinkhorn.cu
   const int64_t per_thread = (columns + kThreads - 1) / kThreads;
   return {"sinkhorn.cu", sinkhorn_cu(), {}, {"-DCOLUMNS_PER_THREAD=" + std::to_string(per_thread)}};
 }

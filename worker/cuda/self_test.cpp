@@ -27,22 +27,22 @@ namespace {
 constexpr int64_t kTokens = 300;
 constexpr int64_t kWidth = 150;
 constexpr int64_t kSupport = 120;
-/// The narrowest matrix that jobs decompose on a GPU (worker/maps/spectrum.cpp): another solver may
-/// serve smaller ones.
+/// Narrowest matrix that jobs decompose on a GPU (worker/maps/spectrum.cpp). Smaller ones may use
+/// another solver.
 constexpr int64_t kEigenWidthOnGpu = 512;
-/// Wide enough that the times of the drivers stand to each other as in a job, whose widths are from
-/// 800 (8B) to 1700 (70B).
+/// Wide enough for the drivers' times to compare as in a job, whose widths are from 800 (8B) to
+/// 1700 (70B).
 constexpr int64_t kSvdWidthOnGpu = 768;
 constexpr int64_t kNoteBytes = 4096;
 constexpr int64_t kBulkBytes = int64_t{4} << 20;
 
-/// [rows, columns] float64 in [-1, 1] without a pattern, the same in every run.
+/// Returns [rows, columns] float64 in [-1, 1] without a pattern, the same in every run.
 at::Tensor numbers(int64_t rows, int64_t columns) {
   return at::arange(1, rows * columns + 1, at::kDouble).square_().sin_().view({rows, columns});
 }
 
-/// Throws std::runtime_error if a result differs from what is expected [CPU, float64] by more than
-/// `limit` of the largest magnitude expected, or is not finite.
+/// Throws std::runtime_error if a result differs from `expected` [CPU, float64] by more than
+/// `limit` times the largest expected magnitude, or is not finite.
 void compare(const at::Tensor& result, const at::Tensor& expected, double limit) {
   const at::Tensor difference = result.to(at::kCPU, at::kDouble).sub(expected).abs_();
   const double error = difference.max().item<double>() / expected.abs().max().item<double>();
@@ -51,7 +51,7 @@ void compare(const at::Tensor& result, const at::Tensor& expected, double limit)
       "differs from the CPU's by {:.2g} of its largest value, {:.2g} is the limit", error, limit));
 }
 
-/// What l1_cost's kernels make of x, `kernel` adding to zeros; the upper triangle.
+/// Returns the upper triangle of the cost after `kernel` has added to zeros.
 template <class Kernel>
 at::Tensor upper_cost(const SelfTestSubject& subject, const Kernel& kernel) {
   at::Tensor cost = at::zeros({kWidth, kWidth}, at::dtype(at::kDouble).device(subject.device));
@@ -88,7 +88,7 @@ void try_mirror(const SelfTestSubject& subject) {
   compare(mirrored, matrix.triu().add_(matrix.triu(1).t()), 0.0);
 }
 
-/// The plan after so many iterations in the log domain.
+/// Returns the plan after this many iterations in the log domain.
 at::Tensor expected_plan(const at::Tensor& cost, const SinkhornOptions& options,
                          int64_t iterations) {
   const at::Tensor scaled = cost / options.lambda;
@@ -114,7 +114,7 @@ void try_sinkhorn(const SelfTestSubject& subject) {
   compare(result.plan, expected_plan(cost, options, result.iterations), 1e-9);
 }
 
-/// Of products in the dtype: rounding of the result in 16 bits, TF32 is far outside.
+/// Error limit of products in the dtype: allows the rounding of 16-bit results, but not TF32.
 double product_limit(at::ScalarType dtype) {
   if (dtype == at::kHalf) return 0x1p-10;
   return dtype == at::kBFloat16 ? 0x1p-7 : 1e-5;
@@ -139,8 +139,8 @@ void try_eigh(const SelfTestSubject& subject) {
   compare(at::mm(v * values.cpu(), v.t()), gram, kLimit);
 }
 
-/// Decomposes by one driver, and compares. Returns the seconds of the decomposition, which those of
-/// the driver's first use are not in.
+/// Decomposes with one driver and compares. Returns the seconds of the decomposition, without the
+/// driver's first use.
 double try_svd(const SelfTestSubject& subject, SvdDriver driver) {
   constexpr double kLimit = 1e-10;
   const int64_t width = subject.device.is_cpu() ? kWidth : kSvdWidthOnGpu;
@@ -149,7 +149,7 @@ double try_svd(const SelfTestSubject& subject, SvdDriver driver) {
   svd(given.narrow(0, 0, kWidth).narrow(1, 0, kWidth).contiguous(), false, driver);
   const auto start = std::chrono::steady_clock::now();
   const auto [P, values, Wt] = svd(given, /*full_matrices=*/false, driver);
-  const at::Tensor left = P.cpu();  // it is there now
+  const at::Tensor left = P.cpu();  // copying waits for the result
   const double seconds = seconds_since(start);
   const at::Tensor right = Wt.cpu();
   const at::Tensor one = at::eye(width, at::kDouble);
@@ -159,7 +159,8 @@ double try_svd(const SelfTestSubject& subject, SvdDriver driver) {
   return seconds;
 }
 
-/// On a GPU by both drivers. Jacobi's method may not converge: then it is no choice, and no fault.
+/// Tries both drivers on a GPU. Jacobi's method may not converge. It is then not a choice, but this
+/// is not a fault.
 std::optional<SvdSeconds> try_svd_drivers(const SelfTestSubject& subject) {
   SvdSeconds seconds{.gesvd = try_svd(subject, SvdDriver::kGesvd)};
   if (subject.device.is_cpu()) return std::nullopt;
@@ -177,7 +178,7 @@ struct Trial {
   std::function<void(const SelfTestSubject& subject)> run;
 };
 
-/// `svd` gets the times of its drivers.
+/// `svd` receives the times of the drivers.
 std::vector<Trial> trials_of(const SelfTestSubject& subject, std::optional<SvdSeconds>& svd) {
   std::vector<Trial> trials;
   const CudaKernels& kernels = subject.kernels;
@@ -193,7 +194,7 @@ std::vector<Trial> trials_of(const SelfTestSubject& subject, std::optional<SvdSe
   return trials;
 }
 
-/// The first fault of the device, with the name of what failed; empty if there is none.
+/// Returns the device's first fault, with the name of the failed trial; empty if there is none.
 std::string device_fault(const SelfTestSubject& subject, std::optional<SvdSeconds>& svd) {
   for (const Trial& trial : trials_of(subject, svd)) {
     try {
@@ -207,7 +208,7 @@ std::string device_fault(const SelfTestSubject& subject, std::optional<SvdSecond
   return "";
 }
 
-/// What rank `from` sends to rank `to`: [bytes] uint8 on the CPU.
+/// Returns the message of rank `from` to rank `to`: [bytes] uint8 on the CPU.
 at::Tensor message(int from, int to, int64_t bytes) {
   return at::arange(bytes, at::kInt)
       .mul_(31 + 2 * from)
@@ -216,7 +217,7 @@ at::Tensor message(int from, int to, int64_t bytes) {
       .to(at::kByte);
 }
 
-/// Messages of one length from and to a peer.
+/// Exchanges messages of one length with a peer.
 class Exchange {
  public:
   Exchange(const SelfTestSubject& subject, Communicator& comm, int peer, int64_t bytes)
@@ -226,7 +227,7 @@ class Exchange {
         expected_(message(peer, comm.rank(), bytes)),
         theirs_(at::zeros({bytes}, at::dtype(at::kByte).device(subject.device))) {}
 
-  /// The lower rank sends first.
+  /// Runs the exchange; the lower rank sends first.
   void run() {
     const bool first = comm_.rank() < peer_;
     if (first) comm_.send(mine_, peer_)->wait();
@@ -234,7 +235,7 @@ class Exchange {
     if (!first) comm_.send(mine_, peer_)->wait();
   }
 
-  /// What has not arrived as it was sent; empty if all has.
+  /// Describes bytes that arrived changed; empty if there are none.
   std::string fault() const {
     const auto wrong = theirs_.cpu().ne(expected_).sum().item<int64_t>();
     if (wrong == 0) return "";
@@ -246,17 +247,17 @@ class Exchange {
   Communicator& comm_;
   int peer_;
   at::Tensor mine_;
-  at::Tensor expected_;  // on the CPU
+  at::Tensor expected_;  // CPU tensor
   at::Tensor theirs_;
 };
 
 struct LinkResult {
   std::string fault;
-  int64_t speed = 0;  ///< bytes a second to the next rank; 0 of the last one
+  int64_t speed = 0;  ///< bytes a second to the next rank; 0 on the last rank
 };
 
-/// One neighbour: a short message, after which both are ready, then a long one whose time is taken.
-/// Throws CommunicationError.
+/// Exchanges messages with one neighbour: a short one, after which both are ready, then a long one,
+/// which is timed. Throws CommunicationError.
 void ping(const SelfTestSubject& subject, Communicator& comm, int peer, LinkResult& link) {
   Exchange note(subject, comm, peer, kNoteBytes);
   Exchange bulk(subject, comm, peer, kBulkBytes);
@@ -274,8 +275,8 @@ void ping(const SelfTestSubject& subject, Communicator& comm, int peer, LinkResu
   }
 }
 
-/// Pairs that begin with an even rank, then those that begin with an odd one: in each round a rank
-/// has one peer at most.
+/// Pings first the pairs that begin with an even rank, then those that begin with an odd one. So a
+/// rank has at most one peer in each round.
 LinkResult ping_neighbours(const SelfTestSubject& subject, Communicator& comm) {
   LinkResult link;
   for (int round = 0; round < 2; ++round) {
@@ -285,7 +286,7 @@ LinkResult ping_neighbours(const SelfTestSubject& subject, Communicator& comm) {
   return link;
 }
 
-/// Throws on all ranks if one has a fault: that of the lowest rank.
+/// Throws the fault of the lowest faulty rank on all ranks, if there is one.
 void require_no_fault(const SelfTestSubject& subject, Communicator& comm,
                       const std::string& fault) {
   const std::string mine = fault.empty()

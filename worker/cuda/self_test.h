@@ -15,15 +15,15 @@
 
 namespace dotresize {
 
-/// What this rank computes with, to be tried.
+/// The device and kernels of this rank that are tested.
 struct SelfTestSubject {
   at::Device device = at::kCPU;
-  std::string name;  ///< of the device, for people
+  std::string name;  ///< device name, for people
   at::ScalarType compute_dtype = at::kFloat;
-  CudaKernels kernels;  ///< for tensors on the device; one that is null is left out
+  CudaKernels kernels;  ///< kernels for tensors on the device; null ones are skipped
 };
 
-/// The device of this rank with its kernels; of the CPU all but that of float16, which it has not.
+/// Returns this rank's device with its kernels. The CPU has no float16 kernel.
 SelfTestSubject self_test_subject(const ChosenDevice& device, at::ScalarType compute_dtype);
 
 /// Times of one decomposition by each driver.
@@ -32,27 +32,27 @@ struct SvdSeconds {
   double gesvdj = 0.0;
 };
 
-/// QR iteration, unless Jacobi's method takes less than four fifths of its time: what lies nearer
-/// may be the other way round in the next run.
+/// Returns QR iteration, unless Jacobi's method takes less than four fifths of its time. Closer
+/// results may be reversed in the next run.
 SvdDriver faster_svd(const SvdSeconds& seconds);
 
 struct SelfTestResult {
   double seconds = 0.0;
-  std::optional<SvdSeconds> svd;  ///< on the GPU of rank 0; the CPU has no such choice
-  /// Bytes a second between the ranks r and r + 1, there and back one after the other.
+  std::optional<SvdSeconds> svd;  ///< times on rank 0's GPU; absent on the CPU
+  /// Bytes a second between ranks r and r + 1: there, then back.
   std::vector<int64_t> link_speeds;
 };
 
-/// Computes small problems on the device of every rank (our kernels, a product in the compute
-/// dtype, eigh and svd in float64) and compares with the CPU; times svd by both drivers; then has
-/// neighbouring ranks send each other known bytes over `comm`, both ways, from device to device. A
-/// second or two on a GPU, most of it the start of its libraries; less on the CPU. Collective.
-/// Throws InputError for resources.device on all ranks if a result is wrong, naming rank, device
-/// and what failed, and CommunicationError on the rank whose transfer fails.
+/// Runs small problems on every rank's device (our kernels, a product in the compute dtype, eigh
+/// and svd in float64) and compares the results with the CPU's. Times svd by both drivers. Then
+/// neighbouring ranks send each other known bytes over `comm`, both ways, from device to device.
+/// Takes a second or two on a GPU, mostly to start its libraries; less on the CPU. Collective. If a
+/// result is wrong, all ranks throw InputError for resources.device, naming rank, device and the
+/// failed test. A failed transfer throws CommunicationError on its rank.
 SelfTestResult self_test(const SelfTestSubject& subject, Communicator& comm);
 
-/// "self-test: 8 ranks in 1.4 s; svd: gesvd 0.31 s, gesvdj 0.12 s; links: 21.3GB/s at least",
-/// without a newline.
+/// Formats "self-test: 8 ranks in 1.4 s; svd: gesvd 0.31 s, gesvdj 0.12 s; links: 21.3GB/s at
+/// least", without a newline.
 std::string self_test_text(const SelfTestResult& result);
 
 }  // namespace dotresize

@@ -1,17 +1,19 @@
-// One Sinkhorn iteration on K = exp(alpha + beta - C/lambda), float64 [rows, columns], read once:
+// One Sinkhorn iteration on K = exp(alpha + beta - C/lambda), float64 [rows, columns], which is
+// read once:
 //
 //   s = K v,   u' = row_marginal / s,   v' = column_marginal / (K^T u')
 //
-// A block of threads takes every gridDim.x-th row into registers, finds its sum, and with it adds the row to its
-// share of the column sums. COLUMNS_PER_THREAD is a constant of the compilation: columns <= COLUMNS_PER_THREAD *
-// THREADS. All sums are taken in an order that depends on the grid alone.
+// A block of threads takes every gridDim.x-th row into registers, computes its sum, and with it
+// adds the row to its share of the column sums. COLUMNS_PER_THREAD is set at compile time: columns
+// <= COLUMNS_PER_THREAD * THREADS. The order of all sums depends on the grid alone.
 
 #define THREADS 512
 #define WARPS (THREADS / 32)
 #define LARGEST_SCALING 1e100
 
-/// status: [2], zero before the first kernel of an iteration. 0: l1 violation of the row marginal by (u, v);
-/// 1: not zero if an entry of u' or v' is out of range, or no number.
+/// Status of an iteration: two doubles, zero before the first kernel. violation: l1 violation of
+/// the row marginal by (u, v). out_of_range: nonzero if an entry of u' or v' is out of range or
+/// NaN.
 struct Status {
   double violation;
   double out_of_range;
@@ -23,10 +25,10 @@ __device__ __forceinline__ bool in_range(double scaling) {
 
 /// partial_sums: [gridDim.x, columns], of K^T u'; partial_violations: [gridDim.x].
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    sinkhorn_rows(const double* __restrict__ K, const double* __restrict__ u, const double* __restrict__ v,
-                  double* __restrict__ next_u, double* __restrict__ partial_sums,
-                  double* __restrict__ partial_violations, Status* status, long long rows, long long columns,
-                  double row_marginal) {
+    sinkhorn_rows(const double* __restrict__ K, const double* __restrict__ u,
+                  const double* __restrict__ v, double* __restrict__ next_u,
+                  double* __restrict__ partial_sums, double* __restrict__ partial_violations,
+                  Status* status, long long rows, long long columns, double row_marginal) {
   __shared__ double warp_sums[2][WARPS];
   double scaling[COLUMNS_PER_THREAD];
   double sums[COLUMNS_PER_THREAD];
@@ -37,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     sums[c] = 0.0;
   }
   double violation = 0.0;
-  int parity = 0;  // two sets of sums: one barrier per row is enough
+  int parity = 0;  // two sets of sums, so that one barrier per row is enough
   for (long long row = blockIdx.x; row < rows; row += gridDim.x, parity ^= 1) {
     double values[COLUMNS_PER_THREAD];
 #pragma unroll
@@ -72,11 +74,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (threadIdx.x == 0) partial_violations[blockIdx.x] = violation;
 }
 
-/// v' from the `parts` blocks' partial sums, one thread per column; the first one adds up the violation.
+/// Computes v' from the partial sums of `parts` blocks, one thread per column. The first thread
+/// adds up the violation.
 extern "C" __global__ void __launch_bounds__(128)
-    sinkhorn_columns(const double* __restrict__ partial_sums, const double* __restrict__ partial_violations,
-                     double* __restrict__ next_v, Status* status, int parts, long long columns,
-                     double column_marginal) {
+    sinkhorn_columns(const double* __restrict__ partial_sums,
+                     const double* __restrict__ partial_violations, double* __restrict__ next_v,
+                     Status* status, int parts, long long columns, double column_marginal) {
   const long long column = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (column == 0) {
     double violation = 0.0;

@@ -11,14 +11,13 @@
 #include "worker/cuda/gpu_program.h"
 #include "worker/cuda/programs.h"
 
-// The iteration of worker/kernels/sinkhorn.cpp, with both updates of one iteration in one pass over
-// K. The pass that makes (u', v') of (u, v) also finds K v, hence how far (u, v) itself violates
-// its row marginal.
+// The iteration of worker/kernels/sinkhorn.cpp, with both updates in one pass over K. The pass from
+// (u, v) to (u', v') also computes K v, and so the violation of the row marginal by (u, v).
 
 namespace dotresize {
 namespace {
 
-// As in sinkhorn.cu.
+// Constants of sinkhorn.cu.
 constexpr unsigned int kThreads = 512;
 constexpr unsigned int kColumnThreads = 128;
 constexpr double kMaxScaling = 1e100;
@@ -27,12 +26,12 @@ double l1_violation(const at::Tensor& sums, double marginal) {
   return (sums - marginal).abs().sum().item<double>();
 }
 
-/// What one pass over K finds.
+/// Results of one pass over K.
 struct Pass {
-  at::Tensor u;                  ///< of the next iterate
-  at::Tensor v;                  ///< likewise
-  double row_violation = 0.0;    ///< of the present one
-  bool next_is_in_range = true;  ///< no scaling has left [1e-100, 1e100]
+  at::Tensor u;                  ///< next iterate
+  at::Tensor v;                  ///< next iterate
+  double row_violation = 0.0;    ///< current iterate
+  bool next_is_in_range = true;  ///< all its scalings are in [1e-100, 1e100]
 };
 
 class FusedPass {
@@ -85,7 +84,7 @@ class FusedPass {
   at::Tensor status_;      // [2]
 };
 
-/// The same by two products, for plans too wide for the kernel.
+/// Version of the pass by two products, for plans too wide for the kernel.
 Pass pass_by_products(const at::Tensor& kernel, const at::Tensor& u, const at::Tensor& v) {
   const double row_marginal = 1.0 / static_cast<double>(kernel.size(0));
   const double column_marginal = 1.0 / static_cast<double>(kernel.size(1));
@@ -111,13 +110,13 @@ class Iterate {
     advance_in_log_domain();
   }
 
-  /// Looks ahead to the next iterate; returns the row violation of this one. Columns are exact.
+  /// Computes the next iterate and returns the row violation of this one. Its columns are exact.
   double look_ahead() {
     next_ = fused_ ? (*fused_)(kernel_, u_, v_) : pass_by_products(kernel_, u_, v_);
     return next_.row_violation;
   }
 
-  /// One row update and one column update. After look_ahead().
+  /// Runs one row update and one column update. Call after look_ahead().
   void advance() {
     if (next_.next_is_in_range) {
       u_ = next_.u;
@@ -130,7 +129,7 @@ class Iterate {
 
   at::Tensor plan() const { return u_.unsqueeze(1) * kernel_ * v_; }
 
-  /// The larger of both marginals' violations of a plan.
+  /// Returns the larger of a plan's two marginal violations.
   double violation_of(const at::Tensor& plan) const {
     return std::max(l1_violation(plan.sum(1), row_marginal_),
                     l1_violation(plan.sum(0), column_marginal_));
@@ -151,7 +150,7 @@ class Iterate {
   double row_marginal_;     // 1/d
   double column_marginal_;  // 1/k
   std::optional<FusedPass> fused_;
-  at::Tensor beta_;    // the columns' absorbed potential [k]
+  at::Tensor beta_;    // absorbed potential of the columns [k]
   at::Tensor kernel_;  // K [d, k]
   at::Tensor u_;       // [d]
   at::Tensor v_;       // [k]

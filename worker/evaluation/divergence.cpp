@@ -1,7 +1,7 @@
-// With the logits p of the reference and q of the model, and Z = log Σ exp of each:
+// KL of the logits p of the reference and q of the model, with Z = log Σ exp of each:
 //   KL(P ‖ Q) = Σ P·((p − Z_p) − (q − Z_q)) = Σ P·(p − q) − Z_p + Z_q.
-// For two models that hardly differ this is a small difference of numbers of the size of the
-// logits: in float64 rounding leaves about 1e-15 of them.
+// If the two models hardly differ, this is a small difference of numbers as large as the logits.
+// Float64 rounding leaves an error of about 1e-15 of them.
 #include "worker/evaluation/divergence.h"
 
 #include <ATen/ATen.h>

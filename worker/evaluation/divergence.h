@@ -6,31 +6,32 @@
 
 namespace dotresize {
 
-/// Two models' predictions of the same tokens, whose logits come a block of the vocabulary at a
-/// time: KL(P ‖ Q) with P the reference's distribution and Q the model's, and whether both have the
-/// same most likely token.
+/// Compares two models' predictions of the same tokens, from blocks of the vocabulary's logits:
+/// computes KL(P ‖ Q), with P the reference's distribution and Q the model's, and whether both have
+/// the same most likely token.
 class RunningDivergence {
  public:
   RunningDivergence(int64_t tokens, at::Device device);
 
-  /// Of the same rows of both heads, from `first` on: logits [tokens, count] float32. Exponentials
-  /// and sums are float64.
+  /// Adds logits [tokens, count] float32 of the same rows of both heads, starting at row `first`.
+  /// Exponentials and sums are float64.
   void add(const at::Tensor& reference, const at::Tensor& model, int64_t first);
 
-  /// Of each token, in nats, [tokens] float64. Not finite if a logit was not. Equal logits give 0;
-  /// rounding leaves less than 1e-12 below 0.
+  /// KL of each token in nats, [tokens] float64. Not finite if a logit was not. Equal logits give
+  /// 0. Rounding may give values down to -1e-12.
   at::Tensor kl() const;
-  /// Of each token, [tokens] bool.
+  /// Agreement of the most likely tokens, [tokens] bool.
   at::Tensor agrees() const;
 
  private:
-  /// Of one model, [tokens, 1] each.
+  /// State of one model; tensors are [tokens, 1].
   struct Side {
-    at::Tensor largest;    ///< logit so far, float64
-    at::Tensor likeliest;  ///< its token, int64
+    at::Tensor largest;    ///< largest logit so far, float64
+    at::Tensor likeliest;  ///< token of the largest logit, int64
     at::Tensor sum;        ///< Σ exp(logit − largest), float64
 
-    /// Takes over what a block has, and rescales `sum`; returns its factor.
+    /// Updates `largest` and `likeliest` from a block, and rescales `sum`. Returns the scale
+    /// factor.
     at::Tensor advance(const at::Tensor& logits, int64_t first);
     at::Tensor log_sum() const;
   };

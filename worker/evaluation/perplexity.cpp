@@ -17,7 +17,7 @@
 namespace dotresize {
 namespace {
 
-/// The sum over all ranks' microbatches in one order, whatever the number of ranks.
+/// Sums the results of all ranks' microbatches in a fixed order, for any number of ranks.
 EvaluationSums sum_over_ranks(Communicator& comm, const at::Tensor& windows,
                               const std::vector<EvaluationSums>& mine, bool compared) {
   at::Tensor parts = at::zeros({count_microbatches(windows), 4}, at::kDouble);
@@ -61,7 +61,7 @@ Vocabulary vocabulary_of(const CheckpointReader& reader, const ModelConfig& conf
           }};
 }
 
-/// Counts a token once it has been through every sublayer and the head.
+/// Counts a token once it has gone through every sublayer and the head.
 class WholeModelTokens {
  public:
   WholeModelTokens(int64_t passes, int ranks, std::function<void(int64_t tokens)> seen)
@@ -81,7 +81,7 @@ class WholeModelTokens {
   int64_t told_ = 0;
 };
 
-/// Tokens of rounds in which every rank has work, in whole microbatches.
+/// Returns the number of windows per round, in whole microbatches, at least one for each rank.
 int64_t windows_at_once(const Communicator& comm, const at::Tensor& windows,
                         int64_t tokens_at_once) {
   const int64_t samples = microbatch_samples(windows.size(1));
@@ -89,7 +89,7 @@ int64_t windows_at_once(const Communicator& comm, const at::Tensor& windows,
   return samples * std::max<int64_t>(comm.size(), microbatches);
 }
 
-/// A part of the windows on its way through the model.
+/// A part of the windows, evaluated at once.
 class EvaluationRound {
  public:
   /// `first`: number of the part's first microbatch.
@@ -104,7 +104,7 @@ class EvaluationRound {
   EvaluationSums run(WholeModelTokens& tokens);
 
  private:
-  /// The stream of this rank's microbatches at the last junction.
+  /// Returns the stream of this rank's microbatches at the last junction.
   Microbatches last_junction(WholeModelTokens& tokens) const;
   ReferencePredictions reference_predictions() const;
 

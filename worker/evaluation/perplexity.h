@@ -14,44 +14,46 @@
 
 namespace dotresize {
 
-/// A model with which others are compared: it has been through the same windows with
+/// Reference model of a comparison. It has been evaluated on the same windows with
 /// CheckpointEvaluation::keep. References outlive it.
 struct EvaluatedReference {
   const CheckpointReader& reader;
   const ModelConfig& config;
-  /// The final states of a microbatch, as `keep` was given them, on the CPU.
+  /// Returns the final states of a microbatch, as passed to `keep`, on the CPU.
   std::function<at::Tensor(int64_t microbatch)> states;
 };
 
-/// How a dense or compressed checkpoint is evaluated. References outlive it.
+/// Options for the evaluation of a dense or compressed checkpoint. References outlive it.
 struct CheckpointEvaluation {
   const CheckpointReader& reader;
   const ModelConfig& config;
   at::Tensor windows;  ///< ids [W, seqlen] int64
   at::ScalarType compute_dtype = at::kFloat;
   at::Device device = at::kCPU;
-  /// The stream of so many tokens (at least a microbatch for each rank) is in memory at a time;
-  /// more tokens take as many rounds, each of which reads the model.
+  /// Number of tokens whose stream is in memory at a time (at least a microbatch per rank). More
+  /// tokens take several rounds, each of which reads the model.
   int64_t tokens_at_once = 0;
-  /// Of all ranks, tokens through the whole model.
+  /// Called with the number of tokens, on all ranks, that have gone through the whole model.
   std::function<void(int64_t tokens)> tokens_seen;
-  /// If there is one: gets the final states (final_states) of this rank's microbatches, numbered
-  /// over all windows whatever the number of ranks, from `first` on.
+  /// Receives the final states (final_states) of this rank's microbatches, starting at number
+  /// `first`. Numbers count the microbatches of all windows, and do not depend on the number of
+  /// ranks. May be null.
   std::function<void(int64_t first, const std::vector<at::Tensor>& states)> keep = {};
-  /// With the same vocabulary, or null. Its final states take as much memory as this model's.
+  /// Reference with the same vocabulary, or null. Its final states need as much memory as this
+  /// model's.
   const EvaluatedReference* reference = nullptr;
 };
 
-/// Negative log-likelihood, thus perplexity, and the divergence from the reference if there is one,
-/// over the windows. Each rank takes its share of them through one sublayer after the other, on its
-/// device: no rank holds more of the model than two sublayers. The result does not depend on the
+/// Returns the negative log-likelihood over the windows, and the divergence from the reference if
+/// there is one. Each rank takes its share of the windows through one sublayer after the other, on
+/// its device, and holds at most two sublayers of the model. The result does not depend on the
 /// number of ranks. Collective; every rank gets the result.
 EvaluationSums evaluate_checkpoint(Communicator& comm, const CheckpointEvaluation& evaluation);
 
-/// As many tokens at once as a usual calibration has: for a process that is alone.
+/// Value of tokens_at_once for a single process: the number of tokens of a default calibration.
 int64_t tokens_at_once_alone();
 
-/// The loss of a checkpoint, in this process alone, on the CPU.
+/// Returns the loss of a checkpoint, computed in this process alone, on the CPU.
 NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
                                            const ModelConfig& config, const at::Tensor& windows,
                                            at::ScalarType compute_dtype);

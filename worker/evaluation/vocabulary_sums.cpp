@@ -25,7 +25,7 @@ class RunningLikelihood {
         sum_(at::zeros_like(targets_, at::kDouble)),
         target_(at::zeros_like(targets_, at::kFloat)) {}
 
-  /// Of the vocabulary's rows from `first` on: [tokens, count] float32.
+  /// Adds logits [tokens, count] float32 of the vocabulary's rows from `first` on.
   void add(const at::Tensor& logits, int64_t first) {
     const at::Tensor largest = at::maximum(largest_, logits.amax(1, /*keepdim=*/true));
     sum_ *= (largest_ - largest).to(at::kDouble).exp();
@@ -46,8 +46,8 @@ class RunningLikelihood {
   at::Tensor target_;
 };
 
-/// The last position of a window predicts nothing: it is given a target all the same, and dropped
-/// from the sums. `values`: one for each token of the microbatch.
+/// Drops the last position of each window, which predicts nothing but was given a target. `values`:
+/// one for each token of the microbatch.
 at::Tensor of_predicted_tokens(const at::Tensor& values, const at::Tensor& ids) {
   return values.view(ids.sizes()).narrow(1, 0, ids.size(1) - 1);
 }

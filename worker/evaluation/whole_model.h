@@ -13,8 +13,8 @@
 
 namespace dotresize {
 
-/// Every weight of a model in one process, dense or compressed. Jobs hold a part of it each; this
-/// is for looking at one model.
+/// All weights of a model in one process, dense or compressed. For inspection of a single model;
+/// jobs shard it over ranks.
 struct WholeModel {
   ModelConfig config;
   EmbeddingWeights embedding;
@@ -22,32 +22,32 @@ struct WholeModel {
   HeadWeights head;
 };
 
-/// Throws InputError as the functions of load.h do.
+/// Loads all weights. Throws InputError as the functions of load.h do.
 WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& config,
                             at::ScalarType dtype);
 
-/// The stream at the last junction, [batch, tokens, k_2L] float32. ids: [batch, tokens] int64.
+/// Returns the stream at the last junction, [batch, tokens, k_2L] float32. ids: [batch, tokens]
+/// int64.
 at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids);
 
-/// [batch, tokens, vocab] float32.
+/// Returns the logits, [batch, tokens, vocab] float32.
 at::Tensor logits(const WholeModel& model, const at::Tensor& ids);
 
-/// Reads sequences a few tokens at a time, keeping the keys and values of what it has read: what a
-/// model does when it generates. Any split of a sequence gives the logits of the whole one, up to
-/// rounding. Not thread-safe.
+/// Reads sequences a few tokens at a time, and caches their keys and values, as in generation. Any
+/// split of a sequence gives the logits of the whole one, up to rounding. Not thread-safe.
 class Decoder {
  public:
-  /// `batch` sequences of up to `capacity` tokens, rotated as in a window of that many if the
-  /// frequencies depend on it. `model` must outlive the decoder.
+  /// Allocates `batch` sequences of up to `capacity` tokens. If the rotary frequencies depend on
+  /// the window, they are those of a window of `capacity` tokens. `model` outlives the decoder.
   Decoder(const WholeModel& model, int64_t batch, int64_t capacity);
 
-  /// The next tokens of each sequence: ids [batch, tokens] int64. Returns the logits after the last
-  /// one, [batch, vocab] float32. Throws c10::Error beyond the capacity.
+  /// Reads the next tokens of each sequence: ids [batch, tokens] int64. Returns the logits after
+  /// the last one, [batch, vocab] float32. Throws c10::Error beyond the capacity.
   at::Tensor read(const at::Tensor& ids);
 
  private:
   const WholeModel& model_;
-  RotaryTable rotary_;                 // of all positions
+  RotaryTable rotary_;                 // all positions
   std::vector<KeyValueCache> caches_;  // by layer
 };
 

@@ -1,6 +1,5 @@
-// min over the layer's weights of  E ‖f(x) − t‖² / (‖t‖² + d·eps)  by Adam, whose learning rate
-// falls with a cosine; x: what the compressed model so far makes of a token, t: what the dense one
-// does.
+// Minimizes E ‖f(x) − t‖² / (‖t‖² + d·eps) over the layer's weights by Adam with a cosine learning
+// rate. x is the compressed model's input of the layer, t the dense model's output.
 #include "worker/healing/distill_layer.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +15,7 @@
 namespace dotresize {
 namespace {
 
-/// [batch, tokens, 1]
+/// Returns ‖target‖² + d·eps, [batch, tokens, 1].
 at::Tensor target_energy(const ModelConfig& config, const at::Tensor& target) {
   const double added = static_cast<double>(config.hidden_size) * config.rms_norm_eps;
   return target.square().sum(/*dim=*/-1, /*keepdim=*/true).add_(added);
@@ -42,15 +41,15 @@ class LayerDistillation {
  private:
   double held_out_error(const LayerWeights& layer);
   void run_epoch(int64_t epoch, ShardedAdam& adam);
-  /// The gradients of one microbatch, in a step of `summands`.
+  /// Returns the gradients of one microbatch, in a step of `summands` microbatches.
   std::vector<at::Tensor> gradient(size_t microbatch, int64_t summands);
   double learning_rate(int64_t step) const;
 
   Communicator& comm_;
   const LayerProblem& problem_;
-  LayerWeights weights_;  ///< that compute
+  LayerWeights weights_;  ///< weights in the compute dtype
   std::vector<at::Tensor> trained_;
-  int64_t steps_;  ///< of an epoch
+  int64_t steps_;  ///< steps per epoch
 };
 
 double LayerDistillation::held_out_error(const LayerWeights& layer) {
@@ -94,8 +93,8 @@ double LayerDistillation::learning_rate(int64_t step) const {
   return problem_.options.learning_rate * 0.5 * (1.0 + std::cos(phase));
 }
 
-/// Step s takes the microbatches s, s + steps_, ...: those of one step lie apart, with different
-/// ranks.
+/// Step s takes the microbatches s, s + steps_, ... They lie far apart, so that the ranks share
+/// each step.
 void LayerDistillation::run_epoch(int64_t epoch, ShardedAdam& adam) {
   const LayerTokens& fitted = problem_.fitted;
   for (int64_t step = 0; step < steps_; ++step) {

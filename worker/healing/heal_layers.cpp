@@ -26,24 +26,24 @@ namespace {
 std::string tensors_entry(int64_t layer) { return fmt::format("healed-{}", layer); }
 std::string report_entry(int64_t layer) { return fmt::format("healing-{}", layer); }
 
-/// A damaged entry of the journal is not there.
+/// Returns true if the journal has the layer. Damaged entries were removed from the journal.
 bool is_whole(const Journal& journal, int64_t layer) {
   if (!journal.has(report_entry(layer))) return false;
   const auto report = healed_layer_report_from_json(journal.value(report_entry(layer)));
   return report.epochs == 0 || journal.has(tensors_entry(layer));
 }
 
-/// The layers from the first one on that an interrupted run has distilled, as rank 0 sees it.
+/// Returns the number of leading layers that an interrupted run has distilled, as rank 0 sees it.
 int64_t healed_before(Communicator& comm, const Journal& journal) {
   int64_t layers = 0;
   while (is_whole(journal, layers)) ++layers;
   return gather_numbers(comm, layers).front();
 }
 
-/// This rank's share of some windows on its way through both models.
+/// This rank's share of some windows, as streams of both models.
 struct Streams {
   Microbatches dense;
-  LayerTokens tokens;  ///< x: of the output
+  LayerTokens tokens;  ///< x is the stream of the output
 
   void set_targets(const at::Tensor& M) {
     tokens.targets.clear();
@@ -74,7 +74,8 @@ class LayerHealingRun {
   HealedLayerReport heal(int64_t layer);
 
  private:
-  /// Products of float16 have no gradient of their weights (half_product.h).
+  /// Float16 products have no gradient of their weights (half_product.h), so float32 replaces
+  /// float16.
   at::ScalarType compute_dtype() const {
     const at::ScalarType dtype = job_.calibration.compute_dtype;
     return dtype == at::kHalf ? at::kFloat : dtype;
@@ -85,8 +86,8 @@ class LayerHealingRun {
   Streams streams(const at::Tensor& windows) const;
   void forward_dense(int64_t layer);
   void forward(const LayerWeights& layer);
-  /// The map that the dense model's stream is multiplied with behind the layer; undefined: the
-  /// identity.
+  /// Moves to the junction behind the layer. Returns the map from the dense model's stream to the
+  /// output's there; undefined: the identity.
   at::Tensor map_behind();
   HealedLayerReport distilled(int64_t layer, LayerWeights& weights);
   HealedLayerReport found(int64_t layer, LayerWeights& weights) const;
@@ -106,7 +107,7 @@ class LayerHealingRun {
   std::optional<AlignedMaps> maps_;
   Streams fitted_;
   Streams held_out_;
-  int64_t found_;  ///< layers
+  int64_t found_;  ///< number of layers that are in the journal
 };
 
 Streams LayerHealingRun::streams(const at::Tensor& windows) const {
@@ -122,7 +123,7 @@ Streams LayerHealingRun::streams(const at::Tensor& windows) const {
   return streams;
 }
 
-/// Through the dense layer, whose experts are noted.
+/// Takes the streams through the dense layer, and records its experts.
 void LayerHealingRun::forward_dense(int64_t layer) {
   const SublayerWeights attention = dense_layers_.next();
   const SublayerWeights mlp = dense_layers_.next();
@@ -170,7 +171,7 @@ HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weight
   const DistilledLayer result = distill_layer(
       comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens, job_.options,
               device_, job_.output_dtype, compute_dtype(), microbatches_seen});
-  microbatches_seen(all - seen);  // after which it has stopped
+  microbatches_seen(all - seen);  // the epochs that were not needed
   weights = result.weights;
   HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
                            result.epochs};

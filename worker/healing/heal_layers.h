@@ -16,13 +16,13 @@
 
 namespace dotresize {
 
-/// An output whose layers are to be distilled. References outlive the call.
+/// An output whose layers are distilled. References outlive the call.
 struct LayerHealingJob {
-  /// Its journal has the maps, and gets the layers; `widths` are the output's.
+  /// Its journal has the maps, and receives the layers. Its `widths` are those of the output.
   const CalibrationJob& calibration;
   const CheckpointReader& dense;
   const ModelConfig& dense_config;
-  const CheckpointReader& folded;  ///< the output as it was written
+  const CheckpointReader& folded;  ///< the output as written, before healing
   const ModelConfig& output;
   at::ScalarType output_dtype;
   at::Tensor fitted;  ///< [samples, seqlen] int64, the same on every rank, as `held_out`
@@ -31,20 +31,20 @@ struct LayerHealingJob {
 };
 
 struct LayerHealingObserver {
-  /// Tokens of all ranks whose gradients were taken, or did not have to be.
+  /// Number of tokens, on all ranks, whose gradients were computed or skipped.
   std::function<void(int64_t tokens)> tokens_seen;
-  /// On every rank; `found`: an interrupted run has distilled it.
+  /// Called on every rank. `found`: an interrupted run has distilled the layer.
   std::function<void(const HealedLayerReport& layer, bool found)> layer_healed;
 };
 
-/// Distils one decoder layer after the other into the journal: `healed-L` are the tensors that
-/// became better, `healing-L` what the report says. Those that are there are not distilled again.
-/// Ranks share the windows. Returns what is said of each layer, on every rank. Collective.
+/// Distils the decoder layers in order, and writes them to the journal: `healed-L` has the tensors
+/// of a layer that improved, `healing-L` its report. Layers in the journal are not distilled again.
+/// Ranks share the windows. Returns the reports of all layers, on every rank. Collective.
 std::vector<HealedLayerReport> heal_layers(Communicator& comm, const LayerHealingJob& job,
                                            const LayerHealingObserver& observer, PhaseClock& clock);
 
-/// Writes the journal's layers into the shards of `dir`, which are whole. Ranks share the work.
-/// Collective.
+/// Writes the journal's layers into the shards of `dir`, which must be complete. Ranks share the
+/// work. Collective.
 void write_healed_layers(Communicator& comm, const Journal& journal, const ModelConfig& output,
                          const std::vector<HealedLayerReport>& layers,
                          const std::filesystem::path& dir, const ShardLayout& layout);

@@ -34,13 +34,14 @@ std::string updates_entry(int64_t epoch, int64_t sublayer) {
 }
 std::string epoch_entry(int64_t epoch) { return fmt::format("updates-{}", epoch); }
 
-/// What held-out windows say, in nats a token.
+/// Losses on the held-out windows, in nats per token.
 struct HeldOutLoss {
   double kl = 0.0;
-  double loss = 0.0;  ///< what the updates are trained to lessen
+  double loss = 0.0;  ///< the training loss
 };
 
-/// The token behind each one of windows [n, seqlen] int64, [n · seqlen]; -1 at the end of a window.
+/// Returns the next token of each token of windows [n, seqlen] int64, [n · seqlen]; -1 at the end
+/// of a window.
 at::Tensor next_tokens(const at::Tensor& windows) {
   const at::Tensor none = at::full({windows.size(0), 1}, -1, at::kLong);
   return at::cat({windows.slice(1, 1), none}, 1).flatten();
@@ -60,35 +61,37 @@ class HealingRun {
   HealingReport run();
 
  private:
-  /// Ranks wait for each other if a step has fewer windows than there are stages: those at work may
-  /// have the cores of the others. 0: no more than now.
+  /// Number of threads for training. If a step has fewer windows than there are stages, ranks wait
+  /// for each other, and the working ranks may use the cores of the others. 0: keep the current
+  /// number.
   int threads() const;
   bool last() const { return comm_.rank() == comm_.size() - 1; }
-  /// What an interrupted run has found after its epochs, as rank 0 sees it.
+  /// Losses after each epoch of an interrupted run, as rank 0 sees it.
   std::vector<HeldOutLoss> found() const;
   void load();
   void train_epoch(int64_t epoch);
-  /// Gradient at the last junction, of these windows, of the mean loss of a step of `tokens`.
+  /// Returns the gradient at the last junction, for these windows, of the mean loss of a step of
+  /// `tokens` tokens.
   at::Tensor gradient(const at::Tensor& x, std::span<const int64_t> windows, int64_t tokens) const;
   double learning_rate(int64_t step) const;
   HeldOutLoss held_out() const;
-  /// Puts the epoch into the journal, once all ranks have their sublayers there.
+  /// Writes the epoch to the journal, after all ranks have written their sublayers.
   void keep(int64_t epoch, const HeldOutLoss& found);
   void forget(int64_t epoch);
-  /// The epochs that are missing.
+  /// Trains the missing epochs.
   void train(std::vector<HeldOutLoss>& losses);
-  /// Puts the share of the updates with which the held-out windows lose least into the journal.
+  /// Writes the share of the updates with the least held-out loss to the journal.
   void choose_share(const std::vector<HeldOutLoss>& losses);
 
   Communicator& comm_;
   const HealingJob& job_;
   const HealingObserver& observer_;
   PhaseClock& clock_;
-  int64_t samples_;  ///< of a microbatch
-  int64_t steps_;    ///< of an epoch
+  int64_t samples_;  ///< samples per microbatch
+  int64_t steps_;    ///< steps per epoch
   Stage stage_;
-  std::vector<SublayerUpdates> updates_;  ///< of the stage's sublayers
-  HeadWeights head_;                      ///< on the last rank, like the dense model's
+  std::vector<SublayerUpdates> updates_;  ///< by sublayer of the stage
+  HeadWeights head_;                      ///< last rank only, as dense_head_
   at::Tensor dense_head_;
 };
 

@@ -19,20 +19,20 @@ struct LayerWeights {
   SublayerWeights mlp;
 };
 
-/// Copies in the dtype, none of which was made in inference mode.
+/// Returns copies in the dtype. They are not inference tensors if inference mode is off.
 LayerWeights copy_of(const LayerWeights& layer, at::ScalarType dtype);
 
-/// The tensors that are trained, in the order of the tensor table: weights and biases of in_proj
-/// and out_proj, a mixture's router among them. They share memory with the layer. Norms and
-/// shortcuts stay what the maps say.
+/// Returns the trained tensors, in the order of the tensor table: weights and biases of in_proj and
+/// out_proj, including a mixture's router. They share memory with the layer. Norms and shortcuts
+/// are not trained.
 std::vector<at::Tensor> trained_tensors(const LayerWeights& layer);
 
-/// Their names in the checkpoint of `config`, in the same order.
+/// Returns the names of trained_tensors in the checkpoint of `config`, in the same order.
 std::vector<std::string> trained_names(const ModelConfig& config, int64_t layer);
 
-/// The layer's output of the stream x [batch, tokens, k_in] float32: [batch, tokens, k_out]
-/// float32. `experts`: of each token in a mixture, as mixture_forward has them; undefined: those
-/// that the layer chooses.
+/// Returns the layer's output for the stream x [batch, tokens, k_in] float32: [batch, tokens,
+/// k_out] float32. `experts`: the experts of each token in a mixture, as in mixture_forward;
+/// undefined: chosen by the layer.
 at::Tensor layer_forward(const ModelConfig& config, const LayerWeights& layer,
                          const RotaryTable& rotary, const at::Tensor& x,
                          const at::Tensor& experts = {});

@@ -15,9 +15,9 @@
 namespace dotresize {
 namespace {
 
-constexpr uint64_t kMostWeights = uint64_t{1} << 20;  // of a sublayer
+constexpr uint64_t kMostWeights = uint64_t{1} << 20;  // per sublayer
 
-/// [rank, in], of variance 1/in.
+/// Returns a random factor [rank, in] of variance 1/in.
 at::Tensor random_factor(int64_t sublayer, size_t weight, int64_t rank, int64_t in) {
   const uint64_t seed = static_cast<uint64_t>(sublayer) * kMostWeights + weight;
   return at::randn({rank, in}, at::detail::createCPUGenerator(seed), at::kFloat)

@@ -16,20 +16,23 @@
 namespace dotresize {
 
 /// Updates B·A of the weights of a sublayer (Hu et al., 2022, "LoRA") that updated_tensors() names,
-/// and their Adam. Objects are made outside of inference mode.
+/// and their Adam state. Construct outside of inference mode.
 class SublayerUpdates {
  public:
-  /// B is zero. A is random, of variance 1/in, and depends on the sublayer and the weight alone.
+  /// Sets B to zero and A to random values of variance 1/in, which depend only on the sublayer and
+  /// the weight.
   SublayerUpdates(const ModelConfig& config, const SublayerWeights& weights);
 
-  /// The weights get the updates, and keep them over the steps.
+  /// Attaches the updates to the weights. They share memory, so later steps change the weights'
+  /// updates.
   void attach_to(SublayerWeights& weights) const;
-  /// They get this share of the updates as they are now.
+  /// Attaches the updates multiplied by `share`, with a copy of B.
   void attach_share_to(SublayerWeights& weights, double share) const;
-  /// Adds the gradients of a microbatch (SublayerGradients::updates) to those of the step.
+  /// Adds a microbatch's gradients (SublayerGradients::updates) to those of the step.
   void add(const std::vector<at::Tensor>& gradients);
-  /// `learning_rate`: of an entry of a weight while A is what it was; A learns at this rate, and B
-  /// at sqrt(in/rank) times it. Throws std::runtime_error if a gradient is not finite.
+  /// Takes one step of Adam. `learning_rate` is the rate of A; B learns at sqrt(in/rank) times it,
+  /// which gives an entry of the weight the rate `learning_rate` while A is unchanged. Throws
+  /// std::runtime_error if a gradient is not finite.
   void step(double learning_rate);
 
   /// Values, moments and the number of steps, on the CPU.
@@ -39,17 +42,17 @@ class SublayerUpdates {
  private:
   struct Parameter {
     AdamState adam;       ///< its value requires a gradient
-    at::Tensor gradient;  ///< of the step so far
-    double rate = 1.0;    ///< relative to A's
+    at::Tensor gradient;  ///< sum over the microbatches of the step
+    double rate = 1.0;    ///< learning rate relative to that of A
   };
 
   std::vector<StoredTensor> updated_;
-  std::vector<Parameter> parameters_;  ///< A and B of each of these
+  std::vector<Parameter> parameters_;  ///< A and B of each of `updated_`
   int64_t steps_ = 0;
 };
 
-/// W + share·B·A in float64 of each updated weight, by its name in the checkpoint, of what `state`
-/// keeps. `stored`: the weights by these names.
+/// Returns W + share·B·A in float64 for each updated weight, by its name in the checkpoint.
+/// `state`: result of SublayerUpdates::state(). `stored`: returns W.
 std::map<std::string, at::Tensor> merged_weights(
     const ModelConfig& config, int64_t sublayer, const std::map<std::string, at::Tensor>& state,
     double share, const std::function<at::Tensor(const StoredTensor&)>& stored);

@@ -18,10 +18,10 @@
 // cost[i, j] += Σ_t |x[t, i] − x[t, j]|
 //
 // A block of tokens is packed into strips of neighbouring channels. A patch of the cost is a few
-// strips of rows by a few strips of columns, a tile of it one by one. One thread computes a patch,
-// a chunk of tokens after the other, so that the patch's strips of a chunk stay in the second
-// cache; the cost itself, which is larger than any cache, is met once for a block. The result does
-// not depend on which thread does what.
+// strips of rows by a few strips of columns, and consists of tiles. One thread computes a patch,
+// one chunk of tokens after the other, so that the patch's strips of a chunk stay in the
+// second-level cache. The cost itself is larger than any cache, and is accessed once per block. The
+// result does not depend on the assignment of patches to threads.
 
 namespace dotresize {
 namespace {
@@ -32,13 +32,14 @@ constexpr int64_t kBlockTokens = 2048;
 constexpr int64_t kChunkTokens = 512;
 constexpr int64_t kPatchRows = 3;     // strips
 constexpr int64_t kPatchColumns = 6;  // strips
-/// Below this width a patch is one tile: there would be too few of them for the threads.
+/// Minimum width for patches. Below it a patch is one tile; larger ones would be too few for the
+/// threads.
 constexpr int64_t kWidthOfPatches = 1024;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// A block of tokens in strips, and its sums by channel. Channels beyond the last one are zero, and
-/// so are the tokens that make up a whole step.
+/// so are the tokens that pad it to a whole step.
 class PackedBlock {
  public:
   PackedBlock(int64_t max_tokens, int64_t width)
@@ -50,7 +51,7 @@ class PackedBlock {
   int64_t width() const { return width_; }
   int64_t strips() const { return divide_up(width_, kStripWidth); }
 
-  /// The block of the next `tokens` tokens of x [., width].
+  /// Starts the block of the next `tokens` tokens of x [., width].
   void start(const float* x, int64_t tokens) {
     x_ = x;
     tokens_ = tokens;
@@ -89,7 +90,7 @@ class PackedBlock {
   int64_t tokens_ = 0;
 };
 
-/// Strips of rows and of columns, [first, end). Tiles below the diagonal do not count.
+/// Strips of rows and of columns, [first, end). Tiles below the diagonal are skipped.
 struct Patch {
   int64_t first_row;
   int64_t end_row;
@@ -97,7 +98,7 @@ struct Patch {
   int64_t end_column;
 };
 
-/// All that have a tile on or above the diagonal, those with the same columns one after another.
+/// Returns all patches with a tile on or above the diagonal, grouped by columns.
 std::vector<Patch> patches_of(const PackedBlock& block) {
   const bool wide = block.width() >= kWidthOfPatches;
   const int64_t rows = wide ? kPatchRows : 1;
@@ -113,12 +114,12 @@ std::vector<Patch> patches_of(const PackedBlock& block) {
   return patches;
 }
 
-/// The tiles of a patch, in the order of for_each.
+/// Storage for the tiles of a patch, in the order of for_each.
 class PatchTiles {
  public:
   explicit PatchTiles(const Patch& patch) : patch_(patch) {}
 
-  /// step(row, column, tile) for each tile that counts.
+  /// Calls step(row, column, tile) for each tile on or above the diagonal.
   template <class Step>
   void for_each(const Step& step) {
     double* tile = values_;
@@ -167,8 +168,8 @@ void check(const at::Tensor& x, const at::Tensor& cost) {
               "and on the CPU, not ", cost.sizes(), " ", cost.scalar_type(), " on ", cost.device());
 }
 
-/// Adds to `total` what add(sums) adds to zeros, rounded with `shift` as add_l1_cost says. Needs a
-/// matrix like `total`, unless shift is 0.
+/// Adds to `total` the sums that add(sums) adds to zeros, rounded with `shift` as in add_l1_cost.
+/// Needs another matrix like `total`, unless shift is 0.
 template <class Add>
 void add_rounded(at::Tensor& total, double shift, const Add& add) {
   if (shift == 0.0) return add(total);
@@ -178,26 +179,26 @@ void add_rounded(at::Tensor& total, double shift, const Add& add) {
 }
 
 constexpr int64_t kSampleTokens = 512;
-/// Twice as much is the largest difference, eight such ones are summed in float16.
+/// Largest magnitude for float16: differences reach twice as much, and eight of them are summed.
 constexpr double kMaxMagnitude = 4094.0;
-constexpr int kMaxExponent = 126;  // 2^s is a normal float32 number
+constexpr int kMaxExponent = 126;  // keeps 2^s a normal float32 number
 
-/// The largest s with |x| 2^s <= kMaxMagnitude for all of x. 0 if it does not matter: all
-/// values are zero, or one is not finite.
+/// Returns the largest s with |x| 2^s <= kMaxMagnitude for all of x; 0 if all values are zero or
+/// one is not finite.
 int scale_exponent(const at::Tensor& x) {
   const double largest =
       at::linalg_vector_norm(x, std::numeric_limits<double>::infinity()).item<double>();
   if (!(largest > 0.0) || !std::isfinite(largest)) return 0;
   int exponent = 0;
   std::frexp(largest, &exponent);
-  int scale = 12 - exponent;  // to 2048 .. 4096
+  int scale = 12 - exponent;  // scales to 2048 .. 4096
   if (std::ldexp(largest, scale) > kMaxMagnitude) --scale;
   return std::clamp(scale, -kMaxExponent, kMaxExponent);
 }
 
 constexpr int64_t kMirrorRows = 32;
 
-/// The rows [first, first + kMirrorRows) from the columns of that name.
+/// Fills rows [first, first + kMirrorRows) below the diagonal from the columns of the same indices.
 void mirror_rows(double* matrix, int64_t width, int64_t first) {
   const int64_t end = std::min(first + kMirrorRows, width);
   for (int64_t column = 0; column < end; column += kMirrorRows) {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-// Vectors of unknown length cannot be kept in arrays: NEON serves such processors as well.
+// Vectors of unknown length cannot be kept in arrays. Processors with such vectors use NEON
+// instead.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/kernels/l1_cost_tile.cpp"
@@ -11,27 +12,26 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// D = Σ|a − b| = 2·Σ max(a, b) − Σa − Σb: a maximum and an addition for each pair; |a − b|
-// takes a subtraction more. The additions are fma(m, 1, sum), which rounds as an addition does and
-// leaves a processor's other adders to the maxima. Σa and Σb are taken once for each channel, in
-// float64. What cancels in the subtraction is the price:
+// D = Σ|a − b| = 2·Σ max(a, b) − Σa − Σb costs a maximum and an addition for each pair; |a − b|
+// takes one more subtraction. The additions are fma(m, 1, sum), which rounds like an addition and
+// leaves a processor's other adders to the maxima. Σa and Σb are computed once for each channel, in
+// float64. The price is cancellation in the subtraction:
 //
 //   S = Σ max(a, b),  |max(a, b)| <= (|a| + |b| + |a − b|) / 2,  r = (Σ|a| + Σ|b|) / D
 //   an error of ε·Σ|max| in S is one of 2·ε·Σ|max| / D <= ε·(1 + r) relative to D.
 //
-// For independent channels of mean zero r is about 1.4. It is large if both channels are far
-// from zero on the same side, or nearly equal. A cell (kCellRows × kL1StripWidth pairs) with an r
-// above kMaxRatio is summed again as it stands, as Σ|a − b|.
+// For independent channels of mean zero r is about 1.4. It is large if both channels are far from
+// zero on the same side, or nearly equal. A cell (kCellRows × kL1StripWidth pairs) with an r above
+// kMaxRatio is summed again directly, as Σ|a − b|.
 //
 // Order of a sum: 4 terms pairwise, 8 such fours one after another, two of these chains, then
 // float64. With u = 2^-24, ε is
-//   * at most (2 + 7 + 1)·u, whatever the terms. For Σ|a − b|, with r = 0 and one rounding more for
-//     the subtraction, that is 11·u = 6.6e-7, always;
-//   * 0.7·u for 64 tokens, 0.23·u for 512 and less for more, as a standard deviation if rounding
-//   errors are
-//     independent: each addition with a result s errs by some 0.4·u·s;
-//   * at most 3.1·u if all tokens are equal, hence their rounding errors too: fours are exact,
-//     a chain of 8 such errs by at most u·(4·4 + 2·2)/8, joining two chains by u/2.
+//   * at most (2 + 7 + 1)·u, whatever the terms. For Σ|a − b|, with r = 0 and one more rounding
+//     for the subtraction, it is always at most 11·u = 6.6e-7;
+//   * as a standard deviation, 0.7·u for 64 tokens, 0.23·u for 512 and less for more, if rounding
+//     errors are independent: each addition with a result s errs by some 0.4·u·s;
+//   * at most 3.1·u if all tokens, and so their rounding errors, are equal: fours are exact, a
+//     chain of 8 of them errs by at most u·(4·4 + 2·2)/8, and joining two chains by u/2.
 // With r <= 4, (1 + r)·ε is 1.2·u = 7e-8 for 512 tokens, and 15.5·u = 9.3e-7 for equal ones.
 
 HWY_BEFORE_NAMESPACE();
@@ -46,7 +46,7 @@ using Vector = hn::Vec<Floats>;
 
 constexpr double kMaxRatio = 4.0;
 constexpr size_t kChainTokens = 32;
-constexpr size_t kDoublesInLine = 8;  // of a cache, on most processors
+constexpr size_t kDoublesInLine = 8;  // size of a cache line on most processors
 
 // A register tile is kCellRows channels by kColumns vectors of channels. Its sums, the columns of
 // kL1TokenStep tokens and a few temporaries fill the registers.
@@ -66,7 +66,7 @@ struct Distance {
 
 using RegisterTile = Vector[kCellRows][kColumns];
 
-/// Σ of the terms of at most kChainTokens tokens.
+/// Computes Σ of the terms of at most kChainTokens tokens.
 template <class Term>
 HWY_INLINE void sum_chain(const float* HWY_RESTRICT rows, const float* HWY_RESTRICT columns,
                           size_t tokens, RegisterTile& sums) {
@@ -134,8 +134,8 @@ HWY_INLINE void add_cell(const float* rows, const float* columns, size_t tokens,
   }
 }
 
-/// Adds Σ of the terms to the first `row_count` rows of a tile, two chains of tokens of all rows at
-/// a time: these tokens stay in the first cache.
+/// Adds Σ of the terms to the first `row_count` rows of a tile. Takes two chains of tokens at a
+/// time for all rows, so that these tokens stay in the first-level cache.
 template <class Term>
 HWY_INLINE void add_terms(const float* rows, const float* columns, size_t tokens, size_t row_count,
                           double* tile) {
@@ -152,8 +152,8 @@ void add_maxima(const float* rows, const float* columns, size_t tokens, double* 
   add_terms<Maximum>(rows, columns, tokens, kL1StripWidth, tile);
 }
 
-/// Σ max becomes D in the rows of a cell, 0 if c < first_wanted + r. False if the sums of a
-/// pair cancel too much, or are not finite.
+/// Turns Σ max into D in the rows of a cell; 0 if c < first_wanted + r. Returns false if a pair's
+/// sums cancel too much or are not finite.
 HWY_INLINE bool distances_of_cell(const L1Strip& rows, const L1Strip& columns, size_t first_row,
                                   double first_wanted, double* cell) {
   const Doubles doubles;
@@ -194,7 +194,7 @@ void distances_from_maxima(const L1Strip& rows, const L1Strip& columns, size_t t
 }
 
 void strip_sums(const float* values, size_t tokens, double* sums, double* abs_sums) {
-  constexpr size_t kVectors = 4;  // side by side, to hide the latency of an addition
+  constexpr size_t kVectors = 4;  // side by side, to hide the latency of additions
   const Doubles doubles;
   const hn::Rebind<float, Doubles> as_many_floats;
   const size_t lanes = hn::Lanes(doubles);

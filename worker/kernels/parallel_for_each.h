@@ -11,8 +11,8 @@
 
 namespace dotresize {
 
-/// function(n) for n in 0 .. count-1, on all threads of at::parallel_for. A thread takes the next n
-/// when it is free: neither pieces of work nor threads on a shared machine are alike.
+/// Calls function(n) for n in 0 .. count-1 on all threads of at::parallel_for. Each thread takes
+/// the next n when it is free, because work items and threads on a shared machine differ in speed.
 template <class Function>
 void parallel_for_each(int64_t count, const Function& function) {
   std::atomic<int64_t> next{0};

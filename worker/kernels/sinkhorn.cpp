@@ -18,11 +18,11 @@
 // C_ij/λ)
 //
 // A row update is u = (1/d) / (K v), a column update v = (1/k) / (Kᵀu). A row's sum K_i·v gives its
-// u, hence its part of Kᵀu, while it is in the cache: one reading of K does both updates.
+// u, and with it its part of Kᵀu while the row is in the cache. So both updates read K once.
 //
 // Potentials α and β absorb the scalings u and v when these leave [1e-100, 1e100]. Within these
-// bounds an entry of K too small for float64 belongs to an entry of T below 1e-108, which no
-// marginal can see; beyond them the iteration is done again in the log domain, as the first one
+// bounds, an entry of K too small for float64 belongs to an entry of T below 1e-108, which no
+// marginal can resolve. Beyond them the iteration is repeated in the log domain, as the first one
 // always is.
 
 namespace dotresize {
@@ -30,7 +30,7 @@ namespace {
 
 constexpr double kMaxScaling = 1e100;
 
-/// NaN and infinity are out of range too.
+/// False for NaN and infinity, too.
 bool in_range(const std::vector<double>& scaling) {
   return std::all_of(scaling.begin(), scaling.end(),
                      [](double s) { return s >= 1 / kMaxScaling && s <= kMaxScaling; });
@@ -42,7 +42,8 @@ double violation(const std::vector<double>& sums, double marginal) {
   return total;
 }
 
-/// The rows of a matrix in blocks. They depend on its size alone, and so does a sum over all rows.
+/// Blocks of a matrix's rows. They depend only on its size, and so does the order of a sum over all
+/// rows.
 class RowBlocks {
  public:
   RowBlocks(int64_t rows, int64_t columns)
@@ -50,14 +51,14 @@ class RowBlocks {
         columns_(columns),
         block_rows_(std::max(kMinRows, (rows + kMaxBlocks - 1) / kMaxBlocks)) {}
 
-  /// function(shape, first row) for each block.
+  /// Calls function(shape, first row) for each block.
   template <class Function>
   void for_each(const Function& function) const {
     parallel_for_each(count(), [&](int64_t block) { run(block, function); });
   }
 
-  /// function(shape, first row, vector over the columns) for each block; the vectors start as
-  /// `start` and are joined in order.
+  /// Calls function(shape, first row, vector over the columns) for each block. The vectors start as
+  /// `start`, and are joined in order.
   template <class Function, class Join>
   std::vector<double> reduce(double start, const Join& join, const Function& function) const {
     const auto columns = static_cast<size_t>(columns_);
@@ -99,7 +100,7 @@ class RowBlocks {
 
 struct Plan {
   at::Tensor T;
-  double violation;  ///< the larger of both marginals'
+  double violation;  ///< larger of the two marginals' violations
 };
 
 class Iterate {
@@ -118,7 +119,7 @@ class Iterate {
     advance_in_log_domain();
   }
 
-  /// One row update and one column update.
+  /// Runs one row update and one column update.
   void advance() {
     std::vector<double> u = row_sums_;
     for (double& scaling : u) scaling = row_marginal_ / scaling;
@@ -132,7 +133,8 @@ class Iterate {
     }
   }
 
-  /// Of the rows only, at no cost: the next row update needs the same sums. The columns are exact.
+  /// Returns the row violation at no extra cost: the next row update needs the same sums. The
+  /// columns are exact.
   double row_violation() const {
     double total = 0.0;
     for (size_t i = 0; i < u_.size(); ++i) total += std::abs(u_[i] * row_sums_[i] - row_marginal_);
@@ -164,8 +166,8 @@ class Iterate {
     });
   }
 
-  /// A row and a column update of the potentials, from β alone. The largest entry of a column of K
-  /// is 1 then, and v the column update.
+  /// Updates rows and columns of the potentials from β alone. Then the largest entry of a column of
+  /// K is 1, and v is the column update.
   void advance_in_log_domain() {
     std::vector<double> alpha(static_cast<size_t>(d_));
     blocks_.for_each([&](SinkhornRows shape, int64_t first) {
@@ -196,11 +198,11 @@ class Iterate {
   double row_marginal_;     // 1/d
   double column_marginal_;  // 1/k
   RowBlocks blocks_;
-  std::vector<double> beta_;              // the columns' absorbed potential; the rows' follows
-  at::Tensor kernel_;                     // K [d, k]
-  std::vector<double> u_;                 // [d]
-  std::vector<double> v_;                 // [k]
-  std::vector<double> row_sums_;          // K v [d]
+  std::vector<double> beta_;      // absorbed potential of the columns; determines that of the rows
+  at::Tensor kernel_;             // K [d, k]
+  std::vector<double> u_;         // [d]
+  std::vector<double> v_;         // [k]
+  std::vector<double> row_sums_;  // K v [d]
   std::vector<double> next_column_sums_;  // Kᵀu [k] of the next u
 };
 
@@ -211,7 +213,7 @@ void check(const at::Tensor& cost, const SinkhornOptions& options) {
   TORCH_CHECK(options.lambda > 0, "lambda must be positive, not ", options.lambda);
   TORCH_CHECK(options.max_iterations >= 1, "max_iterations must be at least 1, not ",
               options.max_iterations);
-  const auto [least, greatest] = at::aminmax(cost);  // of a NaN, both are NaN
+  const auto [least, greatest] = at::aminmax(cost);  // both are NaN if any entry is
   if (!std::isfinite(least.item<double>() / options.lambda) ||
       !std::isfinite(greatest.item<double>() / options.lambda)) {
     throw std::runtime_error("the transport cost divided by lambda is not finite");

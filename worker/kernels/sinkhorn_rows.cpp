@@ -4,13 +4,13 @@
 #include <limits>
 #include <type_traits>
 
-// Vectors of unknown length cannot be members: NEON serves such processors as well.
+// Vectors of unknown length cannot be members. Processors with such vectors use NEON instead.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/kernels/sinkhorn_rows.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-// After highway.h, for each target anew.
+// This header must come after highway.h, for each target.
 #include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Wide = hn::ScalableTag<double>;
 using Single = hn::CappedTag<double, 1>;  // columns beyond the last whole vector
 
-/// body(tag, c) for the columns, a vector at a time.
+/// Calls body(tag, c) for the columns, a vector at a time.
 template <class Body>
 HWY_INLINE void for_columns(size_t columns, const Body& body) {
   size_t c = 0;
@@ -106,8 +106,8 @@ void make_kernel(SinkhornRows shape, const double* cost, double lambda, const do
   }
 }
 
-/// kRows rows at a time: v and the column sums come from the cache, as do the rows when they are
-/// read a second time.
+/// Scales kRows rows at a time. v, the column sums and the rows' second reading come from the
+/// cache.
 template <size_t kRows>
 HWY_INLINE void scale_rows(size_t columns, const double* kernel, const double* v, double marginal,
                            double* row_sums, double* column_sums) {

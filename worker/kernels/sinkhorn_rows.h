@@ -4,9 +4,9 @@
 
 namespace dotresize {
 
-// What Sinkhorn does to some rows of a matrix [., columns] float64, on the widest vectors that the
-// processor has. L = C/λ. Sums over columns are lane by lane: they depend on the instruction set,
-// in the last place, but not on how rows are dealt out to threads.
+// Sinkhorn steps on some rows of a matrix [., columns] float64, on the processor's widest vectors.
+// L = C/λ. Sums over columns are lane by lane: their last digit depends on the instruction set, but
+// not on the distribution of rows over threads.
 
 struct SinkhornRows {
   size_t rows;

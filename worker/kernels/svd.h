@@ -8,19 +8,19 @@
 
 namespace dotresize {
 
-/// How cuSOLVER decomposes: by QR iteration or by Jacobi's method. Which one is faster depends on
-/// the GPU, its libraries and the size, by a factor of several. Their results differ by rounding.
+/// Algorithms of cuSOLVER: QR iteration or Jacobi's method. The faster one depends on the GPU, its
+/// libraries and the size, by a factor of several. Their results differ by rounding.
 enum class SvdDriver { kGesvd, kGesvdj };
 
 /// "gesvd" and "gesvdj", as libtorch and cuSOLVER call them.
 std::string_view to_string(SvdDriver driver);
 
-/// The driver of this name, if there is one.
+/// Returns the driver of this name, if there is one.
 std::optional<SvdDriver> svd_driver_named(std::string_view name);
 
-/// P, values (descending) and Wt of E [m, n] = P[:, :v]·diag(values)·Wt[:v], v = min(m, n), in E's
-/// floating dtype. `full_matrices`: P is [m, m] and Wt [n, n]; else [m, v] and [v, n]. On the CPU
-/// LAPACK decides how, whatever `driver` says.
+/// Returns P, values (descending) and Wt of E [m, n] = P[:, :v]·diag(values)·Wt[:v], v = min(m, n),
+/// in E's floating dtype. `full_matrices`: P is [m, m] and Wt [n, n]; otherwise [m, v] and [v, n].
+/// The CPU uses LAPACK, whatever `driver` is.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> svd(const at::Tensor& E, bool full_matrices,
                                                    SvdDriver driver);
 

@@ -1,18 +1,18 @@
-// Let [L L'] and [M_out N] be orthogonal, L having min(k_in, k_out) columns of M_in. Of the
-// orthogonal matrix [L L']ᵀ [M_out N] = [S X; Y Z] the blocks have a common decomposition (of
-// cosines and sines: Golub and Van Loan, "Matrix Computations", section 2.5.4):
+// [L L'] and [M_out N] are orthogonal; L is the first min(k_in, k_out) columns of M_in. The blocks
+// of the orthogonal matrix [L L']ᵀ [M_out N] = [S X; Y Z] have a common decomposition (the CS
+// decomposition: Golub and Van Loan, "Matrix Computations", section 2.5.4):
 //
 //   S = U C Vᵀ    X = -U s Rᵀ    Y = P s Vᵀ    Z = P C Rᵀ    C² + s² = 1
 //
-// so that the small block Z = P C Rᵀ is all that is decomposed:
+// So only the small block Z = P C Rᵀ is decomposed:
 //
 //   S - X R (1 + C)⁻¹ Pᵀ Y = U Vᵀ                  the transpose of Q
-//   X R (1 + C)^-½ = -U sqrt(1 - C)                A, of which any sign does
+//   X R (1 + C)^-½ = -U sqrt(1 - C)                A (its sign is arbitrary)
 //
-// Nothing is divided by small numbers, and Q is orthogonal however near the spans are. If
-// k_in < k_out, Z has more rows than columns: P has columns P' beside those of Z, and Q the columns
-// Yᵀ P'. If k_in > k_out, L' begins with the other columns of M_in: their rows of Y Q are P s Uᵀ
-// with the first rows of P, so below -U sqrt(1 - C) A goes on with P (1 + C)^½.
+// Nothing is divided by small numbers, and Q is orthogonal even if the spans are very close. If
+// k_in < k_out, Z has more rows than columns: P has extra columns P', and Q the columns Yᵀ P'. If
+// k_in > k_out, L' begins with the other columns of M_in. Their rows of Y Q are P s Uᵀ with the
+// first rows of P, so the rows of A below -U sqrt(1 - C) are P (1 + C)^½.
 #include "worker/maps/alignment.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@
 namespace dotresize {
 namespace {
 
-/// A·B of this rank at most, the nearest to E·Vᵀ. V has orthonormal columns.
+/// Returns the product A·B of at most this rank that is nearest to E·Vᵀ. V has orthonormal columns.
 Alignment two_factors(const at::Tensor& E, const at::Tensor& V, int64_t rank, SvdDriver driver) {
   const auto [P, values, Wt] = svd(E, /*full_matrices=*/false, driver);
   const int64_t kept = std::min(rank, values.size(0));
@@ -33,8 +33,8 @@ Alignment two_factors(const at::Tensor& E, const at::Tensor& V, int64_t rank, Sv
           .B = root.unsqueeze(1) * at::mm(Wt.narrow(0, 0, kept), V.t())};
 }
 
-/// An orthonormal basis, in k_out channels, of what align() does not leave as it is: its A [k_in,
-/// r].
+/// Returns an orthonormal basis, in k_out channels, of the directions that align() changes. A
+/// [k_in, r] is its result.
 at::Tensor differing(const at::Tensor& A, int64_t k_in, int64_t k_out) {
   const int64_t common = std::min(k_in, k_out);
   at::Tensor columns = at::empty({k_out, 0}, A.options());
@@ -72,14 +72,14 @@ Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank, S
   }
   const at::Tensor root = (1.0 + C).sqrt();
   const at::Tensor lower = P_values.narrow(0, 0, k_in - common) * root;
-  // The smallest cosines, which come last, differ most from the identity.
+  // The smallest cosines differ most from the identity. They come last.
   found.A = at::cat({XR / root, lower}, 0).narrow(1, values - rank, rank);
   return found;
 }
 
-// A token that lies in both spans is the same in both maps, whether they are oblique or not: so
-// M_inv_in·M_out·Q - I is zero but on the columns of the A of M_inᵀ·M_out·Q, cut or padded to k_out
-// rows, and on the columns that M_out has beyond k_in.
+// A token that lies in both spans is the same in both maps, oblique or not. So M_inv_in·M_out·Q - I
+// is zero except on the columns of the A of M_inᵀ·M_out·Q, cut or padded to k_out rows, and on the
+// columns of M_out beyond k_in.
 Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank,
                         SvdDriver driver) {
   const int64_t d = in.M.size(0);

@@ -1,11 +1,12 @@
-// With V = Lᵀ·W the costs are s_j = ‖v_j‖² / [H⁻¹]_jj, and removing p is a step of a pivoted
-// Cholesky decomposition of H⁻¹: with the row r = [H⁻¹]_p / √[H⁻¹]_pp and c = v_p / √[H⁻¹]_pp
+// With V = Lᵀ·W the costs are s_j = ‖v_j‖² / [H⁻¹]_jj. The removal of feature p is a step of a
+// pivoted Cholesky decomposition of H⁻¹, with the row r = [H⁻¹]_p / √[H⁻¹]_pp and c = v_p /
+// √[H⁻¹]_pp:
 //   H⁻¹ ← H⁻¹ − rᵀ r ,   V ← V − c r .
-// The costs need V in the products P = VᵀV alone, which are as small as H⁻¹:
+// The costs need V only in the products P = VᵀV, which are as small as H⁻¹:
 //   P ← P − wᵀ r − rᵀ w ,   w = cᵀV − ½ ‖c‖² r .
-// A block of such steps is collected and then subtracted at once (lazy updates): until then a step
-// takes a row of each matrix and corrects this alone. On a GPU the host waits once for each block.
-// Features that are gone leave both matrices once they are an eighth of them.
+// Steps are collected in blocks, and a block is subtracted at once (lazy updates). Until then, a
+// step takes a row of each matrix and corrects only that row. On a GPU the host waits once per
+// block. Removed features are dropped from both matrices once they are an eighth of them.
 #include "worker/maps/feature_removal.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@
 namespace dotresize {
 namespace {
 
-constexpr double kRidge = 0.01;  // of the mean of the diagonal
+constexpr double kRidge = 0.01;  // relative to the mean of the diagonal
 constexpr int64_t kBlock = 64;   // steps between two updates
 
 class FeatureRemoval {
@@ -44,12 +45,12 @@ class FeatureRemoval {
   void remove_block(int64_t count);
   void drop_gone();
 
-  at::Tensor inverse_;   ///< [n, n] as of the last block
-  at::Tensor products_;  ///< VᵀV [n, n] likewise
+  at::Tensor inverse_;   ///< [n, n], after the last block
+  at::Tensor products_;  ///< VᵀV [n, n], after the last block
   at::Tensor squares_;   ///< ‖v_j‖² [n]; infinite once the feature is removed
-  at::Tensor diagonal_;  ///< of the inverse [n]; 1 once the feature is removed
-  at::Tensor features_;  ///< that the rows stand for [n], on the CPU
-  int64_t gone_ = 0;     ///< rows whose feature is removed
+  at::Tensor diagonal_;  ///< diagonal of the inverse [n]; 1 once the feature is removed
+  at::Tensor features_;  ///< features of the rows [n], on the CPU
+  int64_t gone_ = 0;     ///< number of rows whose feature is removed
   std::vector<int64_t> order_;
   std::vector<double> rises_ = {0.0};
 };
@@ -110,7 +111,7 @@ void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left
               "a Gram matrix of shape ", gram.sizes(), " is not one of ", features, " features");
 }
 
-/// H in place of the Gram matrix.
+/// Turns the Gram matrix into H in place.
 void add_ridge(at::Tensor& gram) {
   const double mean = gram.diagonal().mean().item<double>();
   if (!std::isfinite(mean)) throw NonFiniteError("the features are not finite");

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kBlockRows = 4096;
 
-/// left · right in the dtype of `right`. left: [n, d] of any floating dtype, right: [d, k]. The
-/// rows of `left` are converted a block at a time: it may be a vocabulary table.
+/// Returns left · right in the dtype of `right`. left: [n, d] of any floating dtype, right: [d, k].
+/// Rows of `left` are converted a block at a time, because it may be a vocabulary table.
 at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
   TORCH_CHECK(left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0),
               "a matrix of shape ", left.sizes(), " cannot be folded with one of shape ",

@@ -21,13 +21,13 @@ void check_sum(const char* name, const at::Tensor& sum, at::IntArrayRef shape) {
   }
 }
 
-/// tr(G), up to a positive factor.
+/// Returns tr(G), up to a positive factor.
 double energy(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis) {
   const at::Tensor& gram = statistics.gram;
   return (gram.defined() ? gram.trace() : eigenbasis.values.sum()).item<double>();
 }
 
-/// `d`: of the junction.
+/// Checks all inputs of solve_map. `d`: width of the junction.
 void check(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
            const MapOptions& options, int64_t width, int64_t d) {
   TORCH_CHECK(width >= 1 && width <= d, "width must be between 1 and ", d, ", not ", width);
@@ -53,14 +53,15 @@ int64_t hidden_size(const JunctionStatistics& statistics, const Eigenbasis& eige
   return options.basis == Basis::kPca ? eigenbasis.vectors.size(0) : statistics.gram.size(0);
 }
 
-/// retained_energy of M = U·Q, from the eigenvalues e of the Gram matrix and the norms of the rows
-/// of Q: tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², which takes no product with G.
+/// Returns the retained_energy of M = U·Q from the eigenvalues e of the Gram matrix and the norms
+/// of the rows of Q: tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², without a product with G.
 double retained_in_eigenbasis(const at::Tensor& eigenvalues, const at::Tensor& row_norms) {
   return ((eigenvalues * row_norms.square()).sum() / eigenvalues.sum()).item<double>();
 }
 
-/// The activations' own energies and rank: in the metric of the loss the eigenvalues are others. Of
-/// Q the norms of its rows are enough: the plan takes its place in memory, and goes first.
+/// Returns the function that completes the diagnostics. They describe the activations, so in the
+/// metric of the loss the eigenvalues of the decomposition cannot be used. Only the norms of Q's
+/// rows are kept, to save memory for the plan, which is freed first.
 std::function<void(MapDiagnostics&)> describe_with(const JunctionStatistics& statistics,
                                                    const Eigenbasis& eigenbasis,
                                                    const MapOptions& options, const MapInBasis& map,

@@ -19,8 +19,8 @@ MapInBasis solve(const MapProblem& problem, MapDiagnostics&, const RunStep&) {
   return {Q, identity ? Q : basis.index_select(1, problem.support)};
 }
 
-/// The channels of the support; the others are dropped (docs/method.md, "Maps", end of step 4). The
-/// scores are mean squares: in the PCA basis the eigenvalues.
+/// Selects the channels of the support and drops the others (docs/method.md, "Maps", end of step
+/// 4). The scores are mean squares, in the PCA basis the eigenvalues.
 constexpr MapAlgorithm kSelectionMap = {moments, channel_energies, solve};
 
 }  // namespace

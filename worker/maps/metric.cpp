@@ -10,7 +10,7 @@
 namespace dotresize {
 namespace {
 
-constexpr double kRidge = 0.01;  // of the mean of the diagonal; 0.001 to 0.3 do as well
+constexpr double kRidge = 0.01;  // relative to the mean of the diagonal; 0.001 to 0.3 work as well
 
 }  // namespace
 
@@ -36,7 +36,7 @@ at::Tensor fisher_of(const at::Tensor& L) {
 
 at::Tensor gram_in_metric(const at::Tensor& gram, const at::Tensor& L) {
   const at::Tensor product = at::mm(L.t(), at::mm(gram, L));
-  return (product + product.t()).div_(2.0);  // symmetric but for rounding
+  return (product + product.t()).div_(2.0);  // removes the asymmetry of rounding
 }
 
 JunctionMap map_from_metric(const at::Tensor& L, const at::Tensor& P) {

@@ -1,9 +1,8 @@
-// A map keeps of y = x·L·V the first k entries. What it leaves out at a junction is what the
-// residual stream has there beside what the junction before has left out already: with
-// D = V_inᵀ·L_in⁻¹·L·V the entry a of the one before is D_ab in the entry b of this one, so that of
-// the mean square e_b of an entry Σ_(a ≥ k_in) e_in,a·D_ab² is gone before. What the sublayer
-// between has written counts as independent of what it has read. Entries are of unit weight in the
-// metric, but for the share of its ridge.
+// A map keeps the first k entries of y = x·L·V. The part that it removes at a junction excludes
+// what the junction before has removed already. With D = V_inᵀ·L_in⁻¹·L·V, entry a of the junction
+// before is D_ab in entry b of this one, so Σ_(a ≥ k_in) e_in,a·D_ab² of the mean square e_b is
+// gone before. The output of the sublayer between is taken as independent of its input. Entries
+// have unit weight in the metric, except for the share of its ridge.
 #include "worker/maps/predicted_rise.h"
 
 #include <ATen/ATen.h>
@@ -19,14 +18,14 @@ at::Tensor index_of(const std::vector<int64_t>& widths, at::Device device) {
   return at::tensor(widths, at::kLong).to(device);
 }
 
-/// At each width the sum of what is from there on along the last dimension: [..., d] to [..., G].
+/// Returns, at each width, the sum from there on along the last dimension: [..., d] to [..., G].
 at::Tensor sums_beyond(const at::Tensor& x, const std::vector<int64_t>& widths) {
   const at::Tensor sums = x.flip(-1).cumsum(-1).flip(-1);
-  at::Tensor padded = at::constant_pad_nd(sums, {0, 1});  // beyond d there is nothing
+  at::Tensor padded = at::constant_pad_nd(sums, {0, 1});  // the sum beyond d is zero
   return padded.index_select(-1, index_of(widths, x.device()));
 }
 
-/// Of the d entries of y the share of their weight that is not the ridge's [d].
+/// Returns the share of the weight of y's d entries that does not come from the ridge, [d].
 at::Tensor weights_without_ridge(const MetricBasis& junction) {
   const at::Tensor dual =
       at::linalg_solve_triangular(junction.factor.t(), junction.vectors, /*upper=*/true);

@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-/// As long as it lives, libtorch computes with so many threads; 0 changes nothing.
+/// Sets libtorch's number of threads for the lifetime of the object; 0: no change.
 class ScopedThreads {
  public:
   explicit ScopedThreads(int threads) : before_(at::get_num_threads()) {

@@ -1,7 +1,7 @@
-// A token that reaches the sublayer as y (its k_in numbers in the first map) leaves it with y·A·B
-// in error if the product A·B is missing from its shortcut. With C = E[yᵀy] and the Fisher matrix F
-// of the numbers in the second map the loss rises by ½ tr(C·A·B·F·Bᵀ·Aᵀ) = ½ Σ_ab (AᵀCA)_ab
-// (BFBᵀ)_ab, the sum over all pairs of columns of A that are missing: those from the rank on.
+// A token that enters the sublayer as y (k_in numbers, in the first map) leaves it with the error
+// y·A·B if the product A·B is missing from its shortcut. With C = E[yᵀy] and the Fisher matrix F in
+// the second map, the loss increases by ½ tr(C·A·B·F·Bᵀ·Aᵀ) = ½ Σ_ab (AᵀCA)_ab (BFBᵀ)_ab. The sum
+// runs over all pairs of missing columns of A: those from the rank on.
 #include "worker/maps/shortcut_rise.h"
 
 #include <ATen/ATen.h>
@@ -14,7 +14,7 @@
 namespace dotresize {
 namespace {
 
-/// AᵀCA. With x·L·V of mean squares e, it is Z diag(e) Zᵀ of Z = (L⁻¹·M·A)ᵀ·V.
+/// Returns AᵀCA. If x·L·V has the mean squares e, it is Z diag(e) Zᵀ with Z = (L⁻¹·M·A)ᵀ·V.
 at::Tensor moments_of(const MetricBasis& junction, const at::Tensor& MA) {
   const at::Tensor whitened =
       at::linalg_solve_triangular(junction.factor, MA, /*upper=*/false);  // L⁻¹·M·A
@@ -22,7 +22,7 @@ at::Tensor moments_of(const MetricBasis& junction, const at::Tensor& MA) {
   return at::mm(Z * junction.values.clamp_min(0.0), Z.t());
 }
 
-/// Z·F·Zᵀ, Z: [r, d]. F is L·Lᵀ without its ridge.
+/// Returns Z·F·Zᵀ for Z [r, d]. F is L·Lᵀ without its ridge.
 at::Tensor loss_of(const MetricBasis& junction, const at::Tensor& Z) {
   const at::Tensor ZL = at::mm(Z, junction.factor);
   return at::mm(ZL, ZL.t()) - metric_ridge(junction.factor) * at::mm(Z, Z.t());

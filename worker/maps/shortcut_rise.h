@@ -10,14 +10,14 @@
 
 namespace dotresize {
 
-/// The map of width k that the decomposition gives.
+/// Returns the map of width k of the decomposition.
 JunctionMap map_of(const MetricBasis& junction, int64_t k);
 
-/// By how much cutting the shortcut between two junctions to each of `ranks` is predicted to raise
-/// the loss of a token, [ranks] float64 (docs/method.md, "All widths by loss"). `in` and `out`, of
+/// Returns the predicted loss increase of a token if the shortcut between two junctions is cut to
+/// each of `ranks`, [ranks] float64 (docs/method.md, "All widths by loss"). `in` and `out`, of
 /// widths k_in and k_out, are maps of the dense model's decompositions in the metric of the loss.
-/// If k_out < k_in, a shortcut has k_in - k_out more than its rank, as in shortcut_form(). Of the
-/// second junction the factor alone is needed.
+/// If k_out < k_in, a shortcut keeps k_in - k_out more than its rank, as in shortcut_form().
+/// `junction` needs only its factor.
 at::Tensor rises_of_ranks(const MetricBasis& before, const JunctionMap& in,
                           const MetricBasis& junction, const JunctionMap& out,
                           const std::vector<int64_t>& ranks, SvdDriver driver = SvdDriver::kGesvd);

@@ -12,16 +12,16 @@
 namespace dotresize {
 namespace {
 
-/// Narrower matrices are decomposed on the host, wherever they are: a GPU is no faster there.
+/// Smallest width to decompose on a GPU. Below it the GPU is no faster than the host.
 constexpr int64_t kMinWidthOnGpu = 512;
 
-/// Columns or rows of a matrix that are looked at together: no further copy of all of it.
+/// Columns or rows of a matrix to process at a time, to avoid a full copy.
 constexpr int64_t kBlock = 512;
 
 constexpr int kSpectrumPoints = 32;
 
-/// ±1 for each column: that of its entry of largest magnitude, the first of equals. Without it the
-/// l1 costs in the basis would depend on the eigen-solver.
+/// Returns ±1 for each column: the sign of its largest entry by magnitude, the first of equal ones.
+/// Fixed signs keep the l1 costs in the basis independent of the eigensolver.
 at::Tensor column_signs(const at::Tensor& vectors) {
   at::Tensor signs = at::empty({vectors.size(1)}, vectors.options());
   for (int64_t first = 0; first < vectors.size(1); first += kBlock) {
@@ -33,7 +33,7 @@ at::Tensor column_signs(const at::Tensor& vectors) {
   return signs;
 }
 
-/// The columns in reverse order, each times its sign; contiguous.
+/// Returns the columns in reverse order, each multiplied by its sign; contiguous.
 at::Tensor descending_basis(const at::Tensor& ascending) {
   const at::Tensor signs = column_signs(ascending).flip(0);
   at::Tensor basis = at::empty(ascending.sizes(), ascending.options());  // contiguous
@@ -63,15 +63,15 @@ bool belongs_on_host(const at::Tensor& gram) {
   return gram.is_cuda() && gram.size(0) < kMinWidthOnGpu;
 }
 
-// κ(R)² = λmax(RᵀR) · λmax((RᵀR)⁻¹). Both are found by Lanczos' method: the largest eigenvalue of
-// the symmetric A restricted to span{q, Aq, A²q, ...}, in whose orthonormal basis A is tridiagonal
-// (Golub and Van Loan, "Matrix Computations", chapter 10).
+// κ(R)² = λmax(RᵀR) · λmax((RᵀR)⁻¹). Both are found by the Lanczos method: the largest eigenvalue
+// of the symmetric A restricted to span{q, Aq, A²q, ...}. A is tridiagonal in the orthonormal basis
+// of that space (Golub and Van Loan, "Matrix Computations", chapter 10).
 
 constexpr int64_t kMaxSteps = 300;
-constexpr double kRelativeChange = 1e-9;  // of the eigenvalue in each of the last steps
+constexpr double kRelativeChange = 1e-9;  // of the eigenvalue, in each of the last steps
 constexpr int kSteadySteps = 3;
 
-/// Any vector will do that is orthogonal to no eigenvector; the same at every run.
+/// Returns the start vector, the same in every run. It must not be orthogonal to an eigenvector.
 at::Tensor start_vector(int64_t size) {
   const at::Tensor q = at::arange(1, size + 1, at::kDouble).square().sin().add(1.5);
   return q / q.norm();
@@ -89,7 +89,7 @@ double largest_of_tridiagonal(const std::vector<double>& diagonal,
   return at::linalg_eigvalsh(matrix).max().item<double>();
 }
 
-/// Of x -> apply(x), symmetric and positive, on vectors [size].
+/// Returns the largest eigenvalue of x -> apply(x), symmetric and positive, on vectors [size].
 template <class Apply>
 double largest_eigenvalue(int64_t size, const Apply& apply) {
   at::Tensor basis = at::zeros({std::min(size, kMaxSteps), size}, at::kDouble);
@@ -105,7 +105,7 @@ double largest_eigenvalue(int64_t size, const Apply& apply) {
     const double before = value;
     value = largest_of_tridiagonal(diagonal, beside);
     steady = std::abs(value - before) <= kRelativeChange * value ? steady + 1 : 0;
-    // Twice: once loses what cancels.
+    // Orthogonalized twice, because one pass loses accuracy by cancellation.
     const at::Tensor known = basis.narrow(0, 0, step + 1);
     at::Tensor rest = image - at::mv(known.t(), at::mv(known, image));
     rest -= at::mv(known.t(), at::mv(known, rest));
@@ -165,7 +165,7 @@ double triangular_condition(const at::Tensor& R) {
   TORCH_CHECK(
       R.dim() == 2 && R.size(0) == R.size(1) && R.size(0) > 0 && R.scalar_type() == at::kDouble,
       "a triangular matrix must be square and float64, not ", R.sizes(), " ", R.scalar_type());
-  const at::Tensor upper = R.cpu().contiguous();  // many small steps: nothing for a GPU
+  const at::Tensor upper = R.cpu().contiguous();  // many small steps are faster on the host
   const at::Tensor lower = upper.t();
   const auto solve = [](const at::Tensor& triangle, const at::Tensor& x, bool is_upper) {
     return at::linalg_solve_triangular(triangle, x.unsqueeze(1), is_upper).squeeze(1);

@@ -10,9 +10,9 @@
 namespace dotresize {
 namespace {
 
-/// [k] of 1 and -1.
+/// Returns [k] of random 1 and -1.
 at::Tensor drawn_signs(int64_t k) {
-  std::mt19937 bits;  // the standard fixes its numbers
+  std::mt19937 bits;  // the C++ standard fixes its numbers
   std::vector<double> signs(static_cast<size_t>(k));
   for (double& sign : signs) sign = (bits() & 1u) == 0 ? 1.0 : -1.0;
   return at::tensor(signs, at::kDouble);
@@ -21,8 +21,8 @@ at::Tensor drawn_signs(int64_t k) {
 }  // namespace
 
 at::Tensor spreading_rotation(int64_t k) {
-  // R_ij = s_i·sqrt(2/k)·cos(π(2i+1)j / 2k), of which column 0 is divided by sqrt(2). The turns are
-  // counted in whole numbers, since the cosine of a large one would be rounded.
+  // R_ij = s_i·sqrt(2/k)·cos(π(2i+1)j / 2k); column 0 is divided by sqrt(2). The angle is reduced
+  // in integers, because the cosine of a large angle would be rounded.
   const at::Tensor index = at::arange(k, at::kLong);
   const auto channels = static_cast<double>(k);
   at::Tensor rotation = at::outer(2 * index + 1, index).remainder_(4 * k).to(at::kDouble);

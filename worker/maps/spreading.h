@@ -6,10 +6,10 @@
 
 namespace dotresize {
 
-/// Orthogonal [k, k], the same in every run, float64 on the CPU: a cosine transform of channels
-/// whose signs are drawn. No entry is larger than sqrt(2/k), so with M·R in place of a map M each
-/// channel has a little of all of M's, and quantizers find no channel with larger weights than the
-/// others (docs/method.md, "Sharing maps").
+/// Returns an orthogonal matrix [k, k], float64 on the CPU, the same in every run: a cosine
+/// transform of channels with random signs. No entry exceeds sqrt(2/k). With M·R in place of a map
+/// M, each channel has a small part of all channels of M, so quantizers find no channel with larger
+/// weights than the others (docs/method.md, "Sharing maps").
 at::Tensor spreading_rotation(int64_t k);
 
 }  // namespace dotresize

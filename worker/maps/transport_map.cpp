@@ -13,18 +13,17 @@
 namespace dotresize {
 namespace {
 
-/// min|R_ii| / max|R_ii| below which T has lost a column to rounding.
+/// Smallest min|R_ii| / max|R_ii|; below it T has lost a column to rounding.
 constexpr double kMinDiagonalRatio = 1e-12;
 
-/// In units of the largest cost, so that one λ is equally soft for every model (docs/method.md,
-/// "Maps"). A cost of nothing but zeros has no scale: it stays as it is, and every plan costs the
-/// same.
+/// Scales costs by the largest, so that λ has the same effect for every model (docs/method.md,
+/// "Maps"). An all-zero cost has no scale and stays unchanged; every plan has the same cost.
 at::Tensor scale_cost(const at::Tensor& cost) {
   const at::Tensor largest = cost.max();
   return largest.item<double>() > 0 ? cost / largest : cost;
 }
 
-/// T = QR by Householder reflections, with the signs that make diag(R) >= 0.
+/// Decomposes T = QR by Householder reflections, with the signs that make diag(R) >= 0.
 std::pair<at::Tensor, at::Tensor> positive_qr(const at::Tensor& T) {
   auto [Q, R] = at::linalg_qr(T, "reduced");
   const at::Tensor diagonal = R.diagonal();

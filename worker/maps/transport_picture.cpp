@@ -17,15 +17,15 @@ double rounded(double value) { return std::round(value * kRounding) / kRounding;
 
 int64_t blocks(int64_t channels, int64_t block) { return (channels + block - 1) / block; }
 
-/// The smallest with which the picture has no more rows than it may.
+/// Returns the smallest block with which the picture has at most kMaxRows rows.
 int64_t block_size(int64_t d, int64_t k) {
   int64_t block = blocks(d, TransportPicture::kMaxRows);
   while (blocks(k, block) + blocks(d - k, block) > TransportPicture::kMaxRows) ++block;
   return block;
 }
 
-/// The channels beside the support, by the column that takes most of their mass; of one column in
-/// their own order.
+/// Returns the channels outside the support, ordered by the column that takes most of their mass,
+/// then by channel.
 at::Tensor merged_channels(const at::Tensor& T, const at::Tensor& support) {
   at::Tensor is_merged = at::ones({T.size(0)}, support.options().dtype(at::kBool));
   is_merged.index_fill_(0, support, false);
@@ -35,7 +35,7 @@ at::Tensor merged_channels(const at::Tensor& T, const at::Tensor& support) {
       0, std::get<1>(targets.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false)));
 }
 
-/// Appends the masses of the blocks of columns.
+/// Appends the mass of each block of columns.
 void append_cells(const at::Tensor& rows, int64_t block, std::vector<double>& cells) {
   const at::Tensor columns = rows.sum(0).cpu();
   const auto masses = columns.accessor<double, 1>();
@@ -46,15 +46,15 @@ void append_cells(const at::Tensor& rows, int64_t block, std::vector<double>& ce
   }
 }
 
-/// exp(entropy) of the shares of each row, added up.
+/// Returns the sum over rows of exp(entropy) of the row's shares.
 double targets_of(const at::Tensor& rows) {
   const at::Tensor sums = rows.sum(1, /*keepdim=*/true);
   const at::Tensor shares = rows / sums.clamp_min(std::numeric_limits<double>::min());
   return at::special_entr(shares).sum(1).exp().sum().item<double>();
 }
 
-/// Appends the rows of these channels to the picture's cells, and returns the mean of their
-/// targets.
+/// Appends the rows of these channels to the picture's cells, and returns the mean of targets_of()
+/// per channel.
 double append_rows(const at::Tensor& T, const at::Tensor& channels, int64_t block,
                    std::vector<double>& cells) {
   double targets = 0.0;
@@ -67,7 +67,7 @@ double append_rows(const at::Tensor& T, const at::Tensor& channels, int64_t bloc
   return rounded(targets / static_cast<double>(channels.size(0)));
 }
 
-/// Of the support's mass, the fraction that each of its channels keeps.
+/// Returns the fraction of the support's mass that stays at its own channel.
 double fraction_that_stays(const at::Tensor& T, const at::Tensor& support,
                            const std::vector<double>& cells_of_support) {
   const int64_t k = support.size(0);

@@ -1,8 +1,8 @@
-// With V = Lᵀ·W a set J of channels costs s_J = ‖C⁻¹ V_Jᵀ‖², C Cᵀ = [H⁻¹]_JJ, and removing it is a
-// step of a block of a Cholesky decomposition of H⁻¹: with R = C⁻¹ [H⁻¹]_J and Y = C⁻¹ V_Jᵀ
+// With V = Lᵀ·W a set J of channels costs s_J = ‖C⁻¹ V_Jᵀ‖², where C Cᵀ = [H⁻¹]_JJ. Its removal is
+// a block step of a Cholesky decomposition of H⁻¹, with R = C⁻¹ [H⁻¹]_J and Y = C⁻¹ V_Jᵀ:
 //   H⁻¹ ← H⁻¹ − Rᵀ R ,   Vᵀ ← Vᵀ − Rᵀ Y .
-// Of each value head the channel whose own J, one column of each of its query heads, costs least
-// goes in the same step as those of the other heads.
+// The set J of a channel has one column of each of its query heads. Each step removes the cheapest
+// channel of every value head together.
 #include "worker/maps/value_removal.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@
 namespace dotresize {
 namespace {
 
-constexpr double kTurnRidge = 1e-9;  // of the mean of the diagonal
+constexpr double kTurnRidge = 1e-9;  // relative to the mean of the diagonal
 
 /// T of each value head and its inverse, [value, head_dim, head_dim].
 struct Turns {
@@ -24,7 +24,7 @@ struct Turns {
   at::Tensor inverses;
 };
 
-/// Σ over the query heads of each value head: [value, head_dim, head_dim].
+/// Sums of_head over the query heads of each value head: [value, head_dim, head_dim].
 at::Tensor sum_over_queries(AttentionHeads heads, int64_t dim, const at::TensorOptions& options,
                             const std::function<at::Tensor(int64_t first)>& of_head) {
   at::Tensor sums = at::zeros({heads.value, dim, dim}, options);
@@ -34,8 +34,8 @@ at::Tensor sum_over_queries(AttentionHeads heads, int64_t dim, const at::TensorO
   return sums;
 }
 
-/// With seen = Σ A_hh, S = Σ V_hᵀ V_h = K Kᵀ and Kᵀ seen K = B diag(e) Bᵀ it is T = K B, its
-/// columns scaled to length 1.
+/// Returns T = K B with columns scaled to length 1, where seen = Σ A_hh, S = Σ V_hᵀ V_h = K Kᵀ and
+/// Kᵀ seen K = B diag(e) Bᵀ.
 Turns turns_of(const at::Tensor& seen, const at::Tensor& V, AttentionHeads heads) {
   const int64_t dim = seen.size(1);
   at::Tensor read = sum_over_queries(heads, dim, V.options(), [&](int64_t first) {
@@ -53,7 +53,7 @@ Turns turns_of(const at::Tensor& seen, const at::Tensor& V, AttentionHeads heads
   return {T / lengths, lengths.mT() * inverse};
 }
 
-/// Of each query head its rows of `rows` [query · head_dim, n], multiplied from the left with the
+/// Multiplies the rows of each query head in `rows` [query · head_dim, n] from the left by the
 /// matrix of its value head.
 at::Tensor multiply_heads(const at::Tensor& matrices, const at::Tensor& rows) {
   const int64_t n = rows.size(1);
@@ -63,7 +63,7 @@ at::Tensor multiply_heads(const at::Tensor& matrices, const at::Tensor& rows) {
 
 class ValueRemoval {
  public:
-  /// Of turned values: H⁻¹ [f, f] and Vᵀ [f, d].
+  /// Takes H⁻¹ [f, f] and Vᵀ [f, d] of rotated values.
   ValueRemoval(at::Tensor inverse, at::Tensor read, AttentionHeads heads)
       : heads_(heads),
         dim_(read.size(0) / heads.query),
@@ -74,17 +74,17 @@ class ValueRemoval {
   void remove(int64_t count) {
     for (; count > 0; --count) remove_one_of_each();
   }
-  /// Of each value head, ascending [value, left].
+  /// Returns the remaining channels of each value head, ascending [value, left].
   at::Tensor kept() const {
     return at::nonzero(removed_.logical_not()).select(1, 1).reshape({heads_.value, -1});
   }
-  /// V [d, query · left] of the channels that are left.
+  /// Returns V [d, query · left] of the remaining channels.
   at::Tensor V() const { return read_.index_select(0, rows_of(kept())).t(); }
   const std::vector<double>& rises() const { return rises_; }
 
  private:
   int64_t sharing() const { return heads_.query / heads_.value; }
-  /// Of channels [value, n] of the value heads in all query heads, [query · n].
+  /// Returns the rows of the value heads' `channels` [value, n] in all query heads, [query · n].
   at::Tensor rows_of(const at::Tensor& channels) const {
     const at::Tensor first = at::arange(heads_.query, channels.options()) * dim_;
     return (first.unsqueeze(1) + channels.repeat_interleave(sharing(), 0)).flatten();
@@ -100,9 +100,9 @@ class ValueRemoval {
   std::vector<double> rises_ = {0.0};
 };
 
-/// [value, head_dim] of each channel by itself; infinite once it is removed.
+/// Returns the cost of each channel alone, [value, head_dim]; infinite once removed.
 at::Tensor ValueRemoval::costs() const {
-  // What a channel's query heads have to do with each other, [value, head_dim, sharing, sharing].
+  // Entries of H⁻¹ between the query heads of a channel, [value, head_dim, sharing, sharing].
   at::Tensor blocks = inverse_.view({heads_.value, sharing(), dim_, heads_.value, sharing(), dim_})
                           .diagonal(0, 0, 3)  // [sharing, head_dim, sharing, head_dim, value]
                           .diagonal(0, 1, 3)  // [sharing, sharing, value, head_dim]

@@ -22,7 +22,7 @@ std::string python_program() {
 
 std::vector<std::string> python_helper_command(std::string_view source,
                                                const std::vector<std::string>& arguments) {
-  // -I: nothing of the directory where the user happens to be is imported.
+  // -I: imports nothing from the user's current directory.
   std::vector<std::string> command = {python_program(), "-I", "-c", std::string(source)};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
@@ -30,7 +30,7 @@ std::vector<std::string> python_helper_command(std::string_view source,
 
 std::vector<std::string> python_helper_command(const std::vector<PythonModule>& modules,
                                                const std::vector<std::string>& arguments) {
-  // Each module is in sys.modules before the next one imports it; the last one is the program.
+  // Each module is in sys.modules before the next one imports it. The last one is the program.
   static constexpr std::string_view kStart =
       "import sys, types\n"
       "count = int(sys.argv[1])\n"
@@ -75,7 +75,7 @@ void run_python_helper(const std::string& what, std::string_view source,
                          " helper needs: install Python or set DOTRESIZE_PYTHON");
   }
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
-  // How a library ends that its input has led astray. It has run without one (python_fault).
+  // A library misled by its input ends like this. It has run without input before (python_fault).
   if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV) {
     throw InputError("the " + what + " helper died of its input, by signal " +
                      std::to_string(result.exit_code - 128) +

@@ -6,12 +6,12 @@
 
 namespace dotresize {
 
-// Python sources of this folder, byte for byte as they were when the program was built.
+// Python sources of this folder, byte for byte, embedded at build time.
 
 /// configuration_dotresize.py: goes into every output directory.
 std::string_view configuration_py();
 
-/// export_gguf.py and export_nemotron_nas.py, two programs, and what both import.
+/// export_gguf.py and export_nemotron_nas.py, two programs, and the module that both import.
 std::string_view export_gguf_py();
 std::string_view export_nemotron_nas_py();
 std::string_view exporting_py();
@@ -19,27 +19,26 @@ std::string_view exporting_py();
 /// modeling_dotresize.py: goes into every output directory.
 std::string_view modeling_py();
 
-/// remote_stores.py, remote_cache.py and remote_files.py, of which the last one is the program.
+/// remote_files.py, a program, and the modules that it imports.
 std::string_view remote_stores_py();
 std::string_view remote_cache_py();
 std::string_view remote_files_py();
 
 /// run_in_transformers.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.json OPTIONS...`. Exit codes
-/// as tokenize_text.py.
+/// as in tokenize_text.py.
 std::string_view run_in_transformers_py();
 
-/// tokenize_text.py: run as `PYTHON -I -c SOURCE [--memory BYTES] [--sha256 HASH...] --
-/// MODEL_DIR OUT.safetensors TEXT_FILE...`, or as
-/// `PYTHON -I -c SOURCE --encode|--decode MODEL_DIR IN.json OUT.json`. Exit code 65 if the input is
-/// at fault; its last line of stderr says why.
+/// tokenize_text.py: run as `PYTHON -I -c SOURCE [--memory BYTES] [--sha256 HASH...] -- MODEL_DIR
+/// OUT.safetensors TEXT_FILE...`, or as `PYTHON -I -c SOURCE --encode|--decode MODEL_DIR IN.json
+/// OUT.json`. Exit code 65 if the input is wrong; the last line of stderr gives the reason.
 std::string_view tokenize_text_py();
 
-/// The command of one of the programs above, in $DOTRESIZE_PYTHON, else the environment of a source
-/// tree (build/bin/../../.venv), else the python3 of the PATH.
+/// Returns the command of one of the programs above, with $DOTRESIZE_PYTHON, or else the
+/// environment of a source tree (build/bin/../../.venv), or else the python3 of the PATH.
 std::vector<std::string> python_helper_command(std::string_view source,
                                                const std::vector<std::string>& arguments);
 
-/// The same for a program of several modules, which import each other by their names.
+/// A module of a program whose modules import each other by name.
 struct PythonModule {
   std::string_view name;
   std::string_view source;
@@ -47,26 +46,25 @@ struct PythonModule {
 std::vector<std::string> python_helper_command(const std::vector<PythonModule>& modules,
                                                const std::vector<std::string>& arguments);
 
-/// remote_files.py with what it imports (job/remote/transfer.h runs it).
+/// remote_files.py and the modules that it imports (job/remote/transfer.h runs it).
 std::vector<PythonModule> remote_files_modules();
 
-/// The exporters with what they import: `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR
-/// OPTIONS...`.
+/// The exporters and the modules that they import: `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR
+/// OUT_DIR OPTIONS...`.
 std::vector<PythonModule> export_gguf_modules();
 std::vector<PythonModule> export_nemotron_nas_modules();
 
-/// Runs one of the programs above, `what` in error messages. Throws
-/// InputError with the program's last line of stderr if it ends with kExitBadData,
-/// ProgramMissing if Python or a package of it is missing, std::runtime_error if it fails in
-/// another way.
+/// Runs one of the programs above; error messages call it `what`. Throws InputError with the
+/// program's last line of stderr if it ends with kExitBadData, ProgramMissing if Python or one of
+/// its packages is missing, std::runtime_error if it fails in another way.
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments);
 
-/// Where these programs run, as above.
+/// Returns the Python that these programs run in, chosen as above.
 std::string python_program();
 
-/// Why texts cannot be tokenised there: Python, or a package that tokenize_text_py() needs, is
-/// missing or broken. Empty if they can. Takes a second.
+/// Returns the reason why that Python cannot tokenise texts: Python, or a package that
+/// tokenize_text_py() needs, is missing or broken. Empty if it can. Takes a second.
 std::string python_fault();
 
 }  // namespace dotresize

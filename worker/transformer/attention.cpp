@@ -10,9 +10,9 @@
 namespace dotresize {
 namespace {
 
-// [tokens, past + tokens] bool: the query at position i = past .. past + tokens - 1 sees key j
-// if j <= i and i - j < window. Nothing if the window covers every key and either a single
-// query sees all keys or, with past = 0, the faster causal path does the same.
+// Returns the mask [tokens, keys], bool: the query at position i = past .. past + tokens - 1 sees
+// key j if j <= i and i - j < window. Returns nullopt if the window covers every key and either a
+// single query sees all keys or, with past = 0, the faster causal path has the same result.
 std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tensor& x,
                                        int64_t past) {
   const int64_t tokens = x.size(1);
@@ -24,7 +24,8 @@ std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tens
   return mask;
 }
 
-// Heads [..., head_dim] of queries (part 0) or keys (1), normed if the model does that.
+// Returns the heads [..., head_dim] of queries (part 0) or keys (1), normed if the model has head
+// norms.
 at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights, size_t part,
                       const at::Tensor& heads) {
   if (weights.head_norms.empty()) return heads;
@@ -67,7 +68,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   };
   const at::Tensor query = turned(0);
   at::Tensor key = turned(1);
-  // The fast kernels want values of the keys' width: zeros come out as zeros.
+  // The fast kernels need values of the keys' width. Padded zeros come out as zeros.
   at::Tensor value = heads(2, value_dim).to(dtype);
   const bool narrow = value_dim < config.head_dim;
   if (narrow) value = at::constant_pad_nd(value, {0, config.head_dim - value_dim});
@@ -78,8 +79,8 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
     value = cache->values();
   }
 
-  // Key and value heads are repeated for a GPU and for gradients: of the attention kernels only
-  // some share them, and on older GPUs only the slowest.
+  // Key and value heads are repeated on a GPU and for gradients. Only some attention kernels
+  // support shared heads there; on older GPUs only the slowest one does.
   const int64_t sharing = config.num_heads / config.num_kv_heads;
   const bool repeat = (x.is_cuda() || query.requires_grad()) && sharing > 1;
   const std::optional<at::Tensor> mask = visible_keys(config, x, past);

@@ -11,19 +11,19 @@
 
 namespace dotresize {
 
-/// The keys and values of the positions that one attention has seen, so that they are not computed
-/// again for the tokens after them. Keys are stored rotated, values padded to head_dim.
+/// Keys and values of the positions that one attention has seen, so that later tokens do not
+/// recompute them. Keys are stored rotated, values padded to head_dim.
 class KeyValueCache {
  public:
-  /// Room for `capacity` positions of `batch` sequences; `dtype`: that of the weights.
+  /// Allocates `capacity` positions of `batch` sequences. `dtype`: dtype of the weights.
   KeyValueCache(const ModelConfig& config, int64_t batch, int64_t capacity, at::ScalarType dtype);
 
-  /// Positions that it holds.
+  /// Number of positions in the cache.
   int64_t length() const { return length_; }
   /// key, value: [batch, kv_heads, tokens, head_dim] of the positions from length() on. Throws
   /// c10::Error if they exceed the capacity.
   void append(const at::Tensor& key, const at::Tensor& value);
-  /// [batch, kv_heads, length(), head_dim]: a view, until the next append().
+  /// View of [batch, kv_heads, length(), head_dim], valid until the next append().
   at::Tensor keys() const { return keys_.narrow(2, 0, length_); }
   at::Tensor values() const { return values_.narrow(2, 0, length_); }
 
@@ -34,11 +34,10 @@ class KeyValueCache {
 };
 
 /// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' activation_dtype
-/// (half_product.h); what attends is in their dtype. Query head h attends to key head
-/// h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added.
-/// `cache`: x follows the positions that it holds, and is appended to it; the table starts at x's
-/// first position. `visit`: gets what o reads, [batch, tokens, heads · value_head_dim], head after
-/// head.
+/// (half_product.h). The attention itself runs in the weights' dtype. Query head h attends to key
+/// head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added. `cache`: x follows
+/// its positions and is appended; the rotary table must start at x's first position. `visit`:
+/// receives the input of o, [batch, tokens, heads · value_head_dim], one head after the other.
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
                              const RotaryTable& rotary, const at::Tensor& x,
                              KeyValueCache* cache = nullptr, const FeatureVisitor& visit = nullptr);

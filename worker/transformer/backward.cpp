@@ -13,7 +13,7 @@
 namespace dotresize {
 namespace {
 
-/// Gradients of the input and of these leaves. The graph may be asked again.
+/// Returns the gradients of the input and of these leaves. Keeps the graph.
 std::vector<at::Tensor> gradients_in(const SublayerGraph& graph,
                                      const std::vector<at::Tensor>& leaves, const at::Tensor& g) {
   std::vector<at::Tensor> inputs = {graph.input};
@@ -22,13 +22,13 @@ std::vector<at::Tensor> gradients_in(const SublayerGraph& graph,
                                /*create_graph=*/false, /*allow_unused=*/true);
 }
 
-/// By way of float16, whose range is what is looked after. The scale depends on the microbatch
-/// alone: all ranks would choose the same, and results do not depend on which one does.
+/// Like gradients_in, with g scaled to the range of float16. The scale depends only on the
+/// microbatch, so results do not depend on which rank computes it.
 std::vector<at::Tensor> scaled_gradients_in(const SublayerGraph& graph,
                                             const std::vector<at::Tensor>& leaves,
                                             const at::Tensor& g) {
-  constexpr int kStep = 4;        // exponents; from one trial to the next
-  constexpr int kMostTrials = 8;  // then the largest one is scaled to 2^-28, which float16 lacks
+  constexpr int kStep = 4;        // exponents between two trials
+  constexpr int kMostTrials = 8;  // the last one scales g to 2^-28, too small for float16
   const auto largest =
       at::linalg_vector_norm(g, std::numeric_limits<double>::infinity()).item<double>();
   if (!(largest > 0.0) || !std::isfinite(largest)) return gradients_in(graph, leaves, g);

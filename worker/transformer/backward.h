@@ -12,40 +12,42 @@
 
 namespace dotresize {
 
-// The way back through one sublayer, by libtorch's autograd. Neither x nor the weights may be made
-// in inference mode, and none may be on.
+// Backward pass through one sublayer, with libtorch's autograd. x and the weights must not be made
+// in inference mode, and inference mode must be off.
 
-/// A sublayer under autograd: x [batch, tokens, d] and what the sublayer returns. Until it is gone
-/// it holds what the operations between them keep.
+/// A sublayer under autograd: x [batch, tokens, d] and the sublayer's result. It holds the tensors
+/// that autograd saves.
 struct SublayerGraph {
   at::Tensor input;
   at::Tensor output;
 };
 
-/// sublayer_forward (forward.h), bit for bit. `features` gets them without a graph.
+/// Runs sublayer_forward (forward.h) with a graph; same bits. `features` receives tensors without a
+/// graph.
 SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& weights,
                              const RotaryTable& rotary, const at::Tensor& x,
                              const FeatureVisitor& features = nullptr);
 
-/// A and B of each linear layer that has an update, those of in_proj first.
+/// Returns A and B of each linear layer that has an update, in_proj first.
 std::vector<at::Tensor> updates_of(const SublayerWeights& weights);
 
 /// Gradients of a loss.
 struct SublayerGradients {
   at::Tensor input;
-  /// With respect to updates_of(); undefined if it is zero. Empty if none of them requires it.
+  /// Gradients of updates_of(); a tensor is undefined if its gradient is zero. Empty unless all
+  /// updates require gradients.
   std::vector<at::Tensor> updates;
 };
 
-/// The gradients of a sublayer; g: with respect to its output. In float16 the gradients within an
-/// attention are scaled by a power of two: the largest one of g to about 1, and if that overflows
-/// to less. The results are not scaled. If they are not finite, neither is x or g, or the attention
-/// has no scale at which they are.
+/// Returns the gradients of a sublayer; g: gradient of its output. In float16, gradients within an
+/// attention are scaled by a power of two: the largest entry of g becomes about 1, or less if that
+/// overflows. Results are unscaled. If they are not finite, x or g is not finite, or no scale of
+/// the attention makes them finite.
 SublayerGradients gradients_through(const SublayerGraph& graph, const SublayerWeights& weights,
                                     const at::Tensor& g);
 
-/// The same for f(x): f is computed again, and what it keeps is gone when this returns. Returns a
-/// tensor of x's shape.
+/// Returns the gradient of f(x), of x's shape. f is computed again; its saved tensors are freed on
+/// return.
 at::Tensor gradient_through(const std::function<at::Tensor(const at::Tensor&)>& f,
                             const at::Tensor& x, const at::Tensor& g);
 

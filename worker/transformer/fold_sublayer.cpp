@@ -45,8 +45,8 @@ HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv) {
     folded.weight = head.norm.defined() ? head.weight * head.norm : head.weight;
     return folded;
   }
-  // The head is as large as the embedding, so it is folded in blocks of rows too, with γ moved to
-  // the small factor.
+  // The head is as large as the embedding, so it is folded in blocks of rows too. γ goes into the
+  // small factor.
   const at::Tensor columns =
       head.norm.defined() ? head_projection(head.norm, M_inv) : at::Tensor(M_inv.t());
   folded.weight = fold_embedding(head.weight, columns);

@@ -10,7 +10,8 @@
 namespace dotresize {
 namespace {
 
-// sum += x·A·B, or without a B sum -= x·A·A' (job/model/shortcut_form.h). Rows are tokens.
+// Adds x·A·B to sum, or subtracts x·A·A' if B is undefined (job/model/shortcut_form.h). Rows are
+// tokens.
 void add_product(at::Tensor& sum, const at::Tensor& x, const at::Tensor& A, const at::Tensor& B) {
   const at::Tensor low = at::mm(x, A.to(at::kFloat));
   if (B.defined()) {
@@ -21,7 +22,7 @@ void add_product(at::Tensor& sum, const at::Tensor& x, const at::Tensor& A, cons
   sum.narrow(1, 0, common).addmm_(low, A.narrow(0, 0, common).t().to(at::kFloat), 1.0, -1.0);
 }
 
-// update + x·shortcut. `update` [batch, tokens, k_out] is given away and added to in place.
+// Returns update + x·shortcut. `update` [batch, tokens, k_out] is consumed: the sum is in place.
 at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeights& weights) {
   at::Tensor sum = update.view({-1, update.size(-1)});
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
@@ -37,7 +38,7 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
   return update;
 }
 
-/// The normed stream x, as in_proj reads it.
+/// Returns the normed stream x, the input of in_proj.
 at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weights,
                         const at::Tensor& x) {
   return rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)

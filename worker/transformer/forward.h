@@ -13,46 +13,46 @@
 
 namespace dotresize {
 
-// The model's arithmetic, one sublayer at a time. The residual stream, the norms and the product
-// with the shortcut are float32; projections and attention run in the weights' dtype, projections
-// of float16 with rows that are scaled (half_product.h). Callers hold
-// c10::InferenceMode or at::NoGradGuard, but for those that need gradients (backward.h): of an x
-// that requires them everything here is differentiable.
+// The model's arithmetic, one sublayer at a time. The residual stream, norms and products with the
+// shortcut are float32. Projections and attention run in the weights' dtype; float16 projections
+// scale their rows (half_product.h). Callers hold c10::InferenceMode or at::NoGradGuard, except
+// those that need gradients (backward.h): everything here is differentiable for an x that requires
+// gradients.
 
-/// x / sqrt(Σ x² / divisor + eps) · γ in float32. x: [..., k]; γ [k] or undefined; divisor: the
-/// original width d.
+/// Returns x / sqrt(Σ x² / divisor + eps) · γ in float32. x: [..., k]; γ [k] or undefined; divisor:
+/// the original width d.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps);
 
-/// x [..., k_in] through in_proj: one result per part, [..., widths[i]], whether each part has a
-/// matrix of its own or one holds them all. The results do not overlap.
+/// Takes x [..., k_in] through in_proj. Returns one result per part, [..., widths[i]], from
+/// separate matrices or a fused one. The results do not overlap.
 std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
                                       at::IntArrayRef widths);
 
-/// One sublayer with its skip: f(norm(x)) + x·shortcut; of one that is_skipped() the skip alone. x:
-/// [batch, tokens, k_in] float32 (the residual stream); causal; the table holds at least `tokens`
-/// positions. Returns [batch, tokens, k_out] float32. `cache`: of an attention, see
-/// attention_forward; an MLP ignores it. `features`: gets what out_proj reads.
-/// `experts`: of a mixture, see mixture_forward.
+/// Runs one sublayer with its skip: f(norm(x)) + x·shortcut, or only the skip if is_skipped().
+/// Causal. x: [batch, tokens, k_in] float32 (the residual stream). Returns [batch, tokens, k_out]
+/// float32. `rotary`: table of at least `tokens` positions. `cache`: see attention_forward; an MLP
+/// ignores it. `features`: receives the input of out_proj. `experts`: see mixture_forward.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x,
                             KeyValueCache* cache = nullptr,
                             const FeatureVisitor& features = nullptr,
                             const at::Tensor& experts = {});
 
-/// The experts [tokens, experts_per_token] that the mixture's router chooses for x, as
-/// sublayer_forward has it.
+/// Returns the experts [tokens, experts_per_token] that the mixture's router chooses for x, the
+/// input of sublayer_forward.
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
                           const at::Tensor& x);
 
-/// x · projectionᵀ in float32; x itself without one. x: [..., in] float32, projection: [out, in].
+/// Returns x · projectionᵀ in float32, or x if the projection is undefined. x: [..., in] float32,
+/// projection: [out, in].
 at::Tensor project(const at::Tensor& x, const at::Tensor& projection);
 
-/// What the rows of the head's matrix are multiplied with, of the final residual stream x
-/// [..., k_2L] float32: normed and projected, [..., width] in `dtype`.
+/// Returns the input of the head's matrix: the final residual stream x [..., k_2L] float32, normed
+/// and projected, [..., width] in `dtype`.
 at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
                        at::ScalarType dtype);
 
-/// Logits [..., vocab] float32 of the final residual stream x [..., k_2L] float32.
+/// Returns logits [..., vocab] float32 of the final residual stream x [..., k_2L] float32.
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x);
 
 }  // namespace dotresize

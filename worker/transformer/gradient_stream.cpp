@@ -1,11 +1,11 @@
 // One forward, one backward (Narayanan et al., "PipeDream", 2019): rank r of R starts with R-1-r
-// microbatches forward; from then on each further one is followed by the oldest one back. So no
-// rank has more than R-r of them, and none waits but at both ends.
+// microbatches forward. Then each further one is followed by the oldest one back. So no rank holds
+// more than R-r of them, and ranks wait only at the start and the end.
 //
-// A transfer may block both of its ranks until it is done (NCCL's): so two neighbours begin their
-// transfers in one order. A rank sends its microbatch m forward before it takes the gradient of
-// m-(R-1-r), hence its neighbour begins to receive m before it sends that gradient. No rank waits
-// in a circle then: transfers are ordered by m, then by r, then forward before back.
+// A transfer may block both of its ranks until it is done (NCCL), so two neighbours must start
+// their transfers in the same order. A rank sends microbatch m forward before it takes the gradient
+// of m-(R-1-r), hence its neighbour starts to receive m before it sends that gradient. This rules
+// out a deadlock: transfers are ordered by m, then by r, then forward before backward.
 #include "worker/transformer/gradient_stream.h"
 
 #include <ATen/ATen.h>
@@ -26,13 +26,13 @@
 namespace dotresize {
 namespace {
 
-/// A microbatch that is under way.
+/// A microbatch in flight.
 struct UnderWay {
   int64_t first_sample = 0;
   at::Tensor ids;
-  std::vector<at::Tensor> x;          ///< that sublayers of the stage have read
-  std::vector<SublayerGraph> graphs;  ///< of all of them, or none
-  at::Tensor result;                  ///< what the last one has returned; last rank only
+  std::vector<at::Tensor> x;          ///< inputs of the stage's sublayers
+  std::vector<SublayerGraph> graphs;  ///< graphs of all sublayers, or empty
+  at::Tensor result;                  ///< output of the last sublayer; last rank only
 };
 
 class GradientStream {
@@ -51,9 +51,9 @@ class GradientStream {
         back_(comm, comm.rank() - 1) {}
 
   int64_t microbatches() const { return count_; }
-  /// Microbatches that this rank sends forward before the first one comes back.
+  /// Number of microbatches that this rank sends forward before the first one comes back.
   int64_t ahead() const { return comm_.size() - 1 - comm_.rank(); }
-  /// Both return the number of tokens.
+  /// Both return the microbatch's number of tokens.
   int64_t forward(int64_t microbatch, const JunctionVisitor& visit,
                   const SublayerVisitor& visit_features);
   int64_t backward(const JunctionVisitor& visit);
@@ -72,12 +72,12 @@ class GradientStream {
   std::vector<Incoming::Message> expected() const;
   bool keeps_graphs() const { return loss_.checkpoints == Checkpoints::kNone; }
   bool keeps_stage() const { return loss_.checkpoints == Checkpoints::kStage; }
-  /// One sublayer, and what is kept of it.
+  /// Runs one sublayer, and keeps the tensors for its backward pass.
   at::Tensor run(const SublayerWeights& weights, const at::Tensor& x,
                  const SublayerVisitor& visit_features, UnderWay& kept) const;
-  /// What the stage's sublayers have read and the last one has returned.
+  /// Recomputes the inputs of the stage's sublayers, and the output of the last one if needed.
   void compute_again(UnderWay& kept) const;
-  /// Goes back through the last sublayer that is kept, and drops its input or graph.
+  /// Goes back through the last kept sublayer, and frees its input or graph.
   at::Tensor gradient(const SublayerWeights& weights, const at::Tensor& g, UnderWay& kept) const;
 
   Communicator& comm_;
@@ -93,8 +93,8 @@ class GradientStream {
   std::deque<UnderWay> under_way_;
 };
 
-/// In the order of use: of two messages that are received in another order than they are needed,
-/// each could wait for the other.
+/// Returns the messages in the order of use. If two messages were received in another order than
+/// they are needed, each could wait for the other.
 std::vector<Incoming::Message> GradientStream::expected() const {
   std::vector<Incoming::Message> messages;
   const auto expect = [&](int from, int64_t microbatch, int64_t junction) {

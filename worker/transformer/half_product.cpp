@@ -10,7 +10,7 @@
 namespace dotresize {
 namespace {
 
-/// Powers of two [n, 1] float32 that bring the largest entry of each row into [0.5, 1).
+/// Returns powers of two [n, 1] float32 that bring the largest entry of each row into [0.5, 1).
 at::Tensor row_scales(const at::Tensor& rows) {
   const double infinity = std::numeric_limits<double>::infinity();
   const at::Tensor largest =
@@ -19,7 +19,7 @@ at::Tensor row_scales(const at::Tensor& rows) {
   return std::get<0>(at::frexp(largest)).div_(largest);  // mantissa over mantissa · 2^e: exact
 }
 
-/// rows [n, in], matrix [in, out].
+/// Multiplies rows [n, in] by matrix [in, out].
 at::Tensor scaled_product(const at::Tensor& rows, const at::Tensor& matrix) {
   TORCH_CHECK(rows.scalar_type() == at::kFloat && matrix.scalar_type() == at::kHalf,
               "float32 is multiplied with float16, not ", rows.scalar_type(), " with ",

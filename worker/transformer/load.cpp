@@ -19,8 +19,8 @@ namespace {
                    std::string(c10::toString(dtype)) + "; compute in float32 or bfloat16");
 }
 
-/// A copy of `stored`, a view of the mapped tensor of that name, block by block: what is copied is
-/// not held twice.
+/// Copies `stored`, a view of the mapped tensor of that name, block by block. Copied blocks are
+/// released, so the tensor is not held twice.
 at::Tensor copy_checked(const CheckpointReader& reader, const std::string& name,
                         const at::Tensor& stored, at::ScalarType dtype) {
   at::Tensor loaded = at::empty(stored.sizes(), dtype);
@@ -40,7 +40,7 @@ at::Tensor load_tensor(const CheckpointReader& reader, const StoredTensor& wante
   return copy_checked(reader, wanted.name, stored, dtype);
 }
 
-/// Undefined if the model has none.
+/// Loads the tensor; undefined if the model does not have it.
 at::Tensor load_end(const CheckpointReader& reader, const ModelConfig& config, TensorRole role,
                     at::ScalarType dtype) {
   const std::optional<StoredTensor> tensor = end_tensor(config, role);

@@ -10,32 +10,32 @@
 
 namespace dotresize {
 
-// Reading a dense or compressed checkpoint. Everything comes as a copy in `dtype`. Throws
-// InputError for missing tensors, wrong shapes, values that are not finite, and values beyond the
-// range of `dtype`. Tensors that the model does not use are ignored, as transformers does.
+// Reading of a dense or compressed checkpoint. Results are copies in `dtype`. Throws InputError for
+// missing tensors, wrong shapes, values that are not finite, and values beyond the range of
+// `dtype`. Tensors that the model does not use are ignored, as in transformers.
 
 SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig& config,
                               int64_t sublayer, at::ScalarType dtype);
 
-/// Rows [first, first + count) of a matrix of the checkpoint: the embedding or the head.
+/// Loads rows [first, first + count) of the embedding or the head.
 at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix, int64_t first,
                      int64_t count, at::ScalarType dtype);
 
-/// Reads the tensor once and keeps nothing of it. Throws if load_rows would.
+/// Reads the tensor once and discards it. Throws if load_rows would.
 void check_values(const CheckpointReader& reader, const StoredTensor& tensor, at::ScalarType dtype);
 
-/// What lies between the last junction and the head's matrix: a head without its weight.
+/// Loads the tensors between the last junction and the head's matrix: a head without its weight.
 HeadWeights load_before_head(const CheckpointReader& reader, const ModelConfig& config,
                              at::ScalarType dtype);
 
-/// The residual stream at junction 0 of ids [samples, seqlen] int64 on the CPU: rows of the
-/// embedding in the dtype, projected if the model does that, as float32 [samples, seqlen, k_0] on
-/// the device. Of the embedding it reads those rows alone.
+/// Returns the residual stream at junction 0 of ids [samples, seqlen] int64 on the CPU: float32
+/// [samples, seqlen, k_0] on the device. Rows of the embedding are rounded to `dtype`, and
+/// projected if the model has a projection. Only these rows are read.
 at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
                       const at::Tensor& ids, at::ScalarType dtype, at::Device device);
 
-/// Tells the system to read the sublayer's tensors from disk, and does not wait for it. Throws for
-/// tensors that are missing or have wrong shapes.
+/// Asks the system to read the sublayer's tensors from disk, without waiting. Throws for tensors
+/// that are missing or have wrong shapes.
 void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,
                          int64_t sublayer);
 

@@ -23,7 +23,7 @@ void for_each_block(const at::Tensor& head, const at::Tensor& normed, const Visi
   }
 }
 
-/// log Σ exp of each token's logits, [tokens, 1] float64.
+/// Returns log Σ exp of each token's logits, [tokens, 1] float64.
 at::Tensor log_sums(const at::Tensor& head, const at::Tensor& normed) {
   at::Tensor largest = at::full({normed.size(0), 1}, -std::numeric_limits<float>::infinity(),
                                 normed.options().dtype(at::kFloat));
@@ -37,7 +37,8 @@ at::Tensor log_sums(const at::Tensor& head, const at::Tensor& normed) {
   return largest.to(at::kDouble) + sum.log();
 }
 
-/// The tokens at which the sums of the probabilities exceed these numbers, from blocks in order.
+/// Draws for each uniform number the token at which the cumulative probability exceeds it, from
+/// blocks in order.
 class LabelDraw {
  public:
   explicit LabelDraw(const at::Tensor& uniforms)
@@ -50,7 +51,8 @@ class LabelDraw {
     labels_ += (probabilities.cumsum(1) <= (uniforms_ - mass_).to(at::kFloat)).sum(1);
     mass_ += probabilities.sum(1, /*keepdim=*/true, at::kDouble);
   }
-  /// All probabilities together may be less than 1 by rounding: then the last token is drawn.
+  /// Returns the labels. If rounding makes the total probability less than 1, the last token is
+  /// drawn.
   at::Tensor labels(int64_t vocabulary) const { return labels_.clamp_max(vocabulary - 1); }
 
  private:
@@ -59,14 +61,14 @@ class LabelDraw {
   at::Tensor labels_;
 };
 
-/// probabilities [tokens, n] float32 · rows [n, d]: [tokens, d] float32.
+/// Returns probabilities [tokens, n] float32 · rows [n, d]: [tokens, d] float32.
 at::Tensor times_rows(const at::Tensor& probabilities, const at::Tensor& rows) {
   if (rows.scalar_type() == at::kHalf) return half_product(probabilities, rows);
   return at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
 }
 
-/// (p − (1 − s) q − s e_label)·W of the model's p and the target's q, with respect to the model's
-/// final states.
+/// Returns the gradient with respect to the model's final states: (p − (1 − s) q − s e_label)·W,
+/// with the model's p and the target's q.
 at::Tensor states_gradient(const at::Tensor& head, const at::Tensor& states,
                            const TargetPredictions& target) {
   const at::Tensor log_sum = log_sums(head, states).to(at::kFloat);
@@ -87,7 +89,8 @@ at::Tensor states_gradient(const at::Tensor& head, const at::Tensor& states,
   return gradient.sub_(labelled.mul_(share));
 }
 
-/// With respect to the normed stream [tokens, d] in the compute dtype: p·W - W[label], float32.
+/// Returns the gradient with respect to the normed stream [tokens, d] in the compute dtype: p·W -
+/// W[label], float32.
 at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
                            const at::Tensor& uniforms) {
   const at::Tensor log_sum = log_sums(head, normed).to(at::kFloat);

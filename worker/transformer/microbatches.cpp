@@ -7,7 +7,8 @@
 namespace dotresize {
 namespace {
 
-/// The end of a rank's part of the microbatches; it begins at the end of the rank before.
+/// Returns the end of a rank's part of the microbatches, which begins at the end of the previous
+/// rank's.
 int64_t end_of(int rank, const Communicator& comm, int64_t microbatches) {
   return microbatches * (rank + 1) / comm.size();
 }

@@ -47,7 +47,7 @@ at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& w
   const int64_t k_out = weights.out_proj.at(0).weight.size(0);
   at::Tensor sum = at::zeros({tokens.size(0), k_out}, tokens.options());
   for (int64_t expert = 0; expert < config.experts; ++expert) {
-    const at::Tensor places = at::nonzero(routing.experts == expert);  // [n, 2]: token, rank
+    const at::Tensor places = at::nonzero(routing.experts == expert);  // [n, 2]: token, column
     if (places.size(0) == 0) continue;
     const at::Tensor chosen = places.select(1, 0);
     const auto gate = weights.in_proj.begin() + 1 + 2 * expert;

@@ -13,8 +13,7 @@ namespace dotresize {
 namespace {
 
 // Angle per position of each pair of channels, [rotary_dim / 2] float32: theta^(-2i/rotary_dim).
-// Models were trained with float32 angles: computed in float64 they would drift from those at late
-// positions.
+// Models were trained with float32 angles. Float64 angles would differ at late positions.
 at::Tensor frequencies_of_base(const ModelConfig& config, double theta) {
   const at::Tensor exponent =
       at::arange(0, config.rotary_dim(), 2, at::kFloat) / config.rotary_dim();
@@ -36,16 +35,16 @@ at::Tensor dynamic_frequencies(const ModelConfig& config, int64_t tokens) {
                              config.rotary.theta * std::pow(slowing, channels / (channels - 2.0)));
 }
 
-// YaRN (https://arxiv.org/abs/2309.00071): the pair of channels that turns `turns` times within the
-// original context, as a real number.
+// YaRN (https://arxiv.org/abs/2309.00071): returns the pair of channels that makes `turns`
+// rotations within the original context, as a real number.
 double pair_that_turns(const ModelConfig& config, double turns) {
   const auto original = static_cast<double>(config.rotary.original_max_position_embeddings);
   return static_cast<double>(config.rotary_dim()) *
          std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.rotary.theta));
 }
 
-// YaRN: pairs up to the one that turns beta_fast times stay, those from the one that turns
-// beta_slow times on are slowed by `factor`, and between them the two are blended.
+// YaRN: pairs up to the one with beta_fast rotations are unchanged. Pairs from the one with
+// beta_slow rotations on are slowed by `factor`. Between them the two are blended.
 at::Tensor yarn_frequencies(const ModelConfig& config) {
   const RotaryConfig& rotary = config.rotary;
   double first = pair_that_turns(config, rotary.beta_fast);
@@ -63,8 +62,8 @@ at::Tensor yarn_frequencies(const ModelConfig& config) {
   return frequencies / rotary.factor * slowed + frequencies * (1 - slowed);
 }
 
-// LongRoPE (https://arxiv.org/abs/2402.13753): every pair of channels is slowed by a factor of its
-// own, from one list in windows of the original context, from another in longer ones.
+// LongRoPE (https://arxiv.org/abs/2402.13753): every pair of channels is slowed by its own factor,
+// with one list for windows within the original context and another for longer ones.
 at::Tensor longrope_frequencies(const ModelConfig& config, int64_t tokens) {
   const RotaryConfig& rotary = config.rotary;
   const bool is_long = tokens > rotary.original_max_position_embeddings;
@@ -72,8 +71,9 @@ at::Tensor longrope_frequencies(const ModelConfig& config, int64_t tokens) {
          at::tensor(is_long ? rotary.long_factor : rotary.short_factor, at::kFloat);
 }
 
-// Llama 3.1: wavelengths beyond original_context / low_freq_factor are stretched by `factor`, those
-// within original_context / high_freq_factor stay, and between them the two are blended.
+// Llama 3.1: wavelengths beyond original_context / low_freq_factor are stretched by `factor`.
+// Wavelengths within original_context / high_freq_factor are unchanged. Between them the two are
+// blended.
 at::Tensor llama3_frequencies(const ModelConfig& config) {
   const RotaryConfig& rotary = config.rotary;
   const at::Tensor frequencies = default_frequencies(config);
@@ -115,7 +115,7 @@ RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens)
 
 namespace {
 
-// Turns channel i with channel i + turning/2. cos, sin: [tokens, turning]; input: float32.
+// Rotates the pairs of channels i and i + turning/2. cos, sin: [tokens, turning]; input: float32.
 at::Tensor rotated(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin) {
   const int64_t turning = cos.size(-1);
   const int64_t half = turning / 2;
@@ -130,7 +130,7 @@ at::Tensor rotated(const at::Tensor& input, const at::Tensor& cos, const at::Ten
   return result;
 }
 
-/// rotated() for autograd: the gradient is turned back, by the transpose of the rotation.
+/// rotated() for autograd: the gradient is multiplied by the transpose of the rotation.
 class Rotation : public torch::autograd::Function<Rotation> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,

@@ -8,26 +8,26 @@
 
 namespace dotresize {
 
-/// cos and sin of the rotary position embedding for positions 0 .. tokens-1, times the attention
-/// factor if the embedding has one.
+/// cos and sin of the rotary position embedding for positions 0 .. tokens-1, multiplied by the
+/// attention factor if the embedding has one.
 struct RotaryTable {
   at::Tensor cos;  ///< [tokens, rotary_dim] float32
   at::Tensor sin;
 };
 
-/// For windows of exactly `tokens` tokens: the frequencies of dynamic and longrope embeddings
-/// depend on the length of the window.
+/// Returns the table for windows of exactly `tokens` tokens: frequencies of dynamic and longrope
+/// embeddings depend on the length of the window.
 RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
 
-/// The same table on `device`.
+/// Returns the same table on `device`.
 RotaryTable to_device(const RotaryTable& table, at::Device device);
 
-/// The table of the `tokens` positions from `first` on.
+/// Returns the table of the `tokens` positions from `first` on.
 RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens);
 
-/// Rotates query or key heads: channel i turns with channel i + rotary_dim/2, channels from
-/// rotary_dim on stay. x: [batch, heads, tokens, head_dim] of any floating dtype, computed in
-/// float32; the table may hold more positions.
+/// Rotates query or key heads: channel i is paired with channel i + rotary_dim/2; channels from
+/// rotary_dim on are unchanged. x: [batch, heads, tokens, head_dim] of any floating dtype, computed
+/// in float32. The table may hold more positions.
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
 
 }  // namespace dotresize

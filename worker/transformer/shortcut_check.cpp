@@ -8,9 +8,9 @@
 namespace dotresize {
 namespace {
 
-constexpr double kFoldingError = 1e-9;  // of maps and products in float64
+constexpr double kFoldingError = 1e-9;  // error of maps and products in float64
 
-/// Half the distance of 1 to the next number: the largest relative error of rounding.
+/// Returns half the distance from 1 to the next number: the largest relative error of rounding.
 double unit_roundoff(at::ScalarType dtype) {
   switch (dtype) {
     case at::kBFloat16:
@@ -22,8 +22,7 @@ double unit_roundoff(at::ScalarType dtype) {
   }
 }
 
-/// The largest absolute error of rounding a number that is too small for that: float16 alone has
-/// such numbers here.
+/// Returns the largest absolute error of rounding a subnormal number. Only float16 has them here.
 double least_roundoff(at::ScalarType dtype) {
   return dtype == at::kHalf ? std::ldexp(1.0, -25) : 0.0;
 }
@@ -34,7 +33,7 @@ double rounding_norm(const at::Tensor& stored, const at::Tensor& exact) {
          least_roundoff(dtype) * std::sqrt(static_cast<double>(exact.numel()));
 }
 
-/// Ascending, [min(rows, columns)] float64.
+/// Returns [min(rows, columns)] float64, ascending.
 at::Tensor squared_singular_values(const at::Tensor& matrix) {
   const bool wide = matrix.size(0) < matrix.size(1);
   return at::linalg_eigvalsh(wide ? at::mm(matrix, matrix.t()) : at::mm(matrix.t(), matrix));
@@ -71,7 +70,7 @@ std::optional<std::string> shortcut_factor_problem(const at::Tensor& stored, int
   const double rounding = rounding_norm(stored, A);
   const double greatest = root_of(squared_singular_values(upper)[-1]);
   if (auto problem = stretch_problem(greatest, rounding)) return problem;
-  if (A.size(0) <= k_out) return std::nullopt;  // 1 - s², of s from 0 to 1
+  if (A.size(0) <= k_out) return std::nullopt;  // eigenvalues 1 - s² with s in [0, 1]
   const at::Tensor shortcut = at::eye(A.size(0), common, A.options()) - at::mm(A, upper.t());
   const double norms = A.norm().item<double>() + upper.norm().item<double>();
   return stretch_problem(root_of(squared_singular_values(shortcut)[-1]), rounding * (1.0 + norms));

@@ -8,17 +8,16 @@
 
 namespace dotresize {
 
-/// What orthonormal maps imply of the shortcut M_inv_in · M_out between them (method.md,
-/// "Folding"): no singular value exceeds 1; and if a junction at either end has the full width,
-/// so that its map is a rotation, all of them are 1. Rounding to the stored dtype moves singular
-/// values by no more than the Frobenius norm of what it took off, and so much is allowed. `stored`:
-/// [k_out, k_in] of a floating dtype, finite. Returns what is wrong, as the end of a sentence;
-/// nothing if it is OK.
+/// Checks the shortcut M_inv_in · M_out between two orthonormal maps (method.md, "Folding"): no
+/// singular value exceeds 1. If a junction at either end has the full width, its map is a rotation
+/// and all singular values are 1. The tolerance is the Frobenius norm of the rounding to the stored
+/// dtype, which bounds the change of singular values. `stored`: [k_out, k_in] of a floating dtype,
+/// finite. Returns the problem as the end of a sentence; nothing if it is OK.
 std::optional<std::string> shortcut_problem(const at::Tensor& stored, int64_t hidden_size);
 
-/// Likewise of the one factor A of a shortcut I - A·A' to the width `k_out`
-/// (job/model/shortcut_form.h), of full rank or cut: neither A' nor the shortcut stretches
-/// anything. `stored`: [rank, k_in].
+/// Checks the factor A of a shortcut I - A·A' to the width `k_out` (job/model/shortcut_form.h), of
+/// full or reduced rank: no singular value of A' or of the shortcut exceeds 1. `stored`: [rank,
+/// k_in].
 std::optional<std::string> shortcut_factor_problem(const at::Tensor& stored, int64_t k_out);
 
 }  // namespace dotresize

@@ -15,13 +15,14 @@
 
 namespace dotresize {
 
-/// The part of a model that one rank runs in the pipeline: contiguous sublayers in the compute
-/// dtype, on the rank's device. The first rank looks tokens up in the checkpoint's embedding.
+/// Part of a model that one rank runs in the pipeline: contiguous sublayers in the compute dtype,
+/// on the rank's device. The first rank reads token embeddings from the checkpoint.
 struct Stage {
   int64_t first_sublayer = 0;
   std::vector<SublayerWeights> sublayers;
   at::Device device = at::kCPU;
-  /// The residual stream at junction 0 of ids [samples, seqlen] on the CPU; first rank only.
+  /// Returns the residual stream at junction 0 of ids [samples, seqlen] on the CPU. First rank
+  /// only.
   std::function<at::Tensor(const at::Tensor& ids)> embed;
 };
 
@@ -30,8 +31,8 @@ struct Stage {
 Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
                  int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device);
 
-/// Rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch, seqlen]
-/// int64.
+/// Returns rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch,
+/// seqlen] int64.
 at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids);
 
 /// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]
@@ -42,13 +43,14 @@ using JunctionVisitor = std::function<void(int64_t junction, const at::Tensor& x
 using SublayerVisitor =
     std::function<void(int64_t sublayer, int64_t expert, const at::Tensor& features)>;
 
-/// What FeatureVisitor does for this sublayer; null if `visit` is.
+/// Returns the FeatureVisitor that calls `visit` with this sublayer; null if `visit` is null.
+/// `visit` outlives it.
 FeatureVisitor features_of(int64_t sublayer, const SublayerVisitor& visit);
 
-/// The pipeline schedule: streams `windows` [samples, seqlen] through the stages of all ranks,
-/// microbatch by microbatch; the next microbatch is being received and the last one sent while this
-/// one computes. Junction 0 is visited by the first rank, junction s+1 by the rank that runs
-/// sublayer s. `after_microbatch` gets the number of tokens that this rank has seen.
+/// Runs the pipeline schedule: streams `windows` [samples, seqlen] through the stages of all ranks,
+/// one microbatch at a time. Receiving the next microbatch and sending the last one overlap with
+/// computing. The first rank visits junction 0; the rank that runs sublayer s visits junction s+1.
+/// `after_microbatch` gets the microbatch's number of tokens.
 void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,
                            const at::Tensor& windows, const JunctionVisitor& visit,
                            const std::function<void(int64_t tokens)>& after_microbatch,

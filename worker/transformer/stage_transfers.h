@@ -11,9 +11,8 @@
 
 namespace dotresize {
 
-/// The tensors that a stage of a pipeline gets from its neighbours, in the order in which it takes
-/// them. One is received ahead, as soon as the communicator can: it arrives while the stage
-/// computes with the one before.
+/// Tensors that a pipeline stage receives from its neighbours, in the order of use. One is received
+/// in advance, while the stage computes with the one before.
 class Incoming {
  public:
   struct Message {
@@ -21,13 +20,13 @@ class Incoming {
     std::vector<int64_t> shape;
   };
 
-  /// float32 on `device`. `comm` outlives the object.
+  /// Messages are float32 on `device`. `comm` outlives the object.
   Incoming(Communicator& comm, std::vector<Message> messages, at::Device device);
 
   /// Waits for the next message.
   at::Tensor take();
-  /// Begins to receive the next message if it is of this rank: before something is sent there that
-  /// the rank takes only once it has sent that message.
+  /// Starts to receive the next message if it comes from `rank`. Call it before a send that `rank`
+  /// receives only after it has sent that message.
   void begin_from(int rank);
 
  private:
@@ -41,13 +40,13 @@ class Incoming {
   std::unique_ptr<Transfer> transfer_;
 };
 
-/// To one neighbour, with one tensor under way.
+/// Tensors sent to one neighbour, one in flight at a time.
 class Outgoing {
  public:
   Outgoing(Communicator& comm, int to) : comm_(comm), to_(to) {}
 
   void put(const at::Tensor& x);
-  /// Waits until the last tensor has gone.
+  /// Waits until the last tensor is sent.
   void drain();
 
  private:

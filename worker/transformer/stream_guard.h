@@ -9,7 +9,7 @@
 
 namespace dotresize {
 
-/// An event recorded on the calling thread's current stream of a GPU. On the CPU: nothing.
+/// Event recorded on the calling thread's current stream of a GPU. Does nothing on the CPU.
 class RecordedEvent {
  public:
   explicit RecordedEvent(at::Device device) {
@@ -17,7 +17,7 @@ class RecordedEvent {
     event_.emplace(device.type());
     event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }
-  /// What is launched on the stream from now on starts after the event.
+  /// Makes later work on the stream wait for the event.
   void block(const c10::Stream& stream) const {
     if (event_) stream.wait(*event_);
   }
@@ -26,9 +26,9 @@ class RecordedEvent {
   std::optional<c10::Event> event_;
 };
 
-/// A stream of the pool for one reader or writer to keep: memory that was freed on a stream is
-/// reused only on that stream, so a new one for each task would leave blocks behind that nobody
-/// uses again. On the CPU there is none.
+/// Stream from the pool that one reader or writer keeps. Memory freed on a stream is reused only on
+/// that stream, so a new stream for each task would leave blocks that are never reused. Empty on
+/// the CPU.
 class KeptStream {
  public:
   explicit KeptStream(at::Device device) {
@@ -41,15 +41,15 @@ class KeptStream {
   std::optional<c10::Stream> stream_;
 };
 
-/// As long as it lives, the calling thread's current stream of the GPU is the kept one, so that
-/// its work runs concurrently with that of other threads. Tensors that are made meanwhile and used
-/// on another stream need Tensor::record_stream. On the CPU it does nothing.
+/// Makes the kept stream the calling thread's current stream of the GPU, so that its work runs
+/// concurrently with that of other threads. Tensors made during its lifetime and used on another
+/// stream need Tensor::record_stream. Does nothing on the CPU.
 class StreamGuard {
  public:
   explicit StreamGuard(const KeptStream& kept) {
     if (kept.get()) guard_.emplace(*kept.get());
   }
-  /// The work on the stream starts after the event.
+  /// Also makes work on the stream wait for the event.
   StreamGuard(const KeptStream& kept, const RecordedEvent& event) : StreamGuard(kept) {
     if (guard_) event.block(guard_->current_stream());
   }

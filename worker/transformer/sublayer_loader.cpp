@@ -9,7 +9,7 @@
 namespace dotresize {
 namespace {
 
-/// Their memory is not reused before the calling thread's stream has used them.
+/// Prevents reuse of the tensors' memory before the calling thread's stream has used them.
 void hand_over(const SublayerWeights& weights, at::Device device) {
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   for_each_tensor(weights, [&](const at::Tensor& tensor) { tensor.record_stream(stream); });

@@ -11,7 +11,8 @@
 
 namespace dotresize {
 
-/// Sublayers of a checkpoint, one after the other. The next one is read while this one is used.
+/// Reads sublayers of a checkpoint one after the other. The next one is read while this one is
+/// used.
 class SublayerLoader {
  public:
   /// References outlive the object.
@@ -19,11 +20,11 @@ class SublayerLoader {
                  at::Device device)
       : reader_(reader), config_(config), dtype_(dtype), device_(device), stream_(device) {}
 
-  /// The sublayer in the dtype, on the device. Waits for it if it is read ahead, else reads it.
-  /// Throws as load_sublayer does.
+  /// Returns the sublayer in the dtype, on the device. Waits if it is being read ahead, else reads
+  /// it. Throws as load_sublayer does.
   SublayerWeights take(int64_t sublayer);
-  /// Starts to read the sublayer of the next take(). For a GPU a thread reads and uploads it; on
-  /// the CPU, whose cores are busy, the system starts to read the file.
+  /// Starts to read the sublayer of the next take(). On a GPU a thread reads and uploads it. On the
+  /// CPU, whose cores are busy, the system reads the file.
   void read_ahead(int64_t sublayer);
 
  private:
@@ -37,14 +38,14 @@ class SublayerLoader {
   std::future<SublayerWeights> next_;
 };
 
-/// Every sublayer of a checkpoint in order, on all ranks: they take turns to read one, ahead of
-/// time, and broadcast it. Each byte of the checkpoint is read once.
+/// Reads every sublayer of a checkpoint in order, for all ranks. Ranks take turns to read one in
+/// advance and broadcast it, so each byte of the checkpoint is read once.
 class SublayerStream {
  public:
   /// References outlive the object.
   SublayerStream(Communicator& comm, const CheckpointReader& reader, const ModelConfig& config,
                  at::ScalarType dtype, at::Device device);
-  /// The next one, from sublayer 0 on. Collective.
+  /// Returns the next sublayer, starting at sublayer 0. Collective.
   SublayerWeights next();
 
  private:

@@ -10,15 +10,15 @@
 namespace dotresize {
 namespace {
 
-/// Shortcuts and their factors are held as [in, out] and stored as [out, in].
+/// Transposes shortcuts and their factors, which are held as [in, out] and stored as [out, in].
 at::Tensor stored_or_held(TensorRole role, const at::Tensor& tensor) {
   const bool transposed = role == TensorRole::kShortcut || role == TensorRole::kShortcutA ||
                           role == TensorRole::kShortcutB;
   return transposed ? tensor.t() : tensor;
 }
 
-/// Calls visit(stored, tensor) for each of the `tensors` and its place in the weights. Throws
-/// std::logic_error if one has no place, or if the weights have another tensor.
+/// Calls visit(stored, tensor) with each of the `tensors` and its slot in the weights. Throws
+/// std::logic_error if one has no slot, or if the weights have another tensor.
 template <class Weights, class Visit>
 void for_each_pair(Weights& weights, const std::vector<StoredTensor>& tensors, const Visit& visit) {
   auto next = tensors.begin();

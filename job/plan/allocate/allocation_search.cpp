@@ -37,7 +37,7 @@ LinearCount linear(const Count& count) {
   return found;
 }
 
-/// A sublayer's parameters but for its shortcut: `rest`, and `each` for each feature of its MLP or
+/// Parameters of a sublayer without its shortcut: `rest`, and `each` for each feature of its MLP or
 /// channel of its value heads.
 struct SublayerCount {
   LinearCount rest;
@@ -60,8 +60,8 @@ SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
   return {{one.fixed - each.fixed, one.in - each.in, one.out - each.out}, each};
 }
 
-/// What the ends have if the widths are k_in at the first junction and k_out at the last one.
-/// `projects_head`: of tied ones.
+/// Parameters of the ends if the widths are k_in at the first junction and k_out at the last one.
+/// `projects_head`: tied ends have a projection for the head.
 LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_head) {
   ModelConfig ends = config;
   ends.compressed = true;
@@ -74,14 +74,14 @@ LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_he
   });
 }
 
-/// The predicted rise at each of possible_inner_widths().
+/// Predicted loss increases at each of possible_inner_widths().
 const std::vector<double>& curve_of(const PredictedRises& rises, int64_t sublayer) {
   const auto layer = static_cast<std::size_t>(layer_of(sublayer));
   return is_attention(sublayer) ? rises.values.at(layer) : rises.mlps.at(layer);
 }
 
-/// Indices: of the junctions in the possible widths, of the sublayers in possible_inner_widths()
-/// and in the ranks that their shortcuts may have.
+/// Choice of all sizes, as indices: widths in the possible widths, by junction; sizes in
+/// possible_inner_widths() and ranks in the possible shortcut ranks, by sublayer.
 struct Choice {
   bool tied = false;  ///< one table for embedding and head
   std::vector<std::size_t> widths;
@@ -89,16 +89,16 @@ struct Choice {
   std::vector<std::size_t> ranks;
 };
 
-/// Sizes that a part may have, descending, and what is predicted of each.
+/// Sizes that a part may have, descending, with the predicted loss increase of each.
 struct Part {
-  /// The hull is that of the first `count` sizes.
+  /// Builds the hull from the first `count` sizes.
   Part(std::vector<int64_t> possible, std::vector<double> predicted, std::size_t count)
       : sizes(std::move(possible)),
         rises(std::move(predicted)),
         hull(lower_hull({{sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(count)},
                          {rises.begin(), rises.begin() + static_cast<std::ptrdiff_t>(count)}})) {}
 
-  /// Index of the best size if each unit of it costs so much.
+  /// Index of the best size if each unit of it costs `price`.
   std::size_t best(double price) const {
     const auto end =
         std::ranges::partition_point(hull, [&](const HullCorner& c) { return c.price < price; });
@@ -110,7 +110,7 @@ struct Part {
   std::vector<HullCorner> hull;
 };
 
-/// Features or channels; the hull has no place for a sublayer that goes altogether, whose
+/// Features or channels of a sublayer. The hull leaves out size 0, which removes the sublayer: its
 /// parameters are not in proportion.
 Part inner_part(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises,
                 int64_t sublayer) {
@@ -146,17 +146,17 @@ class Search {
   double rise(std::size_t junction, std::size_t in, std::size_t out) const {
     return is_mapped(junction) ? rises_.junctions[junction].at(in * grid() + out) : 0.0;
   }
-  /// Parameters for each feature or channel of a value head.
+  /// Parameters per feature or per channel of a value head.
   int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
     return counts_[sublayer].each.at(widths_[in], widths_[out]);
   }
-  /// Parameters of a sublayer but for its shortcut.
+  /// Parameters of a sublayer without its shortcut.
   int64_t inside(std::size_t s, std::size_t in, std::size_t out, std::size_t size) const {
     const int64_t width = inner_[s].sizes[size];
     if (width == 0) return 0;
     return counts_[s].rest.at(widths_[in], widths_[out]) + of_each(s, in, out) * width;
   }
-  /// The best between two widths, for a price of a parameter.
+  /// Best inner size between two widths, for a price of a parameter.
   std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const;
   std::size_t rank_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
     return shortcuts_[s].best(price * static_cast<double>(widths_[in] + widths_[out]));
@@ -176,7 +176,7 @@ class Search {
   const LinearCount& ends(bool tied) const { return tied ? tied_ends_ : untied_ends_; }
   int64_t parameters(const Choice& choice) const;
   double predicted(const Choice& choice) const;
-  /// The least of the rise and of `price` for each parameter.
+  /// Choice with the smallest sum of the loss increase and of `price` for each parameter.
   Choice best(double price) const;
   struct Priced {
     double cost;
@@ -184,7 +184,7 @@ class Search {
   };
   Priced best(double price, bool tied) const;
   Choice within_limit() const;
-  /// Widens what lowers the rise most for each parameter, as long as there is room.
+  /// Widens the part that lowers the loss most for each parameter, as long as there is room.
   void fill(Choice& choice) const;
   Allocation described(const Choice& choice) const;
 
@@ -192,14 +192,14 @@ class Search {
   const ResolvedJob& job_;
   const PredictedRises& rises_;
   std::vector<int64_t> widths_;
-  std::size_t least_;  ///< index of the smallest that is considered
-  // Of each sublayer:
+  std::size_t least_;  ///< index of the smallest width that is considered
+  // One entry for each sublayer.
   std::vector<SublayerCount> counts_;
   std::vector<Part> inner_;      ///< possible_inner_widths()
-  std::vector<Part> shortcuts_;  ///< ranks
+  std::vector<Part> shortcuts_;  ///< ranks of the shortcut
   LinearCount untied_ends_;
   LinearCount tied_ends_;
-  int64_t limit_ = 0;  ///< parameters of the output
+  int64_t limit_ = 0;  ///< largest number of parameters of the output
 };
 
 Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
@@ -214,8 +214,8 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
     shortcuts_.push_back(shortcut_part(job, rises, s));
   }
   untied_ends_ = count_of_ends(config, /*tied=*/false, false);
-  // A dense head is turned with the last map, unless the last shortcut is one matrix: then the
-  // model is smaller than it is counted.
+  // Tied ends are counted with a projection for the head, because a dense head is rotated with the
+  // last map. If the last shortcut is one matrix the model is smaller than this count.
   tied_ends_ = count_of_ends(config, /*tied=*/true, /*projects_head=*/true);
   const NetSize size = net_size(config, job, job.widths);
   limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
@@ -229,7 +229,7 @@ std::size_t Search::size_at(double price, std::size_t s, std::size_t in, std::si
   return inner.rises.back() < inner.rises[kept] + saved ? inner.sizes.size() - 1 : kept;
 }
 
-/// Nothing, if the shortcut is exact between these widths.
+/// Loss increase of a shortcut of this rank; 0 if the shortcut is exact between these widths.
 double Search::shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
                              std::size_t rank) const {
   const ShortcutForm form = shortcut(sublayer, in, out, rank);
@@ -304,7 +304,7 @@ Search::Priced Search::best(double price, bool tied) const {
 Choice Search::within_limit() const {
   Choice found = best(0.0);
   if (parameters(found) <= limit_) return found;
-  constexpr double kLeast = 1e-18;  // of the loss of a token, for one parameter
+  constexpr double kLeast = 1e-18;  // loss of a token, for one parameter
   constexpr double kMost = 1e6;
   constexpr int kSteps = 80;
   double too_low = kLeast;
@@ -336,7 +336,7 @@ void Search::fill(Choice& choice) const {
       const int64_t more = parameters(wider) - before;
       const double gain = rise_before - predicted(wider);
       if (before + more > limit_ || !(gain > 0.0)) return;
-      // A shortcut may take fewer parameters once its ends are alike: nothing is better.
+      // The shortcut may take fewer parameters once its ends are alike. Then nothing is better.
       const double worth = gain / static_cast<double>(std::max<int64_t>(1, more));
       if (worth <= most) return;
       most = worth;

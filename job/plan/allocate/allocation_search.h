@@ -8,11 +8,13 @@
 
 namespace dotresize {
 
-/// Index in possible_widths(). Predictions hold for small changes: no junction gets less than two
-/// thirds of the width that all would have if parameters went with it, but for rounding down.
+/// Index in possible_widths() of the smallest width that an allocation chooses, because predictions
+/// hold for small changes only. It is two thirds of the width that all junctions would have if
+/// parameters were proportional to the width, rounded down.
 std::size_t least_allocated_width(const ResolvedJob& job);
 
-/// allocate_jointly() of junctions that have maps of their own. `rises` are complete and finite.
+/// Version of allocate_jointly() for junctions that have maps of their own. `rises` must be
+/// complete and finite.
 Allocation search_allocation(const ModelConfig& config, const ResolvedJob& job,
                              const PredictedRises& rises);
 

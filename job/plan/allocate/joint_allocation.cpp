@@ -20,7 +20,7 @@
 namespace dotresize {
 namespace {
 
-/// The model with one map, of this width and with so many features in all MLPs: indices.
+/// Allocation with one map. `width` and `features`, the same in all MLPs, are indices.
 Allocation with_one_map(const ModelConfig& config, const ResolvedJob& job,
                         const PredictedRises& rises, std::size_t width, std::size_t features) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
@@ -52,7 +52,8 @@ bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const All
          largest_bytes(job.allocation->size, dense_bytes(config, job));
 }
 
-/// Of each width the most features, which is predicted to raise the loss least.
+/// Tries each width with the most features that are within the size. Returns the choice with the
+/// smallest predicted loss increase.
 Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
                              const PredictedRises& rises) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
@@ -73,7 +74,7 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
   throw std::invalid_argument("the smallest widths have more parameters than there may be");
 }
 
-/// Parameters of the sublayer in a model without maps, if it has so many features or channels.
+/// Parameters of the sublayer in a model without maps, with `size` features or channels.
 int64_t parameters_inside(const ModelConfig& config, int64_t sublayer, int64_t size) {
   const auto layers = static_cast<std::size_t>(config.num_layers);
   ModelConfig cut = config;
@@ -93,8 +94,8 @@ Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
   return found;
 }
 
-/// A size of each sublayer: indices in possible_inner_widths(); value heads of a stock output are
-/// not asked for.
+/// Allocation without maps. `size` returns an index in possible_inner_widths(). It is not called
+/// for value heads of a stock output.
 Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
                       const PredictedRises& rises,
                       const std::function<std::size_t(int64_t sublayer)>& size) {
@@ -111,7 +112,7 @@ Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
   return found;
 }
 
-/// The same features in all MLPs, as a stock model has them.
+/// Allocation without maps with the same features in all MLPs, as a stock model has them.
 std::optional<Allocation> uniform_without_maps(const ModelConfig& config, const ResolvedJob& job,
                                                const PredictedRises& rises) {
   const std::size_t sizes = possible_inner_widths(config, job, 1).size();
@@ -140,7 +141,7 @@ void check_rises(const ModelConfig& config, const ResolvedJob& job, const Predic
   }
 }
 
-/// All as narrow as it may be with maps.
+/// Allocation with everything as narrow as maps allow.
 Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   Allocation found;
@@ -194,7 +195,7 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
                                                 const PredictedRises& rises) {
   if (job.stock_output()) return uniform_without_maps(config, job, rises);
   std::vector<LossCurve> curves;
-  int64_t parameters = 0;  // of the narrowest
+  int64_t parameters = 0;  // of the narrowest sublayers, then with the room that is left
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     const auto layer = static_cast<std::size_t>(layer_of(s));
     LossCurve& curve = curves.emplace_back();

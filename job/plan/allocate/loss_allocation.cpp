@@ -22,7 +22,7 @@ void check(const LossCurve& curve) {
   }
 }
 
-/// Neighbouring steps of a curve, from one size to the next smaller one: an edge of its hull.
+/// Edge of the hull of a curve: neighbouring steps, each from one size to the next smaller one.
 struct Edge {
   std::size_t curve = 0;
   std::size_t steps = 0;
@@ -32,7 +32,7 @@ struct Edge {
   double price() const { return rise / static_cast<double>(saved); }
 };
 
-/// Ascending in their price.
+/// Edges of the curve's hull, in ascending order of price.
 std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
   std::vector<Edge> edges;
   for (std::size_t i = 1; i < curve.parameters.size(); ++i) {
@@ -57,12 +57,12 @@ double rise_of(const std::vector<LossCurve>& curves, const std::vector<std::size
   return rise;
 }
 
-/// Gives parts their next larger size as long as there is room, first what lowers the loss most for
-/// each parameter, and of equals the last one.
+/// Gives parts their next larger size as long as there is room. The part that lowers the loss most
+/// for each parameter comes first; of equal parts, the last one.
 void give_back(const std::vector<LossCurve>& curves, int64_t room,
                std::vector<std::size_t>& chosen) {
-  constexpr double kRounding =
-      1e-6;  // of the whole rise: a step that lowers it less is worth nothing
+  // Share of the whole loss increase. A step that lowers it by less is worth nothing.
+  constexpr double kRounding = 1e-6;
   const double least = kRounding * rise_of(curves, chosen);
   while (true) {
     std::size_t best = curves.size();
@@ -113,7 +113,7 @@ std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
   if (edge == edges.end()) {
     throw std::invalid_argument("the smallest sizes have more parameters than there may be");
   }
-  // The last edge: the steps that are needed, or all of them.
+  // Compare two ways to take the last edge: only the steps that are needed, or all of them.
   std::vector<std::size_t> whole = chosen;
   whole[edge->curve] += edge->steps;
   give_back(curves, parameters - (total - edge->saved), whole);

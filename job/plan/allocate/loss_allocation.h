@@ -6,29 +6,31 @@
 
 namespace dotresize {
 
-/// The sizes that a part of a model can have, from the largest down, and by how much each is
-/// predicted to raise the loss.
+/// Sizes that a part of a model can have, from the largest down, with the predicted loss increase
+/// at each.
 struct LossCurve {
   std::vector<int64_t> parameters;  ///< descending
-  std::vector<double> rises;        ///< as many, of the loss of a token; finite
+  std::vector<double> rises;        ///< loss increase of a token at each of these sizes; finite
 };
 
-/// A corner of the lower convex hull of a curve, behind the first size.
+/// Corner of the lower convex hull of a curve. The first size of the curve is not listed.
 struct HullCorner {
   std::size_t size = 0;  ///< index in the curve
-  double price = 0.0;    ///< rise for each parameter that goes on the way from the corner before
+  double price = 0.0;    ///< loss increase per parameter saved since the corner before
 };
 
-/// Prices ascend. Throws std::invalid_argument for a curve that is none.
+/// Returns the corners of the hull in ascending order of price. Throws std::invalid_argument for an
+/// invalid curve.
 std::vector<HullCorner> lower_hull(const LossCurve& curve);
 
-/// Of each curve the index of a size, such that all parts together have `parameters` at most. From
-/// the largest sizes on, the edge of a lower convex hull comes next that is predicted to raise the
-/// loss least for each parameter that it saves: an expensive step does not hide cheap ones behind
-/// it. The last edge is taken as far as needed, or whole, whichever is predicted to be better once
-/// the surplus has been given back, step by step, where it lowers the loss most. Among equal edges
-/// the first part's come first. Deterministic. Throws std::invalid_argument if the smallest sizes
-/// have more, and for curves that are none.
+/// Chooses a size of each curve, such that all parts together have at most `parameters`. Returns
+/// the indices of the sizes.
+/// Starts at the largest sizes. The next edge of a lower convex hull is always the one with the
+/// smallest predicted loss increase per saved parameter: an expensive step does not hide cheap ones
+/// behind it. The last edge is taken only as far as needed, or whole. The better prediction
+/// decides, once the surplus has been given back, step by step, where it lowers the loss most.
+/// Among equal edges the first part's come first. Deterministic. Throws std::invalid_argument if
+/// the smallest sizes have more parameters, and for invalid curves.
 std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves, int64_t parameters);
 
 }  // namespace dotresize

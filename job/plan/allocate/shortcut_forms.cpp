@@ -10,7 +10,7 @@ bool within_group(std::span<const int64_t> groups, std::size_t in) {
   return !groups.empty() && groups[in] == groups[in + 1];
 }
 
-/// From junction `in` to the next one, of another group.
+/// Form of the shortcut from junction `in` to the next one, which is in another group.
 ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                           std::size_t in, int64_t hidden_size, bool oblique) {
   const Shortcuts own =

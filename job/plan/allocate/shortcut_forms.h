@@ -10,36 +10,40 @@
 
 namespace dotresize {
 
-/// How the skip paths of an output are stored (docs/method.md, "Shortcuts"): in the form with
-/// fewest bytes that computes the same, or of ranks that an allocation chooses (`method.allocate`).
+/// Storage of an output's skip paths (docs/method.md, "Shortcuts"): the form with fewest bytes that
+/// computes the same, or ranks that an allocation chooses (`method.allocate`).
 struct Shortcuts {
-  /// At most, of those whose rank is not chosen yet; absent: as many as it takes.
+  /// Largest rank of shortcuts whose rank is not chosen yet; absent: the rank that is exact.
   std::optional<int64_t> rank = {};
-  std::vector<int64_t> ranks = {};  ///< at most, of each sublayer, once they are chosen
+  std::vector<int64_t> ranks = {};  ///< largest rank of each sublayer's shortcut, once chosen
 };
 
 /// "exact", or "auto" if an allocation chooses the ranks.
 std::string to_string(const Shortcuts& shortcuts);
 
-/// Of a sublayer between maps of these widths, `shortcuts` being no ranks that were chosen. Between
-/// oblique maps a rank is larger by as many channels as the second one is narrower: so many of its
-/// channels may be among the last ones of the first, which the identity does not pass on.
+/// Form of a shortcut between maps of these widths. Reads shortcuts.rank and not shortcuts.ranks.
+/// Between oblique maps the rank may be larger by the number of channels by which the second map is
+/// narrower: that many of its channels may be among the last ones of the first map, which the
+/// identity does not pass on.
 ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_out,
                            int64_t hidden_size, bool oblique);
 
-/// Ranks that an allocation chooses among, in its order: multiples of hidden_size / 256, from
-/// hidden_size / 3 down to 0. Beyond that one matrix has fewer parameters, or the rank is exact.
+/// Ranks that an allocation chooses from, in its order: multiples of hidden_size / 256, rounded up,
+/// from hidden_size / 3 down to 0. At a larger rank one matrix has fewer parameters, or the rank is
+/// exact.
 std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size);
 
-/// Of each sublayer of a model of junction_widths `widths` that was made of one of width
-/// `hidden_size`. `groups`: ModelConfig::junction_groups. `oblique`: ResolvedJob::oblique_maps().
-/// Empty if maps are not oblique and none has a rank but those within groups: as in ModelConfig.
+/// Form of each sublayer's shortcut in a model with junction widths `widths`, made from a model of
+/// width `hidden_size`. `groups`: ModelConfig::junction_groups. `oblique`:
+/// ResolvedJob::oblique_maps(). Empty, as in ModelConfig, if maps are not oblique and no shortcut
+/// between groups has a rank.
 std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> widths,
                                          std::span<const int64_t> groups, int64_t hidden_size,
                                          bool oblique);
 
-/// Whether one between groups has a rank, so that the maps at its ends are rotated into each other.
+/// True if a shortcut between groups has a rank. Then the maps at its ends are rotated into each
+/// other.
 bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                            std::span<const int64_t> groups, int64_t hidden_size, bool oblique);
 

@@ -14,7 +14,7 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
 }
 
-/// How often a sublayer runs forward on the way back.
+/// Number of times that a sublayer runs forward on the way back.
 int64_t JobTime::runs_again(const RankShard& shard, int64_t sublayer) const {
   switch (shard.checkpoints) {
     case Checkpoints::kNone:
@@ -33,7 +33,7 @@ void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double pas
     times.add("backward", passes * number(kBackwardPasses + runs_again(shard, s)) * once);
   }
   if (!last(shard)) return;
-  // The logits twice, and a product with their gradients.
+  // The head computes the logits twice, and a product with their gradients.
   times.add("backward",
             3.0 * passes *
                 forward(head_counts(config_, config_.hidden_size, tokens(), job_.compute_dtype)));
@@ -47,7 +47,7 @@ void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
   add_backward(times, shard, backward_passes());
 }
 
-/// From the moments to the map.
+/// Solves one junction, from the moments to the map.
 PhaseTimes JobTime::solve() const {
   const SolveCounts counts = solve_counts(job_);
   PhaseTimes times;
@@ -57,9 +57,9 @@ PhaseTimes JobTime::solve() const {
   return times;
 }
 
-/// One thread writes a junction into the journal and one describes it until the next one is solved,
-/// which takes `meanwhile`. On a CPU their cores are those of the other work, the disk is not.
-/// `disk_write`: while this rank writes.
+/// Records one junction. One thread writes it into the journal and another describes it until the
+/// next junction is solved, which takes `meanwhile`. On a CPU their cores are those of the other
+/// work, but the disk is not. `disk_write`: rate while this rank writes.
 PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
   const DescribeCounts counts = describe_counts(job_);
   const double describe = counts.eigenvalues / rates_.eigen +
@@ -75,7 +75,7 @@ PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
   return times;
 }
 
-/// Without maps.
+/// Copies the weights of a stage without maps.
 PhaseTimes JobTime::copy_stage(const ModelConfig& output, const RankShard& shard) const {
   PhaseTimes times =
       read_beside({}, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
@@ -84,7 +84,8 @@ PhaseTimes JobTime::copy_stage(const ModelConfig& output, const RankShard& shard
   return times;
 }
 
-/// Reading ahead and writing go on while a rank multiplies the turns up to its own and folds.
+/// Folds a stage. Reading ahead and writing go on while the rank multiplies the rotations up to its
+/// own and folds.
 PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
   if (mapped() == 0) return copy_stage(output, shard);
   double fold = shard.first_sublayer == 0 && !output.embedding_projection ? fold_vocabulary() : 0.0;
@@ -141,7 +142,7 @@ PhaseTimes JobTime::keep_statistics() const {
   const double read = number(read_statistics_bytes(config_, job_));
   PhaseTimes times;
   times.add("journal", put(written / ranks()));
-  // Their hashes are compared before, and what was just written is in the cache.
+  // Saved statistics have just been written and are in the file cache. Used ones are hashed first.
   times.add("read", disk(read / ranks(), read, job_.statistics.saved()));
   if (job_.statistics.used()) times.add("journal", read / ranks() / rates_.hash);
   return times;
@@ -197,8 +198,8 @@ PhaseTimes JobTime::see_bases() const {
   return times;
 }
 
-/// The dense model's junctions before anything is chosen: the same sums and decompositions. In a
-/// dense round the sums are taken in the passes for the features.
+/// Measures the dense model's junctions before anything is chosen, with the same sums and
+/// decompositions. In a dense round the sums are taken in the passes for the features.
 PhaseTimes JobTime::measure_junctions() const {
   if (!job_.allocation || job_.statistics.used()) return {};
   PhaseTimes times;
@@ -216,9 +217,9 @@ PhaseTimes JobTime::measure_junctions() const {
   const double bytes = (packs() ? 8.0 : 16.0) * d() * d();
   junction.add("eigen", eigen());
   junction.add("solve", 7.0 * d() * d() * d() / rates_.float64_gemm);
-  // While the next one is decomposed.
+  // GPU ranks write it while the next one is decomposed.
   junction.add("journal", put(bytes) - (rates_.cuda ? eigen() : 0.0));
-  // A map in the metric of the loss, and the one before rotated into it.
+  // One step computes a map in the metric of the loss and rotates the one before into it.
   if (!job_.stock_output()) junction.add("align", align(1) + 4.0 * d() * d() * d() / rates_.qr);
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes measuring;
@@ -246,8 +247,8 @@ PhaseTimes JobTime::pipeline() const {
   return times;
 }
 
-/// One junction, whose moments all ranks sum and one decomposes and solves, side by side with the
-/// owners of others. It records the junction while the other ranks solve theirs.
+/// Solves one junction. All ranks sum its moments; one rank decomposes and solves it, side by side
+/// with the owners of other junctions. It records the junction while the other ranks solve theirs.
 PhaseTimes JobTime::solve_over_ranks() const {
   const double together = number(plan_.ranks.front().solved_together);
   PhaseTimes times;
@@ -283,7 +284,7 @@ PhaseTimes JobTime::layerwise() const {
   return times;
 }
 
-/// One rank folds an in_proj while the others wait.
+/// Token-parallel schedule. One rank folds an in_proj while the others wait.
 PhaseTimes JobTime::token_parallel() const {
   const int64_t width = job_.widths.largest();
   PhaseTimes work;
@@ -294,7 +295,7 @@ PhaseTimes JobTime::token_parallel() const {
     work.add("communicate", collective(solve_counts(job_).map));
     work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
     if (junction + 1 == mapped()) break;
-    const int64_t s = junction;  // the sublayer that reads it
+    const int64_t s = junction;  // the sublayer that reads the junction
     in_turn.add("fold", fold_counts(config_, s, width).in_proj / rates_.fold_gemm);
     read +=
         number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));

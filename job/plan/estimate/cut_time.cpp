@@ -3,7 +3,7 @@
 
 namespace dotresize {
 
-/// A rank's part of the passes for the features of its sublayers.
+/// Passes for the features of the rank's sublayers.
 PhaseTimes JobTime::stream_features(const RankShard& shard) const {
   const double passes = number(plan_.cut_passes());
   const double rounds = number(plan_.cut_rounds);
@@ -26,8 +26,8 @@ PhaseTimes JobTime::stream_features(const RankShard& shard) const {
   return stage;
 }
 
-/// All tokens through one sublayer after the other, through MLPs twice: the bounds of their sums
-/// are found first. One rank removes the features while the others wait.
+/// Streams all tokens through one sublayer after the other, and through MLPs twice: the bounds of
+/// their sums are found first. One rank removes the features while the others wait.
 PhaseTimes JobTime::share_features() const {
   const double share = share_of_tokens();
   const double blocks = share / std::min<double>(microbatch_tokens(), kGramBlockTokens);
@@ -59,7 +59,7 @@ PhaseTimes JobTime::remove_features(int64_t sublayer) const {
   constexpr double kStepOnGpu = 2e-4;
   times.add("cut", counts.solve / rates_.float64_gemm + counts.bytes / rates_.memory +
                        (rates_.cuda ? kStepOnGpu * counts.steps : 0.0));
-  // One is written while the next one is cut.
+  // GPU ranks write one cut while the next one is made.
   const double meanwhile = rates_.cuda ? counts.cuts / rates_.float64_gemm : 0.0;
   times.add("journal", put(counts.journal) - meanwhile);
   return times;

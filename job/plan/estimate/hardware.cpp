@@ -37,7 +37,7 @@ bool has_key(const Message& message, std::string_view key) {
          has_key(reflection.GetMessage(message, &field), key.substr(dot + 1));
 }
 
-/// Adds the keys of the numbers that are there and not positive.
+/// Adds the keys of the numbers that are present but not positive.
 void find_not_positive(const Message& message, const std::string& prefix,
                        std::vector<std::string>& keys) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -142,7 +142,7 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   rates.cuda = hardware.device() == v1::Hardware::cuda;
   rates.ranks_per_host = ranks_per_host(hardware, job.ranks);
   const auto sharers = static_cast<double>(rates.ranks_per_host);
-  const double share = rates.cuda ? 1.0 : 1.0 / sharers;  // of the device
+  const double share = rates.cuda ? 1.0 : 1.0 / sharers;  // share of the device
   const bool half_cost = rates.cuda && job.compute_dtype != Dtype::kFloat32;
 
   rates.compute_gemm = share * gemm_rate(hardware.gemm(), job.compute_dtype);

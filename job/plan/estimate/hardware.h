@@ -8,21 +8,21 @@
 
 namespace dotresize {
 
-/// A hardware file (YAML or JSON): proto/dotresize/v1/hardware.proto. Throws InputError with line
-/// and key for unknown keys, for rates that are not positive and finite, for those that the device
-/// needs and that are missing, and for those that it does not have.
+/// Reads a hardware file (YAML or JSON): proto/dotresize/v1/hardware.proto. Throws InputError with
+/// line and key for unknown keys, for rates that are not positive and finite, for missing rates
+/// that the device needs, and for rates that the device does not have.
 v1::Hardware read_hardware(const std::filesystem::path& path);
 
-/// The same from a text; `origin` names it in errors.
+/// Version of read_hardware for text; `origin` names it in errors.
 v1::Hardware parse_hardware(const std::string& text, const std::string& origin);
 
-/// What resolve_job takes the hardware for, if so many ranks run on it.
+/// Returns the facts that resolve_job assumes if `ranks` ranks run on the hardware.
 LaunchFacts launch_facts(const v1::Hardware& hardware, int ranks);
 
-/// What one rank of a job gets of the hardware while the others are as busy. Per second: bytes, but
-/// operations of gemm, attention, eigen, svd and qr, and pairs of l1_cost.
+/// Rates that one rank of a job gets of the hardware while the others are as busy. Units per
+/// second: bytes; operations for gemm, attention, eigen, svd and qr; pairs for l1_cost.
 struct RankRates {
-  double compute_gemm = 0.0;  ///< in the compute dtype
+  double compute_gemm = 0.0;  ///< rate in the compute dtype
   double fold_gemm = 0.0;
   double float32_gemm = 0.0;
   double float64_gemm = 0.0;
@@ -38,16 +38,16 @@ struct RankRates {
   double link = 0.0;       ///< infinite for one rank
   double disk_read = 0.0;
   double disk_write = 0.0;
-  double cache_bytes = 0.0;  ///< not a rate: of files, of all ranks of a host
+  double cache_bytes = 0.0;  ///< bytes, not a rate: file cache of a host, for all its ranks
   double hash = 0.0;
   int ranks_per_host = 1;
-  /// How many times as fast a rank is while the others wait: on a CPU with more ranks than cores.
+  /// Speedup of a rank while the others wait: above 1 on a CPU with more ranks than cores.
   double alone = 1.0;
   bool cuda = false;
 };
 
-/// Throws InputError naming the key that this job needs and that the file does not have, or that
-/// the job and the file are of different devices.
+/// Returns the rates of a rank. Throws InputError naming the key if the file lacks one that this
+/// job needs, or if the job and the file are for different devices.
 RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job);
 
 }  // namespace dotresize

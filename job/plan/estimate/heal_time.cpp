@@ -7,34 +7,35 @@
 namespace dotresize {
 namespace {
 
-/// Bytes that are moved for an element of a gradient: it is rounded and added in float64, then
-/// moments and parameter are read and written in float32.
+/// Bytes that are moved per element of a gradient. It is rounded and added in float64. Then moments
+/// and parameter are read and written in float32.
 constexpr double kLayerStepBytes = 80.0;
-/// A pass forward and the way back, in passes forward.
+/// Forward pass and way back, in forward passes.
 constexpr double kLayerForwardAndBack = 1.0 + static_cast<double>(kBackwardPasses);
 
-/// Bytes that are moved for a parameter of an update in a step: its gradient is added, and moments
+/// Bytes that are moved per parameter of an update in a step. Its gradient is added, and moments
 /// and value are read and written in float32.
 constexpr double kStepBytes = 48.0;
-/// The logits of both models twice, and a product with their difference.
+/// Cost of the head in forward passes: the logits of both models twice, and a product with their
+/// difference.
 constexpr double kHeadPasses = 5.0;
 
 }  // namespace
 
-/// Each layer: all tokens through it in both models, then its steps, of which one microbatch each
-/// goes to so many ranks.
+/// Heals one layer after the other. All tokens go through it in both models. Then come its steps,
+/// whose microbatches are spread over the ranks.
 PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
   const Healing& healing = *job_.healing;
   const int64_t windows = healing.samples.value_or(expected_samples(job_));
   const int64_t microbatches = fitted_microbatches(windows, seqlen());
   const double steps = number(healing.epochs * layer_steps_per_epoch(microbatches));
   const int64_t at_once = microbatches_per_step(microbatches);
-  const double turns = std::ceil(number(at_once) / ranks());  // of a step, on the busiest rank
+  const double turns = std::ceil(number(at_once) / ranks());  // per step, on the busiest rank
   const double trained =
       steps * turns * microbatch_tokens() * share_of(std::min<double>(number(at_once), ranks()));
   const double share = number(windows * seqlen()) / ranks() / rates_.alone;
   const double held_out = number((windows - fitted_windows(windows)) * seqlen()) / ranks();
-  // Products of float16 have no gradient of their weights: these layers are healed in float32.
+  // Float16 products have no gradient of their weights, so these layers are healed in float32.
   const bool half = job_.compute_dtype == Dtype::kFloat16;
   const Dtype compute = half ? Dtype::kFloat32 : job_.compute_dtype;
   const double bytes = number(size_in_bytes(compute));
@@ -59,9 +60,9 @@ PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
   return times;
 }
 
-/// The dense model's final states; then the stages of the output forward and back, of a step as
-/// many microbatches as fill the pipeline only in part. On CPUs those at work have the cores of the
-/// others.
+/// Computes the dense model's final states, then runs the stages of the output forward and back.
+/// The few microbatches of a step fill the pipeline only in part. On CPUs the busy ranks have the
+/// cores of the others.
 PhaseTimes JobTime::heal_updates(const ModelConfig& output) const {
   const Healing& healing = *job_.healing;
   const int64_t windows = healing.samples.value_or(expected_samples(job_));

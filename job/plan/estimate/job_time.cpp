@@ -24,8 +24,8 @@ PhaseTimes JobTime::check_weights() const {
   }));
 }
 
-/// Each rank takes its share of the tokens through one sublayer after the other, of which it reads
-/// a part and gets the rest from the other ranks; then all read the head.
+/// Takes each rank's share of the tokens through one sublayer after the other. A rank reads a part
+/// of each sublayer and gets the rest from the other ranks. Then all ranks read the head.
 PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first,
                              double windows) const {
   const double tokens = windows * share_of_tokens();

@@ -18,58 +18,59 @@
 
 namespace dotresize {
 
-/// A rank's seconds are operations or bytes (work_counts.h) over rates (hardware.h).
+/// Seconds of a job. A rank's seconds are operations or bytes (work_counts.h) over rates
+/// (hardware.h).
 ///
-/// In a pipeline each of S stages takes t_s for a microbatch, and B of them pass in
+/// Each of the S stages of a pipeline takes t_s for a microbatch, and B microbatches pass in
 ///   Σ_s t_s + (B − 1) · max_s t_s:
 /// the slowest stage works for B · max t_s, and waits for the others while the pipeline fills.
 ///
-/// Ranks that share fewer cores leave theirs to the others while they wait: they are done together
-/// when all of the work is, unless the slowest rank alone takes longer.
+/// Ranks that share fewer cores leave theirs to the others while they wait. They end together when
+/// all of the work is done, unless the slowest rank alone takes longer.
 class JobTime {
  public:
   JobTime(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
           const RankRates& rates)
       : config_(config), job_(job), plan_(plan), rates_(rates) {}
 
-  /// The ends' vocabulary, and all sublayers if the first step does not load them.
+  /// Checks the vocabulary of the ends, and all sublayers if the first step does not load them.
   PhaseTimes check_weights() const;
-  /// Perplexity of the source (`first`: which nobody has read yet) or of the output; `windows`: of
-  /// the calibration's, a share.
+  /// Computes the perplexity of the source or of the output. `first`: the model has not been read
+  /// before. `windows`: share of the calibration's windows.
   PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first,
                       double windows = 1.0) const;
-  /// The dense model, a choice without maps and the output on the held-out windows
+  /// Evaluates the dense model, a choice without maps and the output on the held-out windows
   /// (`method.allocate`).
   PhaseTimes check_choice(const ModelConfig& output) const;
-  /// What evaluating the dense model and the output takes longer if their predictions are compared.
+  /// Additional time to evaluate the dense model and the output if their predictions are compared.
   PhaseTimes keep_states() const;
   PhaseTimes compare(const ModelConfig& output) const;
   PhaseTimes calibrate() const;
-  /// Of the dense model, before the calibration.
+  /// Cuts the dense model's sublayers, before the calibration.
   PhaseTimes cut_sublayers() const;
-  /// The layers of the output distilled, and then all of it (`heal`).
+  /// Distills the layers of the output, and then all of it (`heal`).
   PhaseTimes heal_layers(const ModelConfig& output) const;
   PhaseTimes heal_updates(const ModelConfig& output) const;
-  /// Of what was read and of what was written, by a thread beside two other steps. On a CPU its
-  /// core is one of theirs.
+  /// Hashes what was read and what was written, in a thread beside two other steps. On a CPU the
+  /// thread takes one of their cores.
   PhaseTimes hash(double calibrating, double evaluating) const;
 
  private:
   static double number(int64_t value) { return static_cast<double>(value); }
 
   PhaseTimes pipeline() const;
-  /// Of the stages, whose weights are loaded for it.
+  /// Passes over the tokens, for which the stages load their weights.
   PhaseTimes passes_of_pipeline() const;
   PhaseTimes measure_junctions() const;
-  /// A part of the tokens, seen in the bases of the junctions.
+  /// Passes over a part of the tokens, which are seen in the bases of the junctions.
   PhaseTimes see_bases() const;
-  /// Statistics that are saved, and those that are read.
+  /// Writes the statistics that are saved, and reads statistics.
   PhaseTimes keep_statistics() const;
   PhaseTimes layerwise() const;
   PhaseTimes token_parallel() const;
 
   bool is_pipeline() const { return job_.schedule.pipelined; }
-  /// Whether Gram matrices are packed (CalibrationJob::packs_sums).
+  /// True if Gram matrices are packed (CalibrationJob::packs_sums).
   bool packs() const {
     return rates_.cuda && is_pipeline() && job_.compute_dtype != Dtype::kFloat32;
   }
@@ -83,9 +84,10 @@ class JobTime {
     for (const RankShard& shard : plan_.ranks) ranks.push_back(times(shard));
     return ranks;
   }
-  /// Until the last of `working` ranks is done, as a share of what each takes beside all others.
+  /// Time until the last of `working` ranks is done, as a share of what each takes beside all
+  /// others.
   double share_of(double working) const { return std::max(working / ranks(), 1.0 / rates_.alone); }
-  /// Until the last rank is done.
+  /// Time until the last rank is done.
   PhaseTimes side_by_side(const std::vector<PhaseTimes>& ranks) const {
     PhaseTimes last;
     last.add(slowest(ranks), 1.0 / rates_.alone);
@@ -93,7 +95,7 @@ class JobTime {
     for (const PhaseTimes& rank : ranks) mean.add(rank, 1.0 / this->ranks());
     return mean.total() > last.total() ? mean : last;
   }
-  /// Microbatches that flow through the ranks, one after the other.
+  /// Time for microbatches that flow through the ranks, one after the other.
   PhaseTimes streamed(const std::vector<PhaseTimes>& ranks) const {
     PhaseTimes times = side_by_side(ranks);
     times.add("wait", (sum(ranks) - slowest(ranks).total()) / microbatches() / rates_.alone);
@@ -102,9 +104,9 @@ class JobTime {
 
   int64_t mapped() const { return job_.widths.mapped_count; }
   int64_t summed() const { return summed_junctions(config_, job_); }
-  /// Of the junctions that the rank owns.
+  /// Number of mapped junctions that the rank owns.
   int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
-  /// What hides background work of as many seconds.
+  /// Seconds of work that hide background work: all of `seconds`, or 0 if nothing overlaps.
   double beside(double seconds) const { return plan_.ranks.front().overlaps ? seconds : 0.0; }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
   double ranks() const { return number(job_.ranks); }
@@ -115,7 +117,8 @@ class JobTime {
     return number((expected_samples(job_) + samples - 1) / samples);
   }
   double microbatch_tokens() const { return number(microbatch_samples(seqlen()) * seqlen()); }
-  /// Tokens that take a rank as long as the one that has most: whole microbatches are dealt out.
+  /// Number of tokens that takes a rank as long as the busiest one: whole microbatches are dealt
+  /// out.
   double share_of_tokens() const {
     const double most = std::ceil(microbatches() / ranks());
     return most / microbatches() * tokens() * share_of(microbatches() / most);
@@ -131,29 +134,31 @@ class JobTime {
   }
   ModelConfig output() const { return output_model_config(config_, job_, job_.widths); }
 
-  /// From the disk, or if all of the model is read `again` and fits it, from its cache.
+  /// Seconds to read from disk. 0 if all of the model is read `again` and fits the file cache.
   double disk(double bytes, double model_bytes, bool again) const {
     const double on_host = model_bytes * number(rates_.ranks_per_host) / ranks();
     return again && on_host <= rates_.cache_bytes ? 0.0 : bytes / rates_.disk_read;
   }
-  /// Into the journal: an entry is hashed while it is written.
+  /// Seconds to write into the journal: an entry is hashed while it is written.
   double put(double bytes) const {
     return std::max(bytes / rates_.disk_write, bytes / rates_.hash);
   }
-  /// Copied as another dtype, checked to be finite, and brought to the device.
+  /// Seconds to copy parameters as another dtype, to check that they are finite, and to bring them
+  /// to the device.
   double convert(double parameters, Dtype stored, Dtype loaded) const {
     const double in_memory = parameters * number(size_in_bytes(loaded));
     return (parameters * number(size_in_bytes(stored)) + 2.0 * in_memory) / rates_.host_memory +
            in_memory / rates_.to_device;
   }
-  /// Of sublayers that ranks take turns to read: on GPUs ahead of time, so side by side.
+  /// Seconds to convert sublayers that ranks take turns to read. GPU ranks read ahead of time, so
+  /// side by side.
   double convert_in_turns(double parameters, Dtype stored, Dtype loaded) const {
     return convert(rates_.cuda ? parameters / ranks() : parameters, stored, loaded);
   }
-  /// Reads one sublayer while the last one is worked on: on a GPU all of it, on a CPU the system
-  /// reads ahead alone.
+  /// Adds the time to read one sublayer while the one before is worked on. On a GPU all of that
+  /// overlaps; on a CPU only the system's read-ahead does.
   PhaseTimes read_beside(PhaseTimes work, double disk, double convert) const;
-  /// To all other ranks, or from all of them: scattered and gathered.
+  /// Seconds to send to all other ranks, or to receive from all of them: scattered and gathered.
   double collective(double bytes) const {
     return 2.0 * (ranks() - 1.0) / ranks() * bytes / rates_.link;
   }
@@ -166,10 +171,11 @@ class JobTime {
     return forward(forward_counts(model, sublayer, widths, tokens, seqlen(), job_.compute_dtype));
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
-  /// Of the rank's sublayers, and the head of the last one, for the gradients of all junctions.
+  /// Adds the passes of the rank's sublayers, and of the head on the last rank, for the gradients
+  /// of all junctions.
   void add_gradients(PhaseTimes& times, const RankShard& shard) const;
   int64_t runs_again(const RankShard& shard, int64_t sublayer) const;
-  /// The way back of all tokens, `passes` times, through the rank's sublayers and the head.
+  /// Adds the way back of all tokens, `passes` times, through the rank's sublayers and the head.
   void add_backward(PhaseTimes& times, const RankShard& shard, double passes) const;
   PhaseTimes load_stages() const;
   PhaseTimes stream_features(const RankShard& shard) const;
@@ -178,7 +184,7 @@ class JobTime {
   double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
   PhaseTimes solve() const;
   PhaseTimes record(double meanwhile, double disk_write) const;
-  /// Maps of the sublayers from `first` to `end` that are rotated into each other.
+  /// Number of sublayers in [first, end) whose maps are rotated into each other.
   int64_t aligned(int64_t first, int64_t end) const;
   double align(int64_t sublayers) const;
   double fold_seconds(const FoldCounts& counts) const {

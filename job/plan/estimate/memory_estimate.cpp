@@ -17,12 +17,12 @@ namespace dotresize {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-/// Resident pages of the programs and their libraries, measured: a rank of a tiny model.
+/// Resident pages of the programs and their libraries, measured with a rank of a tiny model.
 constexpr int64_t kHostLibraries = 190 * kMiB;
 constexpr int64_t kHostLibrariesWithCuda = 1536 * kMiB;
 constexpr int64_t kDeviceLibraries = 1024 * kMiB;
 
-/// The sizes that the phases are made of.
+/// Sizes of one rank that the phases are made of, in bytes unless a comment says otherwise.
 struct Sizes {
   explicit Sizes(const RankMemory& rank)
       : r(rank),
@@ -44,19 +44,19 @@ struct Sizes {
   bool oblique() const { return r.job.oblique_maps(); }
   bool has_head() const { return r.shard.end_sublayer == r.config.num_sublayers(); }
 
-  /// As CalibrationJob::packs_sums; ranks that share the tokens of a junction do not.
+  /// Same as CalibrationJob::packs_sums. Ranks that share the tokens of a junction do not pack.
   bool packed() const { return on_gpu() && r.job.schedule.pipelined && compute_bytes < kFloat; }
   /// Bytes of a Gram matrix while it is summed: packed in blocks of rows (worker/maps/moments.cpp).
   int64_t gram_sum(int64_t width) const {
     if (!packed()) return width * width * kDouble;
     return width * (width + std::clamp<int64_t>(width / 8, 64, 1024)) / 2 * kFloat;
   }
-  /// Whether gradients go back in the passes for the features.
+  /// True if gradients go back in the passes for the features.
   bool cuts_go_back() const { return gradients() && !(r.job.allocation && r.job.head_sliced); }
   int64_t square() const { return d * d * kDouble; }
   int64_t rectangle() const { return d * k * kDouble; }
   int64_t tokens() const { return microbatch_samples(seqlen) * seqlen; }
-  /// The residual stream of a microbatch, and of a rank's share of the windows.
+  /// Residual stream of a microbatch, and of a rank's share of the windows.
   int64_t microbatch_stream() const { return tokens() * d * kFloat; }
   int64_t microbatches() const {
     return (expected_samples(r.job) * seqlen + tokens() - 1) / std::max<int64_t>(1, tokens());
@@ -64,31 +64,31 @@ struct Sizes {
   int64_t share_stream() const {
     return (microbatches() + r.job.ranks - 1) / r.job.ranks * microbatch_stream();
   }
-  /// The states before both heads, blocks of both, logits of both and their exponentials, and what
-  /// is compared in float64.
+  /// Comparison of predictions: states before both heads, blocks of both heads, logits of both and
+  /// their exponentials, and what is compared in float64.
   int64_t comparing() const {
     const int64_t states = std::max(share_stream(), 2 * share_stream() / kFloat * compute_bytes);
     const int64_t rows = 2 * d * compute_bytes + 4 * tokens() * kFloat;
     return states + kComparedVocabularyRows * (rows + 4 * kComparedTokens * kDouble);
   }
 
-  /// Of a sublayer of this rank's and of any rank: the largest, in parameters.
+  /// Parameters of the largest sublayer of any rank, with these widths at its junctions.
   int64_t largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const;
   int64_t dense_sublayer() const { return largest_sublayer(d, d, false); }
   int64_t folded_sublayer() const { return largest_sublayer(k, k, true); }
   int64_t stage_weights() const;
-  /// Of its sublayers before `end`, and with gradients the head.
+  /// Weights of the rank's sublayers before `end`, and with gradients of the head.
   int64_t stage_weights(int64_t end) const;
   int64_t half_folded_sublayer() const;
   int64_t half_folded(int64_t sublayer) const;
   int64_t half_folded_of_rank() const;
-  /// Parameters of a sublayer, as it is read and with its in_proj folded.
+  /// Parameters of a sublayer as it is read, and with its in_proj folded.
   struct Turn {
     int64_t dense = 0;
     int64_t half_folded = 0;
   };
   Turn largest_turn() const;
-  /// Of a group, on this rank.
+  /// Number of junctions of a group on this rank.
   int64_t junctions() const {
     return std::min(r.shard.junctions_at_once,
                     r.shard.junctions(summed_junctions(r.config, r.job)));
@@ -96,19 +96,20 @@ struct Sizes {
 
   int64_t insides() const;
   int64_t at_junction() const;
-  /// Of a pass over the tokens, beside weights and sums.
+  /// Peak of a pass over the tokens, beside weights and sums.
   int64_t microbatch() const;
   int64_t graph_bytes(int64_t sublayer) const;
-  /// Of the way back, beside these.
+  /// Peak of the way back, beside weights, sums and microbatch; 0 without gradients.
   int64_t backward() const { return gradients() ? way_back() : 0; }
   int64_t way_back() const;
 
-  // Of the sublayers on this rank that may be cut, each with its features' Gram matrix.
+  // Number of sublayers on this rank that are cut at once, each with the Gram matrix of its
+  // features.
   int64_t cut_at_once() const {
     return std::min(r.shard.cuts_at_once,
                     count_cut_sublayers(r.job, r.shard.first_sublayer, r.shard.end_sublayer));
   }
-  /// The largest number of features, of one MLP, of one expert or of an attention.
+  /// Largest number of features of one MLP, one expert or one attention.
   int64_t features() const;
   int64_t feature_sums(int64_t at_once) const;
   int64_t kept_sums() const;
@@ -122,7 +123,7 @@ struct Sizes {
   int64_t whole_first_sums() const {
     return square() * ((transport() && !pca() ? 2 : 1) + (gradients() ? 1 : 0));
   }
-  /// Beside U: the factor of the metric and the Gram matrix, which wait with it.
+  /// Factor of the metric and Gram matrix, which wait beside U.
   int64_t metric() const { return oblique() ? 2 * square() : 0; }
   int64_t second_sums() const;
   int64_t waiting_to_solve() const;
@@ -133,7 +134,7 @@ struct Sizes {
   int64_t aligning() const;
   int64_t rotated_maps() const;
   int64_t last_basis() const;
-  /// While something else is computed.
+  /// Describing a junction while something else is computed; 0 if nothing overlaps.
   int64_t described_beside() const { return r.shard.overlaps ? describing() : 0; }
   int64_t written_beside(int64_t bytes) const { return r.shard.overlaps ? bytes : 0; }
   int64_t folding() const;
@@ -143,14 +144,14 @@ struct Sizes {
   int64_t k;
   int64_t seqlen;
   int64_t compute_bytes;
-  int64_t fold_bytes;  ///< of a number in folding
-  bool aligns;         ///< whether maps are rotated into each other
-  bool turns_stock;    ///< whether there is one map, turned as a stock output wants it
-  bool turns_norm;     ///< whether the one map is turned for a tied head
+  int64_t fold_bytes;  ///< bytes of a number in folding
+  bool aligns;         ///< true if maps are rotated into each other
+  bool turns_stock;    ///< true if there is one map, rotated as a stock output needs it
+  bool turns_norm;     ///< true if the one map is rotated for a tied head
 };
 
 int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const {
-  // Layers differ in the form of their MLP alone: one of each form is enough.
+  // Layers differ only in the form of their MLP, so one of each form is enough.
   const ModelConfig& config = r.config;
   const std::vector<bool> dense(1, false);
   const std::vector<bool>& mixtures = config.mixture ? config.mixture->layers : dense;
@@ -163,7 +164,8 @@ int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const 
   return largest;
 }
 
-/// Parameters of one whose in_proj, most of it, is folded, and whose out_proj is not; of any rank.
+/// Parameters of the largest sublayer of any rank, with its in_proj, which is most of it, folded,
+/// and its out_proj not.
 int64_t Sizes::half_folded_sublayer() const {
   return folded_sublayer() * 2 / 3 + dense_sublayer() / 3;
 }
@@ -173,7 +175,7 @@ int64_t Sizes::half_folded(int64_t sublayer) const {
          sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false) / 3;
 }
 
-/// The largest of this rank.
+/// Largest half-folded sublayer of this rank.
 int64_t Sizes::half_folded_of_rank() const {
   const int64_t end = r.shard.end_run(r.job.widths.mapped_count);
   int64_t largest = 0;
@@ -183,7 +185,7 @@ int64_t Sizes::half_folded_of_rank() const {
   return largest;
 }
 
-/// The largest that the rank reads when ranks take turns, before a junction with a map.
+/// Largest sublayer that the rank reads before a junction with a map, when ranks take turns.
 Sizes::Turn Sizes::largest_turn() const {
   const int64_t end = r.job.widths.mapped_count - 1;
   Turn largest;
@@ -207,7 +209,7 @@ int64_t Sizes::stage_weights(int64_t end) const {
   return parameters * compute_bytes;
 }
 
-/// Of a microbatch within a sublayer. Heads are rotated and repeated into copies.
+/// Bytes of a microbatch inside a sublayer. Heads are rotated and repeated into copies.
 int64_t Sizes::insides() const {
   const ModelConfig& config = r.config;
   const int64_t queries = config.num_heads * config.head_dim;
@@ -215,15 +217,15 @@ int64_t Sizes::insides() const {
   const int64_t padded = r.job.allocates_values() ? keys : 0;  // values of narrower heads
   const int64_t attention = 5 * queries + 4 * keys + padded;
   const int64_t mlp = 3 * config.intermediate_size;
-  // An expert's tokens are gathered and its results added up.
+  // Tokens of an expert are gathered, and its results are added up.
   const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
-  // Between two products of float16 everything is float32.
+  // Everything between two float16 products is float32.
   const int64_t bytes = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
   return tokens() * (bytes * (std::max({attention, mlp, mixture}) + d) + kFloat * d);
 }
 
-/// Of a microbatch while its sums are taken: the rotated copy and the cost kernel's; on the CPU a
-/// block in float64 and the products of some of its rows.
+/// Bytes of a microbatch while its sums are taken: the rotated copy and the copy for the cost
+/// kernel. The CPU also has a block in float64 and the products of some of its rows.
 int64_t Sizes::at_junction() const {
   const int64_t gram =
       on_gpu()
@@ -238,9 +240,9 @@ int64_t Sizes::microbatch() const {
   return transfers + microbatch_stream() + std::max(insides(), at_junction());
 }
 
-/// Bytes that autograd keeps of a token in a sublayer, beside its input: of an attention its heads,
-/// repeated and padded, the result, what norms of heads read, and a row of a mask; of an MLP both
-/// parts and the gate's activation; of a mixture those of the token's experts, and their results.
+/// Bytes per token that autograd keeps in a sublayer, beside its input. Attention: its heads,
+/// repeated and padded, the result, the input of head norms, and a row of a mask. MLP: both parts
+/// and the gate's activation. Mixture: those of the token's experts, and their results.
 int64_t Sizes::graph_bytes(int64_t sublayer) const {
   const ModelConfig& config = r.config;
   const int64_t between = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
@@ -258,11 +260,12 @@ int64_t Sizes::graph_bytes(int64_t sublayer) const {
          mixture.experts_per_token * (3 * mixture.intermediate_size + 3 * d) * between;
 }
 
-/// Memory of the microbatches that are not back yet (Checkpoints); of a sublayer what its
-/// operations keep, and their gradients; and blocks of logits and probabilities, whose memory the
-/// allocator may not give to a sublayer.
+/// Bytes of the way back: the microbatches that are not back yet (Checkpoints); in one sublayer
+/// what its operations keep, and their gradients; blocks of logits and probabilities, whose memory
+/// the allocator may not give to a sublayer.
 int64_t Sizes::way_back() const {
-  const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;  // at most so many ranks
+  // Upper bound for the number of ranks behind this one.
+  const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;
   const int64_t under_way = std::min<int64_t>({r.job.ranks, behind + 1, microbatches()});
   const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
   const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
@@ -285,10 +288,10 @@ int64_t Sizes::features() const {
   return std::max({dense, r.config.mixture ? r.config.mixture->intermediate_size : 0, attention});
 }
 
-/// Bytes for the sums of an MLP, all experts of a mixture, or an attention, and of the gradients
-/// behind it, for the `at_once` neighbours that need most.
+/// Bytes for the sums of the `at_once` neighbouring sublayers that need most: an MLP, all experts
+/// of a mixture, or an attention, and the gradients behind it.
 int64_t Sizes::feature_sums(int64_t at_once) const {
-  // A rank that shares the tokens meets the MLPs of all ranks.
+  // Ranks that share the tokens meet the MLPs of all ranks.
   const bool stage = r.job.schedule.pipelined;
   const int64_t end = stage ? r.shard.end_sublayer : r.config.num_sublayers();
   std::vector<int64_t> sums;
@@ -306,23 +309,24 @@ int64_t Sizes::feature_sums(int64_t at_once) const {
   return most;
 }
 
-/// Bytes for the sums of all the rank's sublayers.
+/// Bytes for the sums of all the rank's sublayers, if they are kept.
 int64_t Sizes::kept_sums() const {
   return r.shard.keeps_sums ? feature_sums(r.config.num_sublayers()) : 0;
 }
 
-/// The features of a microbatch in float32; on the CPU a block in float64; products of some rows.
+/// Bytes at the features of a microbatch: the features in float32, on the CPU a block in float64,
+/// and products of some rows.
 int64_t Sizes::at_features() const {
   const int64_t f = features();
   const int64_t block = on_gpu() ? 0 : kDouble * f * std::min(kGramBlockTokens, tokens());
   return tokens() * f * kFloat + block + 2 * kDouble * f * std::clamp<int64_t>(f / 8, 64, 1024);
 }
 
-/// Beside the sums: of a Gram matrix, which is one of them, the factor and the inverse; then the
-/// inverse, the products of down, and of both what is left of them while the others leave; or of a
-/// cut the columns that are left, of these their rows and the factor, and what the journal gets. A
-/// matrix that was packed is made beside. Where features are removed for a cut alone the Gram
-/// matrix stays, on the host.
+/// Bytes to remove features, beside the sums, one of which is the Gram matrix. First its factor and
+/// inverse. Then the inverse, the products of down, and what is left of both while features leave.
+/// For a cut: the columns that are left, their rows and the factor, and the journal entry. A packed
+/// matrix is unpacked into another one. If features are removed for a cut alone, the Gram matrix
+/// stays, on the host.
 int64_t Sizes::removing() const {
   const int64_t f = features();
   const bool for_a_cut = !(r.job.mlp && r.job.mlp->allocated);
@@ -337,26 +341,26 @@ int64_t Sizes::second_sums() const {
   return square() + square() / 2 + (on_gpu() ? 0 : square() + metric());
 }
 
-/// Per junction of a group, after the passes.
+/// Bytes that a junction of a group holds after the passes.
 int64_t Sizes::waiting_to_solve() const {
   if (!pca()) return whole_first_sums();
   return (transport() ? square() : 0) + (on_gpu() ? 0 : square() + metric());
 }
 
-/// Beside what waited: Sinkhorn's costs, kernel and plan, or the plan, its decomposition and Q; and
-/// M.
+/// Bytes to solve a junction, beside what waited: costs, kernel and plan of Sinkhorn, or the plan,
+/// its decomposition and Q; and M.
 int64_t Sizes::solving() const {
   const int64_t uploaded = on_gpu() && pca() ? square() + metric() : 0;
-  // Of an oblique map its decomposition, M_inv and two products.
+  // An oblique map also needs its decomposition, M_inv and two products.
   const int64_t turned = oblique() ? 4 * rectangle() + 2 * k * k * kDouble : 0;
   if (!transport()) return uploaded + 2 * rectangle() + turned;
   const int64_t kernel_and_plan = on_gpu() ? 7 * rectangle() : 3 * rectangle();
   return uploaded + std::max(kernel_and_plan, 3 * rectangle() + 2 * k * k * kDouble + turned);
 }
 
-/// One at a time, whose sums all ranks add up and one solves.
+/// Peak of one junction at a time. All ranks add up its sums and one rank solves it.
 int64_t Sizes::junction() const {
-  const int64_t reduced = r.job.ranks > 1 ? square() : 0;  // MPI's and NCCL's buffers
+  const int64_t reduced = r.job.ranks > 1 ? square() : 0;  // buffers of MPI and NCCL
   const int64_t first = first_sums() + std::max(at_junction(), reduced);
   const int64_t decomposing = square() + eigen();
   const int64_t second = second_sums() + std::max(at_junction(), reduced);
@@ -365,7 +369,7 @@ int64_t Sizes::junction() const {
       waiting_to_solve() + describing());
 }
 
-/// Of a junction that is solved, in the background, where its map is written too.
+/// Bytes to describe a solved junction in the background, where its map is also written.
 int64_t Sizes::describing() const {
   const int64_t R = transport() ? k * k * kDouble : 0;
   const int64_t maps = (oblique() ? 2 : 1) * rectangle();
@@ -374,10 +378,10 @@ int64_t Sizes::describing() const {
   return written + decomposed + maps + rectangle() + R;
 }
 
-/// Two maps, each completed to a basis, and the products of their parts; the turn and the factors
-/// of the two before, which are being written.
+/// Bytes to align two maps, each completed to a basis, with the products of their parts. The
+/// rotation and the factors of the two maps before are being written.
 int64_t Sizes::aligning() const {
-  // The map in float64 and with γ; their product, its eigenvectors and a copy.
+  // Holds the map in float64 and with γ; their product, its eigenvectors and a copy.
   if (turns_norm) return 2 * rectangle() + 4 * k * k * kDouble;
   if (turns_stock) return 2 * k * k * kDouble;
   if (!aligns) return 0;
@@ -385,8 +389,8 @@ int64_t Sizes::aligning() const {
   return 4 * rectangle() + 3 * square() + shortcut + written_beside(fold_bytes * k * (2 * d - k));
 }
 
-/// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
-/// and their product.
+/// Bytes beside the maps of folding: one map in float64 and rotated, its rotation, the rotation to
+/// the next map and their product.
 int64_t Sizes::rotated_maps() const {
   if (turns_norm) return 2 * rectangle() + k * k * kDouble;
   if (turns_stock) return (oblique() ? 4 : 2) * rectangle() + k * k * kDouble;
@@ -394,14 +398,15 @@ int64_t Sizes::rotated_maps() const {
   return (oblique() ? 4 : 2) * rectangle() + 3 * k * k * kDouble;
 }
 
-/// The basis that a last junction of full width gets, once the in_proj before it is folded.
+/// Bytes of the basis that a last junction of full width gets, once the in_proj before it is
+/// folded.
 int64_t Sizes::last_basis() const {
   if (!aligns || !has_head() || r.job.head_sliced) return 0;
   return 4 * square() + (oblique() ? 4 * rectangle() : 0);
 }
 
-/// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
-/// written; the maps at both sides. Or as much of the vocabulary.
+/// Bytes to fold: a sublayer as it was read, its folded in_proj, the sublayer before it, which is
+/// being written, and the maps at both sides. Or as much of the vocabulary.
 int64_t Sizes::folding() const {
   const int64_t shortcut =
       shortcut_parameters(shortcut_form(r.job.shortcuts, k, k, d, oblique()), k, k);
@@ -412,12 +417,13 @@ int64_t Sizes::folding() const {
     const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
     const int64_t folded =
         sublayer_parameters(r.config, s, k, k, /*folded=*/true) - k * k + shortcut;
-    const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;  // is uploaded meanwhile
+    // The next one is uploaded meanwhile.
+    const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;
     const int64_t next = ahead ? sublayer_parameters(r.config, s + 1, d, d, false) : 0;
     most = std::max(most, before + dense + next + folded * 2 / 3);
     before_last = std::exchange(before, written_beside(folded));
   }
-  // Beside both maps one that is scaled by the norm, and rows on their way through it.
+  // Both maps, one that is scaled by the norm, and rows on their way through it.
   const int64_t maps = fold_bytes * (kFoldedVocabularyRows * d + (oblique() ? 5 : 3) * d * k);
   return maps + std::max(fold_bytes * most + rotated_maps(),
                          fold_bytes * (before_last + half_folded_of_rank()) + last_basis());
@@ -430,16 +436,16 @@ int64_t RankMemory::pipeline() const {
   const int64_t n = s.junctions();
   const int64_t weights = s.stage_weights();
   const int64_t first = n * s.first_sums() + s.microbatch() + s.backward();
-  // A shared map's sums, and those that are added to them.
+  // Sums of a shared map, and the sums that are added to them.
   const int64_t shared = job.junction_groups.empty() ? 0 : 2 * s.whole_first_sums() + s.square();
-  // In the metric of the loss a matrix more is decomposed. What is packed becomes whole.
+  // The metric of the loss decomposes one more matrix. Packed sums are unpacked.
   const int64_t whole = (s.packed() ? s.whole_first_sums() : 0) + (s.oblique() ? s.square() : 0);
   const int64_t last = std::max(s.solving(), s.describing());
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
   int64_t passes = weights + first;
   int64_t solving = 0;
   if (s.second_pass() || takes_no_tokens(job) || shared > 0) {
-    // All of a group are decomposed, and wait.
+    // All junctions of a group are decomposed, and wait.
     const int64_t decomposing = std::max(n * (s.square() + s.metric()), shared) + s.eigen() + whole;
     const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
     passes = std::max(passes, weights + std::max(decomposing, second));
@@ -450,7 +456,7 @@ int64_t RankMemory::pipeline() const {
       solving += weights;
     }
   } else {
-    // Each is decomposed when its turn comes, while one before is described.
+    // Each junction is decomposed when its turn comes, while one before is described.
     const int64_t beside = n > 1 ? s.described_beside() : 0;
     const int64_t decomposing = n * s.first_sums() + s.eigen() + whole + beside;
     solving = std::max({decomposing, (n - 1) * s.first_sums() + s.waiting_to_solve() + more,
@@ -463,11 +469,11 @@ int64_t RankMemory::bases() const {
   if (!job.allocation) return 0;
   const Sizes s(*this);
   const int64_t n = std::min(shard.bases_at_once, shard.junctions(job.widths.mapped_count));
-  // Two matrices in float32 of each; the pass, or what they are made of.
+  // Each junction has two float32 matrices, beside the pass or beside what they are made of.
   const int64_t seen =
       n * s.square() +
       std::max(s.stage_weights(shard.end_sublayer) + s.microbatch() + s.backward(), 3 * s.square());
-  // Of two junctions the factor and the eigenvectors; their maps and the rotation between these.
+  // Factors and eigenvectors of two junctions; their maps and the rotation between these.
   return std::max(seen, 14 * s.square());
 }
 
@@ -478,7 +484,7 @@ int64_t RankMemory::layerwise() const {
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
   const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer() * s.compute_bytes +
                           s.microbatch_stream() + s.insides();
-  // The stream of each junction that waits; of the one that the rank owns the sums.
+  // Each junction that waits has its stream. The one that the rank owns has its sums.
   const int64_t together = shard.solved_together;
   const int64_t streams = s.second_pass() ? together : 1;
   const int64_t sums = together > 1 ? s.first_sums() + (s.second_pass() ? s.square() : 0) : 0;
@@ -488,12 +494,12 @@ int64_t RankMemory::layerwise() const {
 
 int64_t RankMemory::token_parallel() const {
   const Sizes s(*this);
-  // To a GPU the sublayer of the rank's next turn is uploaded all the while.
+  // GPU ranks upload the sublayer of their next turn all the while.
   const Sizes::Turn turn = s.largest_turn();
   const int64_t ahead = s.on_gpu() ? s.fold_bytes * turn.dense : 0;
   const int64_t map = s.fold_bytes * s.d * s.k;
   const int64_t folding = s.fold_bytes * (2 * s.d * s.k + turn.dense + turn.half_folded);
-  // What a rank sends is what it has folded, unless it computes in another dtype.
+  // A rank sends what it has folded, unless it computes in another dtype.
   const int64_t sent = s.half_folded_sublayer();
   const int64_t converting = s.compute_bytes == s.fold_bytes ? 0 : s.fold_bytes * sent;
   const int64_t forward =
@@ -516,14 +522,15 @@ int64_t RankMemory::evaluation() const {
 }
 
 int64_t RankMemory::layer_healing() const {
-  // Products of float16 have no gradient of their weights: these are float32.
+  // Float16 products have no gradient of their weights, so the layer is trained in float32.
   const RankMemory trained{config, job, shard, device,
                            compute == Dtype::kFloat16 ? Dtype::kFloat32 : compute};
   const Sizes s(trained);
   const int64_t windows = job.healing->samples.value_or(expected_samples(job));
   const int64_t samples = microbatch_samples(s.seqlen);
-  const int64_t microbatches = (windows + samples - 1) / samples + 1;  // two kinds of windows
-  // The streams of the dense model and of the output, and the targets.
+  // Fitted and held-out windows have microbatches of their own: one more.
+  const int64_t microbatches = (windows + samples - 1) / samples + 1;
+  // Streams of the dense model and of the output, and the targets.
   const int64_t streams = 3 * ((microbatches + job.ranks - 1) / job.ranks) * s.microbatch_stream();
   const int64_t batch = microbatches_per_step(fitted_microbatches(windows, s.seqlen));
   const int64_t gradients = (batch + job.ranks - 1) / job.ranks;
@@ -539,17 +546,17 @@ int64_t RankMemory::layer_healing() const {
     layer = std::max(layer, parameters);
     graph = std::max(graph, kept);
   }
-  // The layer as it was folded, the best one so far and the one that is tried, as they are stored;
-  // those that compute, on trial too; gradients; the slice of the rank.
+  // Stored: the layer as it was folded, the best one so far and the one that is tried. In the
+  // compute dtype: the weights, also on trial, and gradients. In float32: the slice of the rank.
   const int64_t weights = layer * (3 * size_in_bytes(job.output_dtype) + 2 * s.compute_bytes +
                                    gradients * s.compute_bytes) +
                           3 * kFloat * layer / job.ranks;
-  const int64_t summing = 2 * kDouble * s.dense_sublayer() / 2;  // of one tensor
+  const int64_t summing = 2 * kDouble * s.dense_sublayer() / 2;  // for one tensor
   return streams + weights + std::max(graph + 3 * s.insides() + s.microbatch_stream(), summing);
 }
 
-/// The stage of the output with its updates, their gradients and moments, and the way back through
-/// it; at its end both heads, and the logits of both models.
+/// Stage of the output with its updates, their gradients and moments, and the way back through it.
+/// The last stage has both heads, and the logits of both models.
 int64_t RankMemory::healing() const {
   if (!job.heals()) return 0;
   const Sizes s(*this);
@@ -607,11 +614,12 @@ int64_t RankMemory::kept_on_device() const {
 int64_t RankMemory::host_beside_gpu() const {
   const Sizes s(*this);
   const int64_t n = s.junctions();
-  // Without a second pass one waits while it is solved.
+  // Without a second pass one junction waits while another is solved.
   const int64_t waiting =
       s.pca() ? (s.second_pass() ? n : std::min<int64_t>(n, 2)) * (s.square() + s.metric()) : 0;
+  // Weights are there three times: as read, in pinned memory, and one more copy.
   const int64_t read = s.dense_sublayer() * std::max(s.fold_bytes, s.compute_bytes);
-  // As read, in pinned memory, and one more of these.
+  // Packed sums of features wait on the host.
   const int64_t summed = s.packed() ? s.feature_sums(s.cut_at_once()) : 0;
   const bool for_a_cut = job.mlp && !job.mlp->allocated;
   const int64_t copied = for_a_cut ? kDouble * s.features() * s.features() : 0;
@@ -624,7 +632,7 @@ int64_t RankMemory::libraries() const {
 
 namespace {
 
-/// The dense model is evaluated and its MLPs are cut; then comes the schedule.
+/// Peak of a job: the dense model is evaluated and its MLPs are cut; then comes the schedule.
 int64_t peak_of(const RankMemory& dense) {
   const ModelConfig cut = with_widest_mlps(dense.config, dense.job.mlp);
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};

@@ -8,70 +8,70 @@
 
 namespace dotresize {
 
-/// What a rank holds at the same time, in bytes unless said otherwise. References outlive it.
+/// Bytes that a rank holds at the same time. The referenced objects must outlive it.
 ///
-/// The unit of a junction is a float64 matrix [d, d] (square) or [d, k] (rectangle): Gram matrix,
-/// costs and eigenvectors U are squares; the plan of the transport, Q and M are rectangles. A
+/// The unit of a junction is a float64 matrix [d, d] (square) or [d, k] (rectangle). Gram matrix,
+/// costs and eigenvectors U are squares. The plan of the transport, Q and M are rectangles. A
 /// junction holds, from one phase to the next (docs/architecture.md, "Memory"):
 ///   first pass    the Gram matrix, and in the identity basis the costs
 ///   decomposed    U in the PCA basis: on the host, if a GPU computes
 ///   second pass   U's float32 copy and the costs
 ///   solving       the costs and the workspace; then M goes to the journal
-/// and while the next junction is solved what the report wants to know of this one is computed.
+/// The report's values of a junction are computed while the next junction is solved.
 struct RankMemory {
   const ModelConfig& config;
   const ResolvedJob& job;
-  const RankShard& shard;  ///< rank, sublayers and what it has at once
-  DeviceKind device;       ///< that computes
-  Dtype compute;           ///< of weights and microbatches
+  const RankShard& shard;  ///< rank, sublayers and the numbers that it processes at once
+  DeviceKind device;       ///< computing device
+  Dtype compute;           ///< dtype of weights and microbatches
 
-  // By schedule (job/plan/schedule.h): the most that the computing device holds during calibration.
+  // Peaks on the computing device during calibration, by schedule (job/plan/schedule.h).
   int64_t pipeline() const;
   int64_t token_parallel() const;
   int64_t layerwise() const;
-  /// Without maps: what every schedule ends with.
+  /// Peak without maps. Every schedule ends with this step.
   int64_t folding() const;
 
-  /// Each rank's share of the windows through one sublayer after the other; 0 without evaluation
-  /// and allocation, whose choice is checked likewise.
+  /// Evaluation: each rank's share of the windows through one sublayer after the other. 0 without
+  /// evaluation, allocation and healing; the choice of an allocation is checked the same way.
   int64_t evaluation() const;
-  /// What `heal` holds: a layer that is distilled, with the streams of both models, and then the
-  /// stage with its updates; else 0. `config` is the dense model's.
+  /// Healing: a layer that is distilled, with the streams of both models, and then the stage with
+  /// its updates; else 0. `config` is the dense model's.
   int64_t healing() const;
   int64_t layer_healing() const;
-  /// What the passes for the features of the MLPs and their removal hold (`method.mlp`), and for
-  /// those of attentions (`method.allocate`); else 0. `config` is the dense model's.
+  /// Passes for the features of the MLPs and their removal (`method.mlp`), and for those of
+  /// attentions (`method.allocate`); else 0. `config` is the dense model's.
   int64_t sublayer_cut() const;
-  /// What one pass for these features and for the junctions holds, and then what is made of the
-  /// sums (RankShard::dense_round); else 0.
+  /// One pass for these features and for the junctions, and then the work on the sums
+  /// (RankShard::dense_round); else 0.
   int64_t dense_round() const;
-  /// What the tokens are seen with in the bases of junctions, and two bases are compared with
+  /// Passes that see the tokens in the bases of junctions, and the comparison of two bases
   /// (`method.allocate`); else 0.
   int64_t bases() const;
-  /// Sums that are kept until they are cut; on a GPU 0, which keeps them on the host.
+  /// Sums that are kept until they are cut. 0 on a GPU, where the host keeps them.
   int64_t kept_on_device() const;
-  /// Of a rank that computes on a GPU: the eigenvectors that wait there, and what is read and
-  /// uploaded.
+  /// Host memory of a rank that computes on a GPU: waiting eigenvectors, kept sums, and weights
+  /// that are read and uploaded.
   int64_t host_beside_gpu() const;
-  /// The libraries' own: on the host libtorch and MPI, on a GPU the context, cuBLAS, cuSOLVER and
-  /// NCCL.
+  /// Memory of the libraries: libtorch and MPI on the host; the context, cuBLAS, cuSOLVER and NCCL
+  /// on a GPU.
   int64_t libraries() const;
 };
 
-/// The most memory that a rank with this shard needs at a time, estimated, that of the libraries
-/// included, without the file cache. Of the host; and of the rank's GPU, if the job computes on one
-/// or may (0 otherwise).
+/// Estimated peak of the host memory of a rank with this shard, with the libraries and without the
+/// file cache.
 int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
                              const RankShard& shard);
+/// Estimated peak of the rank's GPU memory; 0 if the job does not compute on a GPU and may not.
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard);
 
-/// Whether the rank's budgets have room for RankMemory::sublayer_cut with so many sublayers at
-/// once.
+/// True if the rank's budgets have room for RankMemory::sublayer_cut with shard.cuts_at_once
+/// sublayers.
 bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard);
 
-/// Tokens that all ranks together evaluate at a time, so that their stream takes no more than that
-/// of the calibration.
+/// Number of tokens that all ranks together evaluate at a time. Their stream takes no more than
+/// that of the calibration.
 int64_t evaluation_tokens_at_once(const ResolvedJob& job, const ModelConfig& config);
 
 }  // namespace dotresize

@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-/// Times of a rank or of a job, one entry a phase.
+/// Times of a rank or of a job, one entry per phase.
 class PhaseTimes {
  public:
   void add(const std::string& name, double seconds) {
@@ -22,7 +22,7 @@ class PhaseTimes {
       found->seconds += seconds;
     }
   }
-  /// `share` of the other times.
+  /// Adds `share` of the other times.
   void add(const PhaseTimes& other, double share = 1.0) {
     for (const TimeEstimate::Phase& phase : other.phases_) add(phase.name, share * phase.seconds);
   }

@@ -18,7 +18,7 @@ std::string_view text_for(const DeviceFacts& facts) {
   return facts.least_capability >= kAmpere ? a100x8_yaml() : v100x8_yaml();
 }
 
-/// What the machine of the file has no use for: any rate is as good.
+/// Adds rates that the machine of the file has no use for. Any value is as good.
 void add_missing(v1::Hardware& hardware) {
   v1::Hardware::Gemm& gemm = *hardware.mutable_gemm();
   if (!gemm.has_float16()) gemm.set_float16(gemm.float32());

@@ -5,8 +5,8 @@
 
 namespace dotresize {
 
-/// The file of examples/hardware/ whose machine is most like the device: of GPUs the one of their
-/// generation. Good for what share of a job each of its steps takes, not for seconds.
+/// Rates of the machine in examples/hardware/ that is most like the device; for a GPU, one of its
+/// generation. They tell the share of a job that each of its steps takes, not its seconds.
 v1::Hardware reference_hardware(const DeviceFacts& facts);
 
 }  // namespace dotresize

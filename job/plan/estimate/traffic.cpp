@@ -12,7 +12,8 @@
 namespace dotresize {
 namespace {
 
-/// Numbers that turn each map into the one before: of sublayers between two maps of low rank.
+/// Count of the numbers that rotate each map into the one before, for sublayers between two maps
+/// whose shortcut has a low rank.
 int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   const ModelConfig output = output_model_config(config, job, job.widths);
   const int64_t sublayers = job.widths.mapped_count - 1;
@@ -26,7 +27,8 @@ int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   return numbers;
 }
 
-/// Of one junction: what the first pass leaves, the basis and what the second pass leaves.
+/// Bytes that are kept of one junction: sums of the first pass, the basis, and sums of the second
+/// pass.
 struct KeptSums {
   int64_t first = 0;
   int64_t basis = 0;
@@ -38,19 +40,20 @@ KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   const bool second = job.method.passes() > 1;
   KeptSums sums;
   sums.first = square * ((job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0));
-  // In the metric of the loss with the metric's factor and the sums.
+  // The metric of the loss adds its factor and the sums.
   if (job.method.pca()) sums.basis = job.oblique_maps() ? 3 * square : square;
   if (second) sums.second = square;
   return sums;
 }
 
 /// Bytes that the first round of an allocation keeps of a junction: its factor and eigenvectors, or
-/// with one map its sums.
+/// its sums if there is one map.
 int64_t dense_round_bytes(const ModelConfig& config) {
   return 2 * kDouble * config.hidden_size * config.hidden_size;
 }
 
-/// Bytes of the journal: every map, and every MLP that is cut; and of shared maps the sums.
+/// Bytes of the journal: every map, every sublayer that is cut, the sums of shared maps, and an
+/// allocation's first round.
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();
@@ -58,12 +61,13 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t junctions = job.widths.mapped_count;
   const bool shared = !job.junction_groups.empty();
   const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
-  const int64_t matrices = job.oblique_maps() ? 2 : 1;  // M, and M_inv if that is another one
+  // M, and M_inv if it is not the transpose of M.
+  const int64_t matrices = job.oblique_maps() ? 2 : 1;
   int64_t bytes = (std::min(maps, junctions) * matrices * d * k + turns(config, job)) * fold;
   const KeptSums sums = kept_sums(config, job);
-  if (shared && !job.statistics.given()) {  // else they lie with the statistics
+  if (shared && !job.statistics.given()) {  // otherwise the statistics have them
     bytes += junctions * (sums.first + sums.second);
-    if (job.method.passes() > 1) bytes += maps * sums.basis;  // of the second pass
+    if (job.method.passes() > 1) bytes += maps * sums.basis;  // for the second pass
   }
   if (job.allocation && !job.statistics.given()) bytes += junctions * dense_round_bytes(config);
   if (job.allocation) bytes += junctions * kDouble * d * d;  // the gradients of held-out windows
@@ -94,7 +98,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   int64_t features = 0;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) features += feature_sums_bytes(config, s);
   const int64_t cut = job.mlp ? weights + others * features : 0;
-  const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
+  const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // about: sums, rotation and map
   return evaluation + weights + cut + others * matrices * kDouble * d * d * job.widths.mapped_count;
 }
 
@@ -131,7 +135,8 @@ int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job
 
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job, job.widths);
-  // Through the model, folding and the fingerprint; the check, and the evaluations.
+  // Reads for the passes through the model, for folding and for the fingerprint; for the check, the
+  // evaluation, the cuts and the allocation.
   const int64_t of_source = 2 + (takes_no_tokens(job) ? 0 : 1) +
                             (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
                             (job.mlp ? 2 : 0) + (job.allocation ? 2 : 0);

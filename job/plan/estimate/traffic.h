@@ -8,31 +8,31 @@
 
 namespace dotresize {
 
-/// What a job moves, of all ranks together, in bytes. Estimates: the evaluation text is taken to be
-/// as long as the calibration text.
+/// Bytes that all ranks of a job move together. These are estimates: the evaluation text is assumed
+/// to be as long as the calibration text.
 struct Traffic {
-  int64_t read_bytes = 0;        ///< of source and output; from disk or the system's file cache
-  int64_t sent_bytes = 0;        ///< between ranks
+  int64_t read_bytes = 0;        ///< source and output; from disk or the system's file cache
+  int64_t sent_bytes = 0;        ///< bytes between ranks
   int64_t written_bytes = 0;     ///< the output, the journal and statistics
-  int64_t journal_bytes = 0;     ///< the most that the journal has at a time
-  int64_t statistics_bytes = 0;  ///< of `calibration.statistics.save`
+  int64_t journal_bytes = 0;     ///< peak size of the journal
+  int64_t statistics_bytes = 0;  ///< written for `calibration.statistics.save`
 };
 
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 
-/// What the journal keeps of the dense model, for the comparison of the predictions: its states
-/// before the head, of so many evaluation tokens. 0 if nothing is compared.
+/// Bytes of the dense model's states before the head, for `tokens` evaluation tokens. The journal
+/// keeps them to compare the predictions. 0 if nothing is compared.
 int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens);
-/// The same of as many tokens as the estimates take the evaluation text to have.
+/// kept_states_bytes for the number of tokens that the estimates assume for the evaluation text.
 int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job);
-/// What a job writes of the statistics that it saves; 0 if it saves none.
+/// Bytes of the statistics that a job writes; 0 if it saves none.
 int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job);
-/// What a job reads of the statistics that it saves or uses; 0 without any.
+/// Bytes of the statistics that a job reads, because it saves or uses them; 0 without any.
 int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job);
 
-/// Whether the sublayers' values are read for their check alone. With an evaluation the dense model
-/// is evaluated first, and a pipeline that has no statistics begins with loading its stages: they
-/// see all of them.
+/// True if the sublayers' values are read for their check alone. False with an evaluation, because
+/// the dense model is evaluated first. False for a pipeline without statistics, or with an
+/// allocation, because it begins with loading its stages.
 bool checks_sublayers_first(const ResolvedJob& job);
 
 }  // namespace dotresize

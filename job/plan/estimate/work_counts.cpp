@@ -1,25 +1,27 @@
-// n tokens, junction width d, map width k, P weights, of which a token meets A (all but the experts
-// that it is not sent to):
+// Work counts. n: tokens; d: junction width; k: map width; P: weights; A: weights that a token
+// meets (all but those of the experts that it is not sent to).
 //   forward     2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
-//   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more; in the metric
-//               of the loss two of them
+//   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more; two of them
+//   in
+//               the metric of the loss
 //   metric      Cholesky d³/3, LᵀGL 4 d³, the map 5 d² k + 2 d k² and a QR
 //   rotation    2 n d², costs n d²/2 pairs
-//   eigen       20 d³, for eigenvalues alone 5 d³
-//   Sinkhorn    8 d k bytes an iteration
+//   eigen       20 d³; 5 d³ for eigenvalues alone
+//   Sinkhorn    8 d k bytes per iteration
 //   QR          2 d k²
 //   solve       2 d² k: the map in the original basis
 //   align       r = d - k: two complete QR 4 d² k, singular values 60 r³, products 4 d k² + 4 d k r
 //               + 2 k² r, and 2 k³ for each junction; oblique maps: singular values 20 k r², and
 //               products 2 d k² + 2 k³ + 2 k² r
 //   folding     2 P k, and 2 d k² for the shortcut
-//   MLP cut     f features, l of them left: Gram n f² as above, inverse f³, products of down 2 d f²
-//               and 2 d² f; and in blocks 6 m² a removal, m being the features that are there,
-//               between f and l, and up to a seventh more that have gone: 2.3 (f³ − l³). Each
-//               removal reads some 100 m numbers. By loss that is the curve, to the fewest features
-//               that any allocation keeps. A cut l³/3 + 2 d f l + 2 d l²; an allocation makes two
-//   value cut   f being heads·head_dim, of which `heads` go at a time without blocks: f³, 2 f² and
-//               2 d f each, and 4 f² head_dim for the turns; for the curve and for each cut
+//   MLP cut     f features, of which l are left: Gram n f² as above, inverse f³, products of down
+//               2 d f² and 2 d² f. Removal in blocks: 6 m² per feature, where m counts the features
+//               that are present (between f and l) and up to a seventh more that have been removed;
+//               in total 2.3 (f³ − l³). Each removal reads about 100 m numbers. An allocation
+//               computes its curve like that, down to the fewest features that it may keep. A cut:
+//               l³/3 + 2 d f l + 2 d l²; an allocation makes two
+//   value cut   f = heads·head_dim features, removed `heads` at a time without blocks: f³, 2 f² and
+//               2 d f per feature, and 4 f² head_dim for the rotations; for the curve and each cut
 #include "job/plan/estimate/work_counts.h"
 
 #include <cmath>
@@ -30,7 +32,7 @@
 namespace dotresize {
 namespace {
 
-/// Of each of the two Lanczos runs; a step of both reads three times the matrix.
+/// Steps of each of the two Lanczos runs. A step of both reads the matrix three times.
 constexpr double kConditionSteps = 30.0;
 
 double number(int64_t value) { return static_cast<double>(value); }
@@ -45,7 +47,7 @@ double active(const ModelConfig& config, int64_t sublayer, const SublayerWidths&
          parameters(d, d);
 }
 
-/// Bytes per token between the matrix products of a sublayer's inside, in numbers of `size` bytes.
+/// Bytes per token between the matrix products inside a sublayer, in numbers of `size` bytes.
 double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
   if (is_attention(sublayer)) {  // rotary embedding; the heads put side by side
     const double turned = number((config.num_heads + config.num_kv_heads) * config.head_dim);
@@ -58,9 +60,8 @@ double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
          (features + (2.0 * size + 12.0) * number(config.hidden_size));
 }
 
-/// Bytes per token of products in float16 whose rows are scaled
-/// (worker/transformer/half_product.h): what goes in is read twice and rounded, what comes out is
-/// read and written.
+/// Bytes per token of float16 products whose rows are scaled (worker/transformer/half_product.h).
+/// The input is read twice and rounded; the output is read and written.
 double scaling_bytes(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
   const double in = number(widths.in);
   const double out = number(widths.out);
@@ -75,7 +76,7 @@ double scaling_bytes(const ModelConfig& config, int64_t sublayer, const Sublayer
   return experts * (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
 }
 
-/// Norm, skip path and conversions, all on the float32 stream.
+/// Bytes per token of norm, skip path and conversions, all on the float32 stream.
 double stream_bytes(const SublayerWidths& widths, double size) {
   const double conversion = size < 4.0 ? 4.0 + size : 0.0;
   return (20.0 + conversion) * number(widths.in) + (12.0 + conversion) * number(widths.out);
@@ -93,7 +94,7 @@ SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
 ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
                              const SublayerWidths& widths, double tokens, int64_t seqlen,
                              Dtype compute) {
-  // Between two products of float16 everything is float32.
+  // Everything between two float16 products is float32.
   const bool half = compute == Dtype::kFloat16;
   const double size = half ? 4.0 : number(size_in_bytes(compute));
   ForwardCounts counts;
@@ -112,15 +113,15 @@ ForwardCounts head_counts(const ModelConfig& config, int64_t width, double token
   const double size = number(size_in_bytes(compute));
   ForwardCounts counts;
   counts.gemm = 2.0 * logits * number(width);
-  // Written, converted, and through a log-softmax that reads three times and writes.
+  // Logits are written, converted, and pass a log-softmax that reads three times and writes.
   counts.bytes = logits * (size + (size < 4.0 ? size + 4.0 : 0.0) + 16.0);
   return counts;
 }
 
 ForwardCounts comparison_counts(const ModelConfig& config, double tokens) {
   ForwardCounts counts;
-  // The maxima of both, and in float64 both, their exponentials, difference and product, which are
-  // written and read.
+  // The maxima of both are read. Then both, their exponentials, difference and product are written
+  // and read in float64.
   counts.bytes = tokens * number(config.vocab_size) * (2.0 * 4.0 + 2.0 * 4.0 + 10.0 * 8.0);
   return counts;
 }
@@ -135,7 +136,8 @@ MomentCounts moment_counts(const ResolvedJob& job) {
 }
 
 double gram_block_bytes(double width, bool packed) {
-  // The product is written and converted or read, the sum is read and written; or the sum alone.
+  // Without packing, the product is written and converted or read, and the sum is read and written.
+  // With packing only the sum is.
   return (packed ? 8.0 : 36.0) * 0.5625 * width * width;
 }
 
@@ -174,14 +176,15 @@ AlignCounts align_counts(const ResolvedJob& job) {
 
 namespace {
 
-/// An allocation cuts twice: the choice without maps, for its trial, and the final choice.
+/// Number of cuts of an allocation: the choice without maps, for its trial, and the final choice.
 constexpr double kCutsOfAllocation = 2.0;
 
-/// What all cuts of an allocation remove, and leave, as shares: about what the size asks for, as
-/// its widths are not known.
+/// Share that all cuts of an allocation remove. It is about what the size asks for, because the
+/// widths are not known.
 double cut_share(const ResolvedJob& job) {
   return kCutsOfAllocation * (1.0 - job.allocation->size);
 }
+/// Share that all cuts of an allocation leave.
 double cuts_left(const ResolvedJob& job) { return kCutsOfAllocation - cut_share(job); }
 
 CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {

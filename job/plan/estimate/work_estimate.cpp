@@ -1,16 +1,16 @@
-// Operations per sublayer, n calibration tokens, junction width d, map width k, P weights, of
-// which a token meets A (all but the experts that it is not sent to):
+// Operations per sublayer. n: calibration tokens; d: junction width; k: map width; P: weights; A:
+// weights that a token meets (all but those of the experts that it is not sent to).
 //   forward, per pass   2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
-//   passes              1 (2 for pca with transport), and 2 with an evaluation: before and after;
+//   passes              1 (2 for pca with transport); 2 more with an evaluation, before and after;
 //                       3 more for gradients
-//   Gram                2 n d², and as much for that of the gradients
+//   Gram                2 n d², and as much for the Gram matrix of the gradients
 //   costs               3 n d²/2 (subtract, absolute value, add per pair), pca: rotation 2 n d²
 //   eigenvectors        20 d³ (10 d³ multiply-adds)
 //   transport           4 d k per Sinkhorn iteration (kSinkhornIterations), and QR 2 d k²
 //   folding             2 P k
-//   MLP cut             a pass more, and of f features 2 n f², f³, 2 f² for each that is removed
+//   MLP cut             one more pass per round; for f features 2 n f² and the removal (cut_counts)
 //   head                2 V d n per evaluation pass, and folding
-// The evaluation text is taken to be as long as the calibration text.
+// The evaluation text is assumed to be as long as the calibration text.
 #include "job/plan/estimate/work_estimate.h"
 
 #include "job/model/model_size.h"

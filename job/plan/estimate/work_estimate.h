@@ -8,9 +8,9 @@
 namespace dotresize {
 
 /// Floating-point operations that each sublayer brings to the rank that owns it: its forward
-/// passes, the moments and the map of the junction that it writes, its folding. The first sublayer
-/// bears those of the embedding as well, the last one those of the head. In double: they may be
-/// large.
+/// passes, the moments and the map of the junction that it writes, and its folding. The first
+/// sublayer also has those of the embedding, the last one those of the head. Doubles, because they
+/// may be large.
 std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job);
 
 }  // namespace dotresize

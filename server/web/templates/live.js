@@ -1,6 +1,6 @@
 "use strict";
-// Brings what changes on a page up to date without a reload: the elements with data-live, from the same page
-// fetched again. What somebody has opened, reads, marks or has the focus on stays.
+// Updates the parts of a page that change (elements with data-live) without a reload, by fetching
+// the page again. Opened, read, selected and focused elements keep their place.
 (() => {
   const INTERVAL_MS = 5000;
   const parts = () => [...document.querySelectorAll("[data-live]")];
@@ -31,7 +31,7 @@
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(3 * INTERVAL_MS) });
     if (answer.status === 429 || answer.status >= 500) throw new Error(answer.statusText);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    // Another state has other forms and plots; and who is not signed in any more must do so.
+    // A new state has other forms and plots, and an expired session must sign in again: reload.
     if (fresh.body.dataset.state !== document.body.dataset.state) return location.reload();
     const again = fresh.querySelectorAll("[data-live]");
     parts().forEach((part, i) => { if (again[i]) replace(part, again[i]); });

@@ -1,11 +1,11 @@
 #pragma once
 
-// Runs the source of a CUDA kernel on the CPU: include this, then the .cu file. The threads of a
-// block are fibers that run in turns, from one barrier to the next, each time in another order:
+// Runs the source of a CUDA kernel on the CPU: include this file, then the .cu file. The threads of
+// a block are fibers that take turns from one barrier to the next, each time in another order:
 // forward, backward or at random, the same in every run. Blocks run one after another. Shared
-// memory begins as NaN in each block. Threads of a block that end at different barriers are an
-// error. What it shows: that indices, bounds, barriers and arithmetic are right. What it cannot
-// show: races within a warp, and speed.
+// memory is NaN at the beginning of each block. It is an error if threads of a block end at
+// different barriers. The emulation checks indices, bounds, barriers and arithmetic. It cannot show
+// races within a warp, or speed.
 
 #include <ucontext.h>
 
@@ -40,20 +40,20 @@ struct uint4 {
 #define __shared__ static __attribute__((section("emulated_shared_memory")))
 #define __launch_bounds__(...)
 
-// By the linker: all shared memory of the program.
+// Symbols of the linker: bounds of the program's shared memory.
 extern "C" __attribute__((weak)) char __start_emulated_shared_memory[];
 extern "C" __attribute__((weak)) char __stop_emulated_shared_memory[];
 
 namespace cuda_emulation {
 
-/// All bits set: NaN in any floating-point type.
+/// Sets all bits, which is NaN in any floating-point type.
 inline void poison_shared_memory() {
   if (__start_emulated_shared_memory == nullptr) return;
   const auto size = __stop_emulated_shared_memory - __start_emulated_shared_memory;
   std::memset(__start_emulated_shared_memory, 0xff, static_cast<size_t>(size));
 }
 
-/// Forward, backward or at random.
+/// Orders the threads forward, backward or at random.
 inline void change_order(std::vector<size_t>& threads) {
   static std::mt19937 random(1);
   std::iota(threads.begin(), threads.end(), size_t{0});
@@ -128,7 +128,7 @@ class Block {
   size_t running_ = 0;
 };
 
-/// kernel<<<grid, block>>>.
+/// Stands for kernel<<<grid, block>>>.
 inline void launch(Dim3 grid, Dim3 block, const std::function<void()>& kernel) {
   gridDim = grid;
   for (unsigned int y = 0; y < grid.y; ++y) {

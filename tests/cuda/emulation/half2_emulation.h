@@ -1,5 +1,5 @@
-// What worker/cuda/half2.cuh says in PTX, for the emulation: each operation rounds to
-// float16 once. Included before the kernels, it takes that file's place.
+// The emulation's version of the PTX operations of worker/cuda/half2.cuh: each rounds to float16
+// once. Takes that file's place if included before the kernels.
 #ifndef DOTRESIZE_HALF2
 #define DOTRESIZE_HALF2
 

@@ -13,7 +13,7 @@ unsigned int across(int width, int tile) {
   return static_cast<unsigned int>((width + tile - 1) / tile);
 }
 
-/// kernel(sums, tokens, width), by the blocks of the upper triangle.
+/// Runs kernel(sums, tokens, width) on the blocks of the upper triangle.
 template <class Kernel>
 void launch(const at::Tensor& x, at::Tensor& cost, const Kernel& kernel) {
   double* sums = cost.data_ptr<double>();

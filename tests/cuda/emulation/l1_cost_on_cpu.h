@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-// worker/cuda/l1_cost.cu on the CPU (cuda_emulation.h), with the arguments of CudaKernels.
+// Runs worker/cuda/l1_cost.cu on the CPU (cuda_emulation.h), with the arguments of CudaKernels.
 
 /// x: [n, d] float32.
 void emulated_l1_cost(const at::Tensor& x, at::Tensor& cost);

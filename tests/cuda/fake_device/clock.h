@@ -21,14 +21,14 @@ inline StreamName name_of(const c10::Stream& stream) {
   return {stream.device_index(), stream.id()};
 }
 
-/// "stream 3 of cuda:0"
+/// Text of the form "stream 3 of cuda:0".
 inline std::string text_of(const StreamName& stream) {
   const std::string of_device = " of cuda:" + std::to_string(stream.device);
   if (stream.id == 0) return "the default stream" + of_device;
   return "stream " + std::to_string(stream.id) + of_device;
 }
 
-/// Vector clock: how many operations of each stream come before.
+/// Vector clock: the number of earlier operations of each stream.
 class Clock {
  public:
   uint64_t count(StreamName stream) const {

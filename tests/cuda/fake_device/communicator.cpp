@@ -17,7 +17,7 @@ c10::Stream new_stream() {
   return guard.getStreamFromGlobalPool(guard.getDevice());
 }
 
-/// The current stream's work until now comes before what the channel does from now on.
+/// An operation of the channel, ordered after the current stream's work up to now.
 class Queued {
  public:
   Queued(std::string name, const at::Tensor& tensor, c10::Stream channel)

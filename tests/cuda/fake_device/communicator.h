@@ -4,8 +4,8 @@
 
 namespace dotresize::fake_device {
 
-/// NCCL's order on streams, over transfers that block: an operation is on a stream of its own,
-/// behind all work of the stream that was current when it was asked for; wait() has the host wait
+/// NCCL's stream order over transfers that block. An operation has a stream of its own and comes
+/// after all work of the stream that was current when it was requested. wait() makes the host wait
 /// for it. Tensors on the CPU go through `host`.
 class FakeNccl final : public Communicator {
  public:

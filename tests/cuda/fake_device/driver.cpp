@@ -1,4 +1,5 @@
-// libcuda.so.1 of a machine with two GPUs: what the worker asks the driver before it loads CUDA.
+// libcuda.so.1 of a machine with two GPUs: the driver calls that the worker makes before it loads
+// CUDA.
 #include <cstddef>
 #include <cstring>
 
@@ -28,7 +29,7 @@ int cuDeviceGetName(char* name, int length, int) {
   return 0;
 }
 
-/// The major and the minor version of sm_70.
+/// Reports compute capability 7.0.
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   *value = attribute == 75 ? 7 : 0;
   return 0;

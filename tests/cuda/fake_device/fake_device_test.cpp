@@ -1,5 +1,5 @@
-// The worker's own code on the fake GPU: it computes what the CPU does, and nothing depends on
-// which stream is faster.
+// Runs the worker's own code on the fake GPU: results equal the CPU's, and nothing depends on which
+// stream is faster.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,12 +23,12 @@ using ::testing::HasSubstr;
 
 const at::Device kGpu(at::kCUDA, 0);
 
-/// What the operations on the GPU are refused with; empty if nothing is wrong.
+/// Returns the error of the operations on the GPU; empty if there is no race.
 template <class Run>
 std::string race_in(const Run& run) {
   try {
     run();
-    at::zeros({1}, kGpu);  // a block that was freed too early is found by the next operation
+    at::zeros({1}, kGpu);  // the next operation finds a block that was freed too early
   } catch (const c10::Error& error) {
     return error.what_without_backtrace();
   }
@@ -115,7 +115,7 @@ TEST(FakeDevice, FindsMemoryThatIsFreedWhileAnotherStreamUsesIt) {
   EXPECT_EQ(race_in([&] { use(true); }), "");
 }
 
-/// The map is converted, written and read on three streams.
+/// Three streams convert, write and read the map.
 TEST(JournalOnTheFakeDevice, KeepsTheMapThatWasSolved) {
   const TemporaryDirectory dir;
   Journal journal(dir.path());

@@ -1,4 +1,4 @@
-// All other operators of CUDA: the CPU's kernel computes on the same memory.
+// All other CUDA operators: the CPU's kernel computes on the same memory.
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,7 +15,7 @@
 namespace dotresize::fake_device {
 namespace {
 
-/// A tensor that an operator was given, and the tensor that the CPU's kernel gets for it.
+/// An operator's argument, and the tensor that the CPU's kernel gets for it.
 struct Given {
   at::Tensor gpu;
   at::Tensor cpu;
@@ -26,15 +26,15 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-/// A view has no kernel: nothing is read.
+/// Returns whether the operator makes a view. A view has no kernel, so nothing is read.
 bool is_view(const c10::FunctionSchema& schema) {
   return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
     return result.alias_info() != nullptr && !result.alias_info()->isWrite();
   });
 }
 
-/// Whether the host knows something of the result, so that it has waited for it: a number, or how
-/// much was found.
+/// Returns whether the result tells the host something (a number, or how much was found), so that
+/// the host has waited for it.
 bool tells_the_host(const c10::FunctionSchema& schema) {
   if (schema.name() == "aten::nonzero" || schema.name() == "aten::masked_select") return true;
   return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
@@ -47,13 +47,13 @@ class Call {
  public:
   explicit Call(const c10::FunctionSchema& schema) : schema_(schema) {}
 
-  /// The argument for the CPU's kernel.
+  /// Returns the argument for the CPU's kernel.
   c10::IValue to_cpu(const c10::IValue& value, const c10::Argument& argument) {
     const bool written = is_written(argument);
     if (value.isTensor()) return take(value.toTensor(), written);
     if (schema_.name() == "aten::_linalg_svd" && argument.name() == "driver") {
       require_driver(value);
-      return {};  // the CPU has none
+      return {};  // the CPU has no drivers
     }
     if (value.isDevice() && value.toDevice().is_cuda()) {
       device_ = value.toDevice();
@@ -73,7 +73,7 @@ class Call {
     return list;
   }
 
-  /// Before the kernel runs. Throws as Order does.
+  /// Must come before the kernel runs. Throws like Order.
   void enqueue() {
     if (is_view(schema_)) return;
     operation_.emplace(schema_.name(), device().index());
@@ -82,7 +82,7 @@ class Call {
     }
   }
 
-  /// After the kernel has run.
+  /// Must come after the kernel has run.
   void finish() {
     for (const Given& given : given_) {
       if (given.written) take_over(given);
@@ -90,7 +90,7 @@ class Call {
     if (operation_ && tells_the_host(schema_)) operation_->synchronize();
   }
 
-  /// What the CPU's kernel returned.
+  /// Converts a result of the CPU's kernel.
   c10::IValue to_gpu(const c10::IValue& value) {
     if (value.isTensor()) return give(value.toTensor());
     if (!value.isTensorList()) return value;
@@ -102,7 +102,7 @@ class Call {
   at::Device device() const { return device_.value_or(at::Device(at::kCUDA, current_device())); }
 
  private:
-  /// libtorch's default takes no account of how long it takes.
+  /// Throws if the caller left the driver to libtorch, whose default ignores the running time.
   void require_driver(const c10::IValue& driver) {
     const bool known = driver.isString() &&
                        (driver.toStringView() == "gesvd" || driver.toStringView() == "gesvdj");
@@ -129,7 +129,7 @@ class Call {
     return cpu;
   }
 
-  /// The kernel may have given a result another shape.
+  /// Takes over the shape and storage of a result, which the kernel may have changed.
   void take_over(const Given& given) {
     c10::TensorImpl* gpu = given.gpu.unsafeGetTensorImpl();
     if (given.cpu.storage().data() != given.gpu.storage().data()) {
@@ -161,7 +161,7 @@ class Call {
     return gpu;
   }
 
-  /// As libtorch makes views: one of a tensor of no inference mode is none either.
+  /// Makes a view the way libtorch does: not an inference tensor unless its base is one.
   static at::Tensor view_of(const at::Tensor& gpu, const at::Tensor& like) {
     return shaped_as(
         like, at::detail::make_tensor<c10::TensorImpl>(

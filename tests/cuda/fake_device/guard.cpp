@@ -1,4 +1,4 @@
-// What c10 asks of CUDA: the current device and stream of each thread, and events.
+// The services that c10 needs from CUDA: each thread's current device and stream, and events.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 

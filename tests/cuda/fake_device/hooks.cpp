@@ -1,4 +1,4 @@
-// What ATen asks of CUDA beside operators: whether it is there, and pinned memory.
+// The services that ATen needs from CUDA besides operators: availability and pinned memory.
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include "tests/cuda/fake_device/memory.h"

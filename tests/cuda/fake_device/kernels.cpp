@@ -9,7 +9,7 @@
 namespace dotresize::fake_device {
 namespace {
 
-/// The emulator runs one kernel at a time.
+/// Serialises kernels: the emulator runs one at a time.
 std::mutex emulator;
 
 void add_cost(const at::Tensor& x, at::Tensor& cost) {

@@ -4,8 +4,8 @@
 
 namespace dotresize::fake_device {
 
-/// For tensors on the fake GPU: the costs of l1_cost.cu thread by thread (emulation/), the CPU's
-/// code for the rest.
+/// Kernels for tensors on the fake GPU: l1_cost.cu thread by thread (emulation/) for the costs, the
+/// CPU's code for the rest.
 CudaKernels kernels();
 
 }  // namespace dotresize::fake_device

@@ -50,7 +50,7 @@ class GpuAllocator final : public c10::Allocator {
   }
 };
 
-/// Beginning and end of the pinned blocks.
+/// First and end address of each pinned block.
 struct PinnedBlocks {
   std::mutex mutex;
   std::map<const char*, const char*> ends;

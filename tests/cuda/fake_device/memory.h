@@ -16,33 +16,33 @@ struct Block {
   History history;
 };
 
-/// Of blocks on the calling thread's device and stream. They begin with all bits set: NaN.
+/// Allocates blocks on the calling thread's device and stream, with all bits set: NaN.
 c10::Allocator& gpu_allocator();
-/// What a kernel of the CPU has made, as memory of the calling thread's device and stream.
+/// Turns a CPU kernel's output into memory of the calling thread's device and stream.
 c10::Storage to_gpu(c10::Storage made);
-/// Of a tensor on the GPU.
+/// Returns the block of a tensor on the GPU.
 Block& block_of(const at::Tensor& tensor);
 
-/// Pinned memory of the host.
+/// Allocates pinned memory of the host.
 c10::Allocator& host_allocator();
 bool is_pinned(const void* data);
 
 int64_t held_bytes();
 int64_t most_held_bytes();
 
-/// The tensor on the CPU, of the same memory; a tensor on the CPU itself.
+/// Returns a CPU tensor over the same memory; `tensor` itself if it is on the CPU.
 at::Tensor alias_on_cpu(const at::Tensor& tensor);
 
 /// An operation on the calling thread's stream of a GPU.
 class Operation {
  public:
   Operation(std::string name, c10::DeviceIndex device);
-  /// On the stream.
+  /// An operation on the given stream.
   Operation(std::string name, StreamName stream);
-  // Nothing of tensors on the CPU. Throw as Order does.
+  // Record accesses of the operation. Ignore tensors on the CPU. Throw like Order.
   void reads(const at::Tensor& tensor) const;
   void writes(const at::Tensor& tensor) const;
-  /// The host waits for all of its stream.
+  /// Makes the host wait for the operation's stream.
   void synchronize() const;
 
  private:

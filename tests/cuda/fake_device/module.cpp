@@ -1,5 +1,5 @@
-// The CUDA module (worker/cuda/cuda_module.h) of a machine with fake GPUs: DOTRESIZE_CUDA_MODULE
-// names it to a worker, for which nothing else differs from a real one.
+// CUDA module (worker/cuda/cuda_module.h) of a machine with fake GPUs. DOTRESIZE_CUDA_MODULE names
+// it to a worker, which is otherwise a real one.
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMemoryBytes = int64_t{32} << 30;
 
-/// Fake operations are done at once.
+/// Fake operations complete immediately.
 class HostMoment final : public DeviceMoment {
  public:
   bool passed() const noexcept override { return true; }

@@ -1,5 +1,4 @@
-// The operators of CUDA that no kernel of the CPU can do: memory, copies, and what the host waits
-// for.
+// CUDA operators that no CPU kernel can do: memory, copies, and waits of the host.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -32,7 +31,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                            dtype.value_or(at::get_default_dtype_as_scalartype()));
 }
 
-/// "aten::copy_ of Double to Half", "aten::copy_ to the CPU"
+/// Returns a name like "aten::copy_ of Double to Half" or "aten::copy_ to the CPU".
 std::string copy_name(const at::Tensor& to, const at::Tensor& from) {
   if (to.is_cpu()) return "aten::copy_ to the CPU";
   if (from.is_cpu()) return "aten::copy_ from the CPU";
@@ -64,7 +63,7 @@ at::Scalar local_scalar(const at::Tensor& tensor) {
   return alias_on_cpu(tensor).item();
 }
 
-/// The path of products and a softmax, which every GPU can take.
+/// Selects the path of products and a softmax, which every GPU supports.
 int64_t attention_backend(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                           const std::optional<at::Tensor>&, double, bool, std::optional<double>,
                           bool) {

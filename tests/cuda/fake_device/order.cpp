@@ -7,7 +7,7 @@
 namespace dotresize::fake_device {
 namespace {
 
-/// "aten::mm on stream 3 of cuda:0"
+/// Returns text like "aten::mm on stream 3 of cuda:0".
 std::string place_of(const Access& access) {
   return access.operation + " on " + text_of(access.stream);
 }
@@ -22,7 +22,7 @@ std::string place_of(const Access& access) {
 }  // namespace
 
 Order& Order::get() {
-  static Order* const order = new Order;  // memory is freed until the end of the process
+  static Order* const order = new Order;  // outlives all memory
   return *order;
 }
 

@@ -13,26 +13,26 @@ namespace dotresize::fake_device {
 /// An operation of a stream that reads or writes a block.
 struct Access {
   StreamName stream;
-  uint64_t count = 0;     ///< of the stream's operations, this one included
-  std::string operation;  ///< "aten::mm"
-  std::string tensor;     ///< "[4, 2] Double"
+  uint64_t count = 0;     ///< position in its stream, from 1
+  std::string operation;  ///< like "aten::mm"
+  std::string tensor;     ///< like "[4, 2] Double"
 };
 
-/// What streams have done with a block of memory that nobody has written since.
+/// Accesses to a block of memory since its last write.
 struct History {
-  StreamName home;  ///< the stream that it was allocated on, and on which it is used again
-  Access written;   ///< last; at first its allocation
+  StreamName home;  ///< allocation stream, where the memory is reused
+  Access written;   ///< last write; initially the allocation
   std::vector<Access> reads;
-  std::set<StreamName> recorded;  ///< by Tensor::record_stream
+  std::set<StreamName> recorded;  ///< streams passed to Tensor::record_stream
 };
 
-/// Which operation of a GPU comes before which. An operation comes after all of its stream, after
-/// the events that the stream waits for, and after what the host has waited for. The host's
-/// threads count as one: how they wait for each other is not seen. The device executes at once, so
-/// a fault shows in the order alone, whatever the timing.
+/// Happens-before order of a GPU's operations. An operation comes after all earlier ones of its
+/// stream, after the events that the stream waits for, and after everything that the host has
+/// waited for. The host's threads count as one: their waits for each other are not tracked. The
+/// device executes immediately, so a fault shows in the order alone, whatever the timing.
 class Order {
  public:
-  /// Of the process.
+  /// Returns the order of the process.
   static Order& get();
 
   Clock record(StreamName stream);
@@ -41,16 +41,16 @@ class Order {
   void synchronize(const Clock& event);
   void synchronize_device(c10::DeviceIndex device);
 
-  /// Puts an operation on the stream and returns its count. Throws c10::Error with the fault of a
-  /// block that was freed too early.
+  /// Adds an operation to the stream and returns its count. Throws c10::Error if a block was freed
+  /// too early before.
   uint64_t enqueue(StreamName stream);
   void allocate(History& history, StreamName home);
-  /// Of an operation that was enqueued. Throws c10::Error, which names tensor, streams and
-  /// operations, if the last access that conflicts with it may not be done.
+  /// Record accesses of an operation after enqueue. Throw c10::Error, which names tensor, streams
+  /// and operations, if the last conflicting access may not be complete.
   void read(History& history, const Access& access);
   void write(History& history, const Access& access);
   void record_stream(History& history, StreamName stream);
-  /// Keeps the fault for the next operation: memory is freed in destructors.
+  /// Keeps the fault for the next operation, because destructors free memory.
   void free(const History& history) noexcept;
 
  private:

@@ -4,10 +4,10 @@
 
 namespace dotresize::fake_device {
 
-/// GPUs that a process sees.
+/// Number of GPUs that a process sees.
 constexpr c10::DeviceIndex kDevices = 2;
 
-// Of the calling thread.
+// Device and stream of the calling thread.
 c10::DeviceIndex current_device();
 StreamName current_stream(c10::DeviceIndex device);
 

@@ -1,5 +1,5 @@
-"""Whole jobs of `device: cuda` on a fake GPU: the worker is the real one, the CUDA module and the driver are not. No
-operation may depend on which stream is faster, and the model is that of the CPU."""
+"""Runs whole jobs of `device: cuda` on a fake GPU, with the real worker and a fake CUDA module and driver. No operation may
+depend on which stream is faster, and the model must be that of the CPU."""
 
 import os
 import pathlib

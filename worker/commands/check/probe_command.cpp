@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// The path of the loaded library of this file name; empty if there is none.
+/// Returns the path of the loaded library with this file name; empty if it is not loaded.
 std::string loaded_library(const std::string& name) {
   struct Search {
     const std::string& name;

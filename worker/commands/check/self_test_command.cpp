@@ -22,7 +22,7 @@
 namespace dotresize {
 namespace {
 
-/// Of any wait: a rank that does not come or go on.
+/// Limit of each wait for a rank that does not come or go on.
 constexpr std::chrono::seconds kPatience{30};
 
 void tell(const std::string& fault) {
@@ -71,7 +71,7 @@ class SelfTestCommand {
   }
 
  private:
-  std::optional<RankLinks> links_;  ///< lives on while MPI is aborted, as those of a job
+  std::optional<RankLinks> links_;  ///< must live while MPI is aborted, as in a job
 };
 
 }  // namespace

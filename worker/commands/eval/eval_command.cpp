@@ -84,7 +84,7 @@ std::vector<std::string> model_row(const EvalRequest& request, const MeasuredMod
   return row;
 }
 
-/// How it was measured.
+/// Describes the conditions of the measurement.
 std::string conditions(const EvalRequest& request, const MeasuredModel& first) {
   std::string text =
       fmt::format("float32, {} threads, {}\n", at::get_num_threads(),
@@ -108,8 +108,8 @@ std::string conditions(const EvalRequest& request, const MeasuredModel& first) {
   return text;
 }
 
-/// Perplexities over different tokens cannot be compared: a sentence for each model whose tokens or
-/// vocabulary are not those of the first one.
+/// Returns a sentence for each model whose tokens or vocabulary differ from the first one's,
+/// because perplexities over different tokens cannot be compared.
 std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& evaluations) {
   std::vector<std::string> warnings;
   const MeasuredModel& first = evaluations.front();
@@ -122,7 +122,7 @@ std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& e
   return warnings;
 }
 
-/// What each model writes after each prompt, one below the other.
+/// Formats each model's continuation of each prompt, one below the other.
 std::string continuations_text(const EvalRequest& request,
                                const std::vector<MeasuredModel>& evaluations) {
   std::string text;
@@ -135,7 +135,7 @@ std::string continuations_text(const EvalRequest& request,
   return text;
 }
 
-/// A row for each model; changes are those against the first one, of comparable perplexities.
+/// Formats a row for each model, with changes of comparable perplexities against the first one.
 std::string evaluation_table(const EvalRequest& request,
                              const std::vector<MeasuredModel>& evaluations) {
   std::vector<std::vector<std::string>> rows = {header(request)};
@@ -148,7 +148,7 @@ std::string evaluation_table(const EvalRequest& request,
          continuations_text(request, evaluations);
 }
 
-/// The document of `dotresize eval -o json` (docs/cli.md).
+/// Returns the document of `dotresize eval -o json` (docs/cli.md).
 std::string evaluation_json(const EvalRequest& request,
                             const std::vector<MeasuredModel>& evaluations) {
   json document = {{"runtime", to_string(request.runtime)},
@@ -169,7 +169,7 @@ std::string evaluation_json(const EvalRequest& request,
     document["generation"] = {{"prompts", request.prompts}, {"new_tokens", request.new_tokens}};
   }
   for (const MeasuredModel& model : evaluations) document["models"].push_back(model_json(model));
-  // Paths need not be UTF-8, JSON must be.
+  // Paths may not be UTF-8, but JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

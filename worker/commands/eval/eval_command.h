@@ -4,9 +4,9 @@
 
 namespace dotresize {
 
-/// `dotresize-worker eval`: perplexity of the models, their divergence from a reference, and
-/// latency, as a table or as one JSON document; progress (as ProgressRecords or ProgressLines) and
-/// warnings on stderr. Returns the exit code.
+/// Runs `dotresize-worker eval`: reports the models' perplexity, divergence from a reference, and
+/// latency as a table or a JSON document. Progress (as ProgressRecords or ProgressLines) and
+/// warnings go to stderr. Returns the exit code.
 int eval_command(const EvalRequest& asked, bool json, bool progress_records);
 
 }  // namespace dotresize

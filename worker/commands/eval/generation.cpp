@@ -32,7 +32,7 @@ std::vector<int64_t> continue_prompt(const WholeModel& model, const at::Tensor& 
   return written;
 }
 
-/// tokenize_text.py with this `direction`, from one document to the other.
+/// Runs tokenize_text.py with this `direction` on a document, and returns the resulting one.
 Json translate(const char* direction, const fs::path& model_dir, const std::string& document) {
   const ScratchDirectory scratch;
   const fs::path from = scratch.path() / "from.json";

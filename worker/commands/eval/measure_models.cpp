@@ -34,16 +34,16 @@ void check_positions(const fs::path& model_dir, const ModelConfig& config, const
                    std::to_string(config.longest_window()) + " (max_position_embeddings)");
 }
 
-/// One model of a request: what it is and its tokens are known before it is measured.
+/// One model of a request. Its configuration and tokens are loaded before the measurement.
 class Evaluation {
  public:
-  /// The model `number` of `count`, from 1 on.
+  /// Loads the model `number` of `count`, counted from 1.
   Evaluation(const EvalRequest& request, const fs::path& model, size_t number, size_t count,
              const fs::path& cache_dir);
 
   std::vector<ProgressPhase> phases() const;
-  /// `kept`: final states over the same windows, which the reference puts there and other models
-  /// are compared with. Null: nothing is compared.
+  /// Measures the model. `kept`: final states over the same windows; the reference stores them, and
+  /// other models are compared with them. Null: no comparison.
   MeasuredModel measure(Progress& progress, const Evaluation* reference, KeptStates* kept);
   /// Throws InputError if the predictions of the models cannot be compared.
   void require_comparable(const Evaluation& reference) const;
@@ -65,7 +65,7 @@ class Evaluation {
   ModelConfig config_;
   CheckpointReader reader_;
   MeasuredModel result_;
-  fs::path token_file_;  // empty: no perplexity is asked for
+  fs::path token_file_;  // empty: no perplexity
   at::Tensor windows_;
   PromptIds prompts_;
 };
@@ -213,7 +213,7 @@ void Evaluation::in_transformers() {
   if (measured.latency) set_latency(*measured.latency);
 }
 
-/// The reference's final states, on the disk while the other models are measured.
+/// The reference's final states, kept on disk while the other models are measured.
 struct ScratchStates {
   ScratchDirectory directory;
   Journal journal{directory.path()};

@@ -12,20 +12,20 @@
 
 namespace dotresize {
 
-/// Hashes of files that are dealt out to the ranks. A thread takes them, so that a rank which works
-/// on a GPU or waits for a disk does not wait for them too.
+/// Hashes of files, distributed over the ranks. Each rank computes its part in a thread, so that a
+/// rank that works on a GPU or waits for a disk need not wait for the hashes.
 class BackgroundHashes {
  public:
   using Hashes = std::map<std::string, std::string>;  ///< SHA-256 by file name
 
-  /// `files`: whole, and the same list on all ranks. `keep`, if there is one, gets each file's name
-  /// and hash on the thread.
+  /// `files`: complete files, the same list on all ranks. `keep`, if set, is called with each
+  /// file's name and hash on the thread.
   BackgroundHashes(const Communicator& comm, const std::vector<std::filesystem::path>& files,
                    std::function<void(const std::string&, const std::string&)> keep = {});
   // The destructor stops the thread.
 
-  /// Those of all files on rank 0, once they are there; elsewhere none. Collective. Throws what the
-  /// thread threw.
+  /// Waits for all hashes and returns them on rank 0; other ranks get an empty result. Collective.
+  /// Rethrows the thread's exception.
   Hashes gather(Communicator& comm);
 
  private:

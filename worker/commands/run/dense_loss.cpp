@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr char kOption[] = "--dense-loss";
 constexpr size_t kMaxBytes = 16 << 20;
 
-/// What the file says of the loss, as JSON text; empty if there is none.
+/// Returns the loss in the file as JSON text; empty if there is no file.
 std::string read_checked(const fs::path& file, const Json& fingerprint) {
   if (!fs::exists(file)) return "";
   const Json found = read_json_object(file, kMaxBytes);

@@ -7,13 +7,13 @@
 namespace dotresize {
 namespace {
 
-/// Sublayers that rank 0 writes.
+/// Number of sublayers that rank 0 writes.
 int64_t written_sublayers(const ShardPlan& plan) {
   const RankShard& shard = plan.of_rank(0);
   return shard.end_sublayer - shard.first_sublayer;
 }
 
-/// The tokens that healing counts, once for each layer that they go through.
+/// Number of tokens that healing counts, once for each layer that they pass.
 int64_t healing_tokens(const ModelConfig& config, const ResolvedJob& job, const JobSize& size) {
   if (!job.healing) return 0;
   const int64_t of_layers = counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
@@ -29,7 +29,7 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
                                            const DeviceFacts& device) {
   const TimeEstimate::Steps steps =
       estimate_time(config, job, plan, reference_hardware(device)).steps;
-  // The estimate knows what the job asks for, not how much text there was.
+  // The estimate is for the requested tokens. The text may have fewer.
   const auto expected = static_cast<double>(expected_samples(job) * expected_seqlen(job, config));
   const double calibration = static_cast<double>(size.calibration) / expected;
   const double evaluation = static_cast<double>(size.evaluation) / expected;

@@ -13,15 +13,15 @@ namespace dotresize {
 
 inline constexpr char kPreparePhase[] = "prepare";
 
-/// Tokens that a job has found.
+/// Sizes of a job's token sets.
 struct JobSize {
   int64_t calibration = 0;
   int64_t evaluation = 0;
   int64_t healing_windows = 0;
-  int64_t seqlen = 0;  ///< of these
+  int64_t seqlen = 0;  ///< tokens of a healing window
 };
 
-/// The phases of a job on rank 0, each with its time on a machine like this one
+/// Returns the phases of a job on rank 0, each with its expected time on a machine like this one
 /// (reference_hardware).
 std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const ResolvedJob& job,
                                            const ShardPlan& plan, const JobSize& size,

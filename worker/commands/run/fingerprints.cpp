@@ -15,13 +15,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What says that a file is the one that it was, without reading all of it.
+/// Returns data that change with the file, without reading all of it.
 Json file_fingerprint(const fs::path& file) {
   return {{"bytes", fs::file_size(file)},
           {"modified", fs::last_write_time(file).time_since_epoch().count()}};
 }
 
-/// The program, the model, and how it computes.
+/// Returns the program's version, the model's files, the device and the compute dtype.
 Json model_fingerprint(const ResolvedJob& job, const std::vector<fs::path>& weights) {
   Json model = {{"config.json", sha256_of_file(job.model_path / "config.json")}};
   for (const fs::path& file : weights) model[file.filename().string()] = file_fingerprint(file);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kOneIn = 8;
 
-/// Its tokens are not among those that the job counts.
+/// Builds an evaluation whose tokens do not count in the job's progress.
 CheckpointEvaluation evaluation_of(const JobContext& run, const CheckpointReader& reader,
                                    const ModelConfig& config, const at::Tensor& windows) {
   return {.reader = reader,

@@ -10,35 +10,34 @@
 
 namespace dotresize {
 
-/// Windows that something is fitted to, and those that say how well it does on others.
+/// Windows for fitting, and held-out windows that measure the fit.
 struct SplitWindows {
   at::Tensor fitted;    ///< ids [samples, seqlen] int64
-  at::Tensor held_out;  ///< every eighth of all, or the last one of fewer
-  // Their numbers among all.
+  at::Tensor held_out;  ///< every eighth window; the last one if there are fewer than eight
+  // Positions in the whole set.
   std::vector<int64_t> fitted_numbers;
   std::vector<int64_t> held_out_numbers;
 };
 
-/// A single window is both.
+/// Splits the windows. A single window is used for both.
 SplitWindows split_windows(const at::Tensor& all);
 
-/// Windows of the calibration that nothing is fitted to, if the job checks its own choice
-/// (`method.allocate`). Takes them out of `calibration`. A
-/// job with a single window has none: it is checked with that one.
+/// Takes held-out windows out of `calibration`, if the job checks its own choice
+/// (`method.allocate`); otherwise returns nothing. A job with a single window is checked with that
+/// one.
 std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration);
 
-/// Takes the dense model through the windows, unless `states` has its final states of them.
-/// Collective.
+/// Runs the dense model over the windows, unless `states` has its final states. Collective.
 void keep_dense_states(JobContext& run, const at::Tensor& windows, KeptStates& states);
 
-/// How far models are from the dense one over these windows.
+/// Measures the divergence of models from the dense one over some windows.
 class HeldOutDivergence {
  public:
-  /// Takes the dense model through them, unless the journal has its final states. Collective.
+  /// Runs the dense model over the windows, unless the journal has its final states. Collective.
   HeldOutDivergence(JobContext& run, const TokenWindows& windows, Journal& journal);
 
-  /// KL of the model from the dense one, in nats a token, to four digits. The same on every rank,
-  /// whatever their number. Collective.
+  /// Returns the KL divergence of the model from the dense one in nats a token, rounded to four
+  /// digits. The same on every rank and for any number of ranks. Collective.
   double of(const CheckpointReader& reader, const ModelConfig& config);
 
  private:

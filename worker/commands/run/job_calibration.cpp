@@ -34,7 +34,7 @@ MapOptions map_options(const ResolvedJob& job) {
   return options;
 }
 
-/// Those of all junctions, whatever the job does with the last one.
+/// Saves the statistics of all junctions, whatever the job does with the last one.
 void save_statistics(JobContext& run, const CalibrationJob& job,
                      const CalibrationObserver& observer, StatisticsDirectory& statistics) {
   CalibrationJob all{job.config,
@@ -86,8 +86,8 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const std::optional<Al
   return reports;
 }
 
-/// The dense model with narrower MLPs and value heads, if the job asks for them. `choice`: of an
-/// allocation, else null.
+/// Returns the dense model, with narrower MLPs and value heads if the job asks for them. `choice`:
+/// null without an allocation.
 ModelConfig cut_model(JobContext& run, AllocationChoice* choice, const TokenWindows& tokens,
                       OpenedJournal& opened, const CalibrationObserver& observer) {
   if (choice) return choice->cut();
@@ -98,7 +98,7 @@ ModelConfig cut_model(JobContext& run, AllocationChoice* choice, const TokenWind
   return cut;
 }
 
-/// The maps, and the folded model. `cut`: of cut_model().
+/// Calibrates the maps and folds the model into `sink`. `cut`: result of cut_model().
 void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& cut,
                     const TokenWindows& tokens, OpenedJournal& opened,
                     std::optional<StatisticsDirectory>& statistics,
@@ -117,7 +117,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
   calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 
-/// The output with the widths that the job has by now, and what was found on the way.
+/// Writes the output with the job's current widths, and returns the results.
 Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWindows& tokens,
                         OpenedJournal& opened, std::optional<StatisticsDirectory>& statistics,
                         const CalibrationObserver& observer) {
@@ -142,11 +142,11 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
     const PhaseClock::Scope scope(run.clock, "write");
     write_companion_files(run.partial(), found.layout, found.output, run.job);
   }
-  run.comm.barrier();  // the shards are whole, and load
+  run.comm.barrier();  // now the shards are complete and can be loaded
   return found;
 }
 
-/// The output of an allocation.
+/// Writes and checks the output of an allocation.
 Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
                          std::optional<StatisticsDirectory>& statistics,
                          const CalibrationObserver& observer,
@@ -186,8 +186,8 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
   return write_chosen();
 }
 
-/// What healing keeps there: the layers until the end, two epochs of the updates with both moments,
-/// and the dense model's final states.
+/// Bytes of healing's entries in the journal: the layers until the end, two epochs of updates with
+/// both moments, and the dense model's final states.
 int64_t healing_journal_bytes(const JobContext& run, const JobTokens& tokens) {
   constexpr int64_t kUpdateBytes = 24;
   int64_t updates = 0;
@@ -223,7 +223,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   if (run.root()) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
     int64_t bytes = traffic.written_bytes - traffic.statistics_bytes - size_of_directory(dir);
-    if (tokens.evaluation) {  // of which the estimate does not know how long it is
+    if (tokens.evaluation) {  // the estimate does not know its length
       const int64_t more =
           tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
       bytes += kept_states_bytes(run.config, run.job, more);

@@ -13,7 +13,7 @@
 
 namespace dotresize {
 
-/// What calibration has written, and what it has found.
+/// Results of calibration: the written output's shape, and the reports.
 struct Calibrated {
   JunctionWidths widths;
   ModelConfig cut;  ///< the dense model with the MLPs and value heads of the output
@@ -23,26 +23,28 @@ struct Calibrated {
   std::vector<MlpReport> mlps;              ///< rank 0
   std::vector<AttentionReport> attentions;  ///< rank 0
   std::optional<Allocation> allocation;
-  /// Of the output from the dense model, in nats a token of the held-out windows; with an
-  /// allocation.
+  /// KL divergence of the output from the dense model, in nats a token of the held-out windows;
+  /// only with an allocation.
   std::optional<double> held_out_kl;
   double seconds = 0.0;
 };
 
-/// The calibration of the source, or of the source with cut MLPs. References outlive the result.
+/// Returns the calibration of the source, or of the source with cut MLPs. The references must
+/// outlive the result.
 CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
                                const CheckpointReader& reader, const TokenWindows& tokens,
                                OpenedJournal& opened);
 
-/// The job's journal, once it is known that the disk has room for what comes. Collective.
+/// Opens the job's journal, after checking that the disk has room for the output. Collective.
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens);
 
-/// Nothing if the job keeps none. Collective.
+/// Opens the job's statistics; nothing if the job keeps none. Collective.
 std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens);
 
-/// All from the choice of widths to the written shards with what they need to load. The output of
-/// an allocation is compared with the dense model on the held-out windows, and if it lost more than
-/// predicted written once more as AllocationChoice::correct() says. Collective.
+/// Runs everything from the choice of widths to the written shards and the files needed to load
+/// them. The output of an allocation is compared with the dense model on the held-out windows. If
+/// it lost more than predicted, it is written once more as AllocationChoice::correct() decides.
+/// Collective.
 Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
                      std::optional<StatisticsDirectory>& statistics);
 

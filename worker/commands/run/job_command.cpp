@@ -46,7 +46,8 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// A server has planned the job for so many ranks. By hand others may be started: they count.
+/// Checks the number of launched ranks. A server has planned the job for a fixed number, so others
+/// are an error. By hand any number may be launched, with a note.
 void check_ranks(const v1::JobSpec& spec, int launched, bool of_server) {
   const int asked = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
   if (asked == launched) return;
@@ -60,7 +61,8 @@ void check_ranks(const v1::JobSpec& spec, int launched, bool of_server) {
   fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked, launched);
 }
 
-/// Rank 0 reads the job file, and every rank gets it. `of_server`: a server has started the job.
+/// Reads the job file on rank 0 and shares it with all ranks. `of_server`: a server started the
+/// job.
 v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file,
                        const std::vector<std::string>& changes, bool of_server) {
   v1::JobSpec spec;
@@ -73,12 +75,12 @@ v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file,
   return spec;
 }
 
-/// Of all ranks. Collective.
+/// Minimum over all ranks. Collective.
 int64_t least(Communicator& comm, int64_t mine) {
   return std::ranges::min(gather_numbers(comm, mine));
 }
 
-/// What this launch has. Collective.
+/// Returns the resources of this launch. Collective.
 LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const ChosenDevice& device) {
   LaunchFacts facts{comm.size(), device.facts()};
   facts.memory = least(comm, usable_memory_bytes() / ranks.size());
@@ -86,12 +88,12 @@ LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const Chose
   return facts;
 }
 
-/// That of an interrupted run (journal_schedule), on every rank. Collective.
+/// Shares the schedule of an interrupted run (journal_schedule) with all ranks. Collective.
 std::string share_journal_schedule(Communicator& comm, const fs::path& output) {
   return broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
 }
 
-/// What to do about numbers that are not finite, if float16 may be why.
+/// Returns advice on non-finite numbers, if float16 may be the cause; otherwise empty.
 std::string overflow_advice(const ResolvedJob& job, const ChosenDevice& device) {
   if (job.compute_dtype != Dtype::kFloat16) return "";
   const bool bfloat16 = device.cuda == nullptr || device.least_capability >= 80;
@@ -151,17 +153,18 @@ class JobCommand {
 
  private:
   void run_job_here(StopSignals& signals);
-  /// To where the server lets its jobs read and write, and to this process's own files.
+  /// Confines the process to the server's allowed roots and its own cache.
   void confine() const;
-  /// Refuses GPUs and links between them that do not give the known results of the self-test.
-  /// Returns the faster driver of singular values, if GPUs compute.
+  /// Refuses GPUs and links that fail the self-test. Returns the faster driver of singular values,
+  /// if GPUs compute.
   std::optional<SvdDriver> prove_device(const ChosenDevice& device, Dtype compute_dtype);
-  /// The directory of the output, on every rank.
+  /// Opens the output directory on every rank.
   void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
   HeartbeatOptions heartbeat_options(const ResolvedJob& job);
-  /// Last words of a failing rank, once: to the log and to the coordinator. From any thread.
+  /// Reports the failure of this rank once, to the log and to the coordinator. Callable from any
+  /// thread.
   void tell(const char* code, const std::string& message);
-  /// Tells, and never returns if there are other ranks.
+  /// Reports the failure. Does not return if there are other ranks.
   int fail(int exit_code, const std::string& message);
 
   MakeTransport transport_;
@@ -180,8 +183,8 @@ class JobCommand {
   ProgressLines lines_;
   ProgressRecords records_;
   Progress progress_;
-  // These are members because they live on while a failure is told and MPI aborted: what ends a
-  // communicator of ranks that have failed may block.
+  // These are members so that they live while a failure is reported and MPI is aborted: destroying
+  // a communicator of failed ranks may block.
   std::optional<AttemptHeartbeats> to_coordinator_;
   std::optional<OutputDirectory> output_;
   std::optional<RankLinks> links_;
@@ -192,7 +195,8 @@ int JobCommand::run(StopSignals& signals) {
     run_job_here(signals);
     return kExitOk;
   } catch (const OutputBusy& error) {
-    // It may be this very attempt, whose command was started twice: its end is not this one's.
+    // The output may belong to this very attempt, started twice. Its failure must not be reported
+    // then.
     coordinator_.reset();
     return fail(kExitBadData, error.what());
   } catch (const InputError& error) {
@@ -235,7 +239,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
       run_job(job, config, plan,
               {links_->comm(), progress_, *output_, cache_dir_, trace_, dense_loss_,
                decomposition_threads_, device, svd_driver, usable_cores(ranks)});
-  links_->comm().barrier();  // a rank that is silent before the output is whole is noticed
+  links_->comm().barrier();  // notices ranks that fell silent before the output was complete
   if (rank_ == 0) print_summary(report);
 }
 
@@ -262,7 +266,7 @@ void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSig
         coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
     output_.emplace(job.output_path, job.overwrite, fresh_, owner);
   } else {
-    comm.barrier();  // rank 0 has created it
+    comm.barrier();  // waits until rank 0 has created it
     output_.emplace(job.output_path);
   }
   signals.watch([this] { output_->stop(); });
@@ -276,7 +280,7 @@ HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
   options.on_silence = [this](const std::string& silence) {
     tell(kLost, silence);
     output_->discard();
-    ::_exit(kExitJobFailed);  // mpirun ends the other ranks
+    ::_exit(kExitJobFailed);  // mpirun then ends the other ranks
   };
   return options;
 }
@@ -292,12 +296,12 @@ void JobCommand::tell(const char* code, const std::string& message) {
 
 int JobCommand::fail(int exit_code, const std::string& message) {
   if (output_ && output_->stopped()) {
-    exit_code = kExitCancelled;  // the failure is what the stop has broken
+    exit_code = kExitCancelled;  // the stop caused this failure
   } else {
     const bool lost = exit_code == kExitJobFailed && links_ && links_->is_peer_silent();
     tell(lost ? kLost : failure_code(exit_code), message);
   }
-  // By every rank: the abort may end rank 0 before it does so.
+  // Every rank discards, because the abort may end rank 0 before it can.
   if (output_) output_->discard();
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
   return exit_code;

@@ -10,20 +10,21 @@ namespace dotresize {
 
 struct JobCommandOptions {
   std::filesystem::path job_file;
-  std::filesystem::path work_dir;    ///< where tokenised text is cached; empty: beside the job file
-  std::filesystem::path trace;       ///< timeline of all ranks to write; empty: none
-  std::filesystem::path dense_loss;  ///< as in RunEnvironment
-  std::filesystem::path attempt;  ///< whose server it tells (base/attempt_file.h); empty: see below
-  int decomposition_threads = 0;  ///< as in RunEnvironment
-  bool fresh = false;             ///< does not go on from the journal of an earlier run
-  std::vector<std::string> changes = {};  ///< of the job file, see job/spec/job_changes.h
-  bool progress_records = false;          ///< as ProgressRecords, not ProgressLines
+  std::filesystem::path work_dir;    ///< cache of tokenised text; empty: beside the job file
+  std::filesystem::path trace;       ///< file for the timeline of all ranks; empty: no timeline
+  std::filesystem::path dense_loss;  ///< see RunEnvironment
+  std::filesystem::path attempt;     ///< AttemptFile with the server to report to
+                                     ///< (base/attempt_file.h); empty: see run_job_command
+  int decomposition_threads = 0;     ///< see RunEnvironment
+  bool fresh = false;                ///< ignores the journal of an earlier run
+  std::vector<std::string> changes = {};  ///< changes to the job file, see job/spec/job_changes.h
+  bool progress_records = false;          ///< ProgressRecords instead of ProgressLines
 };
 
-/// `dotresize-worker JOB`: this process is one rank of one job. Without options.attempt it tells
-/// the server that its environment names, if it names one. Returns the exit code; a failing
-/// rank ends all others through MPI_Abort instead of returning. `transport`: between the ranks, in
-/// place of NCCL or MPI.
+/// Runs `dotresize-worker JOB`: this process is one rank of one job. Without options.attempt it
+/// reports to the server named by its environment, if there is one. Returns the exit code; a
+/// failing rank ends all others through MPI_Abort and does not return. `transport`: replaces NCCL
+/// or MPI between the ranks.
 int run_job_command(const JobCommandOptions& options, const MakeTransport& transport = nullptr);
 
 }  // namespace dotresize

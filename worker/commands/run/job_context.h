@@ -17,7 +17,7 @@
 
 namespace dotresize {
 
-/// How phases are timed on a GPU.
+/// Returns the clock marks for phases on a GPU; null on the CPU.
 inline MarkMoment mark_of(const ChosenDevice& device) {
   if (device.cuda == nullptr) return nullptr;
   return [cuda = device.cuda] { return cuda->mark(); };
@@ -25,9 +25,9 @@ inline MarkMoment mark_of(const ChosenDevice& device) {
 
 inline constexpr char kConfigFile[] = "config.json";
 
-/// What the steps of a job work with. Each step takes what the ones before it returned.
+/// State shared by the steps of a job. Each step takes the results of the ones before.
 struct JobContext {
-  ResolvedJob job;  ///< with what an allocation has chosen, once it has
+  ResolvedJob job;  ///< completed with the sizes that an allocation chooses
   const ModelConfig& config;
   const ShardPlan& plan;
   const RunEnvironment& environment;
@@ -38,11 +38,11 @@ struct JobContext {
 
   bool root() const { return comm.rank() == 0; }
   const RankShard& shard() const { return plan.of_rank(comm.rank()); }
-  /// Where all ranks write while the output is unfinished.
+  /// Directory that all ranks write to while the output is unfinished.
   const std::filesystem::path& partial() const { return environment.output.partial(); }
-  /// The source's config.json and weights.
+  /// Returns the source's config.json and weights.
   std::vector<std::filesystem::path> input_files() const;
-  /// Throws InputError if one of them is not what it was when it was opened.
+  /// Throws InputError if an input file has changed since it was opened.
   void require_unchanged_inputs() const;
   Progress& progress() const { return environment.progress; }
   at::ScalarType compute_dtype() const { return scalar_type(job.compute_dtype); }
@@ -51,12 +51,12 @@ struct JobContext {
   }
 };
 
-/// What the calibration and the evaluation read.
+/// Tokens for calibration, healing and evaluation.
 struct JobTokens {
-  TokenWindows calibration;              ///< without those held out
-  at::Tensor all_windows;                ///< of the calibration
-  std::optional<TokenWindows> held_out;  ///< of the calibration's (held_out.h)
-  std::optional<TokenWindows> healing;   ///< of a job that heals
+  TokenWindows calibration;              ///< calibration windows without the held-out ones
+  at::Tensor all_windows;                ///< all windows of the calibration
+  std::optional<TokenWindows> held_out;  ///< part of the calibration's windows (held_out.h)
+  std::optional<TokenWindows> healing;   ///< only if the job heals
   std::optional<TokenWindows> evaluation;
 };
 

@@ -8,18 +8,20 @@
 
 namespace dotresize {
 
-/// What is known of the dense model, for the comparison with the output.
+/// Results of the dense model, for comparison with the output.
 struct DenseEvaluation {
   NegativeLogLikelihood loss;
-  std::optional<KeptStates> states;  ///< if predictions are compared
+  std::optional<KeptStates> states;  ///< only if predictions are compared
 };
 
-/// That of an interrupted run, or of the file if no states are needed, if it was of the same
-/// tokens. Nothing if the job has no evaluation. Collective.
+/// Evaluates the dense model. Reuses the result of an interrupted run, or of the dense-loss file if
+/// no states are needed, for the same tokens. Returns nothing if the job has no evaluation.
+/// Collective.
 std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& tokens,
                                               Journal& journal);
 
-/// What was written, likewise, and how far its predictions are from the dense model's. Collective.
+/// Evaluates the written output, and the divergence of its predictions from the dense model's.
+/// Returns nothing if the job has no evaluation. Collective.
 std::optional<EvaluationSums> evaluate_compressed(JobContext& run, const JobTokens& tokens,
                                                   const std::optional<DenseEvaluation>& dense);
 

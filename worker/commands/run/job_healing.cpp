@@ -31,7 +31,7 @@ void tell(int64_t epochs, double kl, bool found) {
              found ? ", by an earlier run" : "");
 }
 
-/// One layer after the other, into the journal and the output's files.
+/// Heals one layer after the other, into the journal and the output's files.
 std::vector<HealedLayerReport> heal_layers(JobContext& run, const JobTokens& tokens,
                                            const SplitWindows& windows, OpenedJournal& opened,
                                            const Calibrated& calibrated) {
@@ -52,7 +52,7 @@ std::vector<HealedLayerReport> heal_layers(JobContext& run, const JobTokens& tok
   return layers;
 }
 
-/// The output as a whole, from what is in its files.
+/// Heals the output as a whole, starting from its files.
 HealingReport heal_whole(JobContext& run, const SplitWindows& windows, OpenedJournal& opened,
                          const Calibrated& calibrated) {
   const CheckpointReader folded(run.partial());

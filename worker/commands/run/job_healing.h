@@ -7,9 +7,9 @@
 
 namespace dotresize {
 
-/// Distils the output that was written from the dense model, and writes the trained weights in
-/// place of the folded ones if they are better. Returns what the report says of it; nothing if the
-/// job does not heal. Collective.
+/// Distils the written output from the dense model, and replaces the folded weights by the trained
+/// ones if these are better. Returns the report's part; nothing if the job does not heal.
+/// Collective.
 std::optional<HealingReport> heal(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
                                   const Calibrated& calibrated);
 

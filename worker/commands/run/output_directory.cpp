@@ -18,13 +18,13 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// In the mode of an unfinished output, which other jobs do not see: a rank was stopped.
+/// Mode bit of an unfinished output that tells its ranks of a stop. Other jobs do not see it.
 constexpr mode_t kStopped = S_ISVTX;
 
-/// The journal's name while it is removed.
+/// Name of the journal while it is being removed.
 constexpr char kRemovedJournal[] = "journal.removed";
 
-/// "out/" is "out".
+/// Name of an output; "out/" counts as "out".
 fs::path output_name(const fs::path& path) {
   return (path.has_filename() ? path : path.parent_path()).filename();
 }
@@ -40,12 +40,12 @@ InputError cannot_write(const fs::path& path) {
   return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
 }
 
-/// Swaps two names in one step: at any moment there is a whole model under `b`.
+/// Swaps two names in one step, so that there is always a whole model under `b`.
 void exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& b) {
   const int dir = parent.descriptor();
   if (::renameat2(dir, a.c_str(), dir, b.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
-  // A file system that cannot: for a moment there is none.
+  // This file system cannot swap, so for a moment there is no model under `b`.
   const fs::path aside = replaced_path(b);
   fs::remove_all(parent.path() / aside);
   fs::rename(parent.path() / b, parent.path() / aside);
@@ -53,13 +53,14 @@ void exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& 
   fs::rename(parent.path() / aside, parent.path() / a);
 }
 
-/// `overwrite` is for models: a slip of the pen must not cost anything else. `named`: for people.
+/// Throws InputError if `path` exists and is not a dotresize model: `overwrite` must not destroy
+/// other files by a typing error. `named`: the path in messages.
 void check_replaceable(const fs::path& path, const fs::path& named) {
   if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
   throw InputError("output.path", foreign_output_fault(named));
 }
 
-/// The directory in which the output lies, made if it is missing.
+/// Opens the directory that contains the output; creates it if `make`.
 PinnedDirectory open_parent(const fs::path& path, bool make) {
   const fs::path parent = fs::absolute(partial_path(path)).parent_path();
   const Confinement& confinement = Confinement::of_process();
@@ -69,8 +70,8 @@ PinnedDirectory open_parent(const fs::path& path, bool make) {
   return opened;
 }
 
-/// Throws InputError if it is a link or no directory, or another user's, who could change what is
-/// written there.
+/// Opens the unfinished output. Throws InputError if it is a link or not a directory, or if it
+/// belongs to another user, who could change its files.
 PinnedDirectory open_partial(const PinnedDirectory& parent, const fs::path& path) {
   PinnedDirectory opened = parent.enter(partial_path(path).filename());
   if (!opened) throw cannot_write(partial_path(path));
@@ -79,12 +80,12 @@ PinnedDirectory open_partial(const PinnedDirectory& parent, const fs::path& path
                                       " belongs to another user: remove it or choose another path");
 }
 
-/// The directory, made if it is missing, which this process alone writes while the result is open.
-/// Throws InputError if another process holds the lock or the directory cannot be made.
+/// Creates the directory if it is missing, and locks it for this process while the result is open.
+/// Throws InputError if another process holds the lock or the directory cannot be created.
 PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path) {
   const fs::path name = partial_path(path).filename();
-  // A holder that ends renames or removes the directory: a lock on one that has lost its name is
-  // none.
+  // The holder of the lock renames or removes the directory at its end. A lock on a directory that
+  // has lost its name is worthless, so try again.
   for (;;) {
     if (::mkdirat(parent.descriptor(), name.c_str(), 0755) != 0 && errno != EEXIST) {
       throw cannot_write(partial_path(path));
@@ -97,10 +98,11 @@ PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path
   }
 }
 
-/// Whatever is still being written into it, but not the directory of that name of a later job.
+/// Removes the unfinished output even while files are being written into it, but not a later job's
+/// directory of the same name.
 void remove_unfinished(const PinnedDirectory& parent, const fs::path& name,
                        const PinnedDirectory& partial) {
-  constexpr int kMaxAttempts = 100;  // against a thread or rank that still adds files
+  constexpr int kMaxAttempts = 100;  // limit if a thread or rank keeps adding files
   for (int attempt = 0; attempt < kMaxAttempts && parent.holds(name, partial); ++attempt) {
     if (!trim_unfinished(parent, name, partial)) return;
   }
@@ -151,8 +153,8 @@ fs::path OutputDirectory::beside(const fs::path& name) const { return parent_.pa
 
 void OutputDirectory::close_journal() {
   if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
-  // Whatever ends this half-way leaves no journal in part, which a further run would take for
-  // damage.
+  // The journal is renamed first. If this ends half-way, no partial journal is left, which a later
+  // run would take for damage.
   const fs::path removed = partial_ / kRemovedJournal;
   fs::remove_all(removed);
   fs::rename(journal(), removed);
@@ -170,7 +172,7 @@ void OutputDirectory::stop() {
 }
 
 bool OutputDirectory::stopped() const {
-  // Of the open directory: it may have no name any more.
+  // The open directory is checked, because it may have lost its name.
   struct stat status {};
   return ::fstat(directory_.descriptor(), &status) != 0 || (status.st_mode & kStopped) != 0;
 }

@@ -22,18 +22,18 @@ namespace {
 constexpr size_t kMaxConfigBytes = 16 << 20;
 
 constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
-/// Vocabularies of a million tokens have a tenth of it.
+/// Limit of a companion file; vocabularies of a million tokens take a tenth of it.
 constexpr uint64_t kMaxCompanionBytes = uint64_t{1} << 30;
 
-/// The tokenizer's configuration without the classes of the source's own code, which is not copied:
-/// whoever trusts the output's code has not seen it.
+/// Returns the tokenizer's configuration without the classes of the source's own code. That code is
+/// not copied, and a user who trusts the output's code has not seen it.
 std::string without_code(const std::string& text) {
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!config.is_object() || config.erase("auto_map") == 0) return text;
   return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// Where every tensor of the output goes (output_model_config).
+/// Returns the place of every tensor of the output (output_model_config).
 ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job) {
   const at::ScalarType dtype = scalar_type(job.output_dtype);
   std::vector<TensorSpec> specs;
@@ -43,7 +43,7 @@ ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job) {
   return make_shard_layout(specs);
 }
 
-/// Those that come of the rank's shard.
+/// Names of the output's tensors that come from the rank's shard.
 std::set<std::string> tensors_of(const ModelConfig& output, const RankShard& shard) {
   std::set<std::string> names;
   for (StoredTensor& tensor : shard_tensors(output, shard.first_sublayer, shard.end_sublayer)) {

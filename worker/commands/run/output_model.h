@@ -12,9 +12,9 @@
 
 namespace dotresize {
 
-/// Writes the folded weights of one rank into the output's shards, as the output model has them.
-/// `source`: its MLPs are as wide as the output's, if the loss has decided that. The shards are the
-/// same for any number of ranks. References outlive the object.
+/// Writes one rank's folded weights into the output's shards, in the output model's form. `source`:
+/// has the output's MLP widths if the loss has decided them. The number of ranks does not affect
+/// the shards. The references must outlive the object.
 class OutputShards final : public FoldedModelSink {
  public:
   OutputShards(Communicator& comm, std::filesystem::path dir, const ModelConfig& source,
@@ -26,7 +26,7 @@ class OutputShards final : public FoldedModelSink {
   void put_sublayer(const SublayerWeights& weights) override;
   void finish();
 
-  // What is written, after begin().
+  // Results of begin().
   const JunctionWidths& widths() const { return widths_; }
   const ModelConfig& output() const override { return output_; }
   const ShardLayout& layout() const { return layout_; }
@@ -41,12 +41,12 @@ class OutputShards final : public FoldedModelSink {
   ModelConfig output_;
   ShardLayout layout_;
   std::optional<ShardWriter> writer_;
-  std::optional<StockNorm> norm_;  ///< of a stock model that has a map
+  std::optional<StockNorm> norm_;  ///< norm of a stock model with maps; absent in other models
 };
 
-/// config.json, the Python code of a compressed model, and the source's tokenizer and generation
-/// files: all that the shards need to load. Rank 0, after all shards are written; the index comes
-/// last.
+/// Writes the files that are needed to load the shards: config.json, the Python code of a
+/// compressed model, and the source's tokenizer and generation files. Called on rank 0 after all
+/// shards are written. The index is written last.
 void write_companion_files(const std::filesystem::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job);
 

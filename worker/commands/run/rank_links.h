@@ -10,19 +10,19 @@
 
 namespace dotresize {
 
-/// Makes a communicator whose transfers may block until both ranks have begun them. Collective over
-/// `host`, which outlives it, as does what `limit` refers to.
+/// Creates a communicator whose transfers may block until both ranks have begun them. `host` and
+/// the objects that `limit` refers to must outlive it. Collective over `host`.
 using MakeTransport =
     std::function<std::unique_ptr<Communicator>(Communicator& host, WaitLimit limit)>;
 
-/// NCCL if the ranks compute on GPUs; else none, which is MPI.
+/// Returns NCCL if the ranks compute on GPUs; otherwise null, which means MPI.
 MakeTransport transport_of(CudaModule* cuda);
 
-/// Between the ranks while the job runs: heartbeats, MPI, and NCCL or another transport for
-/// tensors. One rank alone has none of it.
+/// Links between the ranks while the job runs: heartbeats, MPI, and NCCL or another transport for
+/// tensors. A single rank has none of them.
 class RankLinks {
  public:
-  /// Without a `transport` it is MPI's. Collective over `comm`.
+  /// Uses MPI if there is no `transport`. Collective over `comm`.
   RankLinks(Communicator& comm, const MakeTransport& transport, HeartbeatOptions options);
 
   bool is_peer_silent() const { return heartbeats_ && !heartbeats_->silence().empty(); }

@@ -18,7 +18,7 @@
 namespace dotresize {
 namespace {
 
-/// How many processes srun has started beside this one and with it; empty if it was not srun.
+/// Returns the number of processes of this srun step; empty if srun did not start this process.
 std::string processes_of_srun() {
   const char* started = std::getenv("SLURM_STEP_NUM_TASKS");
   // An mpirun within an allocation starts its daemons with srun.
@@ -91,7 +91,7 @@ HostRanks ranks_on_this_host() {
 
 int fair_share_of_cores(const HostRanks& ranks) {
   const cpu_set_t& mine = ranks.cores[static_cast<size_t>(ranks.rank)];
-  double share = 1e-9;  // against the rounding of the sum
+  double share = 1e-9;  // compensates for rounding of the sum
   for (size_t core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &mine) == 0) continue;
     share +=

@@ -8,58 +8,58 @@
 
 namespace dotresize {
 
-// This process as one rank of a job: how it ends, and what it has of its host.
+// This process as one rank of a job: its end, and its share of the host.
 
-/// Ends the process cleanly on SIGTERM, SIGINT and SIGHUP, whatever the main thread is computing: a
-/// thread of its own waits for them, runs `clean_up`, and leaves with kExitCancelled. Make it
-/// before any other thread: the signals are blocked in all threads that are started later.
+/// Ends the process cleanly on SIGTERM, SIGINT and SIGHUP, whatever the main thread is computing. A
+/// separate thread waits for them, runs `clean_up`, and exits with kExitCancelled. Construct it
+/// before any other thread: threads that start later have the signals blocked.
 class StopSignals {
  public:
   StopSignals();
-  /// From now on a signal ends the process.
+  /// Starts the thread that ends the process on a signal.
   void watch(std::function<void()> clean_up);
 
  private:
   sigset_t signals_;
 };
 
-/// Has the kernel kill this process when its parent dies, if the parent is an MPI launcher: no
-/// rank outlives mpirun.
+/// Makes the kernel kill this process when its parent dies, if the parent is an MPI launcher, so
+/// that no rank outlives mpirun.
 void die_with_launcher();
 
-/// MPI from MPI_Init to MPI_Finalize.
+/// Scope from MPI_Init to MPI_Finalize.
 class MpiSession {
  public:
-  /// Throws std::runtime_error if srun has started several processes that MPI does not know of each
-  /// other: each would compute the whole job.
+  /// Throws std::runtime_error if srun started several processes that MPI does not connect, because
+  /// each would compute the whole job.
   MpiSession();
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 };
 
-/// Of MPI_COMM_WORLD.
+/// Rank of this process in MPI_COMM_WORLD.
 int world_rank();
 int world_size();
 
-/// The ranks of the job on this host.
+/// The job's ranks on this host.
 struct HostRanks {
-  int rank = 0;                  ///< of this process among them
-  std::vector<cpu_set_t> cores;  ///< by rank: what each may use
+  int rank = 0;                  ///< this process's number among them
+  std::vector<cpu_set_t> cores;  ///< cores that each rank may use, by rank
 
   int size() const { return static_cast<int>(cores.size()); }
 };
 
 HostRanks ranks_on_this_host();
 
-/// The cores that this process may use, each divided by the number of the host's ranks that may use
-/// it too; at least 1. A launcher may have bound every rank to cores of its own, or none.
+/// Returns the number of cores that this process may use, each divided by the number of the host's
+/// ranks that may use it too; at least 1. This works if a launcher has bound ranks to cores or not.
 int fair_share_of_cores(const HostRanks& ranks);
 
-/// All cores that this process may use; 0 if OMP_NUM_THREADS has decided.
+/// Number of cores that this process may use; 0 if OMP_NUM_THREADS is set.
 int usable_cores(const HostRanks& ranks);
 
-/// A thread for each core of the fair share, unless OMP_NUM_THREADS decides.
+/// Sets one thread for each core of the fair share, unless OMP_NUM_THREADS is set.
 void set_threads(const HostRanks& ranks);
 
 }  // namespace dotresize

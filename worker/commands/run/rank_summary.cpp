@@ -19,14 +19,14 @@ double work_of(const PhaseClock& clock, const char* kind) {
   return found == clock.work().end() ? 0.0 : found->second;
 }
 
-/// Of pairs in both precisions together: the time that they need at least divides them.
+/// Limit in pairs a second for pairs of both precisions: their number over the least time for them.
 double limit_of_gpu(const GpuInfo& gpu, double float32_pairs, double float16_pairs) {
   return (float32_pairs + float16_pairs) / (float32_pairs / l1_cost_limit(gpu, at::kFloat) +
                                             float16_pairs / l1_cost_limit(gpu, at::kHalf));
 }
 
-/// What this rank's l1 costs have reached, with the limit of its GPU if it has one; nothing if it
-/// has computed none.
+/// Returns the pairs and time of this rank's l1 costs, with the limit of its GPU if it has one;
+/// nothing if it has computed no costs.
 std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device) {
   const double float32_pairs = work_of(clock, "cost");
   const double float16_pairs = work_of(clock, "cost_float16");

@@ -13,10 +13,10 @@
 
 namespace dotresize {
 
-// What every rank knows of its own part, gathered on rank 0 for the report. All are collective; the
+// Facts that every rank knows of its own part, gathered on rank 0 for the report. Collective; the
 // other ranks get empty results.
 
-/// `clock`: this rank's so far.
+/// `clock`: this rank's times so far.
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
                                      const PhaseClock& clock, const ChosenDevice& device);
 

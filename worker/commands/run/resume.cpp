@@ -44,7 +44,7 @@ Json read_fingerprint(const fs::path& file) {
   }
 }
 
-/// The number of threads of the decompositions.
+/// Reads the number of threads of the decompositions.
 int threads_of(const Json& fingerprint, const fs::path& file) {
   constexpr int64_t kMaxThreads = 1 << 16;
   const Json threads = fingerprint.value(kThreads, Json());
@@ -53,10 +53,10 @@ int threads_of(const Json& fingerprint, const fs::path& file) {
   return threads;
 }
 
-/// What decompositions round by.
+/// Settings that affect the rounding of decompositions.
 struct Decompositions {
   int threads = 0;
-  std::optional<SvdDriver> svd_driver;  ///< of GPUs
+  std::optional<SvdDriver> svd_driver;  ///< GPUs only
 };
 
 Decompositions decompositions_of(const Json& fingerprint, const fs::path& file) {
@@ -90,7 +90,8 @@ Json stamps_of(const std::vector<fs::path>& inputs) {
   return stamps;
 }
 
-/// Size and time of modification, which the fingerprint has, are no proof: both can be set.
+/// Compares the inputs with their stamps. The fingerprint's size and modification time are not
+/// proof, because both can be set.
 void check_same_inputs(const fs::path& dir, const std::vector<fs::path>& inputs,
                        const Json& stamps) {
   for (const fs::path& file : inputs) {
@@ -105,7 +106,7 @@ void check_same_inputs(const fs::path& dir, const std::vector<fs::path>& inputs,
   }
 }
 
-/// Rank 0.
+/// Begins the journal, or checks an existing one. Runs on rank 0.
 Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
                               const std::vector<fs::path>& inputs, const Decompositions& own) {
   fs::create_directory(dir);
@@ -162,7 +163,7 @@ std::vector<std::string> gather_names(Communicator& comm, const std::vector<std:
 
 void remove_damaged(Communicator& comm, const fs::path& dir) {
   Journal journal(dir);
-  comm.barrier();  // the entries are dealt out, so all ranks must have the same ones
+  comm.barrier();  // ranks share the entries, so all must see the same ones
   for (const std::string& name :
        gather_names(comm, journal.remove_damaged(comm.rank(), comm.size()))) {
     fmt::print(stderr, "note: {} of the journal is damaged, and is computed again\n",
@@ -212,7 +213,7 @@ OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& 
           .front());
   remove_damaged(comm, dir);
   OpenedJournal opened{Journal(dir), {}, threads, driver};
-  comm.barrier();  // nobody writes before everybody has looked
+  comm.barrier();  // no rank writes before all have looked
   for (int64_t junction = 0; junction < mapped_junctions; ++junction) {
     const bool has_map = opened.journal.has_map(first_with_same_map(sharing, junction));
     if (has_map && opened.journal.has_diagnostics(junction)) opened.finished.insert(junction);

@@ -39,14 +39,14 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// Every rank looks at its part of the source, so that a missing, misshapen or non-finite tensor is
-/// refused before any rank starts to work. What the first step reads as a whole is checked there:
-/// only names and shapes here.
+/// Checks every rank's part of the source, so that a missing, misshapen or non-finite tensor is
+/// refused before any rank starts to work. The values of tensors that the first step reads anyway
+/// are checked there; here only their names and shapes are.
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
   const RankShard& shard = run.shard();
   const at::ScalarType dtype = scalar_type(run.job.source_dtype);
-  // A pipeline does not run what lies behind the last junction with a map.
+  // A pipeline does not run the sublayers after the last junction with a map.
   const int64_t last_run = run.job.widths.mapped_count - 1;
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
     const bool values = checks_sublayers_first(run.job) || sublayer >= last_run;
@@ -100,7 +100,8 @@ std::vector<ProgressPhase> expected_phases_of(const JobContext& run, const JobTo
   return expected_phases(run.config, run.job, run.plan, size, run.environment.device.facts());
 }
 
-/// The journal keeps them, for a run that goes on with files that look changed.
+/// Hashes the inputs. The journal keeps the hashes for a run that resumes with files whose stamps
+/// changed.
 BackgroundHashes hash_inputs(const JobContext& run) {
   const fs::path journal = run.environment.output.journal();
   return {run.comm, run.input_files(), [journal](const auto& name, const std::string& hash) {
@@ -121,14 +122,14 @@ Hashes gather(JobContext& run, BackgroundHashes& hashes) {
   return hashes.gather(run.comm);
 }
 
-/// What was predicted of the shortcuts; a stock output has none.
+/// Adds the predicted loss increases of the shortcuts; a stock output has no shortcuts.
 void add_rises(const Allocation& chosen, std::vector<ShortcutReport>& shortcuts) {
   for (std::size_t s = 0; s < shortcuts.size(); ++s) {
     shortcuts[s].predicted_rise = chosen.shortcut_rises.at(s);
   }
 }
 
-/// Rank 0: the report but for perplexities, warnings, ranks and wall time.
+/// Makes the report without perplexities, warnings, ranks and wall time. Runs on rank 0.
 Report make_report(const JobContext& run, const JobTokens& tokens, const Calibrated& calibrated,
                    const Hashes& inputs) {
   Report report;
@@ -173,7 +174,7 @@ void add_warnings(const JobContext& run, Report& report) {
   if (!on_cpu.empty()) report.warnings.push_back(on_cpu);
 }
 
-/// Rank 0: writes what describes the output, and gives it its name.
+/// Writes the files that describe the output, and gives it its name. Runs on rank 0.
 void publish(OutputDirectory& output, const Report& report, const ModelConfig& config,
              const Hashes& shards) {
   const fs::path& dir = output.partial();
@@ -209,7 +210,7 @@ Report run_steps(JobContext& run) {
   const Hashes shards = gather(run, of_shards);
   const Hashes inputs = gather(run, of_inputs);
   run.require_unchanged_inputs();
-  run.comm.barrier();  // the time ends when the last rank is done
+  run.comm.barrier();  // the measured time ends when the last rank is done
   const double wall_time_s = seconds_since(start);
 
   run.progress().enter("finish");
@@ -255,7 +256,7 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   environment.progress.plan({{.name = kPreparePhase, .uncounted_seconds = 1.0}});
   environment.progress.enter(kPreparePhase);
   JobContext run{job, config, plan, environment};
-  run.comm.barrier();  // one origin of time for all ranks
+  run.comm.barrier();  // gives all ranks the same time origin
   run.clock.set_origin();
   return run_steps(run);
 }

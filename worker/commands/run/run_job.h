@@ -15,25 +15,25 @@
 
 namespace dotresize {
 
-/// What a job runs with besides its own options.
+/// Environment of a job besides its own options.
 struct RunEnvironment {
   Communicator& comm;
   Progress& progress;
-  OutputDirectory& output;           ///< this rank's of one directory
-  std::filesystem::path cache_dir;   ///< for tokenised text
-  std::filesystem::path trace = {};  ///< where to write a timeline of all ranks; empty: nowhere
-  /// With the dense model's loss, or for it (dense_loss.h); empty: none.
+  OutputDirectory& output;           ///< this rank's object of the shared directory
+  std::filesystem::path cache_dir;   ///< cache of tokenised text
+  std::filesystem::path trace = {};  ///< file for the timeline of all ranks; empty: no timeline
+  /// File to read the dense model's loss from, or to write it to (dense_loss.h); empty: no file.
   std::filesystem::path dense_loss = {};
-  int decomposition_threads = 0;             ///< MapOptions; 0: as many as libtorch has
-  ChosenDevice device = {};                  ///< where this rank computes; `comm` moves its tensors
-  std::optional<SvdDriver> svd_driver = {};  ///< of a journal that is begun, if GPUs compute
-  int cores = 0;  ///< all cores that this rank may use; 0: OMP_NUM_THREADS has decided
+  int decomposition_threads = 0;             ///< see MapOptions; 0: libtorch's number of threads
+  ChosenDevice device = {};                  ///< this rank's device; `comm` moves its tensors
+  std::optional<SvdDriver> svd_driver = {};  ///< driver for a new journal, if GPUs compute
+  int cores = 0;  ///< cores that this rank may use; 0: OMP_NUM_THREADS is set
 };
 
-/// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,
-/// perplexity of what was written, report. Collective over the ranks of the plan. The output
-/// appears whole or not at all. Returns the report on rank 0. Throws InputError for bad data and
-/// other std::exceptions for failures; the caller ends the other ranks.
+/// Runs a whole job: perplexity of the dense model, calibration, maps, folding, the output
+/// directory, perplexity of the output, report. The output appears whole or not at all. Returns the
+/// report on rank 0. Throws InputError for bad data and other std::exceptions for failures; the
+/// caller ends the other ranks. Collective over the ranks of the plan.
 Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
                const RunEnvironment& environment);
 

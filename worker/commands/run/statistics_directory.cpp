@@ -37,8 +37,8 @@ bool has_shared_bases(const Json& manifest) {
   return manifest.contains(kMapGroups) && manifest.at(kMapGroups) != kOwnBases;
 }
 
-/// How the statistics of `found` are none for the job; empty if they are. More than a method needs
-/// is no harm.
+/// Returns why the statistics of `found` do not fit the job; empty if they do. Statistics that the
+/// method does not need are accepted.
 std::string unfitness(const ResolvedJob& job, Json wanted, Json found) {
   if (!job.method.transport()) {
     for (Json* each : {&wanted, &found}) each->erase(kCosts);
@@ -64,7 +64,7 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
   whole_ = state != "begun";
   if (!whole_) remove_damaged(comm, partial_ / kEntries);
   journal_.emplace((whole_ ? dir_ : partial_) / kEntries);
-  comm.barrier();  // nobody writes before everybody has looked
+  comm.barrier();  // no rank writes before all have looked
   if (whole_) check_entries(comm, config, state == "shared");
 }
 
@@ -103,7 +103,7 @@ void StatisticsDirectory::begin(const Json& fingerprint) {
   if (begun && difference(fingerprint, read_manifest(partial_), "").empty()) {
     return Journal::remove_unfinished(partial_ / kEntries);
   }
-  // Of another job, which nobody can use.
+  // The content belongs to another job, and nobody can use it.
   const std::error_code error = empty_directory(partial_);
   if (error) throw InputError(key, partial_.string() + ": " + error.message());
   fs::create_directory(partial_ / kEntries);

@@ -12,27 +12,28 @@
 
 namespace dotresize {
 
-/// The directory of a job's `calibration.statistics`: `statistics.json`, which says what they are
-/// of (statistics_fingerprint), and the entries of `junctions/` (worker/calibration/statistics.h).
-/// It appears whole: until then it is `<directory>.partial`, from which a later job goes on, locked
-/// against another one.
+/// Directory of a job's `calibration.statistics`: `statistics.json` with the fingerprint
+/// (statistics_fingerprint), and the entries in `junctions/` (worker/calibration/statistics.h). It
+/// appears whole. Until then it is `<directory>.partial`, locked against other jobs, from which a
+/// later job can resume.
 class StatisticsDirectory {
  public:
-  /// Opens those that are there, also of a job that would save them, or begins new ones. Throws
-  /// InputError naming the key: if there are none to be used, those that are there are of another
-  /// model, tokens, basis or dtype, an entry is missing or damaged, or another job is writing them.
-  /// Collective.
+  /// Opens existing statistics, even if the job would save new ones, or begins new ones. Throws
+  /// InputError naming the key if statistics to be used do not exist, if existing ones belong to
+  /// another model, tokens, basis or dtype, if an entry is missing or damaged, or if another job is
+  /// writing them. Collective.
   StatisticsDirectory(Communicator& comm, const ResolvedJob& job, const ModelConfig& config,
                       const nlohmann::json& fingerprint);
 
-  /// Whether all entries are there.
+  /// True if all entries are there.
   bool whole() const { return whole_; }
   Journal& journal() { return *journal_; }
-  /// Once they are: gives the directory its name. Collective.
+  /// Renames the complete directory to its final name. Collective.
   void publish(Communicator& comm);
 
  private:
-  /// Both on rank 0. Whether the directory is there; and begins the unfinished one.
+  /// Both run on rank 0. find() returns true if the directory exists; begin() begins the unfinished
+  /// one.
   bool find(const nlohmann::json& fingerprint);
   void begin(const nlohmann::json& fingerprint);
   void check_entries(Communicator& comm, const ModelConfig& config, bool shared_bases) const;
@@ -41,7 +42,7 @@ class StatisticsDirectory {
   std::filesystem::path dir_;
   std::filesystem::path partial_;
   bool whole_ = false;
-  UniqueFd lock_;  ///< on the unfinished directory; rank 0
+  UniqueFd lock_;  ///< lock of the unfinished directory; rank 0 only
   std::optional<Journal> journal_;
 };
 

@@ -7,12 +7,12 @@
 
 namespace dotresize {
 
-/// Throws InputError if no file of that name can be made: before the work, not after it.
+/// Throws InputError if the file cannot be created. Call it before the work.
 void check_trace_path(const std::filesystem::path& path);
 
-/// Writes the spans of all ranks as a timeline in the Trace Event Format of chrome://tracing and
-/// Perfetto: a process per rank, an event per span, its phase the name. Collective; rank 0 writes,
-/// as a whole. The clocks keep spans and took their origin when the ranks met.
+/// Writes all ranks' spans as a timeline in the Trace Event Format of chrome://tracing and
+/// Perfetto: a process per rank, an event per span, named after its phase. Rank 0 writes the file,
+/// as a whole. The clocks must keep spans and have set their origin when the ranks met. Collective.
 void write_trace(Communicator& comm, const PhaseClock& clock, const std::filesystem::path& path);
 
 }  // namespace dotresize

@@ -25,9 +25,9 @@ namespace {
 
 using Problems = std::vector<std::string>;
 
-constexpr double kPerplexityTolerance = 1e-3;  // relative
-constexpr int64_t kComparedTokens = 512;       // of the logits
-constexpr int64_t kComparedRows = 4096;        // of embeddings, at a time
+constexpr double kPerplexityTolerance = 1e-3;  // relative difference
+constexpr int64_t kComparedTokens = 512;       // tokens whose logits are compared
+constexpr int64_t kComparedRows = 4096;        // rows of embeddings at a time
 constexpr int64_t kRandomSeed = 1;
 constexpr char kEvaluationTokens[] = "evaluation_tokens";
 
@@ -36,8 +36,8 @@ Dtype dtype_named(const std::string& name) {
   throw InputError("dtype '" + name + "' is none of float32, float16, bfloat16");
 }
 
-/// ‖difference‖ / ‖logits‖ that the rounding of the folded weights may make, both models computed
-/// in float32.
+/// Largest ‖difference‖ / ‖logits‖ that rounding the folded weights may cause, with both models
+/// computed in float32.
 double logits_tolerance(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat32:
@@ -50,7 +50,7 @@ double logits_tolerance(Dtype dtype) {
   throw std::logic_error("unknown dtype");
 }
 
-/// An output, its source, and what the output's report says of both.
+/// An output, its source, and the output's report.
 class Comparison {
  public:
   Comparison(const VerifyRequest& request, const fs::path& cache_dir, Problems& problems)
@@ -63,7 +63,7 @@ class Comparison {
 
   void run() {
     if (!full_width()) check_that_tokens_are_given();
-    if (!compare_fingerprints()) return;  // another model: nothing that it computes has to agree
+    if (!compare_fingerprints()) return;  // another model; its results need not agree
     compare_tables();
     if (full_width()) {
       compare_logits();
@@ -81,7 +81,7 @@ class Comparison {
                        [&](int64_t width) { return width == source_.hidden_size; }) &&
            !cut_inside();
   }
-  /// Features of an MLP or channels of value heads.
+  /// True if features of an MLP or channels of value heads were cut.
   bool cut_inside() const {
     const int64_t sublayers = std::min(output_.num_sublayers(), source_.num_sublayers());
     for (int64_t s = 0; s < sublayers; ++s) {
@@ -92,7 +92,8 @@ class Comparison {
   }
   void check_that_tokens_are_given() const;
   bool compare_fingerprints();
-  /// A tied output that has its source's table has it bit by bit.
+  /// Checks the table of a tied output that keeps its tied source's table: they must be bitwise
+  /// equal.
   void compare_tables();
   void compare_logits();
   at::Tensor compared_ids() const;
@@ -143,7 +144,7 @@ TokenWindows Comparison::load_windows() const {
   return load_token_windows(self, source, {}, request_.against, source_, cache_dir_);
 }
 
-/// [windows, tokens]: the first ones that are given, or random ones.
+/// Returns [windows, tokens]: the first given tokens, or random ones.
 at::Tensor Comparison::compared_ids() const {
   if (!given_tokens()) {
     const int64_t tokens = std::min<int64_t>(64, source_.max_position_embeddings);

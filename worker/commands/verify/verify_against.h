@@ -8,11 +8,11 @@
 
 namespace dotresize {
 
-/// Compares an output with the model that it was made of, and appends what is wrong to `problems`:
-/// the hashes that its report has of the source's files; then, at full width, the logits of both
-/// models over the tokens that are given or random ones; else both models' perplexities with the
-/// reported ones, over the tokens of the job's evaluation. Text becomes tokens with the source's
-/// tokenizer, kept in `cache_dir`. Throws UsageError if those tokens are needed and not given.
+/// Compares an output with the model that it was made from, and appends faults to `problems`.
+/// Checks the report's hashes of the source's files. At full width it then compares the logits of
+/// both models over given or random tokens. Otherwise it compares both models' perplexities with
+/// the reported ones, over the tokens of the job's evaluation. Text is tokenised with the source's
+/// tokenizer and cached in `cache_dir`. Throws UsageError if tokens are needed and missing.
 void verify_against(const VerifyRequest& request, const std::filesystem::path& cache_dir,
                     std::vector<std::string>& problems);
 

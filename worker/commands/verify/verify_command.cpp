@@ -43,7 +43,7 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
   }
 }
 
-/// Of a tensor of the sublayer; nothing if no maps can be seen in it.
+/// Returns a problem of a sublayer's tensor; nothing if it is correct or cannot show its maps.
 std::optional<std::string> problem_of(const ModelConfig& config, int64_t sublayer, TensorRole role,
                                       const at::Tensor& tensor) {
   if (config.shortcut(sublayer).factors != 1) return {};  // oblique maps may stretch
@@ -68,9 +68,9 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
   }
 }
 
-/// Checks an output directory by itself: verify_model_dir against what its config.json implies, the
-/// dtype that it states, and shortcut_problem of every shortcut. Throws InputError if there is
-/// no such directory or its config.json cannot be used.
+/// Checks an output directory by itself: verify_model_dir against its config.json, the stated
+/// dtype, and shortcut_problem of every shortcut. Throws InputError if there is no such directory
+/// or its config.json cannot be used.
 VerifyResult verify_output(const fs::path& dir) {
   if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
   if (!is_model_of_dotresize(dir) && !fs::exists(dir / kSumsFile)) {
@@ -84,7 +84,7 @@ VerifyResult verify_output(const fs::path& dir) {
     verify_dtypes(reader, config, result.problems);
     verify_shortcuts(reader, config, result.problems);
   } catch (const InputError& error) {
-    // Of a checkpoint that cannot be opened verify_model_dir has said so already.
+    // verify_model_dir has already reported a checkpoint that cannot be opened.
     if (result.problems.empty()) result.problems.emplace_back(error.what());
   }
   return result;

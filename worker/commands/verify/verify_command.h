@@ -4,8 +4,8 @@
 
 namespace dotresize {
 
-/// `dotresize-worker verify DIR`: checks an output, and with `against` also that it is what was
-/// made of that source; lists every problem. Returns the exit code.
+/// Runs `dotresize-worker verify DIR`: checks an output, with `against` also that it was made from
+/// that source, and lists every problem. Returns the exit code.
 int verify_command(const VerifyRequest& request, bool json);
 
 }  // namespace dotresize
