@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/child_process.h"
-#include "base/parse_number.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/child_process.h"
+#include "base/process/program.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

@@ -24,7 +24,8 @@ struct Failure {
   std::string message;
 };
 
-/// Returns the code for an exit code (base/program.h, or 127 of base/child_process.h).
+/// Returns the code for an exit code (base/process/program.h, or 127 of
+/// base/process/child_process.h).
 const char* failure_code(int exit_code);
 
 /// Returns the failure with printable one-line texts: code and phase of at most 64 bytes, host of

@@ -25,16 +25,16 @@
 #include <thread>
 #include <vector>
 
-#include "base/durable_file.h"
-#include "base/environment.h"
-#include "base/input_file.h"
-#include "base/sha256.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/process/environment.h"
+#include "base/text/sha256.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/cuda/cuda_module.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/kernels/svd.h"
-#include "worker/maps/spectrum.h"
+#include "worker/maps/describe/spectrum.h"
 
 namespace {
 

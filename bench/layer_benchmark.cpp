@@ -29,7 +29,7 @@
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/rotary.h"
-#include "worker/transformer/stage.h"
+#include "worker/transformer/stage/stage.h"
 
 namespace {
 

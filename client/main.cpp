@@ -2,10 +2,10 @@
 
 #include <iostream>
 
-#include "base/environment.h"
 #include "base/errors.h"
 #include "base/failure.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "client/calls/rpc_error.h"
 #include "client/display/json_output.h"
 #include "client/local/remote_job.h"

@@ -9,9 +9,9 @@
 #include <iostream>
 #include <string_view>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "server/access/access.h"
 #include "server/launch/supervisor.h"
 #include "server/launch/sweep_attempt.h"

@@ -10,9 +10,9 @@
 #include <iostream>
 #include <map>
 
-#include "base/environment.h"
-#include "base/human_text.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
 #include "server/access/endpoint.h"
 
 namespace dotresize {

@@ -9,10 +9,10 @@
 #include <system_error>
 #include <utility>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/program.h"
+#include "base/files/input_file.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "server/access/endpoint.h"
 #include "server/launch/kubernetes_launcher.h"
 
@@ -286,13 +286,13 @@ std::unique_ptr<WebPages> Server::make_pages(const ServerOptions& options) {
 std::vector<HealthCheck> Server::health() {
   const std::lock_guard lock(health_mutex_);
   if (health_.empty() || std::chrono::steady_clock::now() - health_time_ > kHealthAge) {
-    health_ = look_after_health();
+    health_ = check_health();
     health_time_ = std::chrono::steady_clock::now();
   }
   return health_;
 }
 
-std::vector<HealthCheck> Server::look_after_health() {
+std::vector<HealthCheck> Server::check_health() {
   const std::string held = view_.held();
   const bool stuck = scheduler_->time_since_round() > kLongestRound;
   return {{"job table", store_.fault()},

@@ -58,7 +58,7 @@ class Server {
   /// Returns the health checks. Caches them for at most one second, so that frequent requests stay
   /// cheap.
   std::vector<HealthCheck> health();
-  std::vector<HealthCheck> look_after_health();
+  std::vector<HealthCheck> check_health();
   ServerFigures figures();
 
   int descriptors_;  ///< limit of open files of this process

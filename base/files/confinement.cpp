@@ -13,7 +13,7 @@
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/parse_number.h"
+#include "base/text/parse_number.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -8,11 +8,11 @@
 #include <thread>
 #include <utility>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/printable.h"
-#include "base/traceparent.h"
+#include "base/files/input_file.h"
+#include "base/process/environment.h"
+#include "base/text/printable.h"
+#include "base/text/traceparent.h"
 #include "client/calls/rpc_error.h"
 #include "job/page/sweep_page.h"
 

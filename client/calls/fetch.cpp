@@ -7,14 +7,14 @@
 #include <optional>
 #include <utility>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/partial_path.h"
+#include "base/files/sha256_sums.h"
 #include "base/seconds_since.h"
-#include "base/sha256.h"
-#include "base/sha256_sums.h"
+#include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "client/calls/rpc_error.h"
 #include "client/calls/server_stream.h"
 

@@ -1,7 +1,7 @@
 #include "client/calls/labels.h"
 
 #include "base/errors.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 

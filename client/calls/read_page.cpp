@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/partial_path.h"
+#include "base/files/input_file.h"
+#include "base/files/partial_path.h"
 #include "client/calls/follow.h"
 #include "client/calls/job_id.h"
 #include "client/display/job_text.h"

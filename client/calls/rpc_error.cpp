@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
 #include "google/rpc/code.pb.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"

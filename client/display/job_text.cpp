@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/failure.h"
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "client/display/progress_bar.h"
 #include "job/report/comparison_table.h"
 #include "job/report/result_table.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "client/display/json_output.h"
 
 namespace dotresize {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 
 namespace dotresize {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/environment.h"
+#include "base/process/environment.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "client/display/job_text.h"
 #include "client/display/json_output.h"
 #include "client/display/progress_display.h"
@@ -76,16 +76,16 @@ class JsonView : public WatchObserver {
 };
 
 /// State of a job as its line shows it.
-struct Stand {
+struct StatusLine {
   std::string state;
   std::string detail;  ///< phase or error; empty: none
   int attempt = 0;
 
-  bool operator==(const Stand&) const = default;
+  bool operator==(const StatusLine&) const = default;
 };
 
-Stand stand_as(const v1::Job& job, const std::string& state) {
-  Stand made{state, "", job.attempt()};
+StatusLine stand_as(const v1::Job& job, const std::string& state) {
+  StatusLine made{state, "", job.attempt()};
   if (job.state() == v1::Job::RUNNING) made.detail = printable(phase_name(job.progress()));
   if (job.state() == v1::Job::FAILED) made.detail = printable(job.error().code());
   return made;
@@ -126,7 +126,7 @@ class JobsTextView : public JobsObserver {
 
  private:
   struct Known {
-    Stand stand;
+    StatusLine stand;
     int listing = 0;  ///< number of the last listing when last seen
     std::string name;
   };
@@ -137,13 +137,13 @@ class JobsTextView : public JobsObserver {
               << std::endl;
   }
 
-  static void print(const v1::Job& job, const Stand& stand) {
+  static void print(const v1::Job& job, const StatusLine& stand) {
     print_line(printable(job.id()), stand.state, stand.detail, done_text(job),
                printable(job.spec().name()));
   }
 
   void show(const v1::Job& job) {
-    Stand now = stand_as(job, state_name(job));
+    StatusLine now = stand_as(job, state_name(job));
     Known& known = known_[job.id()];
     if (known.stand != now) print(job, now);
     known = {std::move(now), listing_number_, job.spec().name()};

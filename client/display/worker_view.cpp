@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/failure.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 #include "client/display/mpi_messages.h"
 #include "client/display/progress_display.h"
 

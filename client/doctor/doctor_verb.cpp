@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/machine_faults.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/machine_faults.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
 #include "client/display/json_output.h"
 #include "client/doctor/host_checks.h"
 #include "client/doctor/worker_checks.h"

@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <system_error>
 
-#include "base/environment.h"
-#include "base/human_text.h"
-#include "base/machine_faults.h"
+#include "base/process/environment.h"
+#include "base/process/machine_faults.h"
+#include "base/text/human_text.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

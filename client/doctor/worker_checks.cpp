@@ -10,14 +10,14 @@
 #include <system_error>
 #include <utility>
 
-#include "base/checked_json.h"
-#include "base/child_process.h"
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/machine_faults.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/child_process.h"
+#include "base/process/environment.h"
+#include "base/process/machine_faults.h"
+#include "base/process/program.h"
+#include "base/text/checked_json.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "client/local/size_alternatives.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_config.h"

@@ -7,11 +7,11 @@
 #include <system_error>
 #include <utility>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/partial_path.h"
-#include "base/program.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/partial_path.h"
+#include "base/process/program.h"
 #include "client/display/progress_display.h"
 #include "job/spec/job_file.h"
 #include "job/spec/remote_url.h"

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "base/errors.h"
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/reference_hardware.h"
 #include "job/plan/estimate/time_estimate.h"

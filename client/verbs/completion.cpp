@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/program.h"
+#include "base/process/program.h"
 #include "client/verbs/verb.h"
 
 namespace dotresize {

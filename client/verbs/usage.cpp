@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "client/verbs/verb.h"
 
 namespace dotresize {

@@ -1,6 +1,6 @@
 #include "client/verbs/verb.h"
 
-#include "base/environment.h"
+#include "base/process/environment.h"
 
 namespace dotresize {
 

@@ -4,9 +4,9 @@
 #include <iostream>
 #include <memory>
 
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "client/calls/answer.h"
 #include "client/calls/connection.h"
 #include "client/calls/rpc_error.h"

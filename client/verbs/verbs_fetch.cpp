@@ -2,8 +2,8 @@
 #include <iostream>
 #include <memory>
 
-#include "base/human_text.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
 #include "client/calls/connection.h"
 #include "client/calls/fetch.h"
 #include "client/calls/job_id.h"

@@ -11,9 +11,9 @@
 
 #include "base/errors.h"
 #include "base/failure.h"
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "client/calls/answer.h"
 #include "client/calls/connection.h"
 #include "client/calls/follow.h"

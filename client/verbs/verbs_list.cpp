@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/program.h"
+#include "base/process/program.h"
 #include "client/calls/answer.h"
 #include "client/calls/connection.h"
 #include "client/calls/follow.h"

@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "base/child_process.h"
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/program.h"
+#include "base/process/child_process.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
 #include "client/display/worker_view.h"
 #include "client/local/job_manifest.h"
 #include "client/local/job_template.h"

@@ -5,12 +5,12 @@
 #include <memory>
 #include <optional>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/partial_path.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
 #include "client/calls/connection.h"
 #include "client/calls/job_id.h"
 #include "client/calls/read_page.h"

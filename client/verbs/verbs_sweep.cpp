@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "client/display/progress_display.h"
 #include "client/verbs/verb.h"
 #include "job/spec/sweep_file.h"

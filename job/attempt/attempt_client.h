@@ -5,8 +5,8 @@
 #include <mutex>
 #include <thread>
 
-#include "base/attempt_file.h"
 #include "base/failure.h"
+#include "base/files/attempt_file.h"
 #include "dotresize/v1/jobs.pb.h"
 
 namespace dotresize {

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string_view>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/sha256.h"
+#include "base/files/input_file.h"
+#include "base/text/checked_json.h"
+#include "base/text/sha256.h"
 #include "job/manifest/manifest_files.h"
 #include "job/manifest/yaml_json.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/errors.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "job/spec/yaml_file.h"
 
 namespace dotresize {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files/input_file.h"
+#include "base/text/checked_json.h"
 #include "job/model/config_fields.h"
 #include "job/model/dtype.h"
 #include "job/model/mixture_config.h"

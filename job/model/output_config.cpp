@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/checked_json.h"
+#include "base/text/checked_json.h"
 #include "job/model/model_family.h"
 
 namespace dotresize {

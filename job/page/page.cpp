@@ -6,12 +6,12 @@
 #include <cmath>
 #include <map>
 
-#include "base/csv.h"
-#include "base/program.h"
-#include "job/page/html_template.h"
+#include "base/process/program.h"
+#include "base/text/csv.h"
 #include "job/page/page_blocks.h"
 #include "job/page/page_data.h"
-#include "job/page/page_files.h"
+#include "job/page/template/html_template.h"
+#include "job/page/template/page_files.h"
 
 namespace dotresize {
 namespace {

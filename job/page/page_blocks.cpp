@@ -1,11 +1,11 @@
 #include "job/page/page_blocks.h"
 
-#include "base/printable.h"
-#include "job/page/html_template.h"
+#include "base/text/printable.h"
+#include "job/page/figures/plan_gallery.h"
+#include "job/page/figures/plan_image.h"
 #include "job/page/page_data.h"
-#include "job/page/page_files.h"
-#include "job/page/plan_gallery.h"
-#include "job/page/plan_image.h"
+#include "job/page/template/html_template.h"
+#include "job/page/template/page_files.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "job/page/report_figures.h"
-#include "job/page/transport_figures.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
+#include "job/page/figures/report_figures.h"
+#include "job/page/figures/transport_figures.h"
 #include "job/report/result_table.h"
 
 namespace dotresize {

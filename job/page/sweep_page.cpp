@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/json_fields.h"
-#include "job/page/sweep_figures.h"
+#include "base/text/checked_json.h"
+#include "base/text/human_text.h"
+#include "base/text/json_fields.h"
+#include "job/page/figures/sweep_figures.h"
 
 namespace dotresize {
 namespace {

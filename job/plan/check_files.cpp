@@ -3,9 +3,9 @@
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
+#include "base/files/partial_path.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/plan/token_windows.h"
 
 namespace dotresize {

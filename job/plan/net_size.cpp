@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
 #include "job/plan/allocate/shortcut_forms.h"

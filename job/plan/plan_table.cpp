@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 #include "job/plan/estimate/traffic.h"
 #include "job/plan/net_size.h"
 #include "job/plan/served_sizes.h"

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_family.h"
 #include "job/model/model_size.h"
@@ -389,7 +389,7 @@ double excess(const ResolvedJob& job, const ShardPlan& plan) {
 constexpr int64_t kMaxGroups = 4;
 
 /// Takes the schedule of an interrupted run, if the job can use it. Returns true if it does.
-bool takes_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
+bool reuses_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
   const auto found = std::ranges::find(schedules(), launch.schedule, &Schedule::name);
   const bool usable = found != schedules().end() && offers(*found, job) &&
                       found->activations == job.schedule.activations;
@@ -480,7 +480,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   }
   if (spec.has_heal()) job.healing = healing_of(spec.heal());
   check_output_is_apart(job);
-  const bool goes_on = launch && takes_schedule_of(*launch, job);
+  const bool goes_on = launch && reuses_schedule_of(*launch, job);
   fit_to_memory(config, goes_on, job);
   return job;
 }

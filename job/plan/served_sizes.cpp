@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 #include "job/model/model_size.h"
 #include "job/model/weight_formats.h"
 #include "job/plan/allocate/inner_widths.h"

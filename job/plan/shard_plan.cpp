@@ -269,7 +269,7 @@ double allocation_passes(const ModelConfig& config, const ResolvedJob& job, cons
   if (!job.allocation || job.statistics.used()) return 0.0;
   const int64_t windows = expected_samples(job);
   const double share =
-      static_cast<double>(sampled_rise_windows(windows, expected_seqlen(job, config))) /
+      static_cast<double>(sampled_loss_increase_windows(windows, expected_seqlen(job, config))) /
       static_cast<double>(windows);
   return static_cast<double>(plan.dense_round() ? 0 : plan.junction_groups) +
          static_cast<double>(plan.bases_groups) * share;

@@ -11,7 +11,7 @@ int64_t microbatch_samples(int64_t seqlen) {
   return std::max<int64_t>(1, kMicrobatchTokens / seqlen);
 }
 
-int64_t sampled_rise_windows(int64_t windows, int64_t seqlen) {
+int64_t sampled_loss_increase_windows(int64_t windows, int64_t seqlen) {
   constexpr int64_t kSampledTokens = 32768;
   return std::min(windows, std::max<int64_t>(1, kSampledTokens / seqlen));
 }

@@ -22,7 +22,7 @@ int64_t microbatch_samples(int64_t seqlen);
 
 /// Number of the `windows` in which an allocation measures the errors of single tokens: about
 /// 32,768 tokens, at least one window.
-int64_t sampled_rise_windows(int64_t windows, int64_t seqlen);
+int64_t sampled_loss_increase_windows(int64_t windows, int64_t seqlen);
 
 /// Number and length of the calibration windows, as far as they are known before the tokens are
 /// read: the defaults if the job does not say. The default length is at most the model's positions.

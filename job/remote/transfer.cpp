@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/printable.h"
-#include "base/program.h"
-#include "base/sha256.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "job/spec/remote_url.h"
 #include "worker/python/python_helper.h"
 

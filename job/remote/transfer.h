@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 #include "dotresize/v1/jobs.pb.h"
 
 namespace dotresize {

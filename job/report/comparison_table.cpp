@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/plan/plan_table.h"
 
 namespace dotresize {
@@ -93,9 +93,9 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
     text += fmt::format(", and its shortcuts are of ranks up to {}",
                         std::ranges::max(chosen.shortcut_ranks));
   }
-  text +=
-      fmt::format(". KL(dense ‖ this one) is predicted to be {} nats{}",
-                  format_nats(chosen.predicted_rise()), report.healing ? " before healing" : "");
+  text += fmt::format(". KL(dense ‖ this one) is predicted to be {} nats{}",
+                      format_nats(chosen.predicted_loss_increase()),
+                      report.healing ? " before healing" : "");
   return text + (report.compressed.kl
                      ? fmt::format(", and measured {}.", format_nats(*report.compressed.kl))
                      : ".");

@@ -6,11 +6,11 @@
 #include <numeric>
 #include <sstream>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/json_fields.h"
-#include "base/partial_path.h"
+#include "base/files/partial_path.h"
+#include "base/text/checked_json.h"
+#include "base/text/human_text.h"
+#include "base/text/json_fields.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/model/config_fields.h"
 
@@ -62,25 +62,25 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
 /// Predicted KL of the whole output and of its parts, beside the measured KL.
 json allocation_json(const Report& report) {
   const Allocation& chosen = *report.allocation;
-  const auto sum = [](const std::vector<double>& rises) {
-    return std::accumulate(rises.begin(), rises.end(), 0.0);
+  const auto sum = [](const std::vector<double>& loss_increases) {
+    return std::accumulate(loss_increases.begin(), loss_increases.end(), 0.0);
   };
-  json object = {{"predicted_kl", chosen.predicted_rise()},
-                 {"of_junctions", sum(chosen.junction_rises)},
-                 {"of_mlps", sum(chosen.mlp_rises)},
+  json object = {{"predicted_kl", chosen.predicted_loss_increase()},
+                 {"of_junctions", sum(chosen.junction_loss_increases)},
+                 {"of_mlps", sum(chosen.mlp_loss_increases)},
                  {"features", chosen.features}};
   if (!chosen.values.empty()) {
-    object["of_values"] = sum(chosen.value_rises);
+    object["of_values"] = sum(chosen.value_loss_increases);
     object["value_head_dims"] = chosen.values;
   }
   if (!chosen.shortcut_ranks.empty()) {
-    object["of_shortcuts"] = sum(chosen.shortcut_rises);
+    object["of_shortcuts"] = sum(chosen.shortcut_loss_increases);
     object["shortcut_rank"] = std::ranges::max(chosen.shortcut_ranks);
   }
   set_if(object, "held_out_kl", report.held_out_kl);
   if (report.compressed.kl) {
     object["measured_kl"] = *report.compressed.kl;
-    object["predicted_over_measured"] = chosen.predicted_rise() / *report.compressed.kl;
+    object["predicted_over_measured"] = chosen.predicted_loss_increase() / *report.compressed.kl;
   }
   return object;
 }
@@ -88,7 +88,7 @@ json allocation_json(const Report& report) {
 /// Warning that an allocation's output is worse than predicted; empty if it is not.
 std::string prediction_warning(const Report& report) {
   if (!report.allocation || !report.held_out_kl) return "";
-  const double predicted = report.allocation->predicted_rise();
+  const double predicted = report.allocation->predicted_loss_increase();
   if (*report.held_out_kl <= kMostOverPredicted * predicted) return "";
   return fmt::format(
       "the output is further from the dense model than predicted: KL {} nats a token on windows "

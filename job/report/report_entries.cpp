@@ -1,7 +1,7 @@
 #include "job/report/report_entries.h"
 
-#include "base/json_fields.h"
-#include "base/printable.h"
+#include "base/text/json_fields.h"
+#include "base/text/printable.h"
 #include "job/report/transport_entry.h"
 
 namespace dotresize {
@@ -54,7 +54,7 @@ json to_json(const JunctionReport& junction) {
   object["effective_rank"] = junction.effective_rank;
   object["retained_energy"] = junction.retained_energy;
   if (!junction.spectrum.empty()) object["spectrum"] = spectrum_json(junction.spectrum);
-  set_if(object, "predicted_rise", junction.predicted_rise);
+  set_if(object, "predicted_rise", junction.predicted_loss_increase);
   set_if(object, "qr_condition", junction.qr_condition);
   if (junction.transport) object["transport"] = to_json(*junction.transport);
   if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
@@ -76,7 +76,7 @@ JunctionReport junction_report_from_json(const json& object) {
   junction.effective_rank = object.at("effective_rank");
   junction.retained_energy = object.at("retained_energy");
   if (object.contains("spectrum")) junction.spectrum = spectrum_from_json(object.at("spectrum"));
-  get_if(object, "predicted_rise", junction.predicted_rise);
+  get_if(object, "predicted_rise", junction.predicted_loss_increase);
   get_if(object, "qr_condition", junction.qr_condition);
   if (object.contains("transport")) {
     junction.transport =
@@ -118,7 +118,7 @@ json to_json(const ShortcutReport& shortcut) {
                  {"exact_rank", shortcut.exact_rank},
                  {"parameters", shortcut.parameters}};
   set_if(object, "rank", shortcut.rank);
-  set_if(object, "predicted_rise", shortcut.predicted_rise);
+  set_if(object, "predicted_rise", shortcut.predicted_loss_increase);
   return object;
 }
 
@@ -128,7 +128,7 @@ ShortcutReport shortcut_report_from_json(const json& object) {
   shortcut.exact_rank = object.at("exact_rank");
   shortcut.parameters = object.at("parameters");
   get_if(object, "rank", shortcut.rank);
-  get_if(object, "predicted_rise", shortcut.predicted_rise);
+  get_if(object, "predicted_rise", shortcut.predicted_loss_increase);
   return shortcut;
 }
 
@@ -136,7 +136,7 @@ json to_json(const MlpReport& mlp) {
   return {{"name", mlp.name},
           {"width", mlp.width},
           {"intermediate_size", mlp.intermediate_size},
-          {"predicted_rise", mlp.predicted_rise},
+          {"predicted_rise", mlp.predicted_loss_increase},
           {"unseen_experts", mlp.unseen_experts}};
 }
 
@@ -149,7 +149,7 @@ json to_json(const AttentionReport& attention) {
   return {{"name", attention.name},
           {"value_head_dim", attention.value_head_dim},
           {"head_dim", attention.head_dim},
-          {"predicted_rise", attention.predicted_rise}};
+          {"predicted_rise", attention.predicted_loss_increase}};
 }
 
 AttentionReport attention_report_from_json(const json& object) {

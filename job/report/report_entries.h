@@ -35,7 +35,7 @@ struct JunctionReport {
   /// Error of the costs in float16 on a sample, if they were tried.
   std::optional<double> cost_error = {};
   /// Loss increase per token, predicted by `method.allocate` for the part that the map leaves out.
-  std::optional<double> predicted_rise = {};
+  std::optional<double> predicted_loss_increase = {};
 };
 
 /// Converts to an entry of `junctions` in report.json; ranks send the same form to rank 0.
@@ -51,7 +51,7 @@ struct ShortcutReport {
   int64_t exact_rank = 0;       ///< rank with which nothing is left out
   int64_t parameters = 0;
   /// Loss increase per token, predicted by `method.allocate` for the part that is left out.
-  std::optional<double> predicted_rise = {};
+  std::optional<double> predicted_loss_increase = {};
 };
 
 /// Entries of the sublayers whose maps differ at both sides; empty for a stock output.
@@ -68,16 +68,16 @@ struct MlpReport {
   int64_t width = 0;              ///< remaining features
   int64_t intermediate_size = 0;  ///< features in the source
   /// Predicted loss increase per token in the metric of the loss, else half the squared error.
-  double predicted_rise = 0.0;
+  double predicted_loss_increase = 0.0;
   int64_t unseen_experts = 0;  ///< experts that no calibration token has chosen
 };
 
 /// Report entry of one attention whose value heads may have been cut.
 struct AttentionReport {
-  std::string name;             ///< name of the sublayer
-  int64_t value_head_dim = 0;   ///< remaining channels of a value head
-  int64_t head_dim = 0;         ///< channels of a head in the source
-  double predicted_rise = 0.0;  ///< predicted loss increase per token
+  std::string name;                      ///< name of the sublayer
+  int64_t value_head_dim = 0;            ///< remaining channels of a value head
+  int64_t head_dim = 0;                  ///< channels of a head in the source
+  double predicted_loss_increase = 0.0;  ///< predicted loss increase per token
 };
 
 /// Converts to an entry of `attentions` in report.json.

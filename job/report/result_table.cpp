@@ -1,6 +1,6 @@
 #include "job/report/result_table.h"
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 #include "job/plan/plan_table.h"
 
 namespace dotresize {

@@ -1,7 +1,7 @@
 #include "job/report/stored_report.h"
 
-#include "base/checked_json.h"
 #include "base/errors.h"
+#include "base/text/checked_json.h"
 
 namespace dotresize {
 namespace {

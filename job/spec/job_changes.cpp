@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/errors.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/yaml_file.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files/input_file.h"
 #include "job/spec/job_changes.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"

@@ -10,10 +10,10 @@
 #include <set>
 #include <utility>
 
-#include "base/human_text.h"
-#include "base/input_file.h"
-#include "base/parse_number.h"
-#include "base/printable.h"
+#include "base/files/input_file.h"
+#include "base/text/human_text.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 #include "job/spec/job_changes.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"

@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/parse_number.h"
-#include "base/printable.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

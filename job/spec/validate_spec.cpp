@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/spec/default_method.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/remote_url.h"

@@ -6,9 +6,9 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/human_text.h"
-#include "base/parse_number.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

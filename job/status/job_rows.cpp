@@ -4,8 +4,8 @@
 #include <array>
 #include <cctype>
 
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/spec/job_state.h"
 #include "job/status/progress_text.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

@@ -3,7 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "base/errors.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {
@@ -41,7 +41,7 @@ SweepRow row_of(const v1::SweepResults& results, const v1::SweepResults::Variant
   for (const std::string& axis : results.axes()) {
     const auto value = variant.values().fields().find(axis);
     const bool used = value != variant.values().fields().end() && !value->second.has_null_value();
-    row.values.push_back(used ? printable(value->second.string_value(), kMaxText) : kOfNoUse);
+    row.values.push_back(used ? printable(value->second.string_value(), kMaxText) : kNotApplicable);
   }
   row.id = printable(variant.id(), kMaxText);
   row.state = state_of(variant.state());

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/parse_number.h"
-#include "base/printable.h"
-#include "base/program.h"
-#include "base/sha256.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "job/plan/check_files.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
@@ -121,7 +121,7 @@ std::string label_of(const std::vector<SweepAxis>& axes, const std::vector<std::
                      const v1::JobSpec& spec) {
   std::string label;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == kOfNoUse) continue;
+    if (values[i] == kNotApplicable) continue;
     if (!label.empty()) label += '_';
     for (const char c : label_of(axes[i].key, values[i], spec)) {
       label += is_plain_word({&c, 1}, "._") ? c : '-';
@@ -177,7 +177,7 @@ std::vector<std::string> SweepPlanner::values_of(const SweepVariant& variant) co
   std::vector<std::string> values = variant.values;
   if (method_of(variant.spec).transport()) return values;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (kTransportKeys.contains(plan_.file.axes[i].key)) values[i] = kOfNoUse;
+    if (kTransportKeys.contains(plan_.file.axes[i].key)) values[i] = kNotApplicable;
   }
   return values;
 }

@@ -30,7 +30,7 @@ struct SweepJob {
   std::optional<int64_t> width;
   std::optional<double> bytes_fraction;  ///< net bytes, divided by the dense model's
 };
-inline constexpr char kOfNoUse[] = "-";
+inline constexpr char kNotApplicable[] = "-";
 
 /// A combination that makes no job.
 struct RefusedVariant {

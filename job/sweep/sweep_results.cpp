@@ -7,12 +7,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/csv.h"
-#include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/failure.h"
-#include "base/human_text.h"
-#include "base/partial_path.h"
+#include "base/files/durable_file.h"
+#include "base/files/partial_path.h"
+#include "base/text/csv.h"
+#include "base/text/human_text.h"
 #include "job/page/sweep_page.h"
 #include "job/report/result_table.h"
 
@@ -83,7 +83,7 @@ std::string described(const SweepPlan& plan, const SweepRow& row) {
   const std::vector<std::string> names = short_names(plan);
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (row.values[i] == kOfNoUse) continue;
+    if (row.values[i] == kNotApplicable) continue;
     text += (text.empty() ? "" : " ") + names[i] + " " + row.values[i];
   }
   return text;
@@ -106,7 +106,7 @@ std::string number_or_empty(const std::optional<double>& value) {
 Json row_json(const SweepPlan& plan, const SweepRow& row) {
   Json values = Json::object();
   for (size_t i = 0; i < row.values.size(); ++i) {
-    const bool used = row.values[i] != kOfNoUse;
+    const bool used = row.values[i] != kNotApplicable;
     values[plan.file.axes[i].key] = used ? Json(row.values[i]) : Json();
   }
   Json object = {{"values", values}, {"state", name_of(row.state)}};
@@ -248,7 +248,7 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
       "best,wall_time_s,id,model,reason\n";
   for (const SweepRow& row : rows) {
     for (const std::string& value : row.values) {
-      text += csv_cell(value == kOfNoUse ? "" : value) + ",";
+      text += csv_cell(value == kNotApplicable ? "" : value) + ",";
     }
     text += name_of(row.state);
     if (row.report) {

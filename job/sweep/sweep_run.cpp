@@ -13,19 +13,19 @@
 #include <system_error>
 #include <thread>
 
-#include "base/child_pool.h"
-#include "base/child_process.h"
-#include "base/durable_file.h"
-#include "base/environment.h"
 #include "base/errors.h"
 #include "base/files/confinement.h"
-#include "base/human_text.h"
-#include "base/input_file.h"
-#include "base/parse_number.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/partial_path.h"
+#include "base/process/child_pool.h"
+#include "base/process/child_process.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "base/seconds_since.h"
+#include "base/text/human_text.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 #include "job/spec/job_file.h"
 
 namespace dotresize {

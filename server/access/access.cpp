@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/printable.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/text/printable.h"
 #include "server/api_error.h"
 #include "server/launch/attempt.h"
 #include "server/store/files.h"

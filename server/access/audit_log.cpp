@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "server/store/files.h"
 
 namespace dotresize {

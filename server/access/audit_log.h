@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
 
 namespace dotresize {
 

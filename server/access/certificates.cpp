@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files/input_file.h"
 #include "server/store/files.h"
 
 namespace dotresize {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/parse_number.h"
+#include "base/text/parse_number.h"
 
 namespace dotresize {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
+#include "base/files/partial_path.h"
+#include "base/text/printable.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "server/api_error.h"

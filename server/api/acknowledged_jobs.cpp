@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/parse_number.h"
+#include "base/text/parse_number.h"
 #include "server/store/files.h"
 
 namespace dotresize {

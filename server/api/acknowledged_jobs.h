@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
 
 namespace dotresize {
 

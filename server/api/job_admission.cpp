@@ -5,9 +5,9 @@
 #include <iterator>
 
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
+#include "base/files/partial_path.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/model/companion_files.h"
 #include "job/model/model_config.h"
 #include "job/plan/check_files.h"

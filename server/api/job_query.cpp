@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/parse_number.h"
-#include "base/printable.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 #include "server/api_error.h"
 
 namespace dotresize {

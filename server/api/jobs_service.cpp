@@ -10,9 +10,9 @@
 #include <memory>
 #include <utility>
 
-#include "base/output_owner.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/files/output_owner.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "server/api/job_query.h"
@@ -380,7 +380,7 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
   const auto discard = [&](const v1::Job& row, const std::string& path) {
     if (request.fresh()) left = discard_output(row, path, trash_);
   };
-  v1::Job job = store_.requeue(request.id(), claims, discard, way);
+  v1::Job job = store_.resume(request.id(), claims, discard, way);
   left.remove();
   return job;
 }

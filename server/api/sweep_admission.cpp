@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/printable.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/model/companion_files.h"
 #include "job/model/model_config.h"
 #include "job/plan/check_files.h"

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "base/traceparent.h"
+#include "base/text/traceparent.h"
 
 namespace dotresize {
 

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <limits>
 
-#include "base/parse_number.h"
+#include "base/text/parse_number.h"
 
 namespace dotresize {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/program.h"
+#include "base/process/program.h"
 #include "google/rpc/code.pb.h"
 
 namespace dotresize {

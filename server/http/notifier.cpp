@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "server/log_format.h"
 
 namespace dotresize {

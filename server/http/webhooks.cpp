@@ -11,10 +11,10 @@
 #include <optional>
 #include <stdexcept>
 
-#include "base/base64.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/printable.h"
+#include "base/files/input_file.h"
+#include "base/text/base64.h"
+#include "base/text/printable.h"
 #include "job/status/job_rows.h"
 #include "server/api_error.h"
 #include "server/store/files.h"

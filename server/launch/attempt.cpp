@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "base/checked_json.h"
-#include "base/child_process.h"
-#include "base/environment.h"
-#include "base/printable.h"
+#include "base/process/child_process.h"
+#include "base/process/environment.h"
+#include "base/text/checked_json.h"
+#include "base/text/printable.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"
 

@@ -2,9 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include "base/environment.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
 #include "server/launch/outcome.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"

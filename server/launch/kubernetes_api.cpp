@@ -9,11 +9,11 @@
 #include <optional>
 #include <string_view>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/parse_number.h"
-#include "base/printable.h"
+#include "base/files/input_file.h"
+#include "base/process/environment.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 #include "server/http/http_url.h"
 #include "server/launch/kubernetes_jobs.h"
 

@@ -7,11 +7,11 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/checked_json.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "server/launch/outcome.h"
 
 namespace dotresize {

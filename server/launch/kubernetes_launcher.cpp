@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/program.h"
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
+#include "base/process/program.h"
+#include "base/text/checked_json.h"
 #include "job/manifest/mpi_job.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"

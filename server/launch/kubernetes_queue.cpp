@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {
@@ -42,7 +42,7 @@ KubernetesQueue::Answer KubernetesQueue::follow(const std::string& name, const O
   if (is_new) {
     entry->second.order = order;
     entry->second.answer.created = order.created;
-    hurry_ = true;
+    work_pending_ = true;
     wake_.notify_all();
   }
   if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
@@ -70,7 +70,7 @@ void KubernetesQueue::forget(const std::string& name) {
 void KubernetesQueue::set_unwanted(Entry& entry) {
   if (entry.order.unwanted) return;
   entry.order.unwanted = true;
-  hurry_ = true;
+  work_pending_ = true;
   wake_.notify_all();
 }
 
@@ -82,7 +82,7 @@ std::string KubernetesQueue::fault() const {
 void KubernetesQueue::loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    hurry_ = false;
+    work_pending_ = false;
     std::chrono::seconds pause{0};
     // After a fault, the API is called even if nothing is followed: no job starts until it answers.
     const bool needed = !entries_.empty() || !fault_.empty();
@@ -98,7 +98,7 @@ void KubernetesQueue::loop() {
     }
     lock.lock();
     wake_.wait_for(lock, pause, [this] { return stopping_; });
-    wake_.wait_for(lock, poll_, [this] { return stopping_ || hurry_; });
+    wake_.wait_for(lock, poll_, [this] { return stopping_ || work_pending_; });
   }
 }
 

@@ -74,8 +74,8 @@ class KubernetesQueue {
   std::map<std::string, Entry> entries_;  ///< keyed by name
   std::string fault_;
   bool stopping_ = false;
-  bool hurry_ = false;  ///< something is to be created or deleted
-  std::thread thread_;  ///< started by the first follow()
+  bool work_pending_ = false;  ///< something is to be created or deleted
+  std::thread thread_;         ///< started by the first follow()
 };
 
 }  // namespace dotresize

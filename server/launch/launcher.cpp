@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "base/attempt_file.h"
+#include "base/files/attempt_file.h"
 #include "job/spec/job_file.h"
 #include "job/spec/sweep_message.h"
 #include "server/launch/external_launcher.h"

@@ -65,7 +65,7 @@ struct RemoteWorkers {
   std::vector<std::string> roots;  ///< directories that ranks may use; empty: any
 };
 
-/// Writes the attempt file with which ranks call the server (base/attempt_file.h).
+/// Writes the attempt file with which ranks call the server (base/files/attempt_file.h).
 void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
                         const std::string& job_id, int attempt, const std::string& token);
 

@@ -9,11 +9,11 @@
 #include <optional>
 #include <utility>
 
-#include "base/attempt_file.h"
-#include "base/child_process.h"
-#include "base/environment.h"
-#include "base/machine_faults.h"
-#include "base/printable.h"
+#include "base/files/attempt_file.h"
+#include "base/process/child_process.h"
+#include "base/process/environment.h"
+#include "base/process/machine_faults.h"
+#include "base/text/printable.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"

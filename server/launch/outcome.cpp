@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

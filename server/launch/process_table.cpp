@@ -10,8 +10,8 @@
 #include <map>
 #include <sstream>
 
-#include "base/parse_number.h"
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
+#include "base/text/parse_number.h"
 
 extern "C" {  // missing in glibc 2.36's header
 #include <sys/pidfd.h>

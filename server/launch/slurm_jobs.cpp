@@ -10,9 +10,9 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "base/parse_number.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/parse_number.h"
+#include "base/text/printable.h"
 #include "server/launch/outcome.h"
 
 namespace dotresize {

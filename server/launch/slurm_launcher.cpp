@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/attempt_file.h"
-#include "base/checked_json.h"
-#include "base/child_process.h"
-#include "base/environment.h"
+#include "base/files/attempt_file.h"
+#include "base/process/child_process.h"
+#include "base/process/environment.h"
+#include "base/text/checked_json.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"
 

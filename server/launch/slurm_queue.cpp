@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "base/child_process.h"
-#include "base/printable.h"
+#include "base/process/child_process.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {
@@ -44,7 +44,7 @@ void SlurmQueue::cancel(const std::string& name) {
   {
     const std::lock_guard lock(mutex_);
     entries_[name].cancel = true;
-    hurry_ = true;
+    work_pending_ = true;
   }
   wake_.notify_all();
 }
@@ -62,7 +62,7 @@ std::string SlurmQueue::fault() {
 void SlurmQueue::loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    hurry_ = false;
+    work_pending_ = false;
     std::vector<std::string> names;
     for (const auto& [name, entry] : entries_) names.push_back(name);
     lock.unlock();
@@ -73,7 +73,7 @@ void SlurmQueue::loop() {
       set_fault(error.what());
     }
     lock.lock();
-    wake_.wait_for(lock, poll_, [this] { return stopping_ || hurry_; });
+    wake_.wait_for(lock, poll_, [this] { return stopping_ || work_pending_; });
   }
 }
 

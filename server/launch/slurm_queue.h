@@ -54,8 +54,8 @@ class SlurmQueue {
   std::map<std::string, Entry> entries_;  ///< keyed by name
   std::string fault_;
   bool stopping_ = false;
-  bool hurry_ = false;  ///< something is to be cancelled
-  std::thread thread_;  ///< started by the first find()
+  bool work_pending_ = false;  ///< something is to be cancelled
+  std::thread thread_;         ///< started by the first find()
 };
 
 }  // namespace dotresize

@@ -18,9 +18,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/child_process.h"
-#include "base/parse_number.h"
-#include "base/program.h"
+#include "base/process/child_process.h"
+#include "base/process/program.h"
+#include "base/text/parse_number.h"
 #include "server/launch/attempt.h"
 #include "server/launch/process_table.h"
 #include "server/store/capped_log.h"

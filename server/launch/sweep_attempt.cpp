@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "base/attempt_file.h"
-#include "base/environment.h"
 #include "base/errors.h"
 #include "base/failure.h"
+#include "base/files/attempt_file.h"
 #include "base/files/confinement.h"
-#include "base/parse_number.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
+#include "base/text/parse_number.h"
 #include "job/attempt/attempt_client.h"
 #include "job/spec/sweep_file.h"
 #include "job/sweep/sweep_plan.h"

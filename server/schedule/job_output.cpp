@@ -8,9 +8,9 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
-#include "base/human_text.h"
-#include "base/output_owner.h"
-#include "base/partial_path.h"
+#include "base/files/output_owner.h"
+#include "base/files/partial_path.h"
+#include "base/text/human_text.h"
 #include "job/spec/remote_url.h"
 #include "server/store/files.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/program.h"
+#include "base/process/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
@@ -198,7 +198,7 @@ std::optional<Failure> Scheduler::reason_to_stop(const v1::Job& job) {
 
 bool Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (job.cancelling() || job.has_stop_reason()) {
-    ask_to_end(job);
+    request_stop(job);
     return true;
   }
   const std::optional<Failure> reason = reason_to_stop(job);
@@ -211,10 +211,10 @@ void Scheduler::stop_because(const v1::Job& job, const Failure& reason) {
   if (!job.has_stop_reason()) {
     store_.request_stop(job.id(), job.attempt(), to_job_error(reason));
   }
-  ask_to_end(job);
+  request_stop(job);
 }
 
-void Scheduler::ask_to_end(const v1::Job& job) {
+void Scheduler::request_stop(const v1::Job& job) {
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
   const auto last = stop_requests_.find(job.id());
   const bool asked = last != stop_requests_.end() && last->second.attempt == job.attempt() &&
@@ -287,7 +287,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   const Remedy remedy = remedy_for(*outcome.error);
   if (remedy == Remedy::kHoldQueue) {
     hold_queue(reason);
-    if (put_back(job, reason, std::chrono::seconds(0), /*started=*/false)) return;
+    if (requeue(job, reason, std::chrono::seconds(0), /*started=*/false)) return;
     return end(job, cancelled());
   }
   hold_.see(job.id(), /*runs=*/true);  // it has run
@@ -304,18 +304,18 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   if (!missed.empty()) {
     return end(job, failed({kDeadlineExceeded, -1, "", "", reason + "; " + missed}));
   }
-  if (!put_back(job, reason, pause)) end(job, cancelled());
+  if (!requeue(job, reason, pause)) end(job, cancelled());
 }
 
 bool Scheduler::is_last_attempt(const v1::Job& job) const {
   return started_attempts(job) >= limits_.max_attempts;
 }
 
-bool Scheduler::put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
-                         bool started) {
+bool Scheduler::requeue(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
+                        bool started) {
   output_of(job).trim();
   launchers_.of(job).clean_up(job);
-  if (!store_.put_back(job.id(), reason, pause, started)) return false;
+  if (!store_.requeue(job.id(), reason, pause, started)) return false;
   forget(job.id());
   log_job(spdlog::level::warn, job,
           fmt::format("queued again, for in {} s at the earliest: {}", pause.count(), reason));

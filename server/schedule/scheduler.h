@@ -84,15 +84,15 @@ class Scheduler {
   /// Stops the job. The first reason is kept and becomes the job's error.
   void stop_because(const v1::Job& job, const Failure& reason);
   /// Asks the attempt to end, again every kStopInterval while this is called.
-  void ask_to_end(const v1::Job& job);
+  void request_stop(const v1::Job& job);
   /// Ends or requeues a job whose attempt has vanished. `ran`: its processes had begun.
   void end_vanished(const v1::Job& job, bool ran);
   /// Ends the job, starts its push, or requeues it if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
   /// True if the job may have no attempt after this one.
   bool is_last_attempt(const v1::Job& job) const;
-  bool put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
-                bool started = true);
+  bool requeue(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
+               bool started = true);
   void start_queued();
   /// Starts the job if there is room; otherwise returns what it waits for. `head`: needs of the
   /// first job that waits.

@@ -40,7 +40,7 @@ void Scheduler::follow_push(const v1::Job& job) {
 void Scheduler::end_unpushed(const v1::Job& job, const TransferError& error) {
   const std::string reason = error.code() + ": " + error.what();
   if (error.may_pass() && !is_last_attempt(job)) {
-    if (!put_back(job, "the output was not pushed: " + reason, limits_.retry_delay)) {
+    if (!requeue(job, "the output was not pushed: " + reason, limits_.retry_delay)) {
       end(job, cancelled());
     }
     return;

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/program.h"
+#include "base/process/program.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 
 namespace dotresize {

@@ -6,8 +6,8 @@
 
 #include <system_error>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/files/durable_file.h"
 #include "server/store/drain.h"
 #include "server/store/files.h"
 #include "server/store/state_dir.h"

@@ -2,8 +2,8 @@
 
 #include <thread>
 
-#include "base/capped_file.h"
-#include "base/unique_fd.h"
+#include "base/files/capped_file.h"
+#include "base/files/unique_fd.h"
 
 namespace dotresize {
 

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/files/durable_file.h"
 
 namespace dotresize {
 namespace {

@@ -3,9 +3,9 @@
 #include <google/protobuf/util/time_util.h>
 
 #include "base/errors.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
-#include "base/sha256_sums.h"
+#include "base/files/partial_path.h"
+#include "base/files/sha256_sums.h"
+#include "base/text/printable.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"

@@ -349,8 +349,8 @@ v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before,
   return row.job;
 }
 
-v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& claims,
-                          const Step& before_commit, Resumption way) {
+v1::Job JobStore::resume(const std::string& id, const std::vector<PathClaim>& claims,
+                         const Step& before_commit, Resumption way) {
   JobRow row;
   transact([&] {
     row = load(id);
@@ -475,8 +475,8 @@ void JobStore::finish(const std::string& id, const Outcome& outcome) {
   });
 }
 
-bool JobStore::put_back(const std::string& id, const std::string& reason,
-                        std::chrono::milliseconds pause, bool started) {
+bool JobStore::requeue(const std::string& id, const std::string& reason,
+                       std::chrono::milliseconds pause, bool started) {
   bool done = false;
   transact([&] {
     JobRow row = load(id);

@@ -136,8 +136,8 @@ class JobStore {
   /// Queues a failed or cancelled job again; calls `before_commit` in the transaction. Throws
   /// NOT_FOUND; FAILED_PRECONDITION for a job in another state, with a damaged record, or with
   /// paths that another job uses; RESOURCE_EXHAUSTED if the queue is full.
-  v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
-                  const Step& before_commit, Resumption way = Resumption::kGoOn);
+  v1::Job resume(const std::string& id, const std::vector<PathClaim>& claims,
+                 const Step& before_commit, Resumption way = Resumption::kGoOn);
 
   /// Returns queued jobs whose retry_time has come: up to `limit` that run here and up to `limit`
   /// that run elsewhere. Order: priority, then age.
@@ -176,8 +176,8 @@ class JobStore {
   void finish(const std::string& id, const Outcome& outcome);
   /// Queues a launched job again for another attempt, after `pause`. `started`: the last attempt
   /// has had processes. Returns false and changes nothing if the job is being cancelled.
-  bool put_back(const std::string& id, const std::string& reason, std::chrono::milliseconds pause,
-                bool started = true);
+  bool requeue(const std::string& id, const std::string& reason, std::chrono::milliseconds pause,
+               bool started = true);
 
   /// Moves all retry times and due notifications by `jump`, after the wall clock was set by that
   /// much.

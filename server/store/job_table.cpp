@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "base/environment.h"
-#include "base/printable.h"
+#include "base/process/environment.h"
+#include "base/text/printable.h"
 #include "server/store/job_schema.h"
 #include "server/store/sql.h"
 

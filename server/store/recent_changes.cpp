@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "base/environment.h"
-#include "base/printable.h"
+#include "base/process/environment.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 

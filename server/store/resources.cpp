@@ -7,10 +7,10 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/parse_number.h"
+#include "base/process/environment.h"
+#include "base/text/human_text.h"
+#include "base/text/parse_number.h"
 
 namespace dotresize {
 namespace {

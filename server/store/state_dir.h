@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
 
 namespace dotresize {
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "base/environment.h"
-#include "base/printable.h"
+#include "base/process/environment.h"
+#include "base/text/printable.h"
 #include "server/schedule/job_output.h"
 
 namespace dotresize {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "base/child_process.h"
 #include "base/errors.h"
+#include "base/process/child_process.h"
 
 namespace dotresize {
 namespace {

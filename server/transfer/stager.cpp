@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/output_owner.h"
+#include "base/files/output_owner.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "server/api/job_admission.h"

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/sha256.h"
-#include "job/page/page_files.h"
+#include "base/text/sha256.h"
+#include "job/page/template/page_files.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -1,7 +1,7 @@
 #include "server/web/frame.h"
 
-#include "base/program.h"
-#include "job/page/html_template.h"
+#include "base/process/program.h"
+#include "job/page/template/html_template.h"
 #include "server/web/assets.h"
 #include "server/web/web_files.h"
 

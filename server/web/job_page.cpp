@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
-#include "base/human_text.h"
-#include "job/page/html_template.h"
+#include "base/text/human_text.h"
 #include "job/page/page_blocks.h"
+#include "job/page/template/html_template.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 #include "job/spec/sweep_message.h"
@@ -78,7 +78,7 @@ Rows facts_of(const JobPageView& view, std::time_t now) {
 std::string summary_of(const JobPageView& view) {
   const v1::Job& job = view.job;
   if (view.report) return view.report->summary;
-  return job.state() == v1::Job::FAILED ? "" : stand_of(job);  // shown elsewhere
+  return job.state() == v1::Job::FAILED ? "" : status_line_of(job);  // shown elsewhere
 }
 
 std::string spec_of(const v1::Job& job) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/partial_path.h"
+#include "base/files/partial_path.h"
 #include "job/page/report_page.h"
 #include "job/page/sweep_page.h"
 #include "job/sweep/sweep_results.h"

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "job/page/html_template.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
+#include "job/page/template/html_template.h"
 #include "job/status/job_rows.h"
 #include "job/status/progress_text.h"
 #include "server/store/resources.h"
@@ -48,7 +48,7 @@ void add_job(TemplateDictionary& table, const v1::Job& job, bool owners, std::ti
   set_text(row, "NAME", job.spec().name().empty() ? "unnamed" : job.spec().name());
   set_text(row, "STATE", state_name(job));
   set_text(row, "STATE_CLASS", state_name(job));
-  set_text(row, "STAND", stand_of(job));
+  set_text(row, "STAND", status_line_of(job));
   set_text(row, "RANKS", std::to_string(ranks_at_once(job)));
   set_text(row, "GPUS", job.gpus());
   set_text(row, "CREATED", age_text(job.create_time(), now));
@@ -62,7 +62,7 @@ void add_job(TemplateDictionary& table, const v1::Job& job, bool owners, std::ti
 
 }  // namespace
 
-std::string stand_of(const v1::Job& job) {
+std::string status_line_of(const v1::Job& job) {
   switch (job.state()) {
     case v1::Job::QUEUED:
       return stand_in_queue(job);

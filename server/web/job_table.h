@@ -21,6 +21,6 @@ struct JobTableView {
 std::string job_table_html(const JobTableView& view, std::time_t now);
 
 /// Progress, reason to wait, or outcome of the job in a few words; "" if its state says it all.
-std::string stand_of(const v1::Job& job);
+std::string status_line_of(const v1::Job& job);
 
 }  // namespace dotresize

@@ -7,7 +7,7 @@
 #include <array>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

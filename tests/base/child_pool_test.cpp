@@ -1,4 +1,4 @@
-#include "base/child_pool.h"
+#include "base/process/child_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/program.h"
+#include "base/process/program.h"
 
 namespace dotresize {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/durable_file.h"
+#include "base/files/durable_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "base/environment.h"
+#include "base/process/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

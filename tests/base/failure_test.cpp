@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/program.h"
+#include "base/process/program.h"
 
 namespace dotresize {
 namespace {

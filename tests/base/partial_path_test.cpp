@@ -1,4 +1,4 @@
-#include "base/partial_path.h"
+#include "base/files/partial_path.h"
 
 #include <gtest/gtest.h>
 

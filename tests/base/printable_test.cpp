@@ -1,4 +1,4 @@
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "base/durable_file.h"
+#include "base/files/durable_file.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <string>
 
-#include "base/durable_file.h"
-#include "base/program.h"
+#include "base/files/durable_file.h"
+#include "base/process/program.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/program.h"
+#include "base/process/program.h"
 #include "client/calls/follow.h"
 #include "client/calls/rpc_error.h"
 #include "client/verbs/verb.h"

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 
 namespace dotresize {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/program.h"
+#include "base/process/program.h"
 
 namespace dotresize {
 namespace {

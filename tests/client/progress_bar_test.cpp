@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 
 namespace dotresize {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "base/environment.h"
+#include "base/process/environment.h"
 #include "tests/temporary_directory.h"
 #include "worker/comm/heartbeats.h"
 

@@ -9,8 +9,8 @@
 
 #include <limits>
 
-#include "base/environment.h"
 #include "base/errors.h"
+#include "base/process/environment.h"
 #include "tests/comm/rendezvous_communicator.h"
 #include "tests/cuda/lonely_host.h"
 #include "worker/comm/announced_communicator.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "job/spec/job_state.h"
 #include "server/api/jobs_service.h"
 #include "server/api/workers_service.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <filesystem>
 
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
 #include "server/http/http_server.h"
 #include "tests/fuzz/targets.h"
 #include "tests/temporary_directory.h"

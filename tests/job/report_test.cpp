@@ -8,7 +8,7 @@
 #include "base/errors.h"
 #include "job/report/model_card.h"
 #include "job/report/stored_report.h"
-#include "tests/job/test_configs.h"
+#include "tests/job/model/test_configs.h"
 
 namespace dotresize {
 namespace {

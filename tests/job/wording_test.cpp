@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "tests/maps/activations.h"
-#include "worker/maps/spectrum.h"
+#include "worker/maps/describe/spectrum.h"
 
 namespace dotresize {
 namespace {

@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "worker/maps/spectrum.h"
+#include "worker/maps/describe/spectrum.h"
 
 namespace dotresize {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/maps/feature_removal.h"
+#include "worker/maps/removal/feature_removal.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -44,14 +44,14 @@ struct Mlp {
 struct Cut {
   at::Tensor kept;
   at::Tensor weight;
-  double predicted_rise = 0.0;
+  double predicted_loss_increase = 0.0;
 };
 
 Cut remove_features(const at::Tensor& gram, const at::Tensor& weight, const at::Tensor& metric,
                     int64_t left) {
   const Removal removal = removal_of_features(gram.clone(), weight, metric, left);
   CutFeatures cut = features_left(removal.order, gram.clone(), weight, left);
-  return {cut.kept, cut.weight, removal.rises.back()};
+  return {cut.kept, cut.weight, removal.loss_increases.back()};
 }
 
 /// Removes one feature after another by the formulas, recomputing everything in each step.
@@ -65,7 +65,7 @@ Cut one_by_one(const Mlp& mlp, bool in_metric, int64_t left) {
     at::Tensor costs = (W * at::mm(F, W)).sum(0) / inverse.diagonal();
     costs.masked_fill_(alive.logical_not(), std::numeric_limits<double>::infinity());
     const int64_t p = costs.argmin().item<int64_t>();
-    cut.predicted_rise += 0.5 * costs[p].item<double>();
+    cut.predicted_loss_increase += 0.5 * costs[p].item<double>();
     const at::Tensor row = inverse[p] / inverse[p][p];
     W -= at::outer(W.select(1, p), row);
     inverse -= at::outer(inverse.select(1, p), row);
@@ -87,7 +87,8 @@ TEST_P(RemovalInBlocks, IsThatOneByOne) {
       remove_features(mlp.gram, mlp.weight, in_metric ? mlp.metric : at::Tensor(), left);
   EXPECT_TRUE(at::equal(found.kept, expected.kept));
   EXPECT_LT((found.weight - expected.weight).abs().max().item<double>(), 1e-8);
-  EXPECT_NEAR(found.predicted_rise, expected.predicted_rise, 1e-9 * expected.predicted_rise);
+  EXPECT_NEAR(found.predicted_loss_increase, expected.predicted_loss_increase,
+              1e-9 * expected.predicted_loss_increase);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RemovalInBlocks,
@@ -105,21 +106,23 @@ TEST(FeatureRemoval, PredictsTheErrorOfWhatItWritesBack) {
                                   .index_add(1, cut.kept, weight, -1.0);
     return 0.5 * (at::mm(at::mm(change, mlp.H()), change.t()) * mlp.F(true)).sum().item<double>();
   };
-  EXPECT_NEAR(cut.predicted_rise, error_of(cut.weight), 1e-9 * cut.predicted_rise);
-  EXPECT_GT(error_of(cut.weight + 0.01 * at::randn_like(cut.weight)), cut.predicted_rise);
-  EXPECT_GT(error_of(mlp.weight.index_select(1, cut.kept)), 1.5 * cut.predicted_rise);
+  EXPECT_NEAR(cut.predicted_loss_increase, error_of(cut.weight),
+              1e-9 * cut.predicted_loss_increase);
+  EXPECT_GT(error_of(cut.weight + 0.01 * at::randn_like(cut.weight)), cut.predicted_loss_increase);
+  EXPECT_GT(error_of(mlp.weight.index_select(1, cut.kept)), 1.5 * cut.predicted_loss_increase);
 }
 
 TEST(FeatureRemoval, IsOnItsWayWhatItIsIfItEndsThere) {
   const Mlp mlp(150);
   const Removal removal = removal_of_features(mlp.gram.clone(), mlp.weight, mlp.metric, 13);
-  ASSERT_EQ(removal.rises.size(), 138U);
+  ASSERT_EQ(removal.loss_increases.size(), 138U);
   ASSERT_EQ(removal.order.size(0), 137);
-  EXPECT_TRUE(std::ranges::is_sorted(removal.rises));
+  EXPECT_TRUE(std::ranges::is_sorted(removal.loss_increases));
   for (const int64_t left : {150, 149, 86, 85, 13}) {
     const Cut expected = remove_features(mlp.gram, mlp.weight, mlp.metric, left);
     const CutFeatures found = features_left(removal.order, mlp.gram.clone(), mlp.weight, left);
-    EXPECT_EQ(removal.rises.at(static_cast<size_t>(150 - left)), expected.predicted_rise);
+    EXPECT_EQ(removal.loss_increases.at(static_cast<size_t>(150 - left)),
+              expected.predicted_loss_increase);
     EXPECT_TRUE(at::equal(found.kept, expected.kept));
     EXPECT_TRUE(at::equal(found.weight, expected.weight));
   }
@@ -127,12 +130,12 @@ TEST(FeatureRemoval, IsOnItsWayWhatItIsIfItEndsThere) {
 
 TEST(FeatureRemoval, OfAllFeaturesCostsAllThatTheyWrite) {
   const Mlp mlp(70);
-  const std::vector<double> rises =
-      removal_of_features(mlp.gram.clone(), mlp.weight, mlp.metric, 0).rises;
-  ASSERT_EQ(rises.size(), 71U);
+  const std::vector<double> loss_increases =
+      removal_of_features(mlp.gram.clone(), mlp.weight, mlp.metric, 0).loss_increases;
+  ASSERT_EQ(loss_increases.size(), 71U);
   const at::Tensor written = at::mm(at::mm(mlp.weight, mlp.H()), mlp.weight.t());
   const double expected = 0.5 * (written * mlp.F(true)).sum().item<double>();
-  EXPECT_NEAR(rises.back(), expected, 1e-9 * expected);
+  EXPECT_NEAR(loss_increases.back(), expected, 1e-9 * expected);
 }
 
 TEST(FeatureRemoval, OfNoFeatureChangesNothing) {
@@ -140,7 +143,7 @@ TEST(FeatureRemoval, OfNoFeatureChangesNothing) {
   const Cut cut = remove_features(mlp.gram, mlp.weight, mlp.metric, 20);
   EXPECT_TRUE(at::equal(cut.kept, at::arange(20)));
   EXPECT_TRUE(at::equal(cut.weight, mlp.weight));
-  EXPECT_EQ(cut.predicted_rise, 0.0);
+  EXPECT_EQ(cut.predicted_loss_increase, 0.0);
 }
 
 TEST(FeatureRemoval, TakesFeaturesThatWriteNothingFirst) {
@@ -151,7 +154,7 @@ TEST(FeatureRemoval, TakesFeaturesThatWriteNothingFirst) {
   const Cut cut = remove_features(mlp.gram, weight, mlp.metric, 56);
   EXPECT_FALSE(at::isin(cut.kept, idle).any().item<bool>());
   EXPECT_LT((cut.weight - weight.index_select(1, cut.kept)).abs().max().item<double>(), 1e-12);
-  EXPECT_EQ(cut.predicted_rise, 0.0);
+  EXPECT_EQ(cut.predicted_loss_increase, 0.0);
 }
 
 TEST(FeatureRemoval, WithoutTokensGoesByTheColumns) {

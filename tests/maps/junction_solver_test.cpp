@@ -7,9 +7,9 @@
 #include <stdexcept>
 
 #include "tests/maps/activations.h"
+#include "worker/maps/describe/transport_picture.h"
 #include "worker/maps/moments.h"
 #include "worker/maps/transport_map.h"
-#include "worker/maps/transport_picture.h"
 
 namespace dotresize {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/maps/transport_picture.h"
+#include "worker/maps/describe/transport_picture.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-#include "worker/maps/value_removal.h"
+#include "worker/maps/removal/value_removal.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -92,13 +92,13 @@ class StepByStep {
         least = std::min(least, cost);
       }
     }
-    rise += 0.5 * cost_of(cheapest, fit);
+    loss_increase += 0.5 * cost_of(cheapest, fit);
     for (const int64_t channel : cheapest) std::erase(left_, channel);
   }
   /// Returns the weight on the original values.
   at::Tensor effective() const { return at::mm(weight(), T_.t()); }
 
-  double rise = 0.0;
+  double loss_increase = 0.0;
 
  private:
   /// Returns the rows of these value-head channels in all query heads.
@@ -151,8 +151,8 @@ TEST_P(RemovedValues, AreThoseOfTheFormulas) {
   EXPECT_EQ(found.turns.sizes(), (std::vector<int64_t>{2, kDim, left}));
   EXPECT_EQ(found.weight.sizes(), (std::vector<int64_t>{11, kHeads.query * left}));
   EXPECT_LT((effective(found) - expected.effective()).abs().max().item<double>(), 1e-6);
-  EXPECT_NEAR(found.predicted_rise, expected.rise, 1e-6 * expected.rise);
-  EXPECT_GT(found.predicted_rise, 0.0);
+  EXPECT_NEAR(found.predicted_loss_increase, expected.loss_increase, 1e-6 * expected.loss_increase);
+  EXPECT_GT(found.predicted_loss_increase, 0.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RemovedValues,
@@ -166,31 +166,31 @@ TEST(ValueRemoval, PredictsTheErrorOfWhatItWritesBack) {
   const double error =
       0.5 *
       (at::mm(at::mm(change, attention.H()), change.t()) * attention.F(true)).sum().item<double>();
-  EXPECT_NEAR(cut.predicted_rise, error, 1e-9 * error);
+  EXPECT_NEAR(cut.predicted_loss_increase, error, 1e-9 * error);
 }
 
 TEST(ValueRemoval, CostsOnItsWayWhatItCostsIfItEndsThere) {
   const Attention attention;
-  const std::vector<double> rises =
-      value_removal_rises(attention.gram.clone(), attention.weight, attention.metric, kHeads, 1);
-  ASSERT_EQ(rises.size(), 7U);
-  EXPECT_TRUE(std::ranges::is_sorted(rises));
+  const std::vector<double> loss_increases = value_removal_loss_increases(
+      attention.gram.clone(), attention.weight, attention.metric, kHeads, 1);
+  ASSERT_EQ(loss_increases.size(), 7U);
+  EXPECT_TRUE(std::ranges::is_sorted(loss_increases));
   for (const int64_t left : {7, 6, 3, 1}) {
     const double expected =
         remove_values(attention.gram.clone(), attention.weight, attention.metric, kHeads, left)
-            .predicted_rise;
-    EXPECT_NEAR(rises.at(static_cast<size_t>(kDim - left)), expected, 1e-10 * expected);
+            .predicted_loss_increase;
+    EXPECT_NEAR(loss_increases.at(static_cast<size_t>(kDim - left)), expected, 1e-10 * expected);
   }
 }
 
 TEST(ValueRemoval, OfAllChannelsCostsAllThatTheyWrite) {
   const Attention attention;
-  const std::vector<double> rises =
-      value_removal_rises(attention.gram.clone(), attention.weight, attention.metric, kHeads, 0);
-  ASSERT_EQ(rises.size(), static_cast<size_t>(kDim) + 1);
+  const std::vector<double> loss_increases = value_removal_loss_increases(
+      attention.gram.clone(), attention.weight, attention.metric, kHeads, 0);
+  ASSERT_EQ(loss_increases.size(), static_cast<size_t>(kDim) + 1);
   const at::Tensor written = at::mm(at::mm(attention.weight, attention.H()), attention.weight.t());
   const double expected = 0.5 * (written * attention.F(true)).sum().item<double>();
-  EXPECT_NEAR(rises.back(), expected, 1e-9 * expected);
+  EXPECT_NEAR(loss_increases.back(), expected, 1e-9 * expected);
 }
 
 TEST(ValueRemoval, OfNoChannelChangesNothing) {
@@ -199,7 +199,7 @@ TEST(ValueRemoval, OfNoChannelChangesNothing) {
       remove_values(attention.gram.clone(), attention.weight, attention.metric, kHeads, kDim);
   EXPECT_TRUE(at::equal(cut.weight, attention.weight));
   EXPECT_TRUE(at::equal(cut.turns[1], at::eye(kDim, at::kDouble)));
-  EXPECT_EQ(cut.predicted_rise, 0.0);
+  EXPECT_EQ(cut.predicted_loss_increase, 0.0);
 }
 
 /// Two directions of each value head are unread; they are not channels.
@@ -217,7 +217,7 @@ TEST(ValueRemoval, WhatNothingReadsGoesForNothing) {
   EXPECT_LT((effective(cut) - weight).abs().max().item<double>(), 1e-6);
   const CutValues read =
       remove_values(attention.gram.clone(), attention.weight, attention.metric, kHeads, kDim - 2);
-  EXPECT_LT(cut.predicted_rise, 1e-8 * read.predicted_rise);
+  EXPECT_LT(cut.predicted_loss_increase, 1e-8 * read.predicted_loss_increase);
 }
 
 TEST(ValueRemoval, NeedsNoTokens) {

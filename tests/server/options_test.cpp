@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/errors.h"
-#include "base/program.h"
+#include "base/process/program.h"
 #include "server/access/endpoint.h"
 #include "server/store/state_dir.h"
 #include "tests/temporary_directory.h"

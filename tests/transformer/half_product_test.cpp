@@ -9,9 +9,9 @@
 #include <limits>
 
 #include "tests/transformer/whole_model.h"
-#include "worker/transformer/backward.h"
 #include "worker/transformer/forward.h"
-#include "worker/transformer/loss_gradient.h"
+#include "worker/transformer/gradient/backward.h"
+#include "worker/transformer/gradient/loss_gradient.h"
 
 namespace dotresize::testing {
 namespace {
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, InHalf,
 /// sums of them. Both overflow 65504 with the first scale that is tried.
 TEST(GradientInHalf, IsTriedWithLessWhereItOverflows) {
   const c10::InferenceMode with_autograd(false);
-  const c10::NoGradGuard until_it_is_needed;
+  const c10::NoGradGuard no_grad;
   WholeModel half = random_model(tiny_config(), 5);
   half.sublayers[0].out_proj[0].weight.fill_(2500.0);
   half = to_dtype(half, at::kHalf);
@@ -130,7 +130,7 @@ TEST(GradientInHalf, IsTriedWithLessWhereItOverflows) {
 
 TEST(LossGradientInHalf, OfALargeVocabularyIsThatOfFloat32) {
   const c10::InferenceMode with_autograd(false);
-  const c10::NoGradGuard until_it_is_needed;
+  const c10::NoGradGuard no_grad;
   ModelConfig config;
   config.hidden_size = 8;
   at::manual_seed(2);

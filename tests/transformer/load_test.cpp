@@ -10,8 +10,8 @@
 #include <map>
 #include <string>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/files/durable_file.h"
 #include "job/model/tensor_table.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/writer.h"

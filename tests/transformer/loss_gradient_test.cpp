@@ -1,4 +1,4 @@
-#include "worker/transformer/loss_gradient.h"
+#include "worker/transformer/gradient/loss_gradient.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

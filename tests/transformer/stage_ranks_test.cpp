@@ -14,7 +14,7 @@
 #include "tests/comm/rendezvous_communicator.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/comm/announced_communicator.h"
-#include "worker/transformer/gradient_stream.h"
+#include "worker/transformer/gradient/gradient_stream.h"
 
 namespace dotresize::testing {
 namespace {

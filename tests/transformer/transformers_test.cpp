@@ -14,10 +14,10 @@
 #include "job/model/tensor_table.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/reader.h"
-#include "worker/transformer/backward.h"
 #include "worker/transformer/forward.h"
-#include "worker/transformer/loss_gradient.h"
-#include "worker/transformer/stage.h"
+#include "worker/transformer/gradient/backward.h"
+#include "worker/transformer/gradient/loss_gradient.h"
+#include "worker/transformer/stage/stage.h"
 
 namespace dotresize::testing {
 namespace {
@@ -54,7 +54,7 @@ TEST_P(Transformers, GivesTheSameLogits) {
 
 TEST_P(Transformers, GivesTheSameGradients) {
   const c10::InferenceMode with_autograd(false);
-  const c10::NoGradGuard until_it_is_needed;
+  const c10::NoGradGuard no_grad;
   const WholeModel model = load_model(dir_);
   const at::Tensor ids = expected_.tensor("ids");
   const RotaryTable rotary = make_rotary_table(model.config, ids.size(1));

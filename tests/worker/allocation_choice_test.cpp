@@ -108,9 +108,9 @@ TEST_F(AllocationChoiceTest, IsTheSameInManyPassesThatComputeAgain) {
   EXPECT_EQ(found.features, once.features);
   EXPECT_EQ(found.values, once.values);
   EXPECT_EQ(found.shortcut_ranks, once.shortcut_ranks);
-  EXPECT_EQ(found.junction_rises, once.junction_rises);
-  EXPECT_EQ(found.mlp_rises, once.mlp_rises);
-  EXPECT_EQ(found.shortcut_rises, once.shortcut_rises);
+  EXPECT_EQ(found.junction_loss_increases, once.junction_loss_increases);
+  EXPECT_EQ(found.mlp_loss_increases, once.mlp_loss_increases);
+  EXPECT_EQ(found.shortcut_loss_increases, once.shortcut_loss_increases);
   EXPECT_EQ(choice_->cut().intermediate_sizes, cut.intermediate_sizes);
   EXPECT_TRUE(journal_->has("dense-3")) << "the choice without maps may be cut after all";
 }
@@ -118,7 +118,7 @@ TEST_F(AllocationChoiceTest, IsTheSameInManyPassesThatComputeAgain) {
 TEST_F(AllocationChoiceTest, WhatLosesMoreThanWithoutMapsIsMadeWithoutThem) {
   AllocationChoice& choice = begin(/*seen=*/0.5);
   ASSERT_GT(choice.chosen().widths.mapped_count, 0);
-  EXPECT_LT(choice.chosen().predicted_rise(), 0.9 * 0.5);
+  EXPECT_LT(choice.chosen().predicted_loss_increase(), 0.9 * 0.5);
   EXPECT_FALSE(choice.correct(0.499));
 
   journal_->put_value("junction-0", nlohmann::json::object());
@@ -126,7 +126,7 @@ TEST_F(AllocationChoiceTest, WhatLosesMoreThanWithoutMapsIsMadeWithoutThem) {
   EXPECT_TRUE(again.correct(0.51));
   EXPECT_THAT(again.chosen().widths.all, Each(256));
   EXPECT_EQ(again.chosen().widths.mapped_count, 0);
-  EXPECT_NEAR(again.chosen().predicted_rise(), 0.5, 1e-9);
+  EXPECT_NEAR(again.chosen().predicted_loss_increase(), 0.5, 1e-9);
   EXPECT_FALSE(journal_->has("junction-0"));
   EXPECT_FALSE(again.correct(1e9)) << "there is nothing else";
   EXPECT_EQ(again.seen_in_trial(), 0.5);
@@ -182,11 +182,11 @@ TEST_F(AllocationChoiceTest, WhereMapsAreNeededTheyAreChosenOnceMore) {
   AllocationChoice& choice = begin(0.5);
   EXPECT_EQ(trials_, 0);
   const Allocation first = choice.chosen();
-  const double predicted = first.predicted_rise();
+  const double predicted = first.predicted_loss_increase();
   EXPECT_FALSE(choice.correct(1.9 * predicted));
   AllocationChoice& resumed = begin(0.5);
   EXPECT_TRUE(resumed.correct(10.0 * predicted));
-  EXPECT_GT(resumed.chosen().predicted_rise(), 2.0 * predicted);
+  EXPECT_GT(resumed.chosen().predicted_loss_increase(), 2.0 * predicted);
   EXPECT_NE(resumed.chosen().widths.all, first.widths.all);
   EXPECT_FALSE(resumed.correct(100.0 * predicted)) << "once";
 }

@@ -1,9 +1,9 @@
-#include "worker/commands/run/background_hashes.h"
+#include "worker/commands/run/output/background_hashes.h"
 
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "base/sha256.h"
+#include "base/text/sha256.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

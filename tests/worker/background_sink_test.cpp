@@ -1,4 +1,4 @@
-#include "worker/calibration/background_sink.h"
+#include "worker/calibration/storage/background_sink.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/calibration/journal.h"
+#include "worker/calibration/storage/journal.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,12 +1,12 @@
-#include "worker/commands/run/output_directory.h"
+#include "worker/commands/run/output/output_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/partial_path.h"
+#include "base/files/durable_file.h"
+#include "base/files/partial_path.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/scoped_threads.h"
-#include "worker/maps/spectrum.h"
 #include "worker/maps/spreading.h"
-#include "worker/transformer/stream_guard.h"
+#include "worker/transformer/stage/stream_guard.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "worker/calibration/statistics.h"
+#include "worker/calibration/storage/statistics.h"
 
 namespace dotresize {
 namespace {
@@ -26,10 +26,10 @@ Json to_json(const Allocation& chosen) {
           {"features", chosen.features},
           {"values", chosen.values},
           {"shortcut_ranks", chosen.shortcut_ranks},
-          {"junction_rises", chosen.junction_rises},
-          {"mlp_rises", chosen.mlp_rises},
-          {"value_rises", chosen.value_rises},
-          {"shortcut_rises", chosen.shortcut_rises}};
+          {"junction_rises", chosen.junction_loss_increases},
+          {"mlp_rises", chosen.mlp_loss_increases},
+          {"value_rises", chosen.value_loss_increases},
+          {"shortcut_rises", chosen.shortcut_loss_increases}};
 }
 
 Allocation from_json(const Json& object, const ResolvedJob& job) {
@@ -40,21 +40,21 @@ Allocation from_json(const Json& object, const ResolvedJob& job) {
   object.at("features").get_to(chosen.features);
   object.at("values").get_to(chosen.values);
   object.at("shortcut_ranks").get_to(chosen.shortcut_ranks);
-  object.at("junction_rises").get_to(chosen.junction_rises);
-  object.at("mlp_rises").get_to(chosen.mlp_rises);
-  object.at("value_rises").get_to(chosen.value_rises);
-  object.at("shortcut_rises").get_to(chosen.shortcut_rises);
+  object.at("junction_rises").get_to(chosen.junction_loss_increases);
+  object.at("mlp_rises").get_to(chosen.mlp_loss_increases);
+  object.at("value_rises").get_to(chosen.value_loss_increases);
+  object.at("shortcut_rises").get_to(chosen.shortcut_loss_increases);
   return chosen;
 }
 
-void scale(std::vector<std::vector<double>>& rises, double factor) {
-  for (std::vector<double>& of_one : rises) {
-    for (double& rise : of_one) rise *= factor;
+void scale(std::vector<std::vector<double>>& loss_increases, double factor) {
+  for (std::vector<double>& of_one : loss_increases) {
+    for (double& loss_increase : of_one) loss_increase *= factor;
   }
 }
 
-double sum(const std::vector<double>& rises) {
-  return std::accumulate(rises.begin(), rises.end(), 0.0);
+double sum(const std::vector<double>& loss_increases) {
+  return std::accumulate(loss_increases.begin(), loss_increases.end(), 0.0);
 }
 
 bool has_maps(const Allocation& allocation) { return allocation.widths.mapped_count > 0; }
@@ -122,16 +122,17 @@ void AllocationChoice::measure() {
   CutCurves curves = measure_cuts(comm_, dense_, job_, observer_, clock_, sums_,
                                   dense_round ? &together : nullptr);
   junctions_.end();  // no-op after a pass
-  PredictedRises rises;
-  rises.mlps = std::move(curves.mlps);
-  rises.values = std::move(curves.values);
-  const double factor = seen_over_predicted(rises);
-  junctions_.measure(rises);
-  for (auto* const of_parts : {&rises.junctions, &rises.mlps, &rises.values, &rises.shortcuts}) {
+  PredictedLossIncreases loss_increases;
+  loss_increases.mlps = std::move(curves.mlps);
+  loss_increases.values = std::move(curves.values);
+  const double factor = seen_over_predicted(loss_increases);
+  junctions_.measure(loss_increases);
+  for (auto* const of_parts : {&loss_increases.junctions, &loss_increases.mlps,
+                               &loss_increases.values, &loss_increases.shortcuts}) {
     scale(*of_parts, factor);
   }
-  chosen_.without_maps = allocate_without_maps(dense_.config, job_, rises);
-  rises_ = std::move(rises);
+  chosen_.without_maps = allocate_without_maps(dense_.config, job_, loss_increases);
+  loss_increases_ = std::move(loss_increases);
 }
 
 ModelConfig AllocationChoice::cut_as(const Allocation& allocation, const CalibrationJob& job) {
@@ -171,8 +172,9 @@ std::optional<double> AllocationChoice::seen_in_trial() const {
   return dense_.journal.value(kTrial).at("kl").get<double>();
 }
 
-double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
-  const std::optional<Allocation> found = allocate_without_maps(dense_.config, job_, rises);
+double AllocationChoice::seen_over_predicted(const PredictedLossIncreases& loss_increases) {
+  const std::optional<Allocation> found =
+      allocate_without_maps(dense_.config, job_, loss_increases);
   if (!found) return 1.0;
   CalibrationJob job = dense_;
   job.for_trial = true;
@@ -183,18 +185,19 @@ double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
     comm_.barrier();
   }
   const double kl = dense_.journal.value(kTrial).at("kl").get<double>();
-  const double predicted = found->predicted_rise();
+  const double predicted = found->predicted_loss_increase();
   return kl > 0.0 && predicted > 0.0 ? kl / predicted : 1.0;
 }
 
 void AllocationChoice::choose() {
   const PhaseClock::Scope scope(clock_, "solve");
-  chosen_.best = allocate_jointly(dense_.config, job_, *rises_);
+  chosen_.best = allocate_jointly(dense_.config, job_, *loss_increases_);
   const auto most_with_maps = [&] {
-    return kMapsMustLose * chosen_.without_maps->predicted_rise();
+    return kMapsMustLose * chosen_.without_maps->predicted_loss_increase();
   };
-  const bool maps_win = has_maps(chosen_.best) &&
-                        (!chosen_.without_maps || chosen_.best.predicted_rise() < most_with_maps());
+  const bool maps_win =
+      has_maps(chosen_.best) &&
+      (!chosen_.without_maps || chosen_.best.predicted_loss_increase() < most_with_maps());
   if (!maps_win) {
     if (chosen_.without_maps) chosen_.best = *chosen_.without_maps;
     chosen_.without_maps.reset();
@@ -216,16 +219,17 @@ bool AllocationChoice::correct(double measured) {
   chosen_.corrected = true;
   const Allocation& best = chosen_.best;
   if (chosen_.without_maps) {
-    if (measured <= chosen_.without_maps->predicted_rise()) return false;
+    if (measured <= chosen_.without_maps->predicted_loss_increase()) return false;
     chosen_.best = *std::exchange(chosen_.without_maps, std::nullopt);
   } else {
-    const double of_cuts = sum(best.mlp_rises) + sum(best.value_rises);
-    const double of_maps = sum(best.junction_rises) + sum(best.shortcut_rises);
-    if (measured <= kMostOverPredicted * best.predicted_rise() || !(of_maps > 0.0)) return false;
-    if (!rises_) measure();
-    scale(rises_->junctions, (measured - of_cuts) / of_maps);
-    scale(rises_->shortcuts, (measured - of_cuts) / of_maps);
-    chosen_.best = allocate_jointly(dense_.config, job_, *rises_);
+    const double of_cuts = sum(best.mlp_loss_increases) + sum(best.value_loss_increases);
+    const double of_maps = sum(best.junction_loss_increases) + sum(best.shortcut_loss_increases);
+    if (measured <= kMostOverPredicted * best.predicted_loss_increase() || !(of_maps > 0.0))
+      return false;
+    if (!loss_increases_) measure();
+    scale(loss_increases_->junctions, (measured - of_cuts) / of_maps);
+    scale(loss_increases_->shortcuts, (measured - of_cuts) / of_maps);
+    chosen_.best = allocate_jointly(dense_.config, job_, *loss_increases_);
   }
   remove_maps(dense_.journal);
   comm_.barrier();

@@ -6,7 +6,7 @@
 #include "base/phase_clock.h"
 #include "job/plan/allocate/joint_allocation.h"
 #include "worker/calibration/calibration.h"
-#include "worker/calibration/junction_rises.h"
+#include "worker/calibration/junction_loss_increases.h"
 #include "worker/calibration/sublayer_cuts.h"
 #include "worker/comm/communicator.h"
 
@@ -58,7 +58,7 @@ class AllocationChoice {
   /// Ratio of measured to predicted loss of the allocation without maps, from its trial. The ratio
   /// serves for all parts of the model: any part that is fitted to few tokens loses more on other
   /// tokens.
-  double seen_over_predicted(const PredictedRises& rises);
+  double seen_over_predicted(const PredictedLossIncreases& loss_increases);
   ModelConfig cut_as(const Allocation& allocation, const CalibrationJob& job);
   /// Adds the gradients of the held-out windows to the metrics of the sublayers to cut.
   void extend_metrics();
@@ -73,9 +73,9 @@ class AllocationChoice {
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   CutTrial trial_;
-  JunctionRises junctions_;
+  JunctionLossIncreases junctions_;
   AllocationSums sums_;
-  std::optional<PredictedRises> rises_;  ///< set once measured in this run
+  std::optional<PredictedLossIncreases> loss_increases_;  ///< set once measured in this run
   Kept chosen_;
 };
 

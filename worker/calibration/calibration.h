@@ -14,11 +14,11 @@
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/shard_plan.h"
-#include "worker/calibration/journal.h"
+#include "worker/calibration/storage/journal.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_map.h"
-#include "worker/transformer/loss_gradient.h"
+#include "worker/transformer/gradient/loss_gradient.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {

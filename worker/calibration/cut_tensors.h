@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "worker/calibration/calibration.h"
-#include "worker/maps/feature_removal.h"
-#include "worker/maps/value_removal.h"
+#include "worker/maps/removal/feature_removal.h"
+#include "worker/maps/removal/value_removal.h"
 
 namespace dotresize {
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <numeric>
 
-#include "worker/transformer/gradient_stream.h"
+#include "worker/transformer/gradient/gradient_stream.h"
 #include "worker/transformer/load.h"
 
 namespace dotresize {

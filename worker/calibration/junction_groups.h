@@ -9,7 +9,7 @@
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/comm/communicator.h"
-#include "worker/transformer/stage.h"
+#include "worker/transformer/stage/stage.h"
 
 namespace dotresize {
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/phase_clock.h"
+#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/junction_map.h"
 #include "worker/maps/junction_solver.h"
 #include "worker/maps/moments.h"
-#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 

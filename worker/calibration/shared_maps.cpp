@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/calibration/statistics.h"
+#include "worker/calibration/storage/statistics.h"
 #include "worker/maps/map_algorithm.h"
 
 namespace dotresize {

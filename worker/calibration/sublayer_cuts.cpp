@@ -20,16 +20,16 @@
 #include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
-#include "worker/calibration/statistics.h"
-#include "worker/calibration/token_parallel_moments.h"
-#include "worker/maps/feature_removal.h"
+#include "worker/calibration/schedules/token_parallel_moments.h"
+#include "worker/calibration/storage/statistics.h"
+#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/moments.h"
+#include "worker/maps/removal/feature_removal.h"
+#include "worker/maps/removal/value_removal.h"
 #include "worker/maps/scoped_threads.h"
-#include "worker/maps/spectrum.h"
-#include "worker/maps/value_removal.h"
 #include "worker/transformer/forward.h"
-#include "worker/transformer/gradient_stream.h"
+#include "worker/transformer/gradient/gradient_stream.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/sublayer_loader.h"
@@ -37,9 +37,9 @@
 namespace dotresize {
 namespace {
 
-constexpr char kRise[] = "predicted_rise";  // [cut matrices] float64
-constexpr char kTokens[] = "tokens";        // [cut matrices] int64
-constexpr char kRises[] = "rises";          // [possible widths] float64, summed over experts
+constexpr char kLossIncrease[] = "predicted_rise";  // [cut matrices] float64
+constexpr char kTokens[] = "tokens";                // [cut matrices] int64
+constexpr char kLossIncreases[] = "rises";  // [possible widths] float64, summed over experts
 constexpr char kWidths[] = "widths";        // [possible widths] int64
 constexpr char kOrder[] = "order";          // [matrices, removed features] int64, MLPs only
 
@@ -121,9 +121,9 @@ class SublayerCuts {
   void cut(SublayerSums sums, int64_t width);
   // Return the changed tensors, and append the predicted loss increase of each matrix to `rises`.
   std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
-                                                 std::vector<double>& rises) const;
+                                                 std::vector<double>& loss_increases) const;
   std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,
-                                               std::vector<double>& rises) const;
+                                               std::vector<double>& loss_increases) const;
   at::Tensor metric_of(SublayerSums& sums) const;
   /// Calls visit(E[hᵀh], out_proj, L) for the attention, the MLP, or each expert, and frees the
   /// sums. L is undefined if the metric is the identity, or if the order is known.
@@ -133,7 +133,7 @@ class SublayerCuts {
   std::map<std::string, at::Tensor> curve(SublayerSums& sums,
                                           const std::vector<int64_t>& widths) const;
   /// Reads the predicted loss increase at a width from the first round of an allocation.
-  double rise_in_curve(int64_t sublayer, int64_t width) const;
+  double loss_increase_in_curve(int64_t sublayer, int64_t width) const;
   double tokens() const { return static_cast<double>(job_.windows.numel()); }
 
   Communicator& comm_;
@@ -268,48 +268,49 @@ void SublayerCuts::for_each_out_proj(
 /// Returns the predicted loss increase at each of these widths, widest first, and the order.
 std::map<std::string, at::Tensor> SublayerCuts::curve(SublayerSums& sums,
                                                       const std::vector<int64_t>& widths) const {
-  std::vector<double> rises(widths.size(), 0.0);
+  std::vector<double> loss_increases(widths.size(), 0.0);
   std::vector<at::Tensor> orders;
   const auto add = [&](const std::vector<double>& of_steps) {
     for (size_t i = 0; i < widths.size(); ++i) {
-      rises[i] += of_steps.at(static_cast<size_t>(widths.front() - widths[i]));
+      loss_increases[i] += of_steps.at(static_cast<size_t>(widths.front() - widths[i]));
     }
   };
   const bool attends = is_attention(sums.sublayer);
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& W, const at::Tensor& metric) {
     if (attends) {
-      add(value_removal_rises(std::move(gram), W, metric, heads(), widths.back()));
+      add(value_removal_loss_increases(std::move(gram), W, metric, heads(), widths.back()));
       return;
     }
     const Removal removal = removal_of_features(std::move(gram), W, metric, widths.back());
-    add(removal.rises);
+    add(removal.loss_increases);
     orders.push_back(removal.order);
   });
-  std::map<std::string, at::Tensor> found = {{kRises, at::tensor(rises, at::kDouble)},
-                                             {kWidths, at::tensor(widths, at::kLong)}};
+  std::map<std::string, at::Tensor> found = {
+      {kLossIncreases, at::tensor(loss_increases, at::kDouble)},
+      {kWidths, at::tensor(widths, at::kLong)}};
   if (!attends) found[kOrder] = at::stack(orders);
   return found;
 }
 
-double SublayerCuts::rise_in_curve(int64_t sublayer, int64_t width) const {
+double SublayerCuts::loss_increase_in_curve(int64_t sublayer, int64_t width) const {
   const auto known = job_.first_round_journal().get(curve_entry(sublayer));
-  return known.at(kRises).masked_select(known.at(kWidths) == width).item<double>();
+  return known.at(kLossIncreases).masked_select(known.at(kWidths) == width).item<double>();
 }
 
-std::map<std::string, at::Tensor> SublayerCuts::cut_features(SublayerSums& sums, int64_t width,
-                                                             std::vector<double>& rises) const {
+std::map<std::string, at::Tensor> SublayerCuts::cut_features(
+    SublayerSums& sums, int64_t width, std::vector<double>& loss_increases) const {
   std::vector<CutFeatures> cuts;
   std::map<std::string, at::Tensor> known;
   if (has_order(sums.sublayer)) {
     known = job_.first_round_journal().get(curve_entry(sums.sublayer));
-    rises.push_back(rise_in_curve(sums.sublayer, width));
+    loss_increases.push_back(loss_increase_in_curve(sums.sublayer, width));
   }
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
     at::Tensor order;
     if (known.empty()) {
       const at::Tensor kept = gram.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
       const Removal removal = removal_of_features(std::move(gram), down, metric, width);
-      rises.push_back(removal.rises.back());
+      loss_increases.push_back(removal.loss_increases.back());
       order = removal.order;
       gram = to_device(kept, job_.device);
     } else {
@@ -320,12 +321,12 @@ std::map<std::string, at::Tensor> SublayerCuts::cut_features(SublayerSums& sums,
   return tensors_of_cut_mlp(job_, sums.sublayer, cuts);
 }
 
-std::map<std::string, at::Tensor> SublayerCuts::cut_values(SublayerSums& sums, int64_t width,
-                                                           std::vector<double>& rises) const {
+std::map<std::string, at::Tensor> SublayerCuts::cut_values(
+    SublayerSums& sums, int64_t width, std::vector<double>& loss_increases) const {
   CutValues cut;
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& o, const at::Tensor& metric) {
     cut = remove_values(std::move(gram), o, metric, heads(), width);
-    rises.push_back(cut.predicted_rise);
+    loss_increases.push_back(cut.predicted_loss_increase);
   });
   return tensors_of_cut_attention(job_, sums.sublayer, cut);
 }
@@ -333,16 +334,16 @@ std::map<std::string, at::Tensor> SublayerCuts::cut_values(SublayerSums& sums, i
 void SublayerCuts::cut(SublayerSums sums, int64_t width) {
   const std::string name = sublayer_name(sums.sublayer);
   const PhaseClock::Scope scope(clock_, "cut", name);
-  std::vector<double> rises;
+  std::vector<double> loss_increases;
   std::map<std::string, at::Tensor> tensors = with_context(name, [&] {
     if (width == 0) {
-      rises.push_back(rise_in_curve(sums.sublayer, 0));
+      loss_increases.push_back(loss_increase_in_curve(sums.sublayer, 0));
       return std::map<std::string, at::Tensor>{};
     }
-    return is_attention(sums.sublayer) ? cut_values(sums, width, rises)
-                                       : cut_features(sums, width, rises);
+    return is_attention(sums.sublayer) ? cut_values(sums, width, loss_increases)
+                                       : cut_features(sums, width, loss_increases);
   });
-  tensors[kRise] = at::tensor(rises, at::kDouble);
+  tensors[kLossIncrease] = at::tensor(loss_increases, at::kDouble);
   tensors[kTokens] = at::tensor(sums.tokens, at::kLong);
   writing_.put(cut_entry(sums.sublayer, width, job_.for_trial), std::move(tensors));
 }
@@ -468,9 +469,10 @@ std::vector<std::vector<double>> read_curves(const Journal& journal, const Model
                                              int64_t first) {
   std::vector<std::vector<double>> curves;
   for (int64_t s = first; s < config.num_sublayers(); s += 2) {
-    const at::Tensor rises = journal.get(curve_entry(s)).at(kRises).to(at::kDouble).contiguous();
-    const auto* data = rises.const_data_ptr<double>();
-    curves.emplace_back(data, data + rises.numel());
+    const at::Tensor loss_increases =
+        journal.get(curve_entry(s)).at(kLossIncreases).to(at::kDouble).contiguous();
+    const auto* data = loss_increases.const_data_ptr<double>();
+    curves.emplace_back(data, data + loss_increases.numel());
   }
   return curves;
 }
@@ -520,7 +522,8 @@ std::vector<std::filesystem::path> cut_files(const Journal& journal, const Model
 CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& cut, int64_t sublayer) {
   const auto tensors =
       journal.get(cut_entry(sublayer, inner_width(cut, sublayer), /*for_trial=*/false));
-  return {tensors.at(kRise).sum().item<double>(), tensors.at(kTokens).eq(0).sum().item<int64_t>()};
+  return {tensors.at(kLossIncrease).sum().item<double>(),
+          tensors.at(kTokens).eq(0).sum().item<int64_t>()};
 }
 
 }  // namespace dotresize

@@ -9,10 +9,10 @@
 #include "base/phase_clock.h"
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/calibration.h"
-#include "worker/calibration/journal.h"
+#include "worker/calibration/storage/journal.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/moments.h"
-#include "worker/transformer/stage.h"
+#include "worker/transformer/stage/stage.h"
 
 namespace dotresize {
 
@@ -89,7 +89,7 @@ std::vector<std::filesystem::path> cut_files(const Journal& journal, const Model
 /// Diagnostics of one cut sublayer, summed over its experts.
 struct CutDiagnostics {
   /// Sum over the matrices of Removal::rises.back() or CutValues::predicted_rise.
-  double predicted_rise = 0.0;
+  double predicted_loss_increase = 0.0;
   int64_t unseen_experts = 0;  ///< experts that no token has chosen; their H is the identity
 };
 

@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/printable.h"
-#include "base/sha256.h"
+#include "base/files/input_file.h"
+#include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/shard_index.h"
 

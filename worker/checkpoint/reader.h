@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files/input_file.h"
 #include "worker/checkpoint/safetensors_header.h"
 
 namespace dotresize {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/printable.h"
+#include "base/files/input_file.h"
+#include "base/text/printable.h"
 #include "worker/checkpoint/strict_json.h"
 
 // The format: https://huggingface.co/docs/safetensors. 8 bytes of header length (little endian), a

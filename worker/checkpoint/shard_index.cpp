@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/input_file.h"
-#include "base/printable.h"
+#include "base/files/input_file.h"
+#include "base/text/printable.h"
 #include "worker/checkpoint/strict_json.h"
 
 namespace dotresize {

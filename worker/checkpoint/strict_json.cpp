@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
+#include "base/text/checked_json.h"
 
 namespace dotresize {
 bool StrictJsonHandler::parse_error(size_t, const std::string&,

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 

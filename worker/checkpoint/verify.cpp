@@ -5,10 +5,10 @@
 #include <set>
 
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/printable.h"
-#include "base/sha256.h"
-#include "base/sha256_sums.h"
+#include "base/files/input_file.h"
+#include "base/files/sha256_sums.h"
+#include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 

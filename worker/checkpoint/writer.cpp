@@ -10,9 +10,9 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/printable.h"
+#include "base/files/durable_file.h"
+#include "base/text/printable.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"
 

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/files/unique_fd.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/peer_sockets.h"
 

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/environment.h"
+#include "base/process/environment.h"
 
 namespace dotresize {
 namespace {

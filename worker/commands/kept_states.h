@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/calibration/journal.h"
+#include "worker/calibration/storage/journal.h"
 
 namespace dotresize {
 

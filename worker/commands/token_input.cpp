@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/sha256.h"
+#include "base/process/environment.h"
+#include "base/text/sha256.h"
 #include "job/plan/token_windows.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/python/python_helper.h"

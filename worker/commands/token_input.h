@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
+#include "base/process/environment.h"
 #include "job/model/model_config.h"
 #include "job/spec/token_source.h"
 #include "worker/comm/communicator.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/program.h"
+#include "base/process/program.h"
 #include "job/spec/command_options.h"
 #include "worker/calibration/reason.h"
 #include "worker/commands/check/probe_command.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/commands/run/rank_links.h"
+#include "worker/commands/run/ranks/rank_links.h"
 
 namespace dotresize {
 

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/environment.h"
 #include "base/errors.h"
+#include "base/process/environment.h"
 #include "worker/cuda/gpu_support.h"
 
 namespace dotresize {

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "worker/cuda/gpu_program.h"
 #include "worker/cuda/l1_cost_cuda.h"
 #include "worker/cuda/nccl_communicator.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/environment.h"
+#include "base/process/environment.h"
 
 namespace dotresize {
 namespace {

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "base/durable_file.h"
-#include "base/environment.h"
-#include "base/sha256.h"
+#include "base/files/durable_file.h"
+#include "base/process/environment.h"
+#include "base/text/sha256.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

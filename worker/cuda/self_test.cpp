@@ -13,10 +13,10 @@
 #include <optional>
 #include <stdexcept>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/human_text.h"
+#include "base/process/environment.h"
 #include "base/seconds_since.h"
+#include "base/text/human_text.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 
@@ -27,8 +27,8 @@ namespace {
 constexpr int64_t kTokens = 300;
 constexpr int64_t kWidth = 150;
 constexpr int64_t kSupport = 120;
-/// Narrowest matrix that jobs decompose on a GPU (worker/maps/spectrum.cpp). Smaller ones may use
-/// another solver.
+/// Narrowest matrix that jobs decompose on a GPU (worker/maps/describe/spectrum.cpp). Smaller ones
+/// may use another solver.
 constexpr int64_t kEigenWidthOnGpu = 512;
 /// Wide enough for the drivers' times to compare as in a job, whose widths are from 800 (8B) to
 /// 1700 (70B).

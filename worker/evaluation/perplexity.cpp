@@ -10,8 +10,8 @@
 #include "job/plan/token_windows.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/microbatches.h"
 #include "worker/transformer/rotary.h"
+#include "worker/transformer/stage/microbatches.h"
 #include "worker/transformer/sublayer_loader.h"
 
 namespace dotresize {

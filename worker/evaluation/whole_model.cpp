@@ -5,7 +5,7 @@
 #include "job/model/model_config.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/stage.h"
+#include "worker/transformer/stage/stage.h"
 
 namespace dotresize {
 

@@ -10,8 +10,8 @@
 #include "job/plan/healing.h"
 #include "worker/comm/communicator.h"
 #include "worker/healing/layer.h"
-#include "worker/transformer/microbatches.h"
 #include "worker/transformer/rotary.h"
+#include "worker/transformer/stage/microbatches.h"
 
 namespace dotresize {
 

@@ -20,9 +20,9 @@
 #include "worker/healing/sublayer_updates.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/forward.h"
-#include "worker/transformer/gradient_stream.h"
+#include "worker/transformer/gradient/gradient_stream.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/microbatches.h"
+#include "worker/transformer/stage/microbatches.h"
 
 namespace dotresize {
 namespace {

@@ -10,7 +10,7 @@
 #include "job/plan/healing.h"
 #include "job/plan/shard_plan.h"
 #include "job/report/report_entries.h"
-#include "worker/calibration/journal.h"
+#include "worker/calibration/storage/journal.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/communicator.h"

@@ -10,7 +10,7 @@
 #include "job/report/transport_picture.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/kernels/svd.h"
-#include "worker/maps/spectrum.h"
+#include "worker/maps/describe/spectrum.h"
 
 namespace dotresize {
 

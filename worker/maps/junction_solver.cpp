@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "worker/maps/describe/transport_picture.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/scoped_threads.h"
-#include "worker/maps/transport_picture.h"
 
 namespace dotresize {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <functional>
 
+#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/junction_map.h"
 #include "worker/maps/moments.h"
-#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/scoped_threads.h"
-#include "worker/maps/spectrum.h"
 
 // T = argmin ⟨T, C⟩ − λH(T)  (paper, eq. 1),  T = QR,  M = U·Q  (eq. 3)
 

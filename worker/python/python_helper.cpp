@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "base/child_process.h"
 #include "base/errors.h"
-#include "base/program.h"
+#include "base/process/child_process.h"
+#include "base/process/program.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/fold.h"
-#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 

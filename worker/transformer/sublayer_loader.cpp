@@ -4,7 +4,7 @@
 
 #include "job/model/tensor_table.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/stream_guard.h"
+#include "worker/transformer/stage/stream_guard.h"
 
 namespace dotresize {
 namespace {

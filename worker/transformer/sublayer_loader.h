@@ -6,7 +6,7 @@
 #include "job/model/model_config.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/transformer/stream_guard.h"
+#include "worker/transformer/stage/stream_guard.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {

@@ -75,9 +75,10 @@ LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_he
 }
 
 /// Predicted loss increases at each of possible_inner_widths().
-const std::vector<double>& curve_of(const PredictedRises& rises, int64_t sublayer) {
+const std::vector<double>& curve_of(const PredictedLossIncreases& loss_increases,
+                                    int64_t sublayer) {
   const auto layer = static_cast<std::size_t>(layer_of(sublayer));
-  return is_attention(sublayer) ? rises.values.at(layer) : rises.mlps.at(layer);
+  return is_attention(sublayer) ? loss_increases.values.at(layer) : loss_increases.mlps.at(layer);
 }
 
 /// Choice of all sizes, as indices: widths in the possible widths, by junction; sizes in
@@ -94,9 +95,10 @@ struct Part {
   /// Builds the hull from the first `count` sizes.
   Part(std::vector<int64_t> possible, std::vector<double> predicted, std::size_t count)
       : sizes(std::move(possible)),
-        rises(std::move(predicted)),
+        loss_increases(std::move(predicted)),
         hull(lower_hull({{sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(count)},
-                         {rises.begin(), rises.begin() + static_cast<std::ptrdiff_t>(count)}})) {}
+                         {loss_increases.begin(),
+                          loss_increases.begin() + static_cast<std::ptrdiff_t>(count)}})) {}
 
   /// Index of the best size if each unit of it costs `price`.
   std::size_t best(double price) const {
@@ -106,45 +108,48 @@ struct Part {
   }
 
   std::vector<int64_t> sizes;
-  std::vector<double> rises;
+  std::vector<double> loss_increases;
   std::vector<HullCorner> hull;
 };
 
 /// Features or channels of a sublayer. The hull leaves out size 0, which removes the sublayer: its
 /// parameters are not in proportion.
-Part inner_part(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises,
-                int64_t sublayer) {
+Part inner_part(const ModelConfig& config, const ResolvedJob& job,
+                const PredictedLossIncreases& loss_increases, int64_t sublayer) {
   std::vector<int64_t> sizes = possible_inner_widths(config, job, sublayer);
   const std::size_t count = sizes.size() - (sizes.back() == 0 ? 1 : 0);
-  return {std::move(sizes), curve_of(rises, sublayer), count};
+  return {std::move(sizes), curve_of(loss_increases, sublayer), count};
 }
 
 /// Ranks of a sublayer's shortcut.
-Part shortcut_part(const ResolvedJob& job, const PredictedRises& rises, int64_t sublayer) {
+Part shortcut_part(const ResolvedJob& job, const PredictedLossIncreases& loss_increases,
+                   int64_t sublayer) {
   const auto s = static_cast<std::size_t>(sublayer);
-  const bool predicted = !rises.shortcuts.empty() && !rises.shortcuts.at(s).empty();
+  const bool predicted =
+      !loss_increases.shortcuts.empty() && !loss_increases.shortcuts.at(s).empty();
   if (!predicted) return {{job.shortcuts.rank.value()}, {0.0}, 1};
   std::vector<int64_t> ranks = possible_shortcut_ranks(job.hidden_size);
   const std::size_t count = ranks.size();
-  return {std::move(ranks), rises.shortcuts[s], count};
+  return {std::move(ranks), loss_increases.shortcuts[s], count};
 }
 
 class Search {
  public:
-  Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises);
+  Search(const ModelConfig& config, const ResolvedJob& job,
+         const PredictedLossIncreases& loss_increases);
 
   Allocation run() const;
 
  private:
   std::size_t grid() const { return widths_.size(); }
   int64_t sublayers() const { return config_.num_sublayers(); }
-  bool is_mapped(std::size_t junction) const { return junction < rises_.junctions.size(); }
+  bool is_mapped(std::size_t junction) const { return junction < loss_increases_.junctions.size(); }
   /// A junction without a map keeps the hidden size.
   std::size_t first_width(std::size_t junction) const {
     return is_mapped(junction) ? least_ : grid() - 1;
   }
-  double rise(std::size_t junction, std::size_t in, std::size_t out) const {
-    return is_mapped(junction) ? rises_.junctions[junction].at(in * grid() + out) : 0.0;
+  double loss_increase(std::size_t junction, std::size_t in, std::size_t out) const {
+    return is_mapped(junction) ? loss_increases_.junctions[junction].at(in * grid() + out) : 0.0;
   }
   /// Parameters per feature or per channel of a value head.
   int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
@@ -166,8 +171,8 @@ class Search {
     return shortcut_form({.rank = shortcuts_[sublayer].sizes[rank]}, widths_[in], widths_[out],
                          job_.hidden_size, job_.oblique_maps());
   }
-  double shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
-                       std::size_t rank) const;
+  double shortcut_loss_increase(std::size_t sublayer, std::size_t in, std::size_t out,
+                                std::size_t rank) const;
   int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out, std::size_t size,
                      std::size_t rank) const {
     return inside(sublayer, in, out, size) +
@@ -190,7 +195,7 @@ class Search {
 
   const ModelConfig& config_;
   const ResolvedJob& job_;
-  const PredictedRises& rises_;
+  const PredictedLossIncreases& loss_increases_;
   std::vector<int64_t> widths_;
   std::size_t least_;  ///< index of the smallest width that is considered
   // One entry for each sublayer.
@@ -202,16 +207,17 @@ class Search {
   int64_t limit_ = 0;  ///< largest number of parameters of the output
 };
 
-Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
+Search::Search(const ModelConfig& config, const ResolvedJob& job,
+               const PredictedLossIncreases& loss_increases)
     : config_(config),
       job_(job),
-      rises_(rises),
+      loss_increases_(loss_increases),
       widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
       least_(least_allocated_width(job)) {
   for (int64_t s = 0; s < sublayers(); ++s) {
     counts_.push_back(count_of(config, s));
-    inner_.push_back(inner_part(config, job, rises, s));
-    shortcuts_.push_back(shortcut_part(job, rises, s));
+    inner_.push_back(inner_part(config, job, loss_increases, s));
+    shortcuts_.push_back(shortcut_part(job, loss_increases, s));
   }
   untied_ends_ = count_of_ends(config, /*tied=*/false, false);
   // Tied ends are counted with a projection for the head, because a dense head is rotated with the
@@ -226,17 +232,18 @@ std::size_t Search::size_at(double price, std::size_t s, std::size_t in, std::si
   const std::size_t kept = inner.best(price * static_cast<double>(of_each(s, in, out)));
   if (inner.sizes.back() > 0) return kept;
   const double saved = price * static_cast<double>(inside(s, in, out, kept));
-  return inner.rises.back() < inner.rises[kept] + saved ? inner.sizes.size() - 1 : kept;
+  return inner.loss_increases.back() < inner.loss_increases[kept] + saved ? inner.sizes.size() - 1
+                                                                          : kept;
 }
 
 /// Loss increase of a shortcut of this rank; 0 if the shortcut is exact between these widths.
-double Search::shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
-                             std::size_t rank) const {
+double Search::shortcut_loss_increase(std::size_t sublayer, std::size_t in, std::size_t out,
+                                      std::size_t rank) const {
   const ShortcutForm form = shortcut(sublayer, in, out, rank);
   const bool exact =
       form.dense() ||
       *form.rank == exact_shortcut_rank(widths_[in], widths_[out], job_.hidden_size, form.factors);
-  return exact ? 0.0 : shortcuts_[sublayer].rises[rank];
+  return exact ? 0.0 : shortcuts_[sublayer].loss_increases[rank];
 }
 
 int64_t Search::parameters(const Choice& choice) const {
@@ -250,7 +257,9 @@ int64_t Search::parameters(const Choice& choice) const {
   return total;
 }
 
-double Search::predicted(const Choice& choice) const { return described(choice).predicted_rise(); }
+double Search::predicted(const Choice& choice) const {
+  return described(choice).predicted_loss_increase();
+}
 
 Choice Search::best(double price) const {
   Priced untied = best(price, /*tied=*/false);
@@ -266,7 +275,7 @@ Search::Priced Search::best(double price, bool tied) const {
   std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid(), 0));
   const auto price_of = [&](int64_t count) { return price * static_cast<double>(count); };
   for (std::size_t w = first_width(0); w < grid(); ++w) {
-    cost[w] = rise(0, 0, w) + price_of(ends(tied).at(widths_[w], 0));
+    cost[w] = loss_increase(0, 0, w) + price_of(ends(tied).at(widths_[w], 0));
   }
   for (std::size_t s = 0; s + 1 < junctions; ++s) {
     std::vector<double> next(grid(), kUnreached);
@@ -275,8 +284,9 @@ Search::Priced Search::best(double price, bool tied) const {
         const std::size_t size = size_at(price, s, in, out);
         const std::size_t rank = rank_at(price, s, in, out);
         const int64_t count = parameters(s, in, out, size, rank);
-        const double total = cost[in] + rise(s + 1, in, out) + inner_[s].rises[size] +
-                             shortcut_rise(s, in, out, rank) + price * static_cast<double>(count);
+        const double total =
+            cost[in] + loss_increase(s + 1, in, out) + inner_[s].loss_increases[size] +
+            shortcut_loss_increase(s, in, out, rank) + price * static_cast<double>(count);
         if (total < next[out]) {
           next[out] = total;
           from[s + 1][out] = in;
@@ -329,12 +339,12 @@ Choice Search::within_limit() const {
 void Search::fill(Choice& choice) const {
   while (true) {
     const int64_t before = parameters(choice);
-    const double rise_before = predicted(choice);
+    const double loss_increase_before = predicted(choice);
     std::optional<Choice> widest;
     double most = 0.0;
     const auto consider = [&](const Choice& wider) {
       const int64_t more = parameters(wider) - before;
-      const double gain = rise_before - predicted(wider);
+      const double gain = loss_increase_before - predicted(wider);
       if (before + more > limit_ || !(gain > 0.0)) return;
       // The shortcut may take fewer parameters once its ends are alike. Then nothing is better.
       const double worth = gain / static_cast<double>(std::max<int64_t>(1, more));
@@ -342,7 +352,7 @@ void Search::fill(Choice& choice) const {
       most = worth;
       widest = wider;
     };
-    for (std::size_t j = 0; j < rises_.junctions.size(); ++j) {
+    for (std::size_t j = 0; j < loss_increases_.junctions.size(); ++j) {
       if (choice.widths[j] + 1 == grid()) continue;
       Choice wider = choice;
       ++wider.widths[j];
@@ -367,16 +377,18 @@ Allocation Search::described(const Choice& choice) const {
   for (std::size_t j = 0; j < choice.widths.size(); ++j) {
     found.widths.all.at(j) = widths_[choice.widths[j]];
     const std::size_t in = j == 0 ? 0 : choice.widths[j - 1];
-    if (is_mapped(j)) found.junction_rises.push_back(rise(j, in, choice.widths[j]));
+    if (is_mapped(j))
+      found.junction_loss_increases.push_back(loss_increase(j, in, choice.widths[j]));
   }
   for (std::size_t s = 0; s < counts_.size(); ++s) {
     const bool attends = is_attention(static_cast<int64_t>(s));
     const Part& inner = inner_[s];
     (attends ? found.values : found.features).push_back(inner.sizes[choice.sizes[s]]);
-    (attends ? found.value_rises : found.mlp_rises).push_back(inner.rises[choice.sizes[s]]);
+    (attends ? found.value_loss_increases : found.mlp_loss_increases)
+        .push_back(inner.loss_increases[choice.sizes[s]]);
     found.shortcut_ranks.push_back(shortcuts_[s].sizes[choice.ranks[s]]);
-    found.shortcut_rises.push_back(
-        shortcut_rise(s, choice.widths[s], choice.widths[s + 1], choice.ranks[s]));
+    found.shortcut_loss_increases.push_back(
+        shortcut_loss_increase(s, choice.widths[s], choice.widths[s + 1], choice.ranks[s]));
   }
   found.widths = decided(std::move(found.widths), job_.hidden_size);
   return found;
@@ -402,8 +414,8 @@ std::size_t least_allocated_width(const ResolvedJob& job) {
 }
 
 Allocation search_allocation(const ModelConfig& config, const ResolvedJob& job,
-                             const PredictedRises& rises) {
-  return Search(config, job, rises).run();
+                             const PredictedLossIncreases& loss_increases) {
+  return Search(config, job, loss_increases).run();
 }
 
 }  // namespace dotresize

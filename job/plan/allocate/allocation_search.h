@@ -16,6 +16,6 @@ std::size_t least_allocated_width(const ResolvedJob& job);
 /// Version of allocate_jointly() for junctions that have maps of their own. `rises` must be
 /// complete and finite.
 Allocation search_allocation(const ModelConfig& config, const ResolvedJob& job,
-                             const PredictedRises& rises);
+                             const PredictedLossIncreases& loss_increases);
 
 }  // namespace dotresize

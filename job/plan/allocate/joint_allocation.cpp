@@ -22,18 +22,20 @@ namespace {
 
 /// Allocation with one map. `width` and `features`, the same in all MLPs, are indices.
 Allocation with_one_map(const ModelConfig& config, const ResolvedJob& job,
-                        const PredictedRises& rises, std::size_t width, std::size_t features) {
+                        const PredictedLossIncreases& loss_increases, std::size_t width,
+                        std::size_t features) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   Allocation found;
   found.widths =
       decided(uniform_widths(config, job.head_sliced, widths[width]), config.hidden_size);
-  for (const std::vector<double>& of_one : rises.junctions) {
-    found.junction_rises.push_back(of_one.at(width * widths.size() + width));
+  for (const std::vector<double>& of_one : loss_increases.junctions) {
+    found.junction_loss_increases.push_back(of_one.at(width * widths.size() + width));
   }
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     found.features.push_back(
         possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1).at(features));
-    found.mlp_rises.push_back(rises.mlps.at(static_cast<std::size_t>(layer)).at(features));
+    found.mlp_loss_increases.push_back(
+        loss_increases.mlps.at(static_cast<std::size_t>(layer)).at(features));
   }
   return found;
 }
@@ -55,7 +57,7 @@ bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const All
 /// Tries each width with the most features that are within the size. Returns the choice with the
 /// smallest predicted loss increase.
 Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
-                             const PredictedRises& rises) {
+                             const PredictedLossIncreases& loss_increases) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
   std::optional<Allocation> best;
@@ -64,11 +66,12 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
     std::vector<std::size_t> features(steps);
     std::iota(features.begin(), features.end(), std::size_t{0});
     const auto first = std::ranges::partition_point(features, [&](std::size_t f) {
-      return !is_within_size(config, job, with_one_map(config, job, rises, w, f));
+      return !is_within_size(config, job, with_one_map(config, job, loss_increases, w, f));
     });
     if (first == features.end()) continue;
-    Allocation found = with_one_map(config, job, rises, w, *first);
-    if (!best || found.predicted_rise() < best->predicted_rise()) best = std::move(found);
+    Allocation found = with_one_map(config, job, loss_increases, w, *first);
+    if (!best || found.predicted_loss_increase() < best->predicted_loss_increase())
+      best = std::move(found);
   }
   if (best) return *best;
   throw std::invalid_argument("the smallest widths have more parameters than there may be");
@@ -90,51 +93,54 @@ Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
       decided(uniform_widths(config, job.head_sliced, config.hidden_size), config.hidden_size);
   if (job.stock_output()) return found;
   found.shortcut_ranks.assign(static_cast<std::size_t>(config.num_sublayers()), 0);
-  found.shortcut_rises.assign(static_cast<std::size_t>(config.num_sublayers()), 0.0);
+  found.shortcut_loss_increases.assign(static_cast<std::size_t>(config.num_sublayers()), 0.0);
   return found;
 }
 
 /// Allocation without maps. `size` returns an index in possible_inner_widths(). It is not called
 /// for value heads of a stock output.
 Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
-                      const PredictedRises& rises,
+                      const PredictedLossIncreases& loss_increases,
                       const std::function<std::size_t(int64_t sublayer)>& size) {
   Allocation found = without_maps(config, job);
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     if (!may_be_cut(job, s)) continue;
     const bool attends = is_attention(s);
     const auto layer = static_cast<std::size_t>(layer_of(s));
-    const auto& curves = attends ? rises.values : rises.mlps;
+    const auto& curves = attends ? loss_increases.values : loss_increases.mlps;
     (attends ? found.values : found.features)
         .push_back(possible_inner_widths(config, job, s).at(size(s)));
-    (attends ? found.value_rises : found.mlp_rises).push_back(curves.at(layer).at(size(s)));
+    (attends ? found.value_loss_increases : found.mlp_loss_increases)
+        .push_back(curves.at(layer).at(size(s)));
   }
   return found;
 }
 
 /// Allocation without maps with the same features in all MLPs, as a stock model has them.
 std::optional<Allocation> uniform_without_maps(const ModelConfig& config, const ResolvedJob& job,
-                                               const PredictedRises& rises) {
+                                               const PredictedLossIncreases& loss_increases) {
   const std::size_t sizes = possible_inner_widths(config, job, 1).size();
   for (std::size_t size = 0; size < sizes; ++size) {
-    Allocation found = with_sizes(config, job, rises, [&](int64_t) { return size; });
+    Allocation found = with_sizes(config, job, loss_increases, [&](int64_t) { return size; });
     if (is_within_size(config, job, found)) return found;
   }
   return std::nullopt;
 }
 
-void check_rises(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises) {
+void check_loss_increases(const ModelConfig& config, const ResolvedJob& job,
+                          const PredictedLossIncreases& loss_increases) {
   const std::size_t grid = possible_widths(job.hidden_size, job.allocation->round_to).size();
-  if (std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
-      std::ssize(rises.mlps) != config.num_layers ||
-      (job.allocates_values() && std::ssize(rises.values) != config.num_layers) ||
-      (!rises.shortcuts.empty() && std::ssize(rises.shortcuts) != config.num_sublayers())) {
+  if (std::ssize(loss_increases.junctions) != mapped_junctions(config, job.head_sliced) ||
+      std::ssize(loss_increases.mlps) != config.num_layers ||
+      (job.allocates_values() && std::ssize(loss_increases.values) != config.num_layers) ||
+      (!loss_increases.shortcuts.empty() &&
+       std::ssize(loss_increases.shortcuts) != config.num_sublayers())) {
     throw std::invalid_argument("not the predicted rises of this model");
   }
-  for (std::size_t j = 0; j < rises.junctions.size(); ++j) {
-    const std::vector<double>& of_one = rises.junctions[j];
-    const bool finite =
-        std::ranges::all_of(of_one, [](double rise) { return std::isfinite(rise); });
+  for (std::size_t j = 0; j < loss_increases.junctions.size(); ++j) {
+    const std::vector<double>& of_one = loss_increases.junctions[j];
+    const bool finite = std::ranges::all_of(
+        of_one, [](double loss_increase) { return std::isfinite(loss_increase); });
     if (of_one.size() == grid * grid && finite) continue;
     throw std::invalid_argument(fmt::format("the predicted rises of junction {} are not {}", j,
                                             finite ? "those of this model" : "finite"));
@@ -157,10 +163,11 @@ Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
 
 }  // namespace
 
-double Allocation::predicted_rise() const {
+double Allocation::predicted_loss_increase() const {
   double sum = 0.0;
-  for (const auto* rises : {&junction_rises, &mlp_rises, &value_rises, &shortcut_rises}) {
-    sum = std::accumulate(rises->begin(), rises->end(), sum);
+  for (const auto* loss_increases : {&junction_loss_increases, &mlp_loss_increases,
+                                     &value_loss_increases, &shortcut_loss_increases}) {
+    sum = std::accumulate(loss_increases->begin(), loss_increases->end(), sum);
   }
   return sum;
 }
@@ -185,21 +192,22 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
 }
 
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
-                            const PredictedRises& rises) {
-  check_rises(config, job, rises);
-  return job.stock_output() ? best_with_one_map(config, job, rises)
-                            : search_allocation(config, job, rises);
+                            const PredictedLossIncreases& loss_increases) {
+  check_loss_increases(config, job, loss_increases);
+  return job.stock_output() ? best_with_one_map(config, job, loss_increases)
+                            : search_allocation(config, job, loss_increases);
 }
 
 std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
-                                                const PredictedRises& rises) {
-  if (job.stock_output()) return uniform_without_maps(config, job, rises);
+                                                const PredictedLossIncreases& loss_increases) {
+  if (job.stock_output()) return uniform_without_maps(config, job, loss_increases);
   std::vector<LossCurve> curves;
-  int64_t parameters = 0;  // of the narrowest sublayers, then with the room that is left
+  int64_t parameters = 0;  // parameters of the narrowest sublayers, then with the remaining room
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     const auto layer = static_cast<std::size_t>(layer_of(s));
     LossCurve& curve = curves.emplace_back();
-    curve.rises = is_attention(s) ? rises.values.at(layer) : rises.mlps.at(layer);
+    curve.loss_increases =
+        is_attention(s) ? loss_increases.values.at(layer) : loss_increases.mlps.at(layer);
     for (const int64_t size : possible_inner_widths(config, job, s)) {
       curve.parameters.push_back(parameters_inside(config, s, size));
     }
@@ -208,13 +216,13 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
   const auto last = [&](int64_t s) {
     return curves.at(static_cast<std::size_t>(s)).parameters.size() - 1;
   };
-  const Allocation narrowest = with_sizes(config, job, rises, last);
+  const Allocation narrowest = with_sizes(config, job, loss_increases, last);
   const int64_t room = largest_bytes(job.allocation->size, dense_bytes(config, job)) -
                        bytes_of(config, job, narrowest);
   if (room < 0) return std::nullopt;
   parameters += room / size_in_bytes(job.output_dtype);
   const std::vector<std::size_t> sizes = allocate_by_loss(curves, parameters);
-  return with_sizes(config, job, rises,
+  return with_sizes(config, job, loss_increases,
                     [&](int64_t s) { return sizes.at(static_cast<std::size_t>(s)); });
 }
 

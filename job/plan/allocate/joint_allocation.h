@@ -15,7 +15,7 @@ namespace dotresize {
 // loss increase is the smallest within the net size.
 
 /// Predicted increases of the loss of a token. All are finite and 0 or more.
-struct PredictedRises {
+struct PredictedLossIncreases {
   /// [G * G] for each mapped junction, row by row, where G is the number of possible_widths(). Row
   /// i is for the i-th of these widths at the junction before, column j for the j-th at this one.
   /// With one map for the model only the diagonal counts. All rows of junction 0 are the same.
@@ -41,14 +41,14 @@ struct Allocation {
   std::vector<int64_t> shortcut_ranks = {};
   // Predicted loss increases: by mapped junction, by layer for the MLP and for the value heads, and
   // by sublayer for the shortcut.
-  std::vector<double> junction_rises = {};
-  std::vector<double> mlp_rises = {};
-  std::vector<double> value_rises = {};
-  std::vector<double> shortcut_rises = {};
+  std::vector<double> junction_loss_increases = {};
+  std::vector<double> mlp_loss_increases = {};
+  std::vector<double> value_loss_increases = {};
+  std::vector<double> shortcut_loss_increases = {};
 
   /// Sum of all predicted increases: the KL divergence of a token from the dense model's
   /// prediction.
-  double predicted_rise() const;
+  double predicted_loss_increase() const;
 };
 
 /// Largest ratio of an output's measured distance from the dense model to the predicted distance.
@@ -70,13 +70,13 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
 /// With one map for the model all of its widths and features are tried. Deterministic. Throws
 /// std::invalid_argument if the number of rises does not match the model.
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
-                            const PredictedRises& rises);
+                            const PredictedLossIncreases& loss_increases);
 
 /// Version of allocate_jointly without a map: every junction keeps hidden_size, and only MLPs and
 /// value heads become narrower. Does not read rises.junctions and rises.shortcuts. Returns nullopt
 /// if the narrowest choice exceeds the size.
 std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
-                                                const PredictedRises& rises);
+                                                const PredictedLossIncreases& loss_increases);
 
 /// Returns the job with the chosen widths.
 ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,

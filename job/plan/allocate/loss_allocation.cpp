@@ -10,12 +10,12 @@ namespace dotresize {
 namespace {
 
 void check(const LossCurve& curve) {
-  const bool finite =
-      std::ranges::all_of(curve.rises, [](double rise) { return std::isfinite(rise); });
+  const bool finite = std::ranges::all_of(
+      curve.loss_increases, [](double loss_increase) { return std::isfinite(loss_increase); });
   const bool descends =
       std::ranges::adjacent_find(curve.parameters, std::less_equal<>()) == curve.parameters.end();
-  if (curve.parameters.empty() || curve.parameters.size() != curve.rises.size() || !finite ||
-      !descends) {
+  if (curve.parameters.empty() || curve.parameters.size() != curve.loss_increases.size() ||
+      !finite || !descends) {
     throw std::invalid_argument(
         "no curve of the loss over sizes: they must descend, and each have "
         "a finite rise");
@@ -27,9 +27,9 @@ struct Edge {
   std::size_t curve = 0;
   std::size_t steps = 0;
   int64_t saved = 0;
-  double rise = 0.0;
+  double loss_increase = 0.0;
 
-  double price() const { return rise / static_cast<double>(saved); }
+  double price() const { return loss_increase / static_cast<double>(saved); }
 };
 
 /// Edges of the curve's hull, in ascending order of price.
@@ -37,11 +37,11 @@ std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
   std::vector<Edge> edges;
   for (std::size_t i = 1; i < curve.parameters.size(); ++i) {
     Edge edge{index, 1, curve.parameters[i - 1] - curve.parameters[i],
-              curve.rises[i] - curve.rises[i - 1]};
+              curve.loss_increases[i] - curve.loss_increases[i - 1]};
     while (!edges.empty() && edges.back().price() >= edge.price()) {
       edge.steps += edges.back().steps;
       edge.saved += edges.back().saved;
-      edge.rise += edges.back().rise;
+      edge.loss_increase += edges.back().loss_increase;
       edges.pop_back();
     }
     edges.push_back(edge);
@@ -49,12 +49,13 @@ std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
   return edges;
 }
 
-double rise_of(const std::vector<LossCurve>& curves, const std::vector<std::size_t>& chosen) {
-  double rise = 0.0;
+double loss_increase_of(const std::vector<LossCurve>& curves,
+                        const std::vector<std::size_t>& chosen) {
+  double loss_increase = 0.0;
   for (std::size_t index = 0; index < curves.size(); ++index) {
-    rise += curves[index].rises[chosen[index]];
+    loss_increase += curves[index].loss_increases[chosen[index]];
   }
-  return rise;
+  return loss_increase;
 }
 
 /// Gives parts their next larger size as long as there is room. The part that lowers the loss most
@@ -63,15 +64,15 @@ void give_back(const std::vector<LossCurve>& curves, int64_t room,
                std::vector<std::size_t>& chosen) {
   // Share of the whole loss increase. A step that lowers it by less is worth nothing.
   constexpr double kRounding = 1e-6;
-  const double least = kRounding * rise_of(curves, chosen);
+  const double least = kRounding * loss_increase_of(curves, chosen);
   while (true) {
     std::size_t best = curves.size();
     double most = 0.0;
     for (std::size_t index = 0; index < curves.size(); ++index) {
-      const auto& [parameters, rises] = curves[index];
+      const auto& [parameters, loss_increases] = curves[index];
       const std::size_t size = chosen[index];
       if (size == 0 || parameters[size - 1] - parameters[size] > room) continue;
-      const double gain = rises[size] - rises[size - 1];
+      const double gain = loss_increases[size] - loss_increases[size - 1];
       const double worth = gain / static_cast<double>(parameters[size - 1] - parameters[size]);
       if (gain <= least || worth < most) continue;
       most = worth;
@@ -123,7 +124,7 @@ std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
     total -= sizes[size] - sizes[size + 1];
   }
   give_back(curves, parameters - total, chosen);
-  return rise_of(curves, whole) <= rise_of(curves, chosen) ? whole : chosen;
+  return loss_increase_of(curves, whole) <= loss_increase_of(curves, chosen) ? whole : chosen;
 }
 
 }  // namespace dotresize

@@ -9,8 +9,8 @@ namespace dotresize {
 /// Sizes that a part of a model can have, from the largest down, with the predicted loss increase
 /// at each.
 struct LossCurve {
-  std::vector<int64_t> parameters;  ///< descending
-  std::vector<double> rises;        ///< loss increase of a token at each of these sizes; finite
+  std::vector<int64_t> parameters;     ///< descending
+  std::vector<double> loss_increases;  ///< loss increase of a token at each of these sizes; finite
 };
 
 /// Corner of the lower convex hull of a curve. The first size of the curve is not listed.

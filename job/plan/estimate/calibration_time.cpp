@@ -179,7 +179,7 @@ PhaseTimes JobTime::passes_of_pipeline() const {
 }
 
 PhaseTimes JobTime::see_bases() const {
-  const double share = number(sampled_rise_windows(expected_samples(job_), seqlen())) /
+  const double share = number(sampled_loss_increase_windows(expected_samples(job_), seqlen())) /
                        number(expected_samples(job_));
   const double passes = number(plan_.bases_groups) * share;
   PhaseTimes times;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files/input_file.h"
 #include "job/spec/yaml_file.h"
 
 namespace dotresize {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <numeric>
 
-#include "base/human_text.h"
+#include "base/text/human_text.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/job_time.h"
 #include "job/plan/net_size.h"

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "tests/temporary_directory.h"
-#include "worker/calibration/background_sink.h"
-#include "worker/calibration/journal.h"
+#include "worker/calibration/storage/background_sink.h"
+#include "worker/calibration/storage/journal.h"
 #include "worker/kernels/svd.h"
-#include "worker/transformer/stream_guard.h"
+#include "worker/transformer/stage/stream_guard.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/program.h"
+#include "base/process/program.h"
 #include "worker/calibration/reason.h"
 #include "worker/cuda/cuda_module.h"
 #include "worker/cuda/driver.h"

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
 #include "base/errors.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/reason.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/comm/mpi_communicator.h"
-#include "worker/commands/run/rank_process.h"
+#include "worker/commands/run/ranks/rank_process.h"
 #include "worker/cuda/self_test.h"
 
 namespace dotresize {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "job/plan/device.h"
-#include "worker/commands/run/rank_links.h"
+#include "worker/commands/run/ranks/rank_links.h"
 
 namespace dotresize {
 

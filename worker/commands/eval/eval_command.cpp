@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/human_text.h"
-#include "base/printable.h"
-#include "base/program.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "worker/commands/eval/measure_models.h"
 #include "worker/commands/eval/reported_windows.h"
 #include "worker/commands/progress_records.h"

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/scratch_directory.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/scratch_directory.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

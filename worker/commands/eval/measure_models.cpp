@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/scratch_directory.h"
+#include "base/files/scratch_directory.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
 #include "worker/commands/eval/generation.h"

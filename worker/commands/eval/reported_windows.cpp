@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "base/partial_path.h"
+#include "base/files/partial_path.h"
 #include "job/report/report.h"
 
 namespace dotresize {

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
-#include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/scratch_directory.h"
+#include "base/files/input_file.h"
+#include "base/files/scratch_directory.h"
+#include "base/text/checked_json.h"
 #include "job/model/output_config.h"
 #include "worker/python/python_helper.h"
 

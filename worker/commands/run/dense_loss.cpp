@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/checked_json.h"
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "worker/commands/run/fingerprints.h"
+#include "base/files/durable_file.h"
+#include "base/text/checked_json.h"
+#include "worker/commands/run/output/fingerprints.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -7,7 +7,7 @@
 
 #include "job/plan/estimate/memory_estimate.h"
 #include "worker/commands/run/resume.h"
-#include "worker/transformer/microbatches.h"
+#include "worker/transformer/stage/microbatches.h"
 
 namespace dotresize {
 namespace {

@@ -7,20 +7,20 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/partial_path.h"
+#include "base/files/partial_path.h"
 #include "base/seconds_since.h"
 #include "job/model/model_size.h"
 #include "job/plan/estimate/memory_estimate.h"
 #include "job/plan/estimate/traffic.h"
 #include "job/plan/healing.h"
 #include "worker/calibration/allocate.h"
-#include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
-#include "worker/calibration/statistics.h"
+#include "worker/calibration/storage/background_sink.h"
+#include "worker/calibration/storage/statistics.h"
 #include "worker/calibration/sublayer_cuts.h"
-#include "worker/commands/run/fingerprints.h"
 #include "worker/commands/run/held_out.h"
-#include "worker/commands/run/output_model.h"
+#include "worker/commands/run/output/fingerprints.h"
+#include "worker/commands/run/output/output_model.h"
 #include "worker/transformer/fold_sublayer.h"
 
 namespace dotresize {
@@ -62,7 +62,8 @@ std::vector<AttentionReport> report_attentions(const JobContext& run, const Allo
     report.value_head_dim = value_head_dim(cut, s);
     report.head_dim = run.config.head_dim;
     if (report.value_head_dim == report.head_dim) continue;
-    report.predicted_rise = chosen.value_rises.at(static_cast<std::size_t>(layer_of(s)));
+    report.predicted_loss_increase =
+        chosen.value_loss_increases.at(static_cast<std::size_t>(layer_of(s)));
   }
   return reports;
 }
@@ -79,8 +80,9 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const std::optional<Al
     report.intermediate_size = mlp_width(run.config, s);
     if (report.width == report.intermediate_size) continue;
     const CutDiagnostics found = cut_diagnostics(journal, cut, s);
-    report.predicted_rise =
-        chosen ? chosen->mlp_rises.at(static_cast<std::size_t>(layer_of(s))) : found.predicted_rise;
+    report.predicted_loss_increase =
+        chosen ? chosen->mlp_loss_increases.at(static_cast<std::size_t>(layer_of(s)))
+               : found.predicted_loss_increase;
     report.unseen_experts = found.unseen_experts;
   }
   return reports;
@@ -135,7 +137,8 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
     for (int64_t j = 0; chosen && j < chosen->widths.mapped_count; ++j) {
       const auto junction = static_cast<std::size_t>(j);
-      found.junctions.at(junction).predicted_rise = chosen->junction_rises.at(junction);
+      found.junctions.at(junction).predicted_loss_increase =
+          chosen->junction_loss_increases.at(junction);
     }
     found.mlps = report_mlps(run, chosen, cut, opened.journal);
     if (chosen) found.attentions = report_attentions(run, *chosen, cut);
@@ -174,7 +177,7 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
     return found;
   };
   Calibrated found = write_chosen();
-  const double predicted = choice.chosen().predicted_rise();
+  const double predicted = choice.chosen().predicted_loss_increase();
   if (!choice.correct(*found.held_out_kl)) return found;
   if (run.root()) {
     fmt::print(stderr,

@@ -8,8 +8,8 @@
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/commands/run/job_context.h"
+#include "worker/commands/run/output/statistics_directory.h"
 #include "worker/commands/run/resume.h"
-#include "worker/commands/run/statistics_directory.h"
 
 namespace dotresize {
 

@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/attempt_file.h"
-#include "base/environment.h"
 #include "base/errors.h"
 #include "base/failure.h"
+#include "base/files/attempt_file.h"
 #include "base/files/confinement.h"
-#include "base/human_text.h"
-#include "base/program.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
 #include "job/attempt/attempt_client.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/shard_plan.h"
@@ -34,8 +34,8 @@
 #include "worker/comm/mpi_communicator.h"
 #include "worker/commands/progress.h"
 #include "worker/commands/progress_records.h"
-#include "worker/commands/run/rank_links.h"
-#include "worker/commands/run/rank_process.h"
+#include "worker/commands/run/ranks/rank_links.h"
+#include "worker/commands/run/ranks/rank_process.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/run/trace.h"
@@ -108,7 +108,7 @@ void print_summary(const Report& report) {
       {"width", width_text(report.widths, report.job.hidden_size)}};
   if (report.allocation) {
     rows.push_back({"features", fmt::format("{}", fmt::join(report.allocation->features, ", "))});
-    rows.push_back({"predicted KL", format_nats(report.allocation->predicted_rise())});
+    rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
   rows.push_back({"output", report.job.output_path.string()});
   rows.push_back({"took", format_duration(report.wall_time_s)});

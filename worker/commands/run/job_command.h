@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/commands/run/rank_links.h"
+#include "worker/commands/run/ranks/rank_links.h"
 
 namespace dotresize {
 
@@ -14,7 +14,7 @@ struct JobCommandOptions {
   std::filesystem::path trace;       ///< file for the timeline of all ranks; empty: no timeline
   std::filesystem::path dense_loss;  ///< see RunEnvironment
   std::filesystem::path attempt;     ///< AttemptFile with the server to report to
-                                     ///< (base/attempt_file.h); empty: see run_job_command
+                                     ///< (base/files/attempt_file.h); empty: see run_job_command
   int decomposition_threads = 0;     ///< see RunEnvironment
   bool fresh = false;                ///< ignores the journal of an earlier run
   std::vector<std::string> changes = {};  ///< changes to the job file, see job/spec/job_changes.h

@@ -6,9 +6,9 @@
 
 #include "job/plan/estimate/memory_estimate.h"
 #include "worker/commands/run/dense_loss.h"
-#include "worker/commands/run/fingerprints.h"
+#include "worker/commands/run/output/fingerprints.h"
 #include "worker/commands/run/resume.h"
-#include "worker/transformer/microbatches.h"
+#include "worker/transformer/stage/microbatches.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

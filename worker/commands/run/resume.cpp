@@ -7,17 +7,17 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/checked_json.h"
-#include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/files/confinement.h"
-#include "base/human_text.h"
-#include "base/input_file.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
-#include "base/sha256.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/partial_path.h"
+#include "base/text/checked_json.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "worker/calibration/calibration.h"
-#include "worker/commands/run/fingerprints.h"
+#include "worker/commands/run/output/fingerprints.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -11,7 +11,7 @@
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/report/report_entries.h"
-#include "worker/calibration/journal.h"
+#include "worker/calibration/storage/journal.h"
 #include "worker/comm/communicator.h"
 #include "worker/commands/token_input.h"
 #include "worker/kernels/svd.h"

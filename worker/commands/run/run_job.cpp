@@ -6,13 +6,13 @@
 #include <optional>
 #include <utility>
 
-#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
-#include "base/partial_path.h"
-#include "base/program.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/partial_path.h"
+#include "base/files/sha256_sums.h"
+#include "base/process/program.h"
 #include "base/seconds_since.h"
-#include "base/sha256_sums.h"
 #include "job/model/companion_files.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
@@ -21,16 +21,16 @@
 #include "job/plan/estimate/traffic.h"
 #include "job/report/model_card.h"
 #include "worker/checkpoint/verify.h"
-#include "worker/commands/run/background_hashes.h"
 #include "worker/commands/run/expected_phases.h"
 #include "worker/commands/run/held_out.h"
 #include "worker/commands/run/job_calibration.h"
 #include "worker/commands/run/job_context.h"
 #include "worker/commands/run/job_evaluation.h"
 #include "worker/commands/run/job_healing.h"
-#include "worker/commands/run/output_maps.h"
-#include "worker/commands/run/output_model.h"
-#include "worker/commands/run/rank_summary.h"
+#include "worker/commands/run/output/background_hashes.h"
+#include "worker/commands/run/output/output_maps.h"
+#include "worker/commands/run/output/output_model.h"
+#include "worker/commands/run/ranks/rank_summary.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/trace.h"
 #include "worker/transformer/load.h"
@@ -123,9 +123,9 @@ Hashes gather(JobContext& run, BackgroundHashes& hashes) {
 }
 
 /// Adds the predicted loss increases of the shortcuts; a stock output has no shortcuts.
-void add_rises(const Allocation& chosen, std::vector<ShortcutReport>& shortcuts) {
+void add_loss_increases(const Allocation& chosen, std::vector<ShortcutReport>& shortcuts) {
   for (std::size_t s = 0; s < shortcuts.size(); ++s) {
-    shortcuts[s].predicted_rise = chosen.shortcut_rises.at(s);
+    shortcuts[s].predicted_loss_increase = chosen.shortcut_loss_increases.at(s);
   }
 }
 
@@ -138,7 +138,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.widths = calibrated.widths;
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
-  if (calibrated.allocation) add_rises(*calibrated.allocation, report.shortcuts);
+  if (calibrated.allocation) add_loss_increases(*calibrated.allocation, report.shortcuts);
   report.mlps = calibrated.mlps;
   report.attentions = calibrated.attentions;
   report.allocation = calibrated.allocation;

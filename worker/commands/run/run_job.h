@@ -9,7 +9,7 @@
 #include "job/report/report.h"
 #include "worker/comm/communicator.h"
 #include "worker/commands/progress.h"
-#include "worker/commands/run/output_directory.h"
+#include "worker/commands/run/output/output_directory.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/kernels/svd.h"
 

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/durable_file.h"
-#include "base/environment.h"
 #include "base/errors.h"
+#include "base/files/durable_file.h"
+#include "base/process/environment.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

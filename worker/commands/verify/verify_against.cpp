@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/sha256.h"
+#include "base/text/sha256.h"
 #include "job/model/tensor_table.h"
 #include "job/report/report.h"
 #include "worker/checkpoint/dtypes.h"

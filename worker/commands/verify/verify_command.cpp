@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
-#include "base/human_text.h"
-#include "base/partial_path.h"
-#include "base/printable.h"
-#include "base/program.h"
-#include "base/sha256_sums.h"
+#include "base/files/partial_path.h"
+#include "base/files/sha256_sums.h"
+#include "base/process/program.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/model/model_config.h"
 #include "job/model/tensor_table.h"
 #include "worker/checkpoint/dtypes.h"

@@ -1,0 +1,48 @@
+#include "base/files/capped_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kTailBytes = size_t{64} * 1024;
+
+}  // namespace
+
+CappedFile::CappedFile(UniqueFd file, int64_t limit) : file_(std::move(file)), left_(limit) {}
+
+CappedFile::~CappedFile() { finish(); }
+
+void CappedFile::add(std::string_view data) {
+  const auto kept = static_cast<size_t>(std::min<int64_t>(left_, std::ssize(data)));
+  write(data.substr(0, kept));
+  left_ -= static_cast<int64_t>(kept);
+  data.remove_prefix(kept);
+  dropped_ += std::ssize(data);
+  tail_ += data;
+  if (tail_.size() > kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
+}
+
+void CappedFile::finish() {
+  const int64_t lost = std::exchange(dropped_, 0) - std::ssize(tail_);
+  if (tail_.empty()) return;
+  if (lost > 0) {
+    write("\ndotresize: the log has reached its limit; " + std::to_string(lost) +
+          " bytes are left out here\n");
+  }
+  write(std::exchange(tail_, ""));
+}
+
+void CappedFile::write(std::string_view data) const {
+  while (!data.empty()) {
+    const ssize_t written = ::write(file_.get(), data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    data.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace dotresize

@@ -1,0 +1,106 @@
+#include "base/files/durable_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <random>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/files/confinement.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kTemporary[] = ".tmp-";
+
+/// Returns a name in the same directory that no other process picks.
+fs::path temporary_name(fs::path path) {
+  std::random_device random;
+  path += kTemporary;
+  path += std::to_string(random());
+  path += std::to_string(random());
+  return path;
+}
+
+/// Removes the file in the destructor unless it has been renamed.
+struct Removal {
+  const fs::path& path;
+  bool armed = true;
+  ~Removal() {
+    if (armed) ::unlink(path.c_str());
+  }
+};
+
+}  // namespace
+
+OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
+    : path_(std::move(path)) {
+  const int creation = mode == Mode::kMustExist      ? 0
+                       : mode == Mode::kMustNotExist ? O_CREAT | O_EXCL
+                                                     : O_CREAT | O_TRUNC;
+  fd_ = Confinement::of_process().open(path_, O_WRONLY | O_NOFOLLOW | creation, permissions);
+  if (!fd_) fail(mode == Mode::kMustExist ? "open" : "create");
+}
+
+void OutputFile::reserve(uint64_t size) {
+  const auto length = static_cast<off_t>(size);
+  if (::ftruncate(fd_.get(), length) != 0) fail("size");
+  int result;
+  do {
+    result = ::fallocate(fd_.get(), 0, 0, length);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail("reserve space for");
+}
+
+void OutputFile::write(const char* data, uint64_t size, uint64_t offset) {
+  while (size > 0) {
+    const ssize_t written = ::pwrite(fd_.get(), data, size, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write");
+    data += written;
+    offset += static_cast<uint64_t>(written);
+    size -= static_cast<uint64_t>(written);
+  }
+}
+
+void OutputFile::close() {
+  if (::fsync(fd_.get()) != 0) fail("flush");
+  if (::close(fd_.release()) != 0) fail("close");
+}
+
+void OutputFile::fail(const char* action) const {
+  throw std::system_error(errno, std::generic_category(),
+                          shown_path(path_) + ": cannot " + action + " the file");
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content, mode_t permissions) {
+  const fs::path temporary = temporary_name(path);
+  OutputFile file(temporary, OutputFile::Mode::kMustNotExist, permissions);
+  Removal removal{temporary};
+  file.write(content.data(), content.size(), 0);
+  file.close();
+  fs::rename(temporary, path);
+  removal.armed = false;
+  sync_directory(path.parent_path());
+}
+
+bool is_left_of(const fs::directory_entry& file, std::string_view name) {
+  std::error_code error;
+  return file.path().filename().string().starts_with(std::string(name) + kTemporary) &&
+         fs::is_regular_file(file.symlink_status(error));
+}
+
+void sync_directory(const fs::path& dir) {
+  const fs::path name = dir.empty() ? "." : dir;
+  const UniqueFd descriptor = Confinement::of_process().open(name, O_RDONLY | O_DIRECTORY);
+  if (!descriptor || ::fsync(descriptor.get()) != 0) {
+    throw std::system_error(errno, std::generic_category(),
+                            shown_path(name) + ": cannot flush the directory");
+  }
+}
+
+}  // namespace dotresize

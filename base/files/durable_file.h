@@ -1,0 +1,50 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "base/files/unique_fd.h"
+
+namespace dotresize {
+
+/// A file that is being written. Every failure throws std::system_error naming the file.
+class OutputFile {
+ public:
+  enum class Mode { kTruncate, kMustNotExist, kMustExist };
+
+  /// Creates the file with these permissions, less the umask, or opens an existing one, as `mode`
+  /// says. Does not follow a symbolic link.
+  OutputFile(std::filesystem::path path, Mode mode, mode_t permissions = 0644);
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Sets the size and reserves the space on disk, if the file system can, so that a full disk
+  /// shows early.
+  void reserve(uint64_t size);
+  /// Writes all `size` bytes at `offset`.
+  void write(const char* data, uint64_t size, uint64_t offset);
+  /// Flushes to disk and closes.
+  void close();
+
+ private:
+  [[noreturn]] void fail(const char* action) const;
+
+  std::filesystem::path path_;
+  UniqueFd fd_;
+};
+
+/// Writes a small file whole or not at all: a temporary file beside it, fsync, rename, fsync of the
+/// directory. `permissions`: those of a new file, less the umask. On failure throws
+/// std::system_error naming the file, and leaves no temporary file.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content,
+                           mode_t permissions = 0644);
+
+/// True if the file is the temporary one of a killed write_file_atomically() of `name`.
+bool is_left_of(const std::filesystem::directory_entry& file, std::string_view name);
+
+/// Flushes a directory, so that its entries are durable. Throws std::system_error.
+void sync_directory(const std::filesystem::path& dir);
+
+}  // namespace dotresize

@@ -1,0 +1,133 @@
+#include "base/files/partial_path.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/files/durable_file.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kPartial[] = ".partial";
+constexpr char kReplaced[] = ".replaced";
+
+fs::path with_suffix(const fs::path& path, const char* suffix) {
+  fs::path name = path.has_filename() ? path : path.parent_path();
+  name += suffix;
+  return name;
+}
+
+/// True if a job could resume from the journal.
+bool has_entries(const fs::path& journal) {
+  std::error_code error;
+  for (fs::directory_iterator file(journal, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    const fs::path name = file->path().filename();
+    if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
+    if (name.extension() == ".json") return true;
+  }
+  return false;
+}
+
+/// True if its owner file was never completed, because the process was killed.
+bool is_nobodys(const fs::path& journal) {
+  std::error_code error;
+  for (fs::directory_iterator file(journal, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    if (!is_left_of(*file, kOwnerOfOutput)) return false;
+  }
+  return !error;
+}
+
+}  // namespace
+
+bool is_model_of_dotresize(const fs::path& dir) {
+  std::error_code error;
+  return fs::is_directory(fs::symlink_status(dir, error)) &&
+         fs::is_regular_file(fs::symlink_status(dir / kReportDirectory / kReportFile, error));
+}
+
+std::string existing_output_fault(const fs::path& output) {
+  return output.string() + " exists: remove it, choose another path, or set output.overwrite: true";
+}
+
+std::string foreign_output_fault(const fs::path& output) {
+  return output.string() + " is no model that dotresize has made (it has no " + kReportDirectory +
+         "/" + kReportFile + "), and is not overwritten";
+}
+
+bool is_empty_partial(const fs::path& partial) {
+  std::error_code error;
+  for (fs::directory_iterator entry(partial, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::error_code one;
+    const bool empty_journal = entry->path().filename() == kJournalDirectory &&
+                               !entry->is_symlink(one) && is_nobodys(entry->path());
+    if (!empty_journal) return false;
+  }
+  return !error;
+}
+
+bool is_free_partial(const fs::path& partial) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(partial, error);
+  if (!fs::exists(status)) return true;
+  return fs::is_directory(status) &&
+         (fs::is_empty(partial, error) || is_model_of_dotresize(partial) ||
+          fs::is_directory(fs::symlink_status(partial / kJournalDirectory, error)));
+}
+
+fs::path partial_path(const fs::path& output) { return with_suffix(output, kPartial); }
+
+fs::path replaced_path(const fs::path& output) { return with_suffix(output, kReplaced); }
+
+std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
+  std::error_code error;
+  std::error_code failed;  // the last removal that failed
+  for (fs::directory_iterator file(dir, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    std::error_code one;
+    if (file->path() != kept) fs::remove_all(file->path(), one);
+    if (one) failed = one;
+  }
+  return error ? error : failed;
+}
+
+std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& name,
+                                const PinnedDirectory& partial) {
+  const fs::path journal = partial.path() / kJournalDirectory;
+  // The owner file goes last, because the process may be killed in between.
+  std::error_code error = empty_directory(partial.path(), journal);
+  if (error || has_entries(journal)) return error;
+  error = empty_directory(partial.path());
+  return error || !parent.holds(name, partial) ? error : remove_empty_directory(parent, name);
+}
+
+std::error_code remove_empty_directory(const PinnedDirectory& parent, const fs::path& name) {
+  if (::unlinkat(parent.descriptor(), name.c_str(), AT_REMOVEDIR) == 0) return {};
+  return {errno, std::generic_category()};
+}
+
+int64_t size_of_directory(const fs::path& dir) {
+  int64_t bytes = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator file(dir, fs::directory_options::skip_permission_denied, error);
+  while (!error && file != fs::recursive_directory_iterator()) {
+    std::error_code one;
+    const bool counts = fs::is_regular_file(file->symlink_status(one));
+    const uintmax_t size = counts ? file->file_size(one) : 0;
+    if (!one) bytes += static_cast<int64_t>(size);
+    file.increment(error);
+  }
+  return bytes;
+}
+
+bool is_unfinished_output(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(kPartial) || name.ends_with(kReplaced);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,111 @@
+#include "base/process/child_pool.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/process/child_process.h"
+
+namespace dotresize {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+}  // namespace
+
+void ChildPool::Child::copy() {
+  constexpr int kMostReads = 32;  // a child that writes without end must not starve the others
+  std::array<char, 65536> buffer;
+  for (int i = 0; i < kMostReads && output; ++i) {
+    const ssize_t got = ::read(output.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) {
+      output = UniqueFd();
+    } else {
+      log->add({buffer.data(), static_cast<size_t>(got)});
+    }
+  }
+}
+
+ChildPool::ChildPool(int64_t max_log) : max_log_(max_log) {
+  const sigset_t watched = child_signals();
+  sigprocmask(SIG_BLOCK, &watched, &previous_);
+  signals_ = UniqueFd(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_) fail("signalfd");
+}
+
+ChildPool::~ChildPool() {
+  stop();
+  while (running() > 0) wait(std::chrono::seconds(1));
+  sigprocmask(SIG_SETMASK, &previous_, nullptr);
+}
+
+void ChildPool::start(size_t number, const std::vector<std::string>& command,
+                      const std::filesystem::path& log) {
+  UniqueFd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file) fail(log.string());
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
+  UniqueFd output(ends[0]);
+  const UniqueFd input(ends[1]);
+  if (::fcntl(output.get(), F_SETFL, O_NONBLOCK) != 0) fail("pipe");
+  const pid_t pid = start_in_group(command, previous_, input.get(), input.get());
+  children_[pid] = {number, std::move(output),
+                    std::make_unique<CappedFile>(std::move(file), max_log_)};
+}
+
+std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_most) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + at_most;
+  for (;;) {
+    if (const auto ended = reap()) return ended;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0 || !take_events(left)) return std::nullopt;
+  }
+}
+
+bool ChildPool::take_events(std::chrono::milliseconds at_most) {
+  std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}};
+  for (const auto& [pid, child] : children_) polled.push_back({child.output.get(), POLLIN, 0});
+  if (::poll(polled.data(), polled.size(), static_cast<int>(at_most.count())) <= 0) return false;
+  if (polled[0].revents != 0) take_signals();
+  for (auto& [pid, child] : children_) child.copy();
+  return true;
+}
+
+void ChildPool::take_signals() {
+  signalfd_siginfo signal = {};
+  while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+    if (signal.ssi_signo == SIGCHLD || stopped_) continue;
+    stopped_ = true;
+    stop();
+  }
+}
+
+void ChildPool::stop() {
+  for (const auto& [pid, child] : children_) ::kill(pid, SIGTERM);
+}
+
+std::optional<ChildPool::Ended> ChildPool::reap() {
+  for (auto& [pid, child] : children_) {
+    int status = 0;
+    if (::waitpid(pid, &status, WNOHANG) != pid) continue;
+    child.copy();  // not until the end of the pipe: a grandchild may keep it open
+    const Ended ended{child.number, exit_code_of(status)};
+    children_.erase(pid);
+    return ended;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/files/capped_file.h"
+#include "base/files/unique_fd.h"
+
+namespace dotresize {
+
+/// Runs programs side by side, each in its own process group, without standard input. No program
+/// outlives this one. SIGINT, SIGTERM and SIGHUP become one SIGTERM for all of them. Used by one
+/// thread, before any other thread starts. Every function throws std::system_error.
+class ChildPool {
+ public:
+  /// Each program's log keeps `max_log` bytes of its output, and the end (CappedFile).
+  explicit ChildPool(int64_t max_log = kMaxLogBytes);
+  /// Stops the programs that still run, and waits for them.
+  ~ChildPool();
+  ChildPool(const ChildPool&) = delete;
+  ChildPool& operator=(const ChildPool&) = delete;
+
+  struct Ended {
+    size_t number = 0;
+    int exit_code = 0;  ///< see exit_code_of()
+  };
+
+  /// Starts a program; `number` identifies it in Ended. Its output is appended to the file `log`
+  /// during calls of wait().
+  void start(size_t number, const std::vector<std::string>& command,
+             const std::filesystem::path& log);
+  /// Returns the next program that has ended, or nothing if none ends in time. Needs a running one.
+  std::optional<Ended> wait(std::chrono::milliseconds at_most);
+  size_t running() const { return children_.size(); }
+  /// True if a signal has stopped the programs.
+  bool stopped() const { return stopped_; }
+
+ private:
+  struct Child {
+    size_t number = 0;
+    UniqueFd output;  ///< non-blocking pipe; empty once it is closed
+    std::unique_ptr<CappedFile> log;
+
+    /// Copies the pipe's content to the log: all of it unless the child keeps writing.
+    void copy();
+  };
+
+  void stop();
+  std::optional<Ended> reap();
+  /// Waits for a signal or output, and handles it. False if none came.
+  bool take_events(std::chrono::milliseconds at_most);
+  void take_signals();
+
+  const int64_t max_log_;
+  sigset_t previous_ = {};
+  UniqueFd signals_;
+  std::map<pid_t, Child> children_;  ///< running programs
+  bool stopped_ = false;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,378 @@
+#include "base/process/child_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/files/unique_fd.h"
+#include "base/process/program.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
+constexpr size_t kMaxCapturedOutput = size_t{64} << 20;
+constexpr std::chrono::seconds kStopPatience{5};  // time from SIGTERM to SIGKILL
+
+void require(int error, const std::string& what) {
+  if (error != 0) throw std::system_error(error, std::generic_category(), what);
+}
+
+std::string read_tail(int fd) {
+  std::string tail;
+  std::array<char, 4096> buffer;
+  for (;;) {
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return tail;
+    tail.append(buffer.data(), static_cast<size_t>(got));
+    if (tail.size() > kMaxKeptOutput) tail.erase(0, tail.size() - kMaxKeptOutput);
+  }
+}
+
+/// Reads once from the pipe. `text` grows to `most` bytes at most. Closes `pipe` at its end.
+void read_some(UniqueFd& pipe, std::string& text, size_t most) {
+  std::array<char, 16384> buffer;
+  const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) {
+    pipe = UniqueFd();
+  } else {
+    text.append(buffer.data(), std::min(static_cast<size_t>(got), most - text.size()));
+  }
+}
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.find_last_of('\n') + 1);
+}
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends;
+  require(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+ProgramMissing cannot_start(const std::string& program) {
+  return ProgramMissing("cannot start " + program + ": " + std::generic_category().message(errno));
+}
+
+/// Runs between fork and exec. Never returns.
+[[noreturn]] void become_child(const std::vector<char*>& arguments, const sigset_t& signals,
+                               int standard_output, int standard_error) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  setpgid(0, 0);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(standard_output, STDOUT_FILENO);
+  dup2(standard_error, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, &signals, nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(kExitCannotExecute);
+}
+
+/// A child in its own process group; reads its output and waits for it.
+class WatchedChild {
+ public:
+  /// `signals`: signalfd of the signals that end the child, and of SIGCHLD; may be empty.
+  WatchedChild(pid_t pid, UniqueFd signals, std::stop_token stop, UniqueFd standard_output,
+               UniqueFd standard_error)
+      : pid_(pid),
+        signals_(std::move(signals)),
+        stop_(std::move(stop)),
+        streams_{std::move(standard_output), std::move(standard_error)} {}
+  /// Kills the child unless wait() has seen it end.
+  ~WatchedChild() {
+    if (status_) return;
+    ::kill(pid_, SIGKILL);
+    wait_for_child(pid_);
+  }
+  WatchedChild(const WatchedChild&) = delete;
+  WatchedChild& operator=(const WatchedChild&) = delete;
+
+  /// Waits until the child has ended and its output is read. Returns its exit code.
+  int wait(ProgramOutput& output) {
+    constexpr int kTickMs = 200;
+    while (!status_ || streams_[0] || streams_[1]) {
+      std::array<pollfd, 3> polled = {{{signals_.get(), POLLIN, 0},
+                                       {streams_[0].get(), POLLIN, 0},
+                                       {streams_[1].get(), POLLIN, 0}}};
+      const int ready = ::poll(polled.data(), polled.size(), kTickMs);
+      if (ready == 0) {
+        // Its own children may keep the pipes open.
+        if (status_) break;
+        output.tick();
+      }
+      if (ready > 0 && polled[1].revents != 0) read(0, output);
+      if (ready > 0 && polled[2].revents != 0) read(1, output);
+      if (ready > 0 && polled[0].revents != 0) take_signals();
+      if (!status_ && stop_.stop_requested()) press();
+      int status = 0;
+      if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+    }
+    return stopped_ ? kExitCancelled : exit_code_of(*status_);
+  }
+
+ private:
+  void read(size_t stream, ProgramOutput& output) {
+    std::array<char, 16384> buffer;
+    const ssize_t got = ::read(streams_[stream].get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) return;
+    if (got <= 0) {
+      streams_[stream] = UniqueFd();
+      return;
+    }
+    const std::string_view bytes(buffer.data(), static_cast<size_t>(got));
+    stream == 0 ? output.standard_output(bytes) : output.standard_error(bytes);
+  }
+
+  void take_signals() {
+    signalfd_siginfo signal = {};
+    while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+      if (signal.ssi_signo == SIGCHLD || status_) continue;
+      request_stop();
+    }
+  }
+
+  void request_stop() {
+    if (stopped_) return;
+    stopped_ = std::chrono::steady_clock::now();
+    ::kill(pid_, SIGTERM);
+  }
+
+  void press() {
+    request_stop();
+    if (std::chrono::steady_clock::now() > *stopped_ + kStopPatience) ::kill(pid_, SIGKILL);
+  }
+
+  pid_t pid_;
+  UniqueFd signals_;
+  std::stop_token stop_;
+  std::array<UniqueFd, 2> streams_;  ///< stdout and stderr of the child; empty once closed
+  std::optional<int> status_;        ///< waitpid status, once it has ended
+  std::optional<std::chrono::steady_clock::time_point> stopped_;  ///< time of the SIGTERM
+};
+
+/// Blocks signals in this thread for the object's lifetime.
+class BlockedSignals {
+ public:
+  explicit BlockedSignals(const sigset_t& signals) { sigprocmask(SIG_BLOCK, &signals, &previous_); }
+  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &previous_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+  const sigset_t& previous() const { return previous_; }
+
+ private:
+  sigset_t previous_ = {};
+};
+
+/// Runs the child with the signal mask `blocked`. `signals` (a signalfd, or empty) and `stop` end
+/// it.
+int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
+                const sigset_t& blocked, UniqueFd signals, const std::stop_token& stop) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  const pid_t pid = start_in_group(command, blocked, out.write_end.get(), err.write_end.get());
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  WatchedChild child(pid, std::move(signals), stop, std::move(out.read_end),
+                     std::move(err.read_end));
+  const int code = child.wait(output);
+  if (code == kExitCannotExecute) {
+    throw ProgramMissing("cannot start " + command.front() + ": is it installed?");
+  }
+  return code;
+}
+
+}  // namespace
+
+std::vector<char*> exec_vector(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  // The signatures of exec predate const.
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+int exit_code_of(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+int wait_for_child(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return exit_code_of(status);
+}
+
+sigset_t child_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
+  return signals;
+}
+
+ChildProcess::ChildProcess() {
+  require(posix_spawn_file_actions_init(&actions_), "posix_spawn");
+  require(posix_spawnattr_init(&attributes_), "posix_spawn");
+  require(posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0),
+          "posix_spawn");
+  sigset_t all;
+  sigfillset(&all);
+  sigset_t none;
+  sigemptyset(&none);
+  require(posix_spawnattr_setsigdefault(&attributes_, &all), "posix_spawn");
+  require(posix_spawnattr_setsigmask(&attributes_, &none), "posix_spawn");
+  require(posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK),
+          "posix_spawn");
+}
+
+ChildProcess::~ChildProcess() {
+  posix_spawn_file_actions_destroy(&actions_);
+  posix_spawnattr_destroy(&attributes_);
+}
+
+void ChildProcess::give_descriptor(int fd, int number) {
+  require(posix_spawn_file_actions_adddup2(&actions_, fd, number), "posix_spawn");
+}
+
+void ChildProcess::change_directory(const std::filesystem::path& directory) {
+  require(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()), "posix_spawn");
+}
+
+pid_t ChildProcess::run(const std::string& program, const std::vector<std::string>& arguments,
+                        const std::vector<std::string>* environment) const {
+  pid_t pid = 0;
+  require(
+      ::posix_spawnp(&pid, program.c_str(), &actions_, &attributes_, exec_vector(arguments).data(),
+                     environment == nullptr ? environ : exec_vector(*environment).data()),
+      "cannot start " + arguments.front());
+  return pid;
+}
+
+ChildResult run_child(const std::vector<std::string>& command) {
+  Pipe output = make_pipe();
+  ChildProcess child;
+  child.give_descriptor(output.write_end.get(), STDERR_FILENO);
+  const pid_t pid = child.run(command.front(), command);
+  output.write_end = UniqueFd();
+  ChildResult result;
+  result.last_line = last_line(read_tail(output.read_end.get()));
+  result.exit_code = wait_for_child(pid);
+  return result;
+}
+
+CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  ChildProcess child;
+  child.give_descriptor(out.write_end.get(), STDOUT_FILENO);
+  child.give_descriptor(err.write_end.get(), STDERR_FILENO);
+  const pid_t pid = child.run(command.front(), command);
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  CapturedChild result;
+  std::optional<int> status;  // waitpid status, once it has ended
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!status || out.read_end || err.read_end) {
+    if (std::chrono::steady_clock::now() >= end) break;
+    constexpr int kTickMs = 50;  // a child may close its pipes long before it ends
+    std::array<pollfd, 2> polled = {
+        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
+    if (::poll(polled.data(), polled.size(), kTickMs) > 0) {
+      if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
+      if (polled[1].revents != 0) read_some(err.read_end, result.errors, std::string::npos);
+      const size_t beyond = std::max(result.errors.size(), kMaxKeptOutput) - kMaxKeptOutput;
+      result.errors.erase(0, beyond);
+    }
+    int ended = 0;
+    if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
+  }
+  if (!status) ::kill(pid, SIGKILL);
+  result.exit_code = status ? exit_code_of(*status) : wait_for_child(pid);
+  result.last_line = last_line(result.errors);
+  return result;
+}
+
+std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
+                                        const std::vector<std::string>& program) {
+  if (ranks == 1) {
+    // MPI then starts no daemon and opens no socket.
+    std::vector<std::string> alone = {"env", "OMPI_MCA_ess_singleton_isolated=1",
+                                      "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self"};
+    if (!shared_memory.empty()) {
+      alone.emplace_back("OMPI_MCA_orte_tmpdir_base=" + shared_memory.string());
+    }
+    alone.insert(alone.end(), program.begin(), program.end());
+    return alone;
+  }
+  std::vector<std::string> command = {"mpirun"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  const std::vector<std::string> options = {
+      // There may be fewer cores than ranks. Ranks then share them, and none is bound to one.
+      "--oversubscribe", "--bind-to", "none",
+      // All ranks run on this machine, so no remote shell is needed.
+      "--mca", "plm_rsh_agent", "",
+      // Ranks exchange messages through shared memory and cannot be reached from outside.
+      "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
+      // Containers may forbid ranks to read each other's memory, so messages are copied through
+      // buffers.
+      "--mca", "btl_vader_single_copy_mechanism", "none"};
+  command.insert(command.end(), options.begin(), options.end());
+  if (!shared_memory.empty()) {
+    command.insert(command.end(), {"--mca", "btl_vader_backing_directory", shared_memory.string(),
+                                   "--mca", "orte_tmpdir_base", shared_memory.string()});
+  }
+  command.insert(command.end(), {"-np", std::to_string(ranks)});
+  command.insert(command.end(), program.begin(), program.end());
+  return command;
+}
+
+void exec_program(const std::vector<std::string>& command) {
+  execvp(command.front().c_str(), exec_vector(command).data());
+  throw cannot_start(command.front());
+}
+
+pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,
+                     int standard_output, int standard_error) {
+  const std::vector<char*> arguments = exec_vector(command);
+  const pid_t pid = fork();
+  if (pid < 0) throw cannot_start(command.front());
+  if (pid == 0) become_child(arguments, signals, standard_output, standard_error);
+  return pid;
+}
+
+int run_program(const std::vector<std::string>& command, ProgramOutput& output) {
+  const sigset_t watched = child_signals();
+  UniqueFd signals(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  require(signals ? 0 : errno, "signalfd");
+  const BlockedSignals blocked(watched);
+  return run_watched(command, output, blocked.previous(), std::move(signals), {});
+}
+
+int run_program(const std::vector<std::string>& command, ProgramOutput& output,
+                const std::stop_token& stop) {
+  sigset_t none;
+  sigemptyset(&none);
+  return run_watched(command, output, none, UniqueFd(), stop);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,149 @@
+#include "base/process/environment.h"
+
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+#include "base/errors.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+/// Returns a controller's files in this process's control group and its ancestors: `version_2`, or
+/// `version_1` where the controller belongs to cgroup v1.
+std::vector<fs::path> control_group_files(const std::string& controller, const char* version_2,
+                                          const char* version_1) {
+  std::vector<fs::path> files;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // 0::/a/b, or 7:memory:/a/b
+    const std::size_t name = line.find(':') + 1;
+    const std::size_t path = line.find(':', name) + 1;
+    if (name == 0 || path == 0) continue;
+    const std::string controllers = line.substr(name, path - name - 1);  // "cpu,cpuacct"
+    const bool is_version_2 = controllers.empty();
+    const bool has_controller =
+        ("," + controllers + ",").find("," + controller + ",") != std::string::npos;
+    if (!is_version_2 && !has_controller) continue;
+    const fs::path root =
+        is_version_2 ? fs::path("/sys/fs/cgroup") : fs::path("/sys/fs/cgroup") / controller;
+    for (fs::path group = line.substr(path);; group = group.parent_path()) {
+      files.push_back(root / group.relative_path() / (is_version_2 ? version_2 : version_1));
+      if (group == group.parent_path()) break;
+    }
+  }
+  return files;
+}
+
+bool is_executable(const fs::path& program) {
+  struct stat status {};
+  if (::access(program.c_str(), X_OK) != 0 || ::stat(program.c_str(), &status) != 0) return false;
+  errno = EACCES;
+  return S_ISREG(status.st_mode);
+}
+
+}  // namespace
+
+std::string environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+void limit_spinning() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "1000", 0);
+}
+
+std::string random_bytes(size_t count) {
+  std::string bytes(count, '\0');
+  if (::getrandom(bytes.data(), count, 0) != std::ssize(bytes)) {
+    throw std::system_error(errno, std::generic_category(), "getrandom");
+  }
+  return bytes;
+}
+
+int64_t machine_memory_bytes() {
+  return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+}
+
+int64_t usable_memory_bytes() {
+  int64_t bytes = machine_memory_bytes();
+  for (const fs::path& limit :
+       control_group_files("memory", "memory.max", "memory.limit_in_bytes")) {
+    std::ifstream file(limit);
+    int64_t most = 0;
+    if (file >> most && most > 0) bytes = std::min(bytes, most);  // "max" does not parse
+  }
+  return bytes;
+}
+
+int visible_cores() {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  return ::sched_getaffinity(0, sizeof(mine), &mine) == 0 ? CPU_COUNT(&mine) : 1;
+}
+
+double usable_cores() {
+  double cores = visible_cores();
+  for (const fs::path& limit : control_group_files("cpu", "cpu.max", "cpu.cfs_quota_us")) {
+    std::ifstream file(limit);  // microseconds: "200000 100000", or the period in its own file
+    double quota = 0.0;
+    double period = 0.0;
+    if (!(file >> quota) || quota <= 0.0) continue;  // "max", or -1
+    if (!(file >> period)) std::ifstream(limit.parent_path() / "cpu.cfs_period_us") >> period;
+    if (period > 0.0) cores = std::min(cores, quota / period);
+  }
+  return cores;
+}
+
+fs::path user_cache_dir() {
+  const fs::path cache = environment_variable("XDG_CACHE_HOME");
+  if (!cache.empty()) return cache / "dotresize";
+  const fs::path home = environment_variable("HOME");
+  return home.empty() ? fs::path() : home / ".cache" / "dotresize";
+}
+
+bool sees_gpus(const fs::path& driver) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool hidden = visible != nullptr && *visible == '\0';
+  return !hidden && fs::exists(driver);
+}
+
+bool ranks_share_gpus() { return !environment_variable("DOTRESIZE_SHARE_GPU").empty(); }
+
+fs::path worker_program() {
+  const fs::path named = environment_variable("DOTRESIZE_WORKER");
+  fs::path worker = named.empty()
+                        ? fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker"
+                        : fs::absolute(named);
+  if (!is_executable(worker)) {
+    throw ProgramMissing(worker.string() + ": " + std::generic_category().message(errno) +
+                         "; DOTRESIZE_WORKER can name the dotresize-worker to use");
+  }
+  return worker;
+}
+
+void require_program(const std::string& name) {
+  std::istringstream path(environment_variable("PATH"));
+  for (std::string dir; std::getline(path, dir, ':');) {
+    if (is_executable(fs::path(dir) / name)) return;
+  }
+  throw ProgramMissing("there is no " + name + " in PATH");
+}
+
+}  // namespace dotresize

@@ -1,0 +1,70 @@
+#include "base/text/checked_json.h"
+
+#include <set>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/files/confinement.h"
+#include "base/files/input_file.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 64;
+
+/// Checks every parser event. nlohmann::json itself keeps the last of several equal keys.
+class StructureCheck {
+ public:
+  explicit StructureCheck(const std::string& origin) : origin_(origin) {}
+
+  bool operator()(int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMaxDepth) {
+      throw InputError(origin_ + ": is nested deeper than " + std::to_string(kMaxDepth) +
+                       " levels");
+    }
+    if (event == json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == json::parse_event_t::object_end) keys_.pop_back();
+    if (event == json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys_.back().insert(key).second) {
+        throw InputError(origin_ + ": the key '" + key + "' is given twice");
+      }
+    }
+    return true;
+  }
+
+ private:
+  const std::string& origin_;
+  std::vector<std::set<std::string>> keys_;  ///< keys of each open object
+};
+
+}  // namespace
+
+std::string json_fault(const json::exception& error) {
+  const std::string what = error.what();
+  const size_t bracket = what.find("] ");
+  const size_t begin = bracket == std::string::npos ? 0 : bracket + 2;
+  const size_t end = what.find("; last read");
+  return what.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+json parse_json_object(const std::string& text, const std::string& origin) {
+  json root;
+  try {
+    root = json::parse(text, StructureCheck(origin));
+  } catch (const json::exception& error) {
+    throw InputError(origin + ": is not valid JSON: " + json_fault(error));
+  }
+  if (!root.is_object()) {
+    throw InputError(origin + ": must be a JSON object, not " + root.type_name());
+  }
+  return root;
+}
+
+json read_json_object(const std::filesystem::path& file, uint64_t max_bytes) {
+  return parse_json_object(read_whole_file(file, max_bytes), shown_path(file));
+}
+
+}  // namespace dotresize

@@ -1,0 +1,413 @@
+#include <gmock/gmock.h>
+
+#include "base/errors.h"
+#include "job/model/model_config.h"
+#include "tests/job/model/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+struct BadConfig {
+  std::string name;
+  std::string text;
+  std::string message;  ///< part of the error message
+};
+
+void PrintTo(const BadConfig& config, std::ostream* out) { *out << config.name; }
+
+std::string llama_with(const std::string& from, const std::string& to) {
+  return with(kLlama31Config, from, to);
+}
+
+std::string compressed_with(const std::string& from, const std::string& to) {
+  return with(R"({"model_type": "dotresize", "source_model_type": "llama",
+      "junction_widths": [6, 7, 8], "hidden_size": 8, "intermediate_size": 16,
+      "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10,
+      "tie_word_embeddings": false})",
+              from, to);
+}
+
+std::string of_type(const std::string& model_type) {
+  return llama_with(R"("model_type": "llama")", R"("model_type": ")" + model_type + '"');
+}
+
+std::string qwen2_with(const std::string& keys) {
+  return with(kQwen25Config, R"("use_sliding_window": false,)", keys);
+}
+
+std::string qwen2_of_layers(int layers, const std::string& keys) {
+  return with(qwen2_with(keys), R"("num_hidden_layers": 24)",
+              R"("num_hidden_layers": )" + std::to_string(layers));
+}
+
+std::string phi3_with(const std::string& keys) {
+  return with(kPhi3MiniConfig, R"("rope_scaling": null,)", keys);
+}
+
+std::string mixtral_with(const std::string& from, const std::string& to) {
+  return with(kMixtralConfig, from, to);
+}
+
+std::string qwen3_moe_with(const std::string& from, const std::string& to) {
+  return with(kQwen3MoeConfig, from, to);
+}
+
+/// Returns Qwen3's config.json (128 channels a head) with these rotary settings.
+std::string qwen3_with(const std::string& rope_scaling) {
+  return with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + rope_scaling + "}");
+}
+
+std::string yarn_with(const std::string& more) {
+  return qwen3_with(R"("type": "yarn", "factor": 4.0, )" + more);
+}
+
+std::string numbers(int count, const std::string& last = "1.5") {
+  std::string list = "[";
+  for (int i = 1; i < count; ++i) list += "1.0, ";
+  return list + last + "]";
+}
+
+std::string longrope_with(const std::string& short_factor, const std::string& long_factor,
+                          const std::string& more = R"("factor": 4.0)") {
+  return qwen3_with(R"("rope_type": "longrope", "short_factor": )" + short_factor +
+                    R"(, "long_factor": )" + long_factor + ", " + more);
+}
+
+std::vector<BadConfig> bad_configs() {
+  return {
+      {"Empty", "", "is not valid JSON"},
+      {"Truncated", R"({"model_type": "llama")", "is not valid JSON"},
+      {"RootIsAList", "[1]", "must be a JSON object, not array"},
+      {"DuplicateKey", llama_with(R"("vocab_size")", R"("vocab_size": 1, "vocab_size")"),
+       "the key 'vocab_size' is given twice"},
+      {"NestingBomb", R"({"a": )" + std::string(100000, '['), "is nested deeper than 64"},
+      {"NotUtf8", "{\"a\": \"\xff\"}", "is not valid JSON"},
+      {"NumberTooLargeForADouble", llama_with("1e-05", "1e999"), "is not valid JSON"},
+      {"NanLiteral", llama_with("1e-05", "NaN"), "is not valid JSON"},
+      {"NoModelType", "{}", "model_type: is missing"},
+      {"ModelTypeIsANumber", R"({"model_type": 3})", "model_type: 3 is not a text"},
+      {"Gpt2", of_type("gpt2"), "'gpt2' is refused: it uses LayerNorm"},
+      {"Gemma2", of_type("gemma2"), "(post-norms)"},
+      {"Gemma3", of_type("gemma3"), "(post-norms)"},
+      {"Olmo2", of_type("olmo2"), "(post-norms)"},
+      {"GptNeox", of_type("gpt_neox"), "(parallel blocks)"},
+      {"Falcon", of_type("falcon"), "(parallel blocks)"},
+      {"Gemma", of_type("gemma"),
+       "'gemma' is refused: it is not supported yet; accepted are llama, mistral, phi3, qwen2, "
+       "qwen3, mixtral, qwen3_moe"},
+      {"Qwen2Moe", of_type("qwen2_moe"), "every token goes through a shared expert"},
+      {"NoExperts", mixtral_with(R"("num_local_experts": 8)", R"("num_local_experts": 0)"),
+       "num_local_experts: 0 is not a whole number from 1 to 2048"},
+      {"ExpertsNotCounted", mixtral_with(R"("num_local_experts": 8,)", ""),
+       "num_local_experts: is missing"},
+      {"Qwen3MoeExpertsNotCounted", qwen3_moe_with(R"("num_experts": 128,)", ""),
+       "num_experts: is missing"},
+      {"ExpertCountsContradict",
+       qwen3_moe_with(R"("num_experts": 128)", R"("num_experts": 128, "num_local_experts": 64)"),
+       "num_local_experts: contradicts num_experts, 128"},
+      {"MoreExpertsPerTokenThanThereAre",
+       mixtral_with(R"("num_experts_per_tok": 2)", R"("num_experts_per_tok": 9)"),
+       "num_experts_per_tok: 9 is above 8, the number of experts"},
+      {"NoExpertsPerToken",
+       mixtral_with(R"("num_experts_per_tok": 2)", R"("num_experts_per_tok": 0)"),
+       "num_experts_per_tok: 0 is not a whole number"},
+      {"ExpertsWithoutSize", qwen3_moe_with(R"("moe_intermediate_size": 768,)", ""),
+       "moe_intermediate_size: is missing"},
+      {"ExpertsTooLarge", qwen3_moe_with("768", "32769"),
+       "moe_intermediate_size: 32769 rows in each of 128 experts are above 4194304 together"},
+      {"DenseLayerBeyondTheLast",
+       qwen3_moe_with(R"("mlp_only_layers": [])", R"("mlp_only_layers": [48])"),
+       "mlp_only_layers: 48 is not a whole number from 0 to 47"},
+      {"DenseLayersAreNoList",
+       qwen3_moe_with(R"("mlp_only_layers": [])", R"("mlp_only_layers": 3)"),
+       "mlp_only_layers: must be a list"},
+      {"SparseStepZero",
+       qwen3_moe_with(R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": 0)"),
+       "decoder_sparse_step: 0 is not"},
+      {"RoutingNeitherNormedNorNot",
+       qwen3_moe_with(R"("norm_topk_prob": true)", R"("norm_topk_prob": 1)"),
+       "norm_topk_prob: 1 is neither true nor false"},
+      {"UnknownType", of_type("nonesuch"), "'nonesuch' is refused: this architecture is not known"},
+      {"OtherHead", llama_with("LlamaForCausalLM", "LlamaForSequenceClassification"),
+       R"(["LlamaForSequenceClassification"] is refused)"},
+      {"Quantised", llama_with(R"("use_cache": true)", R"("quantization_config": {"bits": 4})"),
+       "quantization_config: quantised checkpoints are refused"},
+      {"Gelu", llama_with("silu", "gelu"), "hidden_act: 'gelu' is refused"},
+      {"MissingSize", llama_with(R"("hidden_size": 4096,)", ""), "hidden_size: is missing"},
+      {"NegativeSize", llama_with("14336", "-14336"), "intermediate_size: -14336 is not a whole"},
+      {"ZeroLayers", llama_with(R"("num_hidden_layers": 32)", R"("num_hidden_layers": 0)"),
+       "num_hidden_layers: 0 is not a whole number from 1 to 4096"},
+      {"TooManyLayers", llama_with(R"("num_hidden_layers": 32)", R"("num_hidden_layers": 99999)"),
+       "num_hidden_layers: 99999 is not"},
+      {"HugeSize", llama_with("128256", "18446744073709551615"),
+       "vocab_size: 18446744073709551615 is not a whole number"},
+      {"HugerSize", llama_with("128256", "99999999999999999999999"), "e+22 is not a whole number"},
+      {"FractionalSize", llama_with("14336", "14336.5"), "intermediate_size: 14336.5 is not"},
+      {"SizeAsText", llama_with("14336", R"("14336")"), R"(intermediate_size: "14336" is not)"},
+      {"SizeAsBool", llama_with("14336", "true"), "intermediate_size: true is not"},
+      {"KvHeadsDoNotDivide",
+       llama_with(R"("num_key_value_heads": 8)", R"("num_key_value_heads": 5)"),
+       "num_key_value_heads: 5 does not divide num_attention_heads, 32"},
+      {"HeadsDoNotDivide",
+       llama_with(R"("num_attention_heads": 32)", R"("num_attention_heads": 24)"),
+       "num_attention_heads: 24 does not divide hidden_size"},
+      {"OddHeadDim", llama_with(R"("mlp_bias": false)", R"("head_dim": 127)"),
+       "head_dim: 127 is odd"},
+      {"HugeHeadDim", llama_with(R"("mlp_bias": false)", R"("head_dim": 4000000)"),
+       "head_dim: 4000000 is not"},
+      {"ZeroEps", llama_with("1e-05", "0"), "rms_norm_eps: 0 is not a number above 0"},
+      {"NegativeEps", llama_with("1e-05", "-1e-05"), "rms_norm_eps: -1e-05 is not"},
+      {"EpsAsText", llama_with("1e-05", R"("1e-05")"), R"(rms_norm_eps: "1e-05" is not)"},
+      {"BiasAsNumber", llama_with(R"("attention_bias": false)", R"("attention_bias": 1)"),
+       "attention_bias: 1 is neither true nor false"},
+      {"UnknownRotary", llama_with("llama3", "mrope"),
+       "rope_scaling.rope_type: 'mrope' is not supported; default, linear, dynamic, yarn, "
+       "longrope, "
+       "llama3 are"},
+      {"RotaryNamesContradict", qwen3_with(R"("type": "linear", "rope_type": "yarn")"),
+       "rope_scaling.type: 'linear' contradicts rope_type, 'yarn'"},
+      {"LinearWithoutFactor", qwen3_with(R"("type": "linear")"), "rope_scaling.factor: is missing"},
+      {"LinearThatShortens", qwen3_with(R"("type": "linear", "factor": 0.5)"),
+       "rope_scaling.factor: 0.5 is below 1"},
+      {"DynamicWithoutFactor", qwen3_with(R"("rope_type": "dynamic")"),
+       "rope_scaling.factor: is missing"},
+      {"DynamicOfTwoChannels",
+       with(qwen3_with(R"("type": "dynamic", "factor": 2.0)"), R"("head_dim": 128)",
+            R"("head_dim": 2)"),
+       "'dynamic' needs heads with at least 4 rotated channels, not 2"},
+      {"YarnFactorAsText", qwen3_with(R"("type": "yarn", "factor": "4")"),
+       R"(rope_scaling.factor: "4" is not a number above 0)"},
+      {"YarnOfNoContext", yarn_with(R"("original_max_position_embeddings": 0)"),
+       "rope_scaling.original_max_position_embeddings: 0 is not a whole number from 1"},
+      {"YarnAttentionFactor", yarn_with(R"("attention_factor": -1)"),
+       "rope_scaling.attention_factor: -1 is not a number above 0"},
+      {"YarnMscale", yarn_with(R"("mscale": "1")"), R"(rope_scaling.mscale: "1" is not a number)"},
+      {"YarnMscaleAllDim", yarn_with(R"("mscale_all_dim": 1e9)"),
+       "rope_scaling.mscale_all_dim: 1000000000.0 is not a number above 0, at most 1000000.0"},
+      {"YarnBetas", yarn_with(R"("beta_fast": 2, "beta_slow": 3)"),
+       "rope_scaling.beta_fast: 2.0 is below beta_slow, 3.0"},
+      {"YarnBetaAsList", yarn_with(R"("beta_slow": [1])"), "rope_scaling.beta_slow: [1] is not"},
+      {"YarnTruncate", yarn_with(R"("truncate": 1)"),
+       "rope_scaling.truncate: 1 is neither true nor false"},
+      {"YarnTheta",
+       with(yarn_with(R"("truncate": true)"), R"("rope_theta": 1000000)", R"("rope_theta": 1)"),
+       "rope_theta: 1.0 is not above 1, as yarn needs it"},
+      {"LongropeWithoutShortFactors", qwen3_with(R"("type": "longrope")"),
+       "rope_scaling.short_factor: is missing"},
+      {"LongropeTooFew", longrope_with(numbers(63), numbers(64)),
+       "rope_scaling.short_factor: must be a list of 64 numbers, not of 63"},
+      {"LongropeTooMany", longrope_with(numbers(64), numbers(65)),
+       "rope_scaling.long_factor: must be a list of 64 numbers, not of 65"},
+      {"LongropeNoList", longrope_with(numbers(64), "2.0"),
+       "rope_scaling.long_factor: must be a list of 64 numbers"},
+      {"LongropeZero", longrope_with(numbers(64, "0.0"), numbers(64)),
+       "rope_scaling.short_factor: 0.0 is not a number above 0"},
+      {"LongropeNull", longrope_with(numbers(64), numbers(64, "null")),
+       "rope_scaling.long_factor: is missing"},
+      {"LongropeFactor", longrope_with(numbers(64), numbers(64), R"("factor": 0.25)"),
+       "rope_scaling.factor: 0.25 is below 1"},
+      {"LongropeContextOfOne",
+       longrope_with(numbers(64), numbers(64), R"("original_max_position_embeddings": 1)"),
+       "rope_scaling.original_max_position_embeddings: 1 is too few; at least 2"},
+      {"LongropeContextsContradict",
+       with(longrope_with(numbers(64), numbers(64), R"("original_max_position_embeddings": 64)"),
+            R"("use_cache": true)", R"("original_max_position_embeddings": 32)"),
+       "rope_scaling.original_max_position_embeddings: 64 contradicts that of the model, 32"},
+      {"ScalingIsAList", with(kMistralV03Config, R"("use_cache": true)", R"("rope_scaling": [])"),
+       "rope_scaling: [] is not an object"},
+      {"ScalingWithoutFactor", llama_with(R"("factor": 8.0,)", ""),
+       "rope_scaling.factor: is missing"},
+      {"FrequenciesSwapped", llama_with(R"("low_freq_factor": 1.0)", R"("low_freq_factor": 9.0)"),
+       "rope_scaling.high_freq_factor: 4.0 is not above low_freq_factor, 9.0"},
+      {"RotaryDialectsContradict",
+       llama_with(R"("use_cache": true)", R"("rope_parameters": {"rope_theta": 1e4})"),
+       "rope_parameters: contradicts rope_theta and rope_scaling"},
+      {"RotaryByLayerType",
+       llama_with(R"("use_cache": true)", R"("rope_parameters": {"full_attention": {}})"),
+       "rope_parameters: settings by layer type are not supported"},
+      {"PartialRotary", llama_with(R"("use_cache": true)", R"("partial_rotary_factor": 0.5)"),
+       "partial_rotary_factor: only 1.0 is supported for the family llama"},
+      {"PartialRotaryInRopeParameters",
+       with(kMistralV03Config, R"("rope_theta": 1000000.0)",
+            R"("rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": 0.5})"),
+       "partial_rotary_factor: only 1.0 is supported for the family mistral"},
+      {"PartialRotaryOfOddWidth", phi3_with(R"("partial_rotary_factor": 0.553,)"),
+       "partial_rotary_factor: gives 53 rotated channels of 96; an even number"},
+      {"PartialRotaryOfNothing", phi3_with(R"("partial_rotary_factor": 1e-9,)"),
+       "partial_rotary_factor: gives 0 rotated channels of 96"},
+      {"PartialRotaryContradicts", phi3_with(R"("partial_rotary_factor": 0.5,
+                    "rope_parameters": {"partial_rotary_factor": 0.75},)"),
+       "partial_rotary_factor: contradicts that of rope_parameters"},
+      {"Phi3LongropeOfAllChannels",
+       phi3_with(R"("partial_rotary_factor": 0.75, "rope_scaling": {"type": "longrope",
+                    "short_factor": )" +
+                 numbers(48) + "},"),
+       "rope_scaling.short_factor: must be a list of 36 numbers, not of 48"},
+      {"Phi3LongropeByItsOldName", phi3_with(R"("rope_scaling": {"type": "su"},)"),
+       "rope_scaling.short_factor: is missing"},
+      {"Phi3Llama3", phi3_with(R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0},)"),
+       "rope_scaling.rope_type: 'llama3' is refused, as transformers does for the family phi3; "
+       "default and longrope are supported"},
+      {"Phi3Linear", phi3_with(R"("rope_scaling": {"type": "linear", "factor": 8.0},)"),
+       "rope_scaling.rope_type: 'linear' is refused"},
+      {"OldNameOfAnotherFamily", qwen3_with(R"("type": "su")"),
+       "rope_scaling.rope_type: 'su' is not supported"},
+      {"Phi3WithBiases",
+       with(kPhi3MiniConfig, R"("attention_bias": false)", R"("attention_bias": true)"),
+       "attention_bias: a model of the family phi3 has no biases"},
+      {"Qwen2WithMlpBiases", qwen2_with(R"("mlp_bias": true,)"),
+       "mlp_bias: the MLP of a model of the family qwen2 has no biases"},
+      {"WindowOnSomeLayers", qwen2_with(R"("use_sliding_window": true,)"),
+       "use_sliding_window: a window on 3 of 24 layers is not supported"},
+      {"LayerTypesContradictTheWindow",
+       qwen2_of_layers(2, R"("layer_types": ["full_attention", "sliding_attention"],)"),
+       "layer_types: sliding_attention contradicts use_sliding_window, false"},
+      {"LayerTypesMixed", qwen2_of_layers(2, R"("use_sliding_window": true,
+                             "layer_types": ["full_attention", "sliding_attention"],)"),
+       "use_sliding_window: a window on 1 of 2 layers is not supported"},
+      {"LayerTypesTooFew", qwen2_with(R"("layer_types": ["full_attention"],)"),
+       "layer_types: must be a list of num_hidden_layers, 24, types"},
+      {"LayerTypesAreNoList", qwen2_with(R"("layer_types": "full_attention",)"),
+       "layer_types: must be a list"},
+      {"LayerTypeUnknown", qwen2_of_layers(1, R"("layer_types": ["linear_attention"],)"),
+       "layer_types: only full_attention and sliding_attention are supported"},
+      {"NegativeTheta", llama_with("500000.0", "-1"), "rope_theta: -1 is not"},
+      {"Float8", llama_with("bfloat16", "float8_e4m3fn"),
+       "torch_dtype: 'float8_e4m3fn' is not one of float32, float16, bfloat16"},
+      {"DtypesContradict", llama_with(R"("use_cache": true)", R"("dtype": "float32")"),
+       "dtype: 'float32' contradicts torch_dtype, 'bfloat16'"},
+      {"MistralWithBiases",
+       with(kMistralV03Config, R"("use_cache": true)", R"("attention_bias": true)"),
+       "attention_bias: a model of the family mistral has no biases"},
+      {"ZeroWindow", with(kMistralV03Config, R"("sliding_window": null)", R"("sliding_window": 0)"),
+       "sliding_window: 0 is not"},
+      {"CompressedWithoutSource", compressed_with(R"("source_model_type": "llama",)", ""),
+       "source_model_type: is missing"},
+      {"CompressedOfUnknownSource", compressed_with(R"("llama")", R"("gpt2")"),
+       "source_model_type: 'gpt2' is refused"},
+      {"TooFewWidths", compressed_with("[6, 7, 8]", "[6, 7]"),
+       "junction_widths: must be a list of 3 widths"},
+      {"WidthsAreNoList", compressed_with("[6, 7, 8]", "6"),
+       "junction_widths: must be a list of 3"},
+      {"WidthAboveHiddenSize", compressed_with("[6, 7, 8]", "[6, 9, 8]"),
+       "junction_widths: 9 is not a whole number from 1 to 8"},
+      {"WidthZero", compressed_with("[6, 7, 8]", "[6, 0, 8]"), "junction_widths: 0 is not"},
+      {"TooFewGroups", compressed_with("[6, 7, 8]", R"([6, 6, 8], "junction_groups": [0, 0])"),
+       "junction_groups: must be a list of 3 numbers"},
+      {"GroupsThatDescend",
+       compressed_with("[6, 7, 8]", R"([6, 6, 8], "junction_groups": [1, 1, 0])"),
+       "junction_groups: 0 is not a whole number from 1 to "},
+      {"GroupOfTwoWidths",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "junction_groups": [0, 0, 1])"),
+       "junction_groups: puts the widths 6 and 7 into one group"},
+      {"TooFewShortcutRanks",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "shortcut_ranks": [1], "shortcut_factors": 1)"),
+       "shortcut_ranks: must be a list of 2 ranks"},
+      {"ShortcutRankAboveTheWidth",
+       compressed_with("[6, 7, 8]",
+                       R"([6, 7, 8], "shortcut_ranks": [7, 0], "shortcut_factors": 1)"),
+       "shortcut_ranks: 7 is not a whole number from 0 to 6"},
+      {"ShortcutRankWithinAGroup",
+       compressed_with("[6, 7, 8]", R"([6, 6, 8], "junction_groups": [0, 0, 1],
+                                       "shortcut_ranks": [null, 0], "shortcut_factors": 1)"),
+       "shortcut_ranks: is null within a group"},
+      {"ShortcutsOfThreeFactors",
+       compressed_with("[6, 7, 8]",
+                       R"([6, 7, 8], "shortcut_ranks": [1, 0], "shortcut_factors": 3)"),
+       "shortcut_factors: 3 is not a whole number from 1 to 2"},
+      {"ShortcutsWithoutTheirFactors",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "shortcut_ranks": [1, 0])"),
+       "shortcut_factors: is missing"},
+      {"TooManyIntermediateSizes",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "intermediate_sizes": [16, 16])"),
+       "intermediate_sizes: must be a list of num_hidden_layers, 1, numbers of features"},
+      {"IntermediateSizesAreNoList",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "intermediate_sizes": 16)"),
+       "intermediate_sizes: must be a list"},
+      {"IntermediateSizeAboveTheSources",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "intermediate_sizes": [17])"),
+       "intermediate_sizes: 17 is not a whole number from 0 to 16"},
+      {"IntermediateSizeZeroWithABias",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "mlp_bias": true, "intermediate_sizes": [0])"),
+       "intermediate_sizes: 0 is not"},
+      {"IntermediateSizeIsAFraction",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "intermediate_sizes": [8.5])"),
+       "intermediate_sizes: 8.5 is not"},
+      {"TooManyValueHeadDims",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "value_head_dims": [4, 4])"),
+       "value_head_dims: must be a list of num_hidden_layers, 1, numbers of channels"},
+      {"ValueHeadDimAboveHeadDim",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "value_head_dims": [5])"),
+       "value_head_dims: 5 is not a whole number from 0 to 4"},
+      {"ValueHeadDimZeroWithABias",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "attention_bias": true, "value_head_dims": [0])"),
+       "value_head_dims: 0 is not"},
+      {"StockModelWithValueHeadDims",
+       llama_with(R"("mlp_bias": false)", R"("value_head_dims": [128])"),
+       "value_head_dims: the value heads of a model of the family llama are as wide as head_dim"},
+      {"TiedWithoutAProjection", compressed_with("false", "true"),
+       "embedding_projection: is false, but the junction is 6 wide, and the common table "
+       "hidden_size, 8"},
+      {"TiedWithoutAProjectionOfTheHead",
+       with(compressed_with("false", "true"), "[6, 7, 8]",
+            R"([6, 7, 5], "embedding_projection": true)"),
+       "head_projection: is false, but the junction is 5 wide"},
+      {"ProjectionOfUntiedEmbeddings",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "head_projection": true)"),
+       "head_projection: is true, but tie_word_embeddings is false"},
+      {"NormWeightsOfANarrowModel",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "norm_weights": true)"),
+       "norm_weights: is true, but there are junctions of less width"},
+  };
+}
+
+class BadConfigs : public testing::TestWithParam<BadConfig> {};
+
+TEST_P(BadConfigs, AreRefusedWithTheReason) {
+  try {
+    parse_model_config(GetParam().text, "m/config.json");
+    FAIL() << "was accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("m/config.json: "));
+    EXPECT_THAT(error.what(), testing::HasSubstr(GetParam().message));
+    EXPECT_LT(std::string(error.what()).size(), 500u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Job, BadConfigs, testing::ValuesIn(bad_configs()),
+                         [](const auto& param) { return param.param.name; });
+
+std::string error_of(const std::filesystem::path& model_dir) {
+  try {
+    read_model_config(model_dir);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "was accepted";
+}
+
+TEST(BadConfigFile, MissingDirectoryIsNamed) {
+  EXPECT_EQ(error_of("/nonexistent/m"), "/nonexistent/m: there is no such model directory");
+}
+
+TEST(BadConfigFile, MissingFileIsNamed) {
+  const TemporaryDirectory dir;
+  EXPECT_EQ(error_of(dir.path()),
+            (dir.path() / "config.json").string() + ": there is no such file");
+}
+
+TEST(BadConfigFile, DirectoryInPlaceOfTheFileIsRefused) {
+  const TemporaryDirectory dir;
+  std::filesystem::create_directory(dir.path() / "config.json");
+  EXPECT_THAT(error_of(dir.path()), testing::EndsWith("is not a regular file"));
+}
+
+TEST(BadConfigFile, MoreThan16MebibytesAreRefused) {
+  const TemporaryDirectory dir;
+  const auto path = dir.write("config.json", "{");
+  std::filesystem::resize_file(path, (16u << 20) + 1);
+  EXPECT_THAT(error_of(dir.path()), testing::HasSubstr("is larger than 16777216 bytes"));
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,316 @@
+#include "job/model/model_config.h"
+
+#include <gmock/gmock.h>
+
+#include <tuple>
+
+#include "tests/job/model/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::SizeIs;
+
+auto all_fields(const ModelConfig& c) {
+  return std::tuple(c.family, c.compressed, c.hidden_size, c.intermediate_size, c.num_layers,
+                    c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
+                    c.max_position_embeddings, c.rms_norm_eps, c.attention_bias, c.output_bias,
+                    c.mlp_bias, c.fused_in_proj, c.head_norms, c.tie_word_embeddings,
+                    c.sliding_window, c.rotary, c.dtype, c.junction_widths);
+}
+
+ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
+
+std::string as_transformers5(const std::string& text, const std::string& rope_parameters) {
+  return with(with(text, R"("torch_dtype")", R"("dtype")"), R"("model_type")",
+              R"("rope_parameters": )" + rope_parameters + R"(, "model_type")");
+}
+
+TEST(ModelConfig, ReadsLlama31AsPublished) {
+  const ModelConfig config = llama31();
+  EXPECT_EQ(config.family, "llama");
+  EXPECT_FALSE(config.compressed);
+  EXPECT_EQ(config.hidden_size, 4096);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.num_kv_heads, 8);
+  EXPECT_EQ(config.vocab_size, 128256);
+  EXPECT_EQ(config.rms_norm_eps, 1e-5);
+  EXPECT_EQ(config.rotary.type, "llama3");
+  EXPECT_EQ(config.rotary.theta, 500000.0);
+  EXPECT_EQ(config.rotary.factor, 8.0);
+  EXPECT_EQ(config.rotary.original_max_position_embeddings, 8192);
+  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.sliding_window, std::nullopt);
+  EXPECT_THAT(config.junction_widths, SizeIs(65));
+  EXPECT_THAT(config.junction_widths, Each(4096));
+}
+
+TEST(ModelConfig, BothDialectsOfLlama31GiveTheSame) {
+  std::string text = as_transformers5(kLlama31Config,
+                                      R"({"rope_theta": 500000.0, "rope_type": "llama3",
+          "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+          "original_max_position_embeddings": 8192})");
+  text = with(text, R"("rope_theta": 500000.0,
+  "tie)",
+              R"("tie)");
+  const std::size_t scaling = text.find(R"("rope_scaling")");
+  text.erase(scaling, text.find("},", scaling) + 2 - scaling);
+  EXPECT_EQ(all_fields(parse(text)), all_fields(llama31()));
+}
+
+TEST(ModelConfig, BothDialectsOfMistralGiveTheSame) {
+  std::string text =
+      as_transformers5(kMistralV03Config, R"({"rope_theta": 1000000.0, "rope_type": "default"})");
+  text = with(text, R"("rope_theta": 1000000.0,
+  "sliding)",
+              R"("sliding)");
+  const ModelConfig config = parse(text);
+  EXPECT_EQ(all_fields(config), all_fields(parse(kMistralV03Config)));
+  EXPECT_EQ(config.rotary.type, "default");
+  EXPECT_EQ(config.rotary.theta, 1e6);
+}
+
+TEST(ModelConfig, BothDialectsMayStandTogetherWhereTheyAgree) {
+  const ModelConfig config = parse(
+      as_transformers5(kMistralV03Config, R"({"rope_theta": 1000000.0, "rope_type": "default"})"));
+  EXPECT_EQ(config.rotary.theta, 1e6);
+}
+
+TEST(ModelConfig, OldNameOfTheRopeTypeIsRead) {
+  EXPECT_EQ(parse(with(kLlama31Config, "rope_type", "type")).rotary.type, "llama3");
+}
+
+TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
+  const std::string sizes = R"("hidden_size": 512, "intermediate_size": 64,
+      "num_hidden_layers": 1, "num_attention_heads": 16, "vocab_size": 10})";
+  const ModelConfig llama = parse(R"({"model_type": "llama", )" + sizes);
+  EXPECT_EQ(llama.num_kv_heads, 16);
+  EXPECT_EQ(llama.head_dim, 32);
+  EXPECT_EQ(llama.rms_norm_eps, 1e-6);
+  EXPECT_EQ(llama.rotary.theta, 10000.0);
+  EXPECT_EQ(llama.rotary.type, "default");
+  EXPECT_EQ(llama.max_position_embeddings, 2048);
+  EXPECT_EQ(llama.dtype, "");
+  EXPECT_FALSE(llama.tie_word_embeddings);
+  const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
+  EXPECT_EQ(mistral.num_kv_heads, 8);
+  EXPECT_EQ(mistral.sliding_window, 4096);
+  const ModelConfig phi3 = parse(R"({"model_type": "phi3", )" + sizes);
+  EXPECT_EQ(phi3.num_kv_heads, 16);
+  EXPECT_EQ(phi3.rms_norm_eps, 1e-5);
+  EXPECT_EQ(phi3.sliding_window, std::nullopt);
+  EXPECT_EQ(phi3.rotary_dim(), 32);
+  const std::string kv_heads = R"("num_key_value_heads": 4, )" + sizes;
+  const ModelConfig qwen2 = parse(R"({"model_type": "qwen2", )" + kv_heads);
+  EXPECT_EQ(qwen2.head_dim, 32);
+  EXPECT_EQ(qwen2.sliding_window, std::nullopt);
+  EXPECT_EQ(qwen2.max_position_embeddings, 32768);
+  EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).head_dim, 128);
+  const std::string experts = R"("num_local_experts": 4, "num_experts_per_tok": 2, )" + sizes;
+  const ModelConfig mixtral = parse(R"({"model_type": "mixtral", )" + experts);
+  EXPECT_EQ(mixtral.num_kv_heads, 8);
+  EXPECT_EQ(mixtral.rms_norm_eps, 1e-5);
+  EXPECT_EQ(mixtral.rotary.theta, 1e6);
+  EXPECT_EQ(mixtral.sliding_window, std::nullopt);
+  const ModelConfig qwen3_moe =
+      parse(R"({"model_type": "qwen3_moe", "moe_intermediate_size": 8, )" + experts);
+  EXPECT_EQ(qwen3_moe.num_kv_heads, 4);
+  EXPECT_EQ(qwen3_moe.rotary.theta, 1e4);
+  EXPECT_FALSE(qwen3_moe.mixture->normed_weights);
+}
+
+TEST(ModelConfig, NullCountsAsAbsent) {
+  const ModelConfig config = parse(with(kMistralV03Config, R"("num_key_value_heads": 8)",
+                                        R"("num_key_value_heads": null, "head_dim": null)"));
+  EXPECT_EQ(config.num_kv_heads, 32);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.sliding_window, std::nullopt);
+}
+
+TEST(ModelConfig, ExplicitHeadDimNeedNotDivideTheHiddenSize) {
+  // Dimensions of Mistral-NeMo: 32 heads of 128 on a stream of 5120.
+  const ModelConfig config = parse(
+      with(kMistralV03Config, R"("hidden_size": 4096)", R"("hidden_size": 5120, "head_dim": 128)"));
+  EXPECT_EQ(config.head_dim, 128);
+}
+
+TEST(ModelConfig, AttentionBiasOfLlamaIsThatOfTheOutputToo) {
+  const ModelConfig config =
+      parse(with(kLlama31Config, R"("attention_bias": false)", R"("attention_bias": true)"));
+  EXPECT_TRUE(config.attention_bias);
+  EXPECT_TRUE(config.output_bias);
+  EXPECT_FALSE(config.mlp_bias);
+}
+
+TEST(ModelConfig, Qwen2HasBiasesOnQueryKeyAndValueOnly) {
+  const ModelConfig config = parse(kQwen25Config);
+  EXPECT_TRUE(config.attention_bias);
+  EXPECT_FALSE(config.output_bias);
+  EXPECT_FALSE(config.mlp_bias);
+  EXPECT_TRUE(config.tie_word_embeddings);
+}
+
+TEST(ModelConfig, Qwen3NormsItsHeadsAndHasTheBiasesThatItNames) {
+  const ModelConfig config = parse(kQwen3Config);
+  EXPECT_TRUE(config.head_norms);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_FALSE(config.attention_bias);
+  const ModelConfig biased =
+      parse(with(kQwen3Config, R"("attention_bias": false)", R"("attention_bias": true)"));
+  EXPECT_TRUE(biased.attention_bias);
+  EXPECT_TRUE(biased.output_bias);
+}
+
+TEST(ModelConfig, WindowOfQwenHoldsWhereItIsUsedOnEveryLayer) {
+  const auto with_layers = [](const std::string& text, const std::string& layers) {
+    return with(text, R"("max_window_layers": 21)", layers);
+  };
+  EXPECT_EQ(parse(with_layers(kQwen25Config, R"("max_window_layers": 0)")).sliding_window,
+            std::nullopt);
+  const std::string used =
+      with(kQwen25Config, R"("use_sliding_window": false)", R"("use_sliding_window": true)");
+  const auto window = [&](const std::string& layers) {
+    return parse(with_layers(used, layers)).sliding_window;
+  };
+  EXPECT_EQ(window(R"("max_window_layers": 0)"), 32768);
+  EXPECT_EQ(window(R"("max_window_layers": 24)"), std::nullopt);
+  EXPECT_EQ(window(R"("max_window_layers": null)"), std::nullopt);
+}
+
+TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
+  const ModelConfig config = parse(kPhi3MiniConfig);
+  EXPECT_TRUE(config.fused_in_proj);
+  EXPECT_EQ(config.sliding_window, 2047);
+  EXPECT_EQ(config.rotary_dim(), 96);
+  const std::string version4 = R"("partial_rotary_factor": 0.75,)";
+  const std::string version5 =
+      R"("rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.75},)";
+  for (const std::string& settings : {version4, version5, version4 + version5}) {
+    const ModelConfig partial = parse(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
+    EXPECT_EQ(partial.rotary_dim(), 72) << settings;
+  }
+}
+
+TEST(ModelConfig, EveryLayerOfMixtralIsAMixture) {
+  const ModelConfig config = parse(kMixtralConfig);
+  ASSERT_TRUE(config.mixture);
+  EXPECT_EQ(config.mixture->experts, 8);
+  EXPECT_EQ(config.mixture->experts_per_token, 2);
+  EXPECT_EQ(config.mixture->intermediate_size, 14336);
+  EXPECT_TRUE(config.mixture->normed_weights);
+  EXPECT_EQ(config.mixture->layers, std::vector<bool>(32, true));
+  EXPECT_FALSE(config.is_mixture(0));
+  EXPECT_TRUE(config.is_mixture(1));
+  EXPECT_FALSE(llama31().is_mixture(1));
+}
+
+TEST(ModelConfig, SomeLayersOfQwen3MoeMayBeDense) {
+  const auto layers = [](const std::string& dense, int step) {
+    const std::string text =
+        with(with(kQwen3MoeConfig, R"("mlp_only_layers": [])", R"("mlp_only_layers": )" + dense),
+             R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": )" + std::to_string(step));
+    return parse(with(text, R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4)"))
+        .mixture->layers;
+  };
+  EXPECT_THAT(layers("[]", 1), ElementsAre(true, true, true, true));
+  EXPECT_THAT(layers("null", 1), ElementsAre(true, true, true, true));
+  EXPECT_THAT(layers("[0, 3]", 1), ElementsAre(false, true, true, false));
+  EXPECT_THAT(layers("[3]", 2), ElementsAre(false, true, false, false));
+  EXPECT_THAT(layers("[]", 5), ElementsAre(false, false, false, false));
+}
+
+TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {
+  const ModelConfig config = parse(kQwen3MoeConfig);
+  EXPECT_EQ(config.mixture->experts, 128);
+  EXPECT_EQ(config.mixture->intermediate_size, 768);
+  EXPECT_EQ(config.intermediate_size, 6144);
+  EXPECT_TRUE(config.head_norms);
+  const std::string version5 = with(kQwen3MoeConfig, "num_experts\"", "num_local_experts\"");
+  EXPECT_EQ(parse(version5).mixture->experts, 128);
+  EXPECT_FALSE(
+      parse(with(kQwen3MoeConfig, R"("norm_topk_prob": true,)", "")).mixture->normed_weights);
+}
+
+TEST(ModelConfig, WindowOfQwen3MoeHoldsOnEveryLayerWhereItIsUsed) {
+  const std::string text =
+      with(kQwen3MoeConfig, R"("sliding_window": null)", R"("sliding_window": 100)");
+  EXPECT_EQ(parse(text).sliding_window, std::nullopt);
+  EXPECT_EQ(parse(with(text, R"("use_sliding_window": false)", R"("use_sliding_window": true)"))
+                .sliding_window,
+            100);
+}
+
+std::string ones(int count) {
+  std::string list = "[1.0";
+  for (int i = 1; i < count; ++i) list += ", 1.0";
+  return list + "]";
+}
+
+/// Returns the rotary settings of a Phi-3-mini with a context 32 times its training length.
+RotaryConfig phi3_rotary(const std::string& settings) {
+  const std::string longer = with(kPhi3MiniConfig, R"("max_position_embeddings": 4096,
+  "model)",
+                                  R"("max_position_embeddings": 131072,
+  "model)");
+  return parse(with(with(longer, R"("rope_theta": 10000.0,)", ""), R"("rope_scaling": null,)",
+                    settings))
+      .rotary;
+}
+
+// The spellings of Phi-4-mini and Phi-3-mini-128k, and that of transformers 5.
+TEST(ModelConfig, LongropeOfPhi3IsTheSameInEitherDialectAndByItsOldNames) {
+  const std::string lists = R"("short_factor": )" + ones(48) + R"(, "long_factor": )" + ones(48);
+  const RotaryConfig rotary =
+      phi3_rotary(R"("rope_scaling": {"type": "longrope", )" + lists + "},");
+  EXPECT_EQ(rotary.type, "longrope");
+  EXPECT_EQ(rotary.original_max_position_embeddings, 4096);
+  EXPECT_THAT(rotary.long_factor, SizeIs(48));
+  EXPECT_DOUBLE_EQ(rotary.factor, 32);
+  EXPECT_NEAR(rotary.attention_factor, 1.1902380714238083, 1e-15);  // sqrt(1 + ln 32 / ln 4096)
+  for (const char* name : {"su", "yarn"}) {
+    EXPECT_EQ(
+        phi3_rotary(R"("rope_scaling": {"type": ")" + std::string(name) + "\", " + lists + "},"),
+        rotary);
+  }
+  EXPECT_EQ(phi3_rotary(R"("rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0,
+      "original_max_position_embeddings": 4096, )" +
+                        lists + "},"),
+            rotary);
+}
+
+TEST(ModelConfig, YarnTakesTheValuesOfTransformersForAbsentKeys) {
+  const RotaryConfig rotary =
+      parse(with(kQwen25Config, R"("rms_norm_eps")",
+                 R"("rope_scaling": {"type": "yarn", "factor": 4.0}, "rms_norm_eps")"))
+          .rotary;
+  EXPECT_EQ(rotary.original_max_position_embeddings, 32768);
+  EXPECT_NEAR(rotary.attention_factor, 1.138629436111989, 1e-15);  // 0.1 ln 4 + 1
+  EXPECT_EQ(rotary.beta_fast, 32.0);
+  EXPECT_EQ(rotary.beta_slow, 1.0);
+  EXPECT_TRUE(rotary.truncate);
+}
+
+TEST(ModelConfig, ReadsACompressedModel) {
+  const ModelConfig config = parse(R"({"model_type": "dotresize", "source_model_type": "mistral",
+      "architectures": ["DotResizeForCausalLM"], "junction_widths": [6, 7, 8],
+      "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+      "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "vocab_size": 10,
+      "sliding_window": 16})");
+  EXPECT_TRUE(config.compressed);
+  EXPECT_EQ(config.family, "mistral");
+  EXPECT_EQ(config.hidden_size, 8);
+  EXPECT_EQ(config.sliding_window, 16);
+  EXPECT_THAT(config.junction_widths, ElementsAre(6, 7, 8));
+}
+
+TEST(ModelConfig, ReadsTheExample) {
+  const ModelConfig config = read_model_config(DOTRESIZE_SOURCE_DIR "/examples/docs-llama");
+  EXPECT_EQ(config.hidden_size, 256);
+  EXPECT_EQ(config.num_junctions(), 13);
+  EXPECT_EQ(config.dtype, "bfloat16");
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,268 @@
+#include "job/model/output_config.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "job/model/tensor_table.h"
+#include "job/plan/net_size.h"
+#include "tests/job/model/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFloat16) {
+  const ModelConfig source = parse_model_config(source_text, "config.json");
+  ResolvedJob job;
+  job.output_dtype = dtype;
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 640);
+  return output_config_json(source_text, output_model_config(source, job, widths));
+}
+
+std::string stock_output_of(const std::string& source_text) {
+  const ModelConfig source = parse_model_config(source_text, "config.json");
+  ResolvedJob job;
+  job.map_sharing = MapSharing::kModel;
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
+  return output_config_json(source_text, output_model_config(source, job, widths));
+}
+
+TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
+  for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
+                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    const ModelConfig output = parse_model_config(output_of(text), "config.json");
+    EXPECT_TRUE(output.compressed);
+    EXPECT_EQ(output.family, source.family);
+    EXPECT_EQ(output.hidden_size, source.hidden_size);
+    EXPECT_EQ(output.head_dim, source.head_dim);
+    EXPECT_EQ(output.num_kv_heads, source.num_kv_heads);
+    EXPECT_EQ(output.attention_bias, source.attention_bias);
+    EXPECT_EQ(output.output_bias, source.output_bias);
+    EXPECT_EQ(output.fused_in_proj, source.fused_in_proj);
+    EXPECT_EQ(output.head_norms, source.head_norms);
+    EXPECT_EQ(output.rms_norm_eps, source.rms_norm_eps);
+    EXPECT_EQ(output.sliding_window, source.sliding_window);
+    EXPECT_EQ(output.mixture.has_value(), source.mixture.has_value());
+    EXPECT_EQ(output.rotary, source.rotary);
+    EXPECT_EQ(output.junction_widths.front(), 640);
+    EXPECT_EQ(output.junction_widths.back(), source.hidden_size);
+    EXPECT_EQ(output.dtype, "bfloat16");
+  }
+}
+
+TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
+  for (const char* text : {kLlama31Config, kMixtralConfig, kQwen3MoeConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    ResolvedJob job;
+    job.map_sharing = MapSharing::kModel;
+    job.mlp = MlpTarget{{}, source.mixture ? 0 : 512, source.mixture ? 256 : 0};
+    const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
+    const ModelConfig output = parse_model_config(
+        output_config_json(text, output_model_config(source, job, widths)), "config.json");
+    EXPECT_EQ(mlp_width(output, 1), source.mixture ? 256 : 512);
+  }
+}
+
+TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
+  for (const char* text : {kLlama31Config, kPhi3MiniConfig, kMixtralConfig, kQwen3MoeConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    ModelConfig cut = source;
+    cut.intermediate_sizes.assign(static_cast<std::size_t>(source.num_layers), 256);
+    cut.intermediate_sizes[1] = 640;
+    const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
+    const ModelConfig output = parse_model_config(
+        output_config_json(text, output_model_config(cut, ResolvedJob(), widths)), "config.json");
+    EXPECT_EQ(mlp_width(output, 1), 256);
+    EXPECT_EQ(mlp_width(output, 2), 0);
+    EXPECT_EQ(mlp_width(output, 3), 640);
+    EXPECT_EQ(output.intermediate_size, source.intermediate_size);
+    EXPECT_FALSE(json::parse(output_of(text)).contains("intermediate_sizes"));
+  }
+}
+
+TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
+  const ModelConfig source = parse_model_config(kQwen3Config, "config.json");
+  ModelConfig cut = source;
+  cut.value_head_dims.assign(static_cast<std::size_t>(source.num_layers), 128);
+  cut.value_head_dims[1] = 37;
+  cut.value_head_dims[2] = 0;
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
+  const ModelConfig written = output_model_config(cut, ResolvedJob(), widths);
+  const ModelConfig output =
+      parse_model_config(output_config_json(kQwen3Config, written), "config.json");
+  EXPECT_EQ(value_head_dim(output, 0), 128);
+  EXPECT_EQ(value_head_dim(output, 1), 0);
+  EXPECT_EQ(value_head_dim(output, 2), 37);
+  EXPECT_TRUE(is_skipped(output, 4));
+  EXPECT_EQ(output.head_dim, 128);
+  EXPECT_FALSE(json::parse(output_of(kQwen3Config)).contains("value_head_dims"));
+}
+
+TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
+  for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
+                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    const ModelConfig output = parse_model_config(stock_output_of(text), "config.json");
+    EXPECT_FALSE(output.compressed);
+    EXPECT_EQ(output.family, source.family);
+    EXPECT_EQ(output.hidden_size, 384);
+    EXPECT_EQ(output.head_dim, source.head_dim);
+    EXPECT_EQ(output.rotary, source.rotary);
+    EXPECT_DOUBLE_EQ(output.rms_norm_eps,
+                     source.rms_norm_eps * static_cast<double>(source.hidden_size) / 384);
+    EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
+    const json keys = json::parse(stock_output_of(text));
+    EXPECT_EQ(keys["architectures"], json::parse(text)["architectures"]);
+    EXPECT_FALSE(keys.contains("junction_widths"));
+  }
+}
+
+TEST(OutputConfig, OfAStockModelOfAnotherFamilySaysWhatThatHasOtherDefaultsFor) {
+  const std::string text = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+      "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+      "num_attention_heads": 8, "vocab_size": 100})";
+  const ModelConfig source = parse_model_config(text, "config.json");
+  ResolvedJob job;
+  job.map_sharing = MapSharing::kModel;
+  job.stock_family = "mistral";
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 40);
+  const std::string written = output_config_json(text, output_model_config(source, job, widths));
+  const ModelConfig output = parse_model_config(written, "config.json");
+  EXPECT_EQ(output.family, "mistral");
+  EXPECT_EQ(output.hidden_size, 40);
+  EXPECT_EQ(output.head_dim, 8);
+  EXPECT_EQ(output.num_kv_heads, 8);
+  EXPECT_EQ(output.max_position_embeddings, source.max_position_embeddings);
+  EXPECT_EQ(output.sliding_window, std::nullopt);
+  EXPECT_EQ(output.rotary, source.rotary);
+  EXPECT_EQ(json::parse(written)["architectures"], json({"MistralForCausalLM"}));
+}
+
+TEST(OutputConfig, OfAStockModelNamesNoCode) {
+  const std::string source = with(kLlama31Config, R"("use_cache": true)",
+                                  R"("use_cache": true, "auto_map": {"AutoConfig": "x.Y"})");
+  EXPECT_FALSE(json::parse(stock_output_of(source)).contains("auto_map"));
+}
+
+TEST(OutputConfig, SpeaksBothDialects) {
+  const json output = json::parse(output_of(kLlama31Config, Dtype::kFloat16));
+  EXPECT_EQ(output["dtype"], "float16");
+  EXPECT_EQ(output["torch_dtype"], "float16");
+  EXPECT_EQ(output["rope_theta"], 500000.0);
+  EXPECT_EQ(output["rope_scaling"]["rope_type"], "llama3");
+  EXPECT_EQ(output["rope_parameters"]["rope_theta"], 500000.0);
+  EXPECT_EQ(output["rope_parameters"]["factor"], 8.0);
+  EXPECT_TRUE(json::parse(output_of(kMistralV03Config))["rope_scaling"].is_null());
+}
+
+TEST(OutputConfig, WritesPartialRotaryInBothDialectsWhicheverTheSourceSpeaks) {
+  for (const char* settings :
+       {R"("partial_rotary_factor": 0.75,)",
+        R"("rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.75},)"}) {
+    const json output =
+        json::parse(output_of(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings)));
+    EXPECT_EQ(output["partial_rotary_factor"], 0.75);
+    EXPECT_EQ(output["rope_parameters"]["partial_rotary_factor"], 0.75);
+    EXPECT_TRUE(output["rope_scaling"].is_null());
+  }
+}
+
+TEST(OutputConfig, NamesTheNumberOfExpertsForBothVersionsOfTransformers) {
+  const std::string version5 =
+      with(kQwen3MoeConfig, R"("num_experts": 128)", R"("num_local_experts": 128)");
+  for (const std::string& text : {std::string(kQwen3MoeConfig), version5}) {
+    const json output = json::parse(output_of(text));
+    EXPECT_EQ(output["num_experts"], 128);
+    EXPECT_EQ(output["num_local_experts"], 128);
+  }
+}
+
+TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
+  std::string list = "[1.5";
+  for (int i = 1; i < 64; ++i) list += ", 1.5";
+  list += "]";
+  const std::vector<std::string> settings = {
+      R"("type": "linear", "factor": 2.0)",
+      R"("type": "dynamic", "factor": 2.0)",
+      R"("type": "yarn", "factor": 2.0, "beta_fast": 16, "beta_slow": 2, "truncate": false,
+         "original_max_position_embeddings": 100, "mscale": 0.5, "mscale_all_dim": 0.25)",
+      R"("type": "longrope", "original_max_position_embeddings": 100, "short_factor": )" + list +
+          R"(, "long_factor": )" + list,
+  };
+  for (const std::string& setting : settings) {
+    const std::string text =
+        with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + setting + "}");
+    const RotaryConfig rotary = parse_model_config(text, "config.json").rotary;
+    for (const std::string& output : {output_of(text), stock_output_of(text)}) {
+      json either = json::parse(output);
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      either.erase("rope_parameters");
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      either = json::parse(output);
+      either.erase("rope_scaling");
+      either.erase("rope_theta");
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      const bool is_beside = either.contains("original_max_position_embeddings");
+      EXPECT_EQ(is_beside, rotary.type == "longrope");  // transformers 4 reads it there
+    }
+  }
+}
+
+TEST(OutputConfig, KeepsANullPaddingToken) {
+  const std::string text =
+      with(kPhi3MiniConfig, R"("pad_token_id": 32000)", R"("pad_token_id": null)");
+  for (const std::string& output : {output_of(text), stock_output_of(text)}) {
+    EXPECT_TRUE(json::parse(output).at("pad_token_id").is_null());
+  }
+}
+
+TEST(OutputConfig, TiedEmbeddingsStayTied) {
+  const std::string text =
+      with(kLlama31Config, R"("tie_word_embeddings": false)", R"("tie_word_embeddings": true)");
+  const ModelConfig output = parse_model_config(output_of(text), "config.json");
+  EXPECT_TRUE(output.tie_word_embeddings);
+  EXPECT_TRUE(output.embedding_projection);
+  EXPECT_TRUE(output.head_projection);
+  EXPECT_FALSE(output.has_final_norm());
+  EXPECT_EQ(output.embedding_width(), 4096);
+  const json untied = json::parse(output_of(kLlama31Config));
+  EXPECT_EQ(untied["tie_word_embeddings"], false);
+  EXPECT_FALSE(untied.contains("embedding_projection"));
+}
+
+TEST(OutputConfig, WithoutMapsNormsHaveWeightsAndNothingIsAdded) {
+  for (const char* text : {kLlama31Config, kQwen25Config, kMixtralConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    ResolvedJob job;
+    const JunctionWidths widths = decided(
+        uniform_widths(source, /*head_sliced=*/true, source.hidden_size), source.hidden_size);
+    const ModelConfig written = output_model_config(source, job, widths);
+    const ModelConfig output = parse_model_config(output_config_json(text, written), "config.json");
+    EXPECT_TRUE(output.norm_weights);
+    EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
+    EXPECT_EQ(expected_shapes(output), expected_shapes(source));
+  }
+}
+
+TEST(OutputConfig, KeepsTheOtherKeysOfTheSource) {
+  const json source = json::parse(kLlama31Config);
+  const json output = json::parse(output_of(kLlama31Config));
+  for (const auto& [key, value] : source.items()) {
+    if (key == "architectures" || key == "model_type") continue;
+    EXPECT_EQ(output[key], value) << key;
+  }
+  EXPECT_EQ(output["architectures"], json({"DotResizeForCausalLM"}));
+}
+
+TEST(OutputConfig, IsTheSameWhateverTheOrderOfTheKeys) {
+  const std::string reordered =
+      with(with(kMistralV03Config, R"(  "vocab_size": 32768)", R"(  "use_cache": true)"),
+           R"("use_cache": true)", R"("vocab_size": 32768)");
+  EXPECT_EQ(output_of(reordered), output_of(kMistralV03Config));
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "job/plan/plan_table.h"
+#include "job/report/model_card.h"
+#include "job/report/report.h"
+#include "tests/job/plan/resolve_job.h"
+
+namespace dotresize {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class MlpWidths : public ResolveJob {};
+
+TEST_F(MlpWidths, MlpsKeepMultiplesOfRoundTo) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
+      "method: {name: magnitude, sparsity: 0.2, mlp: {sparsity: 0.17}}\n"
+      "calibration: {text: [c.txt]}\n");
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(job.schedule, schedule_named("token_parallel"));
+  ASSERT_TRUE(job.mlp);
+  EXPECT_EQ(job.mlp->width, 632);  // 768 features, in steps of 8
+  EXPECT_EQ(job.mlp->expert_width, 0);
+}
+
+TEST_F(MlpWidths, ASizeCountsMlpsThatAreCut) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
+      "method: {name: slicegpt, size: 0.8, map_sharing: model}\ncalibration: {text: [c.txt]}\n");
+  const int64_t width = resolve().widths.largest();
+  spec_.mutable_method()->mutable_mlp()->set_width(640);
+  EXPECT_GT(resolve().widths.largest(), width);
+}
+
+TEST_F(MlpWidths, AnMlpOfFullWidthIsNotCut) {
+  spec_.mutable_method()->mutable_mlp()->set_width(768);
+  EXPECT_FALSE(resolve().mlp);
+  spec_.mutable_method()->mutable_mlp()->set_width(769);
+  EXPECT_THAT(error(), HasSubstr("method.mlp.width: 769 is more than the model has, 768"));
+  spec_.mutable_method()->mutable_mlp()->set_sparsity(0.999);
+  EXPECT_THAT(error(), HasSubstr("method.mlp.sparsity: 0.999 of 768 features leaves no multiple"));
+}
+
+TEST_F(MlpWidths, MlpsAndExpertsAreCutByTheSameFraction) {
+  config_ = parse_model_config(kQwen3MoeConfig, "config.json");
+  config_.mixture->layers.front() = false;
+  spec_.mutable_method()->mutable_mlp()->set_sparsity(0.5);
+  const ResolvedJob job = resolve();
+  ASSERT_TRUE(job.mlp);
+  EXPECT_EQ(job.mlp->width, config_.intermediate_size / 2);
+  EXPECT_EQ(job.mlp->expert_width, config_.mixture->intermediate_size / 2);
+  spec_.mutable_method()->mutable_mlp()->clear_sparsity();
+  spec_.mutable_method()->mutable_mlp()->set_width(64);
+  EXPECT_THAT(error(), HasSubstr("method.mlp.width: the model has both MLPs and experts"));
+}
+
+/// A model with both kinds: an MLP in the first layer, experts in the others.
+struct MixtureOfBoth {
+  MixtureOfBoth() {
+    config.mixture->layers.front() = false;
+    job = small_job(config, 1);
+    job.mlp = MlpTarget{{}, config.intermediate_size / 2, config.mixture->intermediate_size / 4};
+  }
+  ModelConfig config = parse_model_config(kQwen3MoeConfig, "config.json");
+  ResolvedJob job;
+};
+
+TEST(MlpWidthsTexts, PlanAndModelCardSayWhatIsLeft) {
+  const MixtureOfBoth of;
+  const int64_t dense = of.config.intermediate_size;
+  const int64_t expert = of.config.mixture->intermediate_size;
+  EXPECT_THAT(plan_table(of.config, of.job, make_shard_plan(of.config, of.job)),
+              HasSubstr(fmt::format("mlp         {} of {} features, {} of {} of each expert",
+                                    dense / 2, dense, expert / 4, expert)));
+  Report report;
+  report.job = of.job;
+  report.widths = of.job.widths;
+  const std::string card = model_card(report, of.config);
+  EXPECT_THAT(card,
+              HasSubstr(fmt::format("Each MLP was cut from {} to {} features.", dense, dense / 2)));
+  EXPECT_THAT(card, HasSubstr(fmt::format("Each expert was cut from {} to {} features.", expert,
+                                          expert / 4)));
+  report.job.mlp.reset();
+  EXPECT_THAT(model_card(report, of.config), Not(HasSubstr("was cut from")));
+}
+
+TEST(MlpWidthsTexts, ExpertsThatNoTokenHasChosenAreWarnedOf) {
+  Report report;
+  report.dense.parameters = report.dense.bytes = 1000;
+  report.compressed.parameters = report.compressed.bytes = 800;
+  report.mlps = {{"layers.0.mlp", 8, 16, 0.1, 0}, {"layers.1.mlp", 8, 16, 0.1, 3}};
+  EXPECT_THAT(
+      warnings_of(report),
+      testing::ElementsAre("layers.1.mlp: no calibration token has chosen 3 of its experts, "
+                           "whose features were cut by the size of down's columns"));
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,141 @@
+#include "job/plan/plan_table.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/job/model/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string table(const ResolvedJob& job) {
+  return plan_table(small_llama(), job, make_shard_plan(small_llama(), job));
+}
+
+json document(const ResolvedJob& job) {
+  return json::parse(plan_to_json(small_llama(), job, make_shard_plan(small_llama(), job)));
+}
+
+ResolvedJob job_of_width(int64_t width) {
+  ResolvedJob job = small_job(small_llama(), 3);
+  job.widths = uniform_widths(small_llama(), job.head_sliced, width);
+  return job;
+}
+
+TEST(PlanTable, NamesWhatEachRankHolds) {
+  const std::string text = table(small_job(small_llama(), 1));
+  EXPECT_THAT(text, HasSubstr("embed, layers.0 attention … layers.5 mlp, head"));
+  EXPECT_THAT(text, HasSubstr("6,622,464"));
+  EXPECT_THAT(text, HasSubstr("12.6 MiB"));
+}
+
+TEST(PlanTable, StatisticsTakeThePlaceOfThePasses) {
+  ResolvedJob job = small_job(small_llama(), 1);
+  const json plain = document(job);
+  job.statistics.save = "/s";
+  const json saving = document(job);
+  // Gram matrix, basis and costs of each junction, including the last one.
+  EXPECT_EQ(saving["traffic"]["statistics_bytes"], 13 * 3 * 256 * 256 * 8);
+  EXPECT_EQ(saving["passes"], plain["passes"]);
+  EXPECT_GT(saving["traffic"]["written_bytes"], plain["traffic"]["written_bytes"]);
+  job.statistics = {"", "/s"};
+  const json used = document(job);
+  EXPECT_EQ(used["passes"], 0);
+  EXPECT_EQ(used["traffic"]["written_bytes"], plain["traffic"]["written_bytes"]);
+  EXPECT_THAT(table(job), HasSubstr("passes      none over the tokens: the statistics of /s"));
+}
+
+TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
+  ResolvedJob job = small_job(small_llama(), 3);
+  job.map_sharing = MapSharing::kModel;
+  job.head_sliced = true;
+  job.widths = uniform_widths(small_llama(), job.head_sliced, 208);
+  job.junction_groups.assign(13, 0);
+  EXPECT_EQ(document(job)["compressed"]["parameters"], 5'380'752);
+  EXPECT_THAT(table(job), HasSubstr("81.2 % of the dense parameters"));
+}
+
+TEST(PlanTable, TellsTheTargetTheNominalWidthAndTheNetSize) {
+  ResolvedJob job = job_of_width(176);
+  job.sparsity.reset();
+  job.size = 0.85;
+  const std::string text = table(job);
+  EXPECT_THAT(text, HasSubstr("map_sharing junction"));
+  EXPECT_THAT(text, HasSubstr("\ntarget      size 0.85\n"));
+  EXPECT_THAT(text, HasSubstr("\nnominal     width 176 of 256, 31.2 % narrower\n"));
+  EXPECT_THAT(text, HasSubstr("\nshortcuts   exact, 11 of rank 80, 1 of rank 0\n"));
+  EXPECT_THAT(text, HasSubstr("76.9 % of the dense parameters, 76.9 % of the bytes"));
+  EXPECT_EQ(document(job)["target"], "size 0.85");
+  EXPECT_EQ(document(job)["nominal_sparsity"], 1.0 - 176.0 / 256.0);
+}
+
+TEST(PlanTable, BytesCountAsTheyAreWritten) {
+  ResolvedJob job = job_of_width(128);
+  job.output_dtype = Dtype::kFloat32;
+  const json plan = document(job);
+  EXPECT_DOUBLE_EQ(plan["compressed"]["bytes_fraction"].get<double>(),
+                   2.0 * plan["compressed"]["parameters_fraction"].get<double>());
+  EXPECT_THAT(table(job),
+              HasSubstr("helps: a smaller width, one map for all (method.map_sharing: model), "
+                        "which needs no shortcuts, output.dtype: same, "));
+}
+
+TEST(PlanTable, WidthsThatTheLossWillDecideHaveABoundAlone) {
+  ResolvedJob job = job_of_width(256);
+  job.sparsity.reset();
+  job.allocation = AllocationTarget{.size = 0.8, .round_to = 8};
+  EXPECT_THAT(table(job), HasSubstr("target      size 0.8, allocated by loss\n"));
+  EXPECT_THAT(table(job),
+              HasSubstr("compressed  at most 10,595,942 bytes, 80.0 % of the dense ones"));
+  EXPECT_EQ(document(job)["compressed"],
+            json({{"dtype", "bfloat16"}, {"bytes_at_most", 10'595'942}}));
+  EXPECT_FALSE(document(job).contains("width"));
+  EXPECT_THAT(document(job)["warnings"], testing::IsEmpty());
+}
+
+TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {
+  EXPECT_THAT(table(small_job(small_llama(), 12)), HasSubstr("\n   2  layers.1 attention  "));
+}
+
+TEST(PlanTable, HasTheMemoryOfGpusWhereTheyMayBeUsed) {
+  ResolvedJob job = job_of_width(176);
+  EXPECT_THAT(table(job), HasSubstr("  peak memory\n"));
+  EXPECT_FALSE(document(job)["ranks"][0].contains("peak_device_memory_bytes"));
+  job.gpu_compute_dtype = Dtype::kBFloat16;
+  EXPECT_THAT(table(job), HasSubstr("  peak memory  GPU memory\n"));
+  EXPECT_GT(document(job)["ranks"][0]["peak_device_memory_bytes"], 0);
+}
+
+TEST(PlanTable, WarnsOnlyWhereTheResultIsNotSmaller) {
+  EXPECT_THAT(table(job_of_width(176)), Not(HasSubstr("warning")));
+  EXPECT_THAT(table(job_of_width(248)), Not(HasSubstr("warning")));
+  ResolvedJob wider = job_of_width(248);
+  wider.output_dtype = Dtype::kFloat32;
+  EXPECT_THAT(table(wider), HasSubstr("\nwarning: the result, "));
+  EXPECT_THAT(table(wider),
+              HasSubstr(" parameters as float32), is not smaller than the dense model, "
+                        "13,244,928 bytes"));
+  EXPECT_THAT(document(job_of_width(176))["warnings"], testing::IsEmpty());
+  EXPECT_THAT(document(wider)["warnings"], testing::SizeIs(1));
+}
+
+TEST(PlanTable, JsonSaysTheSame) {
+  const json plan = document(job_of_width(176));
+  EXPECT_EQ(plan["schema_version"], 1);
+  ASSERT_EQ(plan["ranks"].size(), 3u);
+  EXPECT_EQ(plan["ranks"][0]["first_sublayer"], 0);
+  EXPECT_EQ(plan["ranks"][2]["end_sublayer"], 12);
+  EXPECT_THAT(plan["ranks"][2]["sublayers"].get<std::string>(), testing::EndsWith(", head"));
+  EXPECT_EQ(plan["dense"]["parameters"], 6622464);
+  EXPECT_EQ(plan["compressed"]["dtype"], "bfloat16");
+  EXPECT_DOUBLE_EQ(plan["ratio"].get<double>(),
+                   plan["compressed"]["parameters"].get<double>() / 6622464.0);
+}
+
+}  // namespace
+}  // namespace dotresize

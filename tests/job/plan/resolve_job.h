@@ -1,0 +1,41 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "base/errors.h"
+#include "job/plan/resolved_job.h"
+#include "job/spec/job_file.h"
+#include "tests/job/model/test_configs.h"
+
+namespace dotresize {
+
+/// A job on the small Llama whose files exist.
+class ResolveJob : public testing::Test {
+ protected:
+  ResolveJob() {
+    dir_.write("c.txt", "calibration");
+    dir_.write("c.safetensors", "");
+    dir_.write("e.txt", "evaluation");
+    std::filesystem::create_directory(dir_.path() / "m");
+    text(
+        "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
+        "calibration: {text: [c.txt]}\n");
+  }
+
+  void text(const std::string& yaml) { spec_ = parse_job_text(yaml, "job.yaml", dir_.path()); }
+  ResolvedJob resolve() const { return resolve_job(spec_, config_); }
+  std::string error() const {
+    try {
+      resolve();
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "was accepted";
+  }
+
+  TemporaryDirectory dir_;
+  ModelConfig config_ = small_llama();
+  v1::JobSpec spec_;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,433 @@
+#include "tests/job/plan/resolve_job.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "job/plan/resolved_job.h"
+#include "job/spec/job_file.h"
+
+namespace dotresize {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(job.method, method_named("pca_dotresize"));
+  EXPECT_EQ(job.schedule, schedule_named("pipeline"));
+  EXPECT_EQ(job.widths.largest(), 200);
+  EXPECT_EQ(job.lambda, 0.1);
+  EXPECT_FALSE(job.accept_nonconvergence);
+  EXPECT_FALSE(job.overwrite);
+  EXPECT_EQ(job.source_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.output_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(job.ranks, 1);
+  EXPECT_EQ(job.timeout_s, 600);
+  EXPECT_EQ(job.calibration.samples, 128);
+  EXPECT_EQ(job.calibration.seqlen, 2048);
+  EXPECT_FALSE(job.evaluation);
+}
+
+TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
+  v1::Method& method = *spec_.mutable_method();
+  method.Clear();
+  method.set_size(0.8);
+  EXPECT_EQ(resolve().method, method_named("slicegpt"));
+  EXPECT_TRUE(resolve().allocation);
+  EXPECT_TRUE(resolve().head_sliced);
+  method.set_head(v1::Method::dense);
+  EXPECT_TRUE(resolve().allocation);
+  EXPECT_FALSE(resolve().head_sliced);
+  for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "lambda: 1",
+                                 "metric: activation", "mlp: {width: 512}"}) {
+    text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
+         "}\ncalibration: {text: [c.txt]}\n");
+    EXPECT_FALSE(resolve().allocation) << more;
+    EXPECT_EQ(resolve().method, method_named("pca_dotresize")) << more;
+  }
+  spec_.mutable_method()->Clear();
+  spec_.mutable_method()->set_sparsity(0.2);
+  EXPECT_FALSE(resolve().allocation);
+}
+
+TEST_F(ResolveJob, AnEvaluationWithoutASourceHasWhatTheCalibrationLeaves) {
+  spec_.mutable_evaluation();
+  EXPECT_TRUE(resolve().evaluates_unused_windows);
+  EXPECT_EQ(resolve().evaluation->text, resolve().calibration.text);
+  EXPECT_EQ(resolve().evaluation->tokens, resolve().calibration.tokens);
+  EXPECT_FALSE(resolve().evaluation->samples);
+  spec_.mutable_evaluation()->set_samples(4);
+  EXPECT_EQ(resolve().evaluation->samples, 4);
+  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
+  EXPECT_FALSE(resolve().evaluates_unused_windows);
+  EXPECT_EQ(resolve().evaluation->samples, 4);
+}
+
+TEST_F(ResolveJob, TheLastJunctionKeepsItsWidthUnlessTheHeadIsSliced) {
+  const ResolvedJob job = resolve();
+  ASSERT_THAT(job.widths.all, SizeIs(13));
+  EXPECT_EQ(job.widths.all.back(), 256);
+  EXPECT_THAT(job.widths.mapped(), AllOf(SizeIs(12), Each(200)));
+  spec_.mutable_method()->set_head(v1::Method::sliced);
+  EXPECT_THAT(resolve().widths.all, Each(200));
+}
+
+TEST_F(ResolveJob, EveryMethodOfTheProtoHasARow) {
+  const auto& names = *v1::Method::Name_descriptor();
+  ASSERT_EQ(static_cast<std::size_t>(names.value_count()), methods().size());
+  for (int i = 0; i < names.value_count(); ++i) {
+    spec_.mutable_method()->set_name(static_cast<v1::Method::Name>(names.value(i)->number()));
+    EXPECT_EQ(resolve().method.name, names.value(i)->name());
+  }
+  EXPECT_THROW(method_named("unknown"), std::invalid_argument);
+}
+
+TEST_F(ResolveJob, EveryValueOfActivationsButAutoHasASchedule) {
+  const auto& values = *v1::Calibration::Activations_descriptor();
+  for (int i = 1; i < values.value_count(); ++i) {
+    EXPECT_EQ(schedule_for_activations(values.value(i)->name()).activations,
+              values.value(i)->name());
+  }
+  // The first schedule of its activations is taken unless memory is scarce.
+  EXPECT_EQ(schedule_for_activations("original").name, "pipeline");
+  EXPECT_THROW(schedule_named("unknown"), std::invalid_argument);
+  EXPECT_THROW(schedule_for_activations("auto"), std::invalid_argument);
+}
+
+TEST_F(ResolveJob, ABudgetOfTheSpecIsStrongerThanWhatTheHostHas) {
+  LaunchFacts launch;
+  launch.memory = int64_t{8} << 30;
+  EXPECT_EQ(resolve_job(spec_, config_, launch).memory, int64_t{8} << 30);
+  spec_.mutable_resources()->set_memory("3GiB");
+  EXPECT_EQ(resolve_job(spec_, config_, launch).memory, int64_t{3} << 30);
+  EXPECT_EQ(resolve().memory, int64_t{3} << 30);
+}
+
+TEST_F(ResolveJob, AnInterruptedRunKeepsItsSchedule) {
+  LaunchFacts launch;
+  launch.schedule = "layerwise";
+  EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "layerwise");
+  launch.schedule = "token_parallel";  // a schedule for other activations
+  EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "pipeline");
+  launch.schedule = "layerwise";
+  spec_.mutable_resources()->set_memory("1MiB");
+  EXPECT_THROW(resolve_job(spec_, config_, launch), InputError);
+}
+
+TEST_F(ResolveJob, ABudgetThatIsTooSmallIsRefusedWithOneThatWouldDo) {
+  spec_.mutable_resources()->set_memory("1MiB");
+  try {
+    resolve();
+    FAIL() << "was accepted";
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    const std::string before = "this job needs at least ";
+    ASSERT_THAT(message, testing::StartsWith("resources.memory: 1.00 MiB of memory a rank"));
+    const std::size_t begin = message.find(before) + before.size();
+    spec_.mutable_resources()->set_memory(
+        message.substr(begin, message.find(" with ", begin) - begin));
+  }
+  EXPECT_NO_THROW(resolve());
+}
+
+TEST_F(ResolveJob, AutoActivationsAreOriginalForThePcaMethodsAlone) {
+  for (const auto& [method, schedule] : {std::pair(v1::Method::pca_dotresize, "pipeline"),
+                                         std::pair(v1::Method::slicegpt, "pipeline"),
+                                         std::pair(v1::Method::dotresize, "token_parallel"),
+                                         std::pair(v1::Method::magnitude, "token_parallel")}) {
+    spec_.mutable_method()->set_name(method);
+    EXPECT_EQ(resolve().schedule.name, schedule) << v1::Method::Name_Name(method);
+  }
+}
+
+TEST_F(ResolveJob, ActivationsCanBeChosen) {
+  spec_.mutable_calibration()->set_activations(v1::Calibration::compressed);
+  EXPECT_EQ(resolve().schedule, schedule_named("token_parallel"));
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  spec_.mutable_calibration()->set_activations(v1::Calibration::original);
+  EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
+}
+
+TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(201);
+  EXPECT_EQ(resolve().widths.largest(), 201);
+  EXPECT_EQ(resolve().sparsity, std::nullopt);
+}
+
+TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_size(0.8);
+  spec_.mutable_method()->set_name(v1::Method::pca_dotresize);
+  EXPECT_EQ(resolve().widths.largest(), 184);
+  EXPECT_EQ(resolve().size, 0.8);
+  spec_.mutable_method()->set_head(v1::Method::sliced);
+  EXPECT_EQ(resolve().widths.largest(), 192);
+  spec_.mutable_method()->set_round_to(20);
+  EXPECT_EQ(resolve().widths.largest(), 180);
+  spec_.mutable_method()->clear_round_to();
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().widths.largest(), 200);
+  config_.num_heads = 12;
+  EXPECT_EQ(resolve().widths.largest() % 24, 0);
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  EXPECT_EQ(resolve().widths.largest(), 96);
+  spec_.mutable_method()->set_size(0.01);
+  EXPECT_THAT(error(),
+              HasSubstr("method.size: 0.01 is not available: the smallest width, 24, gives"));
+}
+
+TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  spec_.mutable_method()->set_sparsity(0.05);
+  EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, "));
+  EXPECT_THAT(error(), HasSubstr("what helps: a smaller width, one map for all"));
+  EXPECT_THAT(error(), HasSubstr("method.allow_larger: true makes it all the same"));
+  spec_.mutable_method()->set_allow_larger(true);
+  EXPECT_EQ(resolve().widths.largest(), 240);
+  spec_.mutable_method()->clear_allow_larger();
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(256);
+  EXPECT_THAT(error(), testing::StartsWith("method.width: the result, "));
+  spec_.mutable_method()->set_width(128);
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  EXPECT_THAT(error(), HasSubstr("output.dtype: same"));
+}
+
+TEST_F(ResolveJob, RoundToIsHonoured) {
+  spec_.mutable_method()->set_round_to(32);
+  EXPECT_EQ(resolve().widths.largest(), 192);
+}
+
+TEST_F(ResolveJob, ASharedMapSeesTheDenseModel) {
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  EXPECT_EQ(resolve().schedule, schedule_named("token_parallel"));
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
+}
+
+TEST_F(ResolveJob, ALlamaWithHeadsOfAnotherWidthBecomesAMistralIfThatIsTheSame) {
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().stock_family, "mistral");
+  const ModelConfig plain = config_;
+  config_.rotary.type = "llama3";
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_ = plain;
+  config_.attention_bias = true;
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_ = plain;
+  config_.vocab_size = 128256;
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_ = plain;
+  config_.head_dim = static_cast<int64_t>(resolve().widths.largest()) / config_.num_heads;
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+}
+
+TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
+  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_architecture(v1::Output::source);
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  spec_.mutable_output()->set_architecture(v1::Output::mistral);
+  config_.rotary.type = "llama3";
+  config_.num_heads = 12;
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(200);  // not a multiple of the heads
+  EXPECT_EQ(resolve().stock_family, "mistral");
+  config_.attention_bias = true;
+  EXPECT_THAT(error(), HasSubstr("output.architecture: mistral has no biases"));
+  config_.family = "qwen3";
+  EXPECT_THAT(error(), HasSubstr("mistral can be made of a llama, not of a qwen3"));
+  spec_.mutable_method()->clear_map_sharing();
+  EXPECT_THAT(error(), HasSubstr("output.architecture: mistral is for a stock output"));
+}
+
+TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
+  config_.num_heads = 12;
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().widths.largest(), 192);  // a multiple of 8 and of 12
+  EXPECT_THAT(resolve().widths.all, Each(192));
+  EXPECT_TRUE(resolve().head_sliced);
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(200);
+  EXPECT_THAT(error(), HasSubstr("method.width: 200 is not a multiple of 12, the number of att"));
+  config_.family = "mistral";
+  EXPECT_EQ(resolve().widths.largest(), 200);
+}
+
+TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
+  config_.family = "phi3";
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_TRUE(resolve().stock_output());
+  config_.rotary.type = "longrope";
+  EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family 'phi3' cannot "
+                                 "have a longrope embedding"));
+  spec_.mutable_method()->set_map_sharing("junction");
+  EXPECT_FALSE(resolve().stock_output());
+  spec_.mutable_method()->set_map_sharing("model");
+  config_.family = "qwen3";
+  EXPECT_TRUE(resolve().stock_output());
+}
+
+TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
+  spec_.mutable_calibration()->set_seqlen(4096);
+  EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 4096 is more than the model's "
+                                 "max_position_embeddings, 2048"));
+  config_.rotary.type = "dynamic";
+  config_.rotary.factor = 2.0;
+  EXPECT_EQ(resolve().calibration.seqlen, 4096);
+  spec_.mutable_calibration()->set_seqlen(4097);
+  EXPECT_THAT(error(), HasSubstr("2048, times the factor of its rotary embedding"));
+}
+
+TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {
+  config_.dtype.clear();
+  EXPECT_EQ(resolve().source_dtype, Dtype::kFloat32);
+  spec_.mutable_output()->set_dtype(v1::Output::float16);
+  EXPECT_EQ(resolve().output_dtype, Dtype::kFloat16);
+}
+
+TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {
+  spec_.mutable_calibration()->set_seqlen(512);
+  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
+  EXPECT_EQ(resolve().evaluation->seqlen, 512);
+  spec_.mutable_evaluation()->set_seqlen(64);
+  EXPECT_EQ(resolve().evaluation->seqlen, 64);
+}
+
+TEST_F(ResolveJob, PredictionsAreComparedUnlessTheJobSaysNo) {
+  EXPECT_FALSE(resolve().compares_predictions());  // there is no evaluation
+  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
+  EXPECT_TRUE(resolve().compares_predictions());
+  spec_.mutable_evaluation()->set_kl(false);
+  EXPECT_FALSE(resolve().compares_predictions());
+}
+
+TEST_F(ResolveJob, ATokenFileKeepsItsOwnShapeUnlessOneIsGiven) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
+      "calibration: {tokens: c.safetensors}\n");
+  EXPECT_EQ(resolve().calibration.samples, std::nullopt);
+  EXPECT_EQ(resolve().calibration.seqlen, std::nullopt);
+  EXPECT_EQ(resolve().calibration.tokens, dir_.path() / "c.safetensors");
+}
+
+TEST_F(ResolveJob, RefusesWhatTheModelCannotServe) {
+  config_.compressed = true;
+  EXPECT_THAT(error(), HasSubstr("model.path: the model is already compressed"));
+  config_ = small_llama();
+  spec_.mutable_resources()->set_ranks(13);
+  EXPECT_THAT(error(), HasSubstr("resources.ranks: 13 is more than the model's 12 sublayers"));
+  spec_.mutable_resources()->clear_ranks();
+  spec_.mutable_calibration()->set_seqlen(2049);
+  EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 2049 is more than the model's max_position"));
+  spec_.mutable_calibration()->clear_seqlen();
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(257);
+  EXPECT_THAT(error(), HasSubstr("method.width: 257 is more than the model's hidden_size, 256"));
+  spec_.mutable_method()->clear_width();
+  spec_.mutable_method()->set_sparsity(0.999);
+  EXPECT_THAT(error(), HasSubstr("method.sparsity: 0.999"));
+}
+
+TEST_F(ResolveJob, RefusesFilesThatAreNotThereOrNotFiles) {
+  spec_.mutable_calibration()->set_text(0, "/nonexistent.txt");
+  EXPECT_EQ(error(), "calibration.text: '/nonexistent.txt': there is no such file");
+  spec_.mutable_calibration()->set_text(0, "/dev/zero");
+  EXPECT_EQ(error(), "calibration.text: '/dev/zero' is not a regular file");
+  spec_.mutable_calibration()->clear_text();
+  spec_.mutable_calibration()->set_tokens(dir_.path().string());
+  EXPECT_THAT(error(), HasSubstr("calibration.tokens: "));
+}
+
+TEST_F(ResolveJob, ComputesInBfloat16WhereAGpuIsAskedFor) {
+  EXPECT_EQ(resolve().device, DeviceKind::kCpu);
+  EXPECT_EQ(resolve().gpu_compute_dtype, Dtype::kBFloat16);  // auto
+  spec_.mutable_resources()->set_device(v1::Resources::cpu);
+  EXPECT_EQ(resolve().gpu_compute_dtype, std::nullopt);
+  spec_.mutable_resources()->set_device(v1::Resources::cuda);
+  EXPECT_EQ(resolve().device, DeviceKind::kCuda);
+  EXPECT_EQ(resolve().compute_dtype, Dtype::kBFloat16);
+  spec_.mutable_resources()->set_compute_dtype(v1::ComputeDtype::float32);
+  EXPECT_EQ(resolve().compute_dtype, Dtype::kFloat32);
+}
+
+TEST_F(ResolveJob, WhatTheLaunchedRanksFoundDecidesWhatTheSpecLeavesOpen) {
+  spec_.mutable_resources()->set_ranks(4);
+  const auto launched = [&](const LaunchFacts& launch) {
+    return resolve_job(spec_, config_, launch);
+  };
+  ResolvedJob job = launched({.ranks = 2, .devices = {DeviceKind::kCpu, 0}});
+  EXPECT_EQ(job.ranks, 2);
+  EXPECT_EQ(job.device, DeviceKind::kCpu);
+  EXPECT_EQ(job.compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(job.gpu_compute_dtype, std::nullopt);
+  job = launched({.ranks = 2, .devices = {DeviceKind::kCuda, 80}});
+  EXPECT_EQ(job.device, DeviceKind::kCuda);
+  EXPECT_EQ(job.compute_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.gpu_compute_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 75}}).compute_dtype, Dtype::kFloat16);
+  spec_.mutable_resources()->set_compute_dtype(v1::ComputeDtype::float32);
+  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 90}}).compute_dtype, Dtype::kFloat32);
+  EXPECT_THROW(launched({.ranks = 13}), InputError);
+}
+
+TEST_F(ResolveJob, RefusesAnOutputThatReachesIntoTheModelThroughALink) {
+  std::filesystem::create_directory_symlink(dir_.path() / "m", dir_.path() / "link");
+  spec_.mutable_output()->set_path((dir_.path() / "link" / "o").string());
+  EXPECT_THAT(error(), HasSubstr("lies in model.path"));
+}
+
+TEST_F(ResolveJob, RefusesInputsThatTheOutputWouldReplace) {
+  std::filesystem::create_directory(dir_.path() / "o");
+  spec_.mutable_evaluation()->add_text(dir_.write("o/e.txt", "").string());
+  EXPECT_THAT(error(),
+              testing::AllOf(HasSubstr("evaluation.text: "), HasSubstr("lies in output.path")));
+}
+
+TEST_F(ResolveJob, TheMetricOfTheLossSeesTheDenseModelInAPipeline) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
+      "method: {name: magnitude, sparsity: 0.2, metric: fisher}\n"
+      "calibration: {text: [c.txt]}\n");
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(job.schedule, schedule_named("pipeline"));
+  EXPECT_EQ(job.metric, Metric::kFisher);
+  EXPECT_FALSE(job.oblique_maps());
+  spec_.mutable_method()->set_name(v1::Method::slicegpt);
+  EXPECT_TRUE(resolve().oblique_maps());
+}
+
+TEST_F(ResolveJob, KeptStatisticsAreThoseOfTheDenseModelInAPipeline) {
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  v1::Statistics& statistics = *spec_.mutable_calibration()->mutable_statistics();
+  statistics.set_use("/s");
+  EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
+  EXPECT_EQ(summed_junctions(config_, resolve()), 12);
+  statistics.clear_use();
+  statistics.set_save("/s");
+  EXPECT_EQ(summed_junctions(config_, resolve()), 13);  // with the last one, for other heads
+  statistics.set_save(spec_.output().path() + "/s");
+  EXPECT_THAT(error(), HasSubstr("calibration.statistics.save"));
+  statistics.set_save(dir_.path());
+  EXPECT_THAT(error(), HasSubstr("lies in calibration.statistics.save"));
+}
+
+TEST_F(ResolveJob, GradientsAreComputedInFloat16WhereThereIsNoBfloat16) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
+      "method: {name: slicegpt, sparsity: 0.2, metric: fisher}\n"
+      "calibration: {text: [c.txt]}\nresources: {compute_dtype: float16}\n");
+  EXPECT_EQ(resolve().gpu_compute_dtype, Dtype::kFloat16);
+  spec_.mutable_resources()->clear_compute_dtype();
+  const LaunchFacts v100{.ranks = 1, .devices = {DeviceKind::kCuda, 70}};
+  EXPECT_EQ(resolve_job(spec_, config_, v100).compute_dtype, Dtype::kFloat16);
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,103 @@
+#include "job/plan/check_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/errors.h"
+#include "job/spec/job_file.h"
+#include "tests/job/model/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+class CheckFiles : public testing::Test {
+ protected:
+  CheckFiles() {
+    std::filesystem::create_directory(dir_ / "m");
+    dir_.write("m/tokenizer.json", "{}");
+    dir_.write("t.safetensors", "");
+    write_text(100'000);
+  }
+
+  void write_text(std::size_t bytes) { dir_.write("c.txt", std::string(bytes, 'x')); }
+
+  /// Returns the findings for a job with 8 windows of 256 tokens.
+  std::vector<FileFinding> findings(const std::string& source = "text: [c.txt]",
+                                    const std::string& evaluation = "") {
+    const v1::JobSpec spec = parse_job_text(
+        "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
+        "calibration: {" +
+            source + ", samples: 8, seqlen: 256}\n" + evaluation,
+        "job.yaml", dir_.path());
+    return check_inputs(resolve_job(spec, config_), config_);
+  }
+
+  TemporaryDirectory dir_;
+  ModelConfig config_ = small_llama();
+};
+
+TEST_F(CheckFiles, ATextThatIsLongEnoughIsNotSpokenOf) { EXPECT_TRUE(findings().empty()); }
+
+TEST_F(CheckFiles, FewerBytesThanTokensAreFatal) {
+  write_text(2000);
+  const auto found = findings();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].fatal);
+  EXPECT_EQ(found[0].key, "calibration.text");
+  EXPECT_EQ(found[0].what,
+            "2,002 bytes of text cannot be 8 windows of 256 tokens: give more text, fewer samples "
+            "or a smaller seqlen");
+}
+
+TEST_F(CheckFiles, ATextThatMayBeTooShortIsAWarning) {
+  write_text(4000);
+  const auto found = findings();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_FALSE(found[0].fatal);
+  EXPECT_THAT(found[0].what, HasSubstr("about 1,000 tokens, may be less than 8 windows"));
+}
+
+TEST_F(CheckFiles, OfAnEvaluationOneWindowIsEnough) {
+  dir_.write("e.txt", std::string(100, 'x'));
+  const auto found = findings("tokens: t.safetensors", "evaluation: {text: [e.txt], seqlen: 256}");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].key, "evaluation.text");
+  EXPECT_THAT(found[0].what, HasSubstr("1 window of 256 tokens"));
+}
+
+TEST_F(CheckFiles, TextNeedsATokenizerAndTokensDoNot) {
+  std::filesystem::remove(dir_ / "m/tokenizer.json");
+  const auto found = findings();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].fatal);
+  EXPECT_THAT(found[0].key + ": " + found[0].what,
+              AllOf(HasSubstr("model.path: '"), HasSubstr("has no tokenizer.json")));
+  EXPECT_TRUE(findings("tokens: t.safetensors").empty());
+}
+
+TEST_F(CheckFiles, AnOutputThatExistsNeedsOverwriteAndMustBeOurs) {
+  EXPECT_EQ(output_fault(dir_ / "o", false), "");
+  EXPECT_THAT(output_fault(dir_ / "m", false), HasSubstr("output.overwrite: true"));
+  EXPECT_THAT(output_fault(dir_ / "m", true), HasSubstr("no model that dotresize has made"));
+  std::filesystem::create_directory(dir_ / "m/dotresize");
+  dir_.write("m/dotresize/report.json", "{}");
+  EXPECT_EQ(output_fault(dir_ / "m", true), "");
+}
+
+TEST_F(CheckFiles, ANameOfTheHubComesWithTheWayToFetchIt) {
+  EXPECT_NO_THROW(require_model_directory(dir_ / "m"));
+  EXPECT_THAT([&] { require_model_directory(dir_ / "meta-llama/Llama-3.2-1B"); },
+              ThrowsMessage<InputError>(
+                  AllOf(HasSubstr("model.path: '"), HasSubstr("is not a local directory"),
+                        HasSubstr("hf download meta-llama/Llama-3.2-1B --local-dir "))));
+  EXPECT_THAT([&] { require_model_directory(dir_ / "other"); },
+              ThrowsMessage<InputError>(Not(HasSubstr("hf download"))));
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,349 @@
+#include "worker/calibration/junction_loss_increases.h"
+
+#include <ATen/ATen.h>
+#include <fmt/core.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/token_windows.h"
+#include "worker/calibration/junction_groups.h"
+#include "worker/calibration/reason.h"
+#include "worker/calibration/storage/statistics.h"
+#include "worker/maps/describe/predicted_loss_increase.h"
+#include "worker/maps/describe/shortcut_loss_increase.h"
+#include "worker/maps/describe/spectrum.h"
+#include "worker/maps/metric.h"
+#include "worker/maps/scoped_threads.h"
+#include "worker/transformer/weights.h"
+
+namespace dotresize {
+namespace {
+
+std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
+/// Sum of the gradients of windows that the first round did not see.
+std::string extension_entry(int64_t junction) {
+  return fmt::format("metric-extension-{}", junction);
+}
+std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
+
+/// Returns the symmetric matrix with this upper triangle.
+at::Tensor symmetric(const at::Tensor& matrix) {
+  const at::Tensor upper = matrix.triu();
+  return upper + upper.triu(1).t();
+}
+
+std::vector<double> numbers(const at::Tensor& tensor) {
+  const at::Tensor kept = tensor.contiguous();
+  const auto* data = kept.const_data_ptr<double>();
+  return {data, data + kept.numel()};
+}
+
+}  // namespace
+
+JunctionLossIncreases::JunctionLossIncreases(Communicator& comm, const CalibrationJob& dense,
+                                             const ResolvedJob& job,
+                                             const CalibrationObserver& observer, PhaseClock& clock)
+    : comm_(comm),
+      dense_(dense),
+      job_(job),
+      observer_(observer),
+      widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+      kept_(dense.first_round_journal()),
+      clock_(clock),
+      passes_(comm, dense, observer, clock),
+      mine_(junctions_of(dense, dense.shard(comm))) {}
+
+bool JunctionLossIncreases::lacks_loss_increases(int64_t junction) const {
+  return junction < dense_.mapped_junctions() && !kept_.has(loss_increases_entry(junction));
+}
+
+bool JunctionLossIncreases::lacks_ranks(int64_t junction) const {
+  return !shared() && junction > 0 && junction < dense_.mapped_junctions() &&
+         !dense_.journal.has(ranks_entry(junction - 1));
+}
+
+std::vector<int64_t> JunctionLossIncreases::pending() const {
+  bool any_lacks = false;
+  for (int64_t j = 0; j < dense_.mapped_junctions(); ++j) any_lacks = any_lacks || is_incomplete(j);
+  std::vector<int64_t> pending;
+  for (const int64_t junction : mine_) {
+    const bool needed =
+        shared() ? any_lacks : is_incomplete(junction) || is_incomplete(junction + 1);
+    if (needed && !kept_.has(dense_entry(junction))) pending.push_back(junction);
+  }
+  return pending;
+}
+
+void JunctionLossIncreases::begin() {
+  for (const int64_t junction : pending()) beside_.junctions.push_back({setup(junction)});
+}
+
+void JunctionLossIncreases::see_state(int64_t junction, const at::Tensor& x) {
+  if (StageJunction* found = beside_.find(junction)) add_first(dense_, *found, x);
+}
+
+void JunctionLossIncreases::see_gradient(int64_t junction, const at::Tensor& g) {
+  if (StageJunction* found = beside_.find(junction)) found->first->add_gradient(g);
+}
+
+void JunctionLossIncreases::end() {
+  keep(beside_);
+  beside_.junctions.clear();
+}
+
+/// Writes the basis of each junction with a map of its own; with a shared map, its sums.
+void JunctionLossIncreases::keep(JunctionGroup& group) {
+  BackgroundEntry entry(kept_);  // writes while the next one is decomposed
+  for (StageJunction& junction : group.junctions) {
+    if (!junction.first) continue;  // no tokens were seen
+    std::map<std::string, at::Tensor> kept = junction.first->tensors();
+    if (!shared()) {
+      kept = std::move(*junction.first).finish(dense_.windows.numel()).tensors();
+      kept.erase("gram");
+    }
+    junction.first.reset();
+    for (auto& [name, tensor] : kept) {
+      // Matrices summed in float32 are stored in float32.
+      const bool matrix = dense_.packs_sums() && tensor.dim() == 2;
+      tensor = tensor.to(matrix ? at::kFloat : tensor.scalar_type()).cpu();
+    }
+    entry.put(dense_entry(junction.setup.junction), std::move(kept));
+  }
+  entry.finish();
+}
+
+void JunctionLossIncreases::keep_junctions() {
+  in_groups(comm_, dense_, pending(), clock_, [&](JunctionGroup& group) {
+    passes_.first(group);
+    passes_.unload();  // the decomposition needs the memory
+    keep(group);
+  });
+}
+
+/// Called on rank 0, which has junction 0.
+void JunctionLossIncreases::keep_shared_basis() {
+  const int64_t tokens = dense_.windows.numel();
+  FirstPass sum(setup(0), CostPrecision{});
+  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
+    sum.add_scaled({setup(junction), kept_.get(dense_entry(junction))}, tokens);
+  }
+  std::map<std::string, at::Tensor> kept = std::move(sum).finish(tokens).tensors();
+  kept.erase("gram");
+  kept_.put(kSharedBasis, kept);
+}
+
+std::map<std::string, at::Tensor> JunctionLossIncreases::load(const std::string& entry) const {
+  std::map<std::string, at::Tensor> tensors = kept_.get(entry);
+  for (auto& [name, tensor] : tensors) tensor = to_device(tensor, dense_.device).to(at::kDouble);
+  return tensors;
+}
+
+MetricBasis JunctionLossIncreases::basis(int64_t junction) const {
+  return basis(shared() ? kSharedBasis : dense_entry(junction));
+}
+
+MetricBasis JunctionLossIncreases::basis(const std::string& entry) const {
+  const auto tensors = load(entry);
+  return {tensors.at("values"), tensors.at("vectors"), tensors.at("factor")};
+}
+
+at::Tensor JunctionLossIncreases::mean(const std::string& entry, const char* name) const {
+  return symmetric(load(entry).at(name)) / static_cast<double>(dense_.windows.numel());
+}
+
+/// The sample is spread evenly over the windows.
+at::Tensor JunctionLossIncreases::sampled_windows() const {
+  const int64_t windows = dense_.windows.size(0);
+  const int64_t taken = sampled_loss_increase_windows(windows, dense_.windows.size(1));
+  return dense_.windows.index_select(0,
+                                     (at::arange(taken, at::kLong) * windows).div_(taken, "floor"));
+}
+
+/// Takes the sums over tokens of the second round.
+void JunctionLossIncreases::keep_token_loss_increases() {
+  std::vector<int64_t> pending;
+  for (const int64_t junction : mine_) {
+    const bool lacks = !kept_.has(tokens_entry(junction));
+    if (lacks_loss_increases(junction) && lacks) pending.push_back(junction);
+  }
+  const auto at_once = [](const RankShard& shard) { return shard.bases_at_once; };
+  const at::Tensor windows = sampled_windows();
+  in_parts(comm_, dense_.plan, pending, at_once, [&](std::span<const int64_t> part, int64_t) {
+    std::map<int64_t, TokenLossIncreases> sums;
+    for (const int64_t junction : part) sums.try_emplace(junction, basis(junction), widths_);
+    passes_.pairs(part, windows, [&](int64_t junction, const at::Tensor& x, const at::Tensor& g) {
+      const PhaseClock::Scope scope(clock_, "gram", junction_name(junction));
+      sums.at(junction).add(x, g);
+    });
+    for (const int64_t junction : part) {
+      kept_.put(tokens_entry(junction), {{"sums", sums.at(junction).sums().cpu()}});
+    }
+  });
+}
+
+at::Tensor JunctionLossIncreases::loss_increases_of_all(int64_t junction) const {
+  if (!shared()) return loss_increases_of_first(basis(junction), widths_);
+  const std::string entry = dense_entry(junction);
+  return loss_increases_of_shared(basis(junction), mean(entry, "gram"), {}, mean(entry, "fisher"),
+                                  widths_);
+}
+
+at::Tensor JunctionLossIncreases::shared_loss_increases(int64_t junction) const {
+  const std::string entry = dense_entry(junction);
+  const at::Tensor before = junction == 0 ? at::Tensor() : mean(dense_entry(junction - 1), "gram");
+  const at::Tensor found = loss_increases_of_shared(basis(kSharedBasis), mean(entry, "gram"),
+                                                    before, mean(entry, "fisher"), widths_);
+  return found.diag_embed();
+}
+
+at::Tensor JunctionLossIncreases::loss_increases(int64_t junction) const {
+  const at::Tensor all = loss_increases_of_all(junction);
+  const at::Tensor of_tokens = load(tokens_entry(junction)).at("sums");
+  const at::Tensor ratio =
+      at::where(all > 0.0, of_tokens / (all * static_cast<double>(sampled_windows().numel())), 1.0);
+  if (shared()) return shared_loss_increases(junction) * ratio;
+  if (junction == 0) return (all * ratio).expand({grid(), grid()});
+  return loss_increases_behind(basis(junction - 1), basis(junction), widths_) * ratio;
+}
+
+void JunctionLossIncreases::write_loss_increases() {
+  const ScopedThreads threads(dense_.map.decomposition_threads);
+  for (const int64_t junction : mine_) {
+    if (!lacks_loss_increases(junction)) continue;
+    const PhaseClock::Scope scope(clock_, "solve", junction_name(junction));
+    const at::Tensor found = with_context("junction " + junction_name(junction),
+                                          [&] { return loss_increases(junction); });
+    kept_.put(loss_increases_entry(junction), {{"rises", found.cpu().contiguous()}});
+  }
+}
+
+std::vector<std::vector<double>> JunctionLossIncreases::read_loss_increases() const {
+  std::vector<std::vector<double>> all;
+  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
+    all.push_back(numbers(kept_.get(loss_increases_entry(junction)).at("rises")));
+  }
+  return all;
+}
+
+void JunctionLossIncreases::write_ranks(const PredictedLossIncreases& loss_increases) {
+  const Allocation chosen = allocate_jointly(dense_.config, job_, loss_increases);
+  const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.hidden_size);
+  const ScopedThreads threads(dense_.map.decomposition_threads);
+  // Junction and map that the next shortcut starts from.
+  std::optional<std::pair<int64_t, JunctionMap>> last;
+  for (const int64_t junction : mine_) {
+    if (!lacks_ranks(junction)) continue;
+    const PhaseClock::Scope scope(clock_, "align", junction_name(junction));
+    const auto width = [&](int64_t of) { return chosen.widths.all.at(static_cast<size_t>(of)); };
+    const at::Tensor found = with_context("junction " + junction_name(junction), [&] {
+      const MetricBasis before = basis(junction - 1);
+      const JunctionMap in = last && last->first == junction - 1
+                                 ? std::move(last->second)
+                                 : map_of(before, width(junction - 1));
+      MetricBasis behind = basis(junction);
+      last.emplace(junction, map_of(behind, width(junction)));
+      behind.vectors.reset();  // room for the rotation
+      return loss_increases_of_ranks(before, in, behind, last->second, ranks,
+                                     dense_.map.svd_driver);
+    });
+    dense_.journal.put(ranks_entry(junction - 1), {{"rises", found.cpu()}});
+  }
+}
+
+/// A last junction of full width has no basis, so the shortcut into it has no prediction.
+std::vector<std::vector<double>> JunctionLossIncreases::read_ranks() const {
+  std::vector<std::vector<double>> all(static_cast<size_t>(dense_.config.num_sublayers()));
+  for (int64_t junction = 1; junction < dense_.mapped_junctions(); ++junction) {
+    all.at(static_cast<size_t>(junction - 1)) =
+        numbers(dense_.journal.get(ranks_entry(junction - 1)).at("rises"));
+  }
+  return all;
+}
+
+void JunctionLossIncreases::forget() {
+  for (const int64_t junction : mine_) {
+    const std::string extension = extension_entry(junction);
+    if (dense_.journal.has(extension)) dense_.journal.remove(extension);
+  }
+  if (dense_.first_round) return;
+  for (const int64_t junction : mine_) {
+    if (kept_.has(dense_entry(junction))) kept_.remove(dense_entry(junction));
+  }
+  if (has_first() && kept_.has(kSharedBasis)) kept_.remove(kSharedBasis);
+}
+
+void JunctionLossIncreases::measure(PredictedLossIncreases& loss_increases) {
+  keep_junctions();
+  comm_.barrier();
+  if (shared()) {
+    const bool lacks = kept_.has(dense_entry(0)) && !kept_.has(kSharedBasis);
+    if (has_first() && lacks) keep_shared_basis();
+    comm_.barrier();
+  }
+  keep_token_loss_increases();
+  passes_.unload();
+  write_loss_increases();
+  comm_.barrier();
+  loss_increases.junctions = read_loss_increases();
+  if (!shared()) {
+    write_ranks(loss_increases);
+    comm_.barrier();
+    loss_increases.shortcuts = read_ranks();
+  }
+}
+
+bool JunctionLossIncreases::has_metric(int64_t junction) {
+  return junction < dense_.mapped_junctions() &&
+         (kept_.has(dense_entry(junction)) || beside_.find(junction) != nullptr);
+}
+
+at::Tensor JunctionLossIncreases::metric(int64_t junction) const {
+  const std::string entry = dense_entry(junction);
+  const std::string extension = extension_entry(junction);
+  const bool extended = dense_.journal.has(extension);
+  if (!shared() && !extended) return load(entry).at("factor");
+  at::Tensor fisher = shared() ? mean(entry, "fisher") : fisher_of(load(entry).at("factor"));
+  if (extended) {
+    const auto more = dense_.journal.get(extension);
+    const auto tokens = static_cast<double>(dense_.windows.numel());
+    const double added = more.at("tokens").item<double>();
+    fisher.mul_(tokens).add_(to_device(more.at("fisher"), dense_.device).to(at::kDouble));
+    fisher.div_(tokens + added);
+  }
+  return metric_factor(fisher);
+}
+
+void JunctionLossIncreases::extend_metrics(const at::Tensor& windows,
+                                           const std::vector<int64_t>& numbers,
+                                           const std::vector<int64_t>& junctions) {
+  std::vector<int64_t> pending;
+  for (const int64_t junction : junctions) {
+    if (has_metric(junction) && !dense_.journal.has(extension_entry(junction))) {
+      pending.push_back(junction);
+    }
+  }
+  CalibrationJob job = dense_;
+  job.windows = windows;
+  job.window_numbers = numbers;
+  PipelinePasses passes(comm_, job, observer_, clock_);
+  in_groups(comm_, job, pending, clock_, [&](JunctionGroup& group) {
+    passes.first(group);
+    passes.unload();
+    for (StageJunction& junction : group.junctions) {
+      at::Tensor fisher = symmetric(junction.first->tensors().at("fisher"));
+      if (dense_.packs_sums()) fisher = fisher.to(at::kFloat);
+      dense_.journal.put(
+          extension_entry(junction.setup.junction),
+          {{"fisher", fisher.cpu()},
+           {"tokens", at::scalar_tensor(static_cast<double>(windows.numel()), at::kDouble)}});
+    }
+  });
+}
+
+}  // namespace dotresize

@@ -1,0 +1,98 @@
+#include "worker/calibration/schedules/token_parallel_moments.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "worker/maps/map_algorithm.h"
+#include "worker/transformer/load.h"
+
+namespace dotresize {
+namespace {
+
+/// Returns the largest l2 norm of a token x [d] over all ranks. Collective.
+double max_token_norm(Communicator& comm, const Microbatches& x) {
+  at::Tensor norms = at::zeros({comm.size()}, at::kDouble);
+  for (const at::Tensor& batch : x) {
+    const double norm = at::linalg_vector_norm(batch, 2, at::IntArrayRef{-1}, false, at::kDouble)
+                            .max()
+                            .item<double>();
+    norms[comm.rank()] = std::max(norms[comm.rank()].item<double>(), norm);
+  }
+  comm.all_reduce_sum(norms);  // exact: all summands but one are zero
+  return norms.max().item<double>();
+}
+
+/// Slack of the bound: a rotation changes norms only by rounding, so one bound holds in both bases.
+constexpr double kNormSlack = 1.01;
+
+void reduce_all(Communicator& comm, std::vector<at::Tensor> sums, int root) {
+  for (at::Tensor& sum : sums) comm.reduce_sum(sum, root);
+}
+
+}  // namespace
+
+JunctionOverRanks::JunctionOverRanks(Communicator& comm, const CalibrationJob& job,
+                                     int64_t junction, const Microbatches& x, int owner,
+                                     PhaseClock& clock)
+    : comm_(comm),
+      job_(job),
+      setup_{junction,   job.config.hidden_size,
+             job.map,    clock,
+             job.device, SumBounds{job.windows.numel(), kNormSlack * max_token_norm(comm, x)}},
+      owner_(owner) {
+  if (needs_second_pass(job.map)) x_ = x;
+  first_.emplace(setup_, setup_.costs_in_first_pass() ? agreed_precision(x, {}) : CostPrecision{});
+  for (const at::Tensor& batch : x) first_->add(batch);
+  reduce_all(comm_, first_->sums(), owner_);
+  if (!owns()) first_.reset();
+}
+
+void JunctionOverRanks::decompose() {
+  if (!owns()) return;
+  decomposed_.emplace(std::move(*first_).finish(job_.windows.numel()));
+  first_.reset();
+}
+
+void JunctionOverRanks::second_pass() {
+  if (!needs_second_pass(job_.map)) return;
+  const at::Tensor rotation = broadcast_tensor(
+      comm_, owns() ? decomposed_->rotation() : at::Tensor(),
+      {setup_.hidden_size, setup_.hidden_size}, at::dtype(at::kFloat).device(job_.device), owner_);
+  second_.emplace(setup_, rotation, agreed_precision(x_, rotation));
+  for (const at::Tensor& batch : x_) second_->add(batch);
+  x_.clear();
+  reduce_all(comm_, second_->costs().sums(), owner_);
+  if (!owns()) second_.reset();
+}
+
+std::optional<SolvedJunction> JunctionOverRanks::solve() {
+  if (!owns()) return std::nullopt;
+  const int64_t width = job_.widths.all.at(static_cast<size_t>(setup_.junction));
+  return std::move(*decomposed_).solve(width, std::move(second_));
+}
+
+CostPrecision JunctionOverRanks::agreed_precision(const Microbatches& x,
+                                                  const at::Tensor& rotation) {
+  if (!job_.tries_half_costs()) return {};
+  at::Tensor error = at::zeros({1}, at::kDouble);
+  if (comm_.rank() == owner_of_first_microbatch(comm_, job_.windows)) {
+    error[0] = half_cost_error(setup_, x.front(), rotation);
+  }
+  comm_.all_reduce_sum(error);  // zero except on one rank
+  return CostPrecision::from_half_error(error.item<double>());
+}
+
+Microbatches embed_share(Communicator& comm, const CalibrationJob& job, at::ScalarType dtype,
+                         PhaseClock& clock) {
+  const PhaseClock::Scope scope(clock, "read");
+  Microbatches x;
+  for (const at::Tensor& ids : microbatches_of_rank(comm, job.windows)) {
+    x.push_back(embed_from(job.reader, job.config, ids, dtype, job.device));
+  }
+  return x;
+}
+
+}  // namespace dotresize

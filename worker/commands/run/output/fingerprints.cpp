@@ -1,0 +1,123 @@
+#include "worker/commands/run/output/fingerprints.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/process/program.h"
+#include "base/text/printable.h"
+#include "base/text/sha256.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::json;
+
+/// Returns data that change with the file, without reading all of it.
+Json file_fingerprint(const fs::path& file) {
+  return {{"bytes", fs::file_size(file)},
+          {"modified", fs::last_write_time(file).time_since_epoch().count()}};
+}
+
+/// Returns the program's version, the model's files, the device and the compute dtype.
+Json model_fingerprint(const ResolvedJob& job, const std::vector<fs::path>& weights) {
+  Json model = {{"config.json", sha256_of_file(job.model_path / "config.json")}};
+  for (const fs::path& file : weights) model[file.filename().string()] = file_fingerprint(file);
+  return {{"version", kVersion},
+          {"model", std::move(model)},
+          {"device", to_string(job.device)},
+          {"compute_dtype", to_string(job.compute_dtype)}};
+}
+
+void add_calibration(const TokenWindows& calibration, Json& fingerprint) {
+  fingerprint["calibration_tokens"] = calibration.fingerprint;
+  fingerprint["calibration"] = {{"samples", calibration.windows.size(0)},
+                                {"seqlen", calibration.windows.size(1)}};
+}
+
+Json method_options(const ResolvedJob& job) {
+  Json options = {{"name", job.method.name},
+                  {"lambda", job.lambda},
+                  {"map_sharing", to_string(job.map_sharing)},
+                  {"shortcuts", to_string(job.shortcuts)},
+                  {"head_sliced", job.head_sliced},
+                  {"accept_nonconvergence", job.accept_nonconvergence}};
+  if (job.gradients()) options["metric"] = to_string(job.metric);
+  if (job.mlp) {
+    options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
+    if (job.mlp->allocated) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
+  }
+  if (job.allocation) {
+    options["allocate"] = {{"size", job.allocation->size}, {"round_to", job.allocation->round_to}};
+    return options;
+  }
+  options["width"] = job.widths.largest();
+  return options;
+}
+
+}  // namespace
+
+Json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
+                     const TokenWindows& healing, const std::vector<fs::path>& weights) {
+  Json fingerprint = model_fingerprint(job, weights);
+  add_calibration(calibration, fingerprint);
+  fingerprint["method"] = method_options(job);
+  fingerprint["schedule"] = job.schedule.name;
+  fingerprint["output_dtype"] = to_string(job.output_dtype);
+  if (job.healing) {
+    fingerprint["heal"] = {{"epochs", job.healing->epochs},
+                           {"learning_rate", job.healing->learning_rate},
+                           {"tokens", healing.fingerprint}};
+  }
+  return fingerprint;
+}
+
+Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
+                            const std::vector<fs::path>& weights) {
+  Json fingerprint = model_fingerprint(job, weights);
+  add_calibration(calibration, fingerprint);
+  if (job.allocation) {
+    fingerprint["allocation"] = {{"round_to", job.allocation->round_to},
+                                 {"value_heads", job.allocates_values()},
+                                 {"head_sliced", job.head_sliced},
+                                 {"map_sharing", to_string(job.map_sharing)}};
+  }
+  fingerprint["basis"] = job.method.pca() ? "pca" : "identity";
+  fingerprint["metric"] = to_string(job.metric);
+  fingerprint[kCosts] = job.method.transport();
+  const bool own = job.method.passes() == 1 || job.junction_groups.empty();
+  fingerprint[kMapGroups] =
+      own ? kOwnBases : fmt::format("{}", fmt::join(job.junction_groups, ","));
+  return fingerprint;
+}
+
+Json dense_loss_fingerprint(const ResolvedJob& job, const TokenWindows& evaluation,
+                            const std::vector<fs::path>& weights) {
+  Json fingerprint = model_fingerprint(job, weights);
+  fingerprint["evaluation_tokens"] = evaluation.fingerprint;
+  fingerprint["evaluation"] = {{"samples", evaluation.windows.size(0)},
+                               {"seqlen", evaluation.windows.size(1)}};
+  return fingerprint;
+}
+
+std::string difference(const Json& wanted, const Json& found, const std::string& where) {
+  const Json mine = wanted.flatten();
+  const Json others = found.flatten();
+  const auto text = [](const Json& object, const std::string& key) {
+    return object.contains(key) ? printable(object.at(key).dump()) : "absent";
+  };
+  Json all = mine;
+  all.update(others);
+  for (const auto& [key, value] : all.items()) {
+    if (mine.contains(key) && others.contains(key) && mine.at(key) == others.at(key)) continue;
+    std::string name = key.empty() ? "all of it" : key.substr(1);
+    for (char& c : name) c = c == '/' ? '.' : c;
+    return fmt::format("{} is {}, and {} in {}", printable(name), text(mine, key),
+                       text(others, key), where);
+  }
+  return "";
+}
+
+}  // namespace dotresize

@@ -1,0 +1,217 @@
+#include "worker/commands/run/output/output_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/files/confinement.h"
+#include "base/files/durable_file.h"
+#include "base/files/partial_path.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+/// Mode bit of an unfinished output that tells its ranks of a stop. Other jobs do not see it.
+constexpr mode_t kStopped = S_ISVTX;
+
+/// Name of the journal while it is being removed.
+constexpr char kRemovedJournal[] = "journal.removed";
+
+/// Name of an output; "out/" counts as "out".
+fs::path output_name(const fs::path& path) {
+  return (path.has_filename() ? path : path.parent_path()).filename();
+}
+
+void mark_stopped(int directory, bool stopped) {
+  struct stat status {};
+  if (::fstat(directory, &status) != 0) return;
+  const mode_t others = status.st_mode & 07777 & ~kStopped;
+  ::fchmod(directory, stopped ? others | kStopped : others);
+}
+
+InputError cannot_write(const fs::path& path) {
+  return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
+}
+
+/// Swaps two names in one step, so that there is always a whole model under `b`.
+void exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& b) {
+  const int dir = parent.descriptor();
+  if (::renameat2(dir, a.c_str(), dir, b.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
+  // This file system cannot swap, so for a moment there is no model under `b`.
+  const fs::path aside = replaced_path(b);
+  fs::remove_all(parent.path() / aside);
+  fs::rename(parent.path() / b, parent.path() / aside);
+  fs::rename(parent.path() / a, parent.path() / b);
+  fs::rename(parent.path() / aside, parent.path() / a);
+}
+
+/// Throws InputError if `path` exists and is not a dotresize model: `overwrite` must not destroy
+/// other files by a typing error. `named`: the path in messages.
+void check_replaceable(const fs::path& path, const fs::path& named) {
+  if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
+  throw InputError("output.path", foreign_output_fault(named));
+}
+
+/// Opens the directory that contains the output; creates it if `make`.
+PinnedDirectory open_parent(const fs::path& path, bool make) {
+  const fs::path parent = fs::absolute(partial_path(path)).parent_path();
+  const Confinement& confinement = Confinement::of_process();
+  PinnedDirectory opened(make ? confinement.make_directories(parent)
+                              : confinement.open(parent, O_RDONLY | O_DIRECTORY));
+  if (!opened) throw cannot_write(partial_path(path));
+  return opened;
+}
+
+/// Opens the unfinished output. Throws InputError if it is a link or not a directory, or if it
+/// belongs to another user, who could change its files.
+PinnedDirectory open_partial(const PinnedDirectory& parent, const fs::path& path) {
+  PinnedDirectory opened = parent.enter(partial_path(path).filename());
+  if (!opened) throw cannot_write(partial_path(path));
+  if (opened.is_own()) return opened;
+  throw InputError("output.path", partial_path(path).string() +
+                                      " belongs to another user: remove it or choose another path");
+}
+
+/// Creates the directory if it is missing, and locks it for this process while the result is open.
+/// Throws InputError if another process holds the lock or the directory cannot be created.
+PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path) {
+  const fs::path name = partial_path(path).filename();
+  // The holder of the lock renames or removes the directory at its end. A lock on a directory that
+  // has lost its name is worthless, so try again.
+  for (;;) {
+    if (::mkdirat(parent.descriptor(), name.c_str(), 0755) != 0 && errno != EEXIST) {
+      throw cannot_write(partial_path(path));
+    }
+    PinnedDirectory opened = open_partial(parent, path);
+    if (::flock(opened.descriptor(), LOCK_EX | LOCK_NB) != 0) {
+      throw OutputBusy("output.path", "another job is writing " + partial_path(path).string());
+    }
+    if (parent.holds(name, opened)) return opened;
+  }
+}
+
+/// Removes the unfinished output even while files are being written into it, but not a later job's
+/// directory of the same name.
+void remove_unfinished(const PinnedDirectory& parent, const fs::path& name,
+                       const PinnedDirectory& partial) {
+  constexpr int kMaxAttempts = 100;  // limit if a thread or rank keeps adding files
+  for (int attempt = 0; attempt < kMaxAttempts && parent.holds(name, partial); ++attempt) {
+    if (!trim_unfinished(parent, name, partial)) return;
+  }
+}
+
+}  // namespace
+
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
+                                 OutputOwner owner)
+    : path_(path),
+      name_(output_name(path)),
+      partial_name_(partial_path(name_)),
+      overwrite_(overwrite),
+      owner_(std::move(owner)),
+      parent_(open_parent(path, /*make=*/true)) {
+  if (!overwrite && fs::exists(fs::symlink_status(beside(name_)))) {
+    throw InputError("output.path", existing_output_fault(path_));
+  }
+  check_replaceable(beside(name_), path_);
+  directory_ = lock_partial(parent_, path_);
+  partial_ = directory_.path();
+  const std::string shown = partial_path(path_).string();
+  if (!is_free_partial(partial_)) {
+    throw InputError("output.path", shown +
+                                        " is not empty, and no job of dotresize has made it; "
+                                        "remove it or choose another path");
+  }
+  mark_stopped(directory_.descriptor(), false);
+  const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
+  if (error) throw InputError("output.path", shown + ": " + error.message());
+  fs::create_directory(journal());
+  write_output_owner(journal(), owner_);
+}
+
+OutputDirectory::OutputDirectory(const fs::path& path)
+    : path_(path),
+      name_(output_name(path)),
+      partial_name_(partial_path(name_)),
+      parent_(open_parent(path, /*make=*/false)),
+      directory_(open_partial(parent_, path)),
+      partial_(directory_.path()) {}
+
+OutputDirectory::~OutputDirectory() { discard(); }
+
+fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory; }
+
+fs::path OutputDirectory::beside(const fs::path& name) const { return parent_.path() / name; }
+
+void OutputDirectory::close_journal() {
+  if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
+  // The journal is renamed first. If this ends half-way, no partial journal is left, which a later
+  // run would take for damage.
+  const fs::path removed = partial_ / kRemovedJournal;
+  fs::remove_all(removed);
+  fs::rename(journal(), removed);
+  fs::remove_all(removed);
+}
+
+void OutputDirectory::discard() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (!settled_ && directory_) remove_unfinished(parent_, partial_name_, directory_);
+}
+
+void OutputDirectory::stop() {
+  mark_stopped(directory_.descriptor(), true);
+  discard();
+}
+
+bool OutputDirectory::stopped() const {
+  // The open directory is checked, because it may have lost its name.
+  struct stat status {};
+  return ::fstat(directory_.descriptor(), &status) != 0 || (status.st_mode & kStopped) != 0;
+}
+
+void OutputDirectory::leave() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  settled_ = true;
+}
+
+void OutputDirectory::require_name(const fs::path& name) const {
+  if (parent_.holds(name, directory_)) return;
+  throw std::runtime_error(shown_path(beside(name)) +
+                           " is not what this job has written: somebody has exchanged it");
+}
+
+void OutputDirectory::replace() {
+  const PinnedDirectory before = parent_.enter(name_);
+  check_replaceable(before ? before.path() : beside(name_), path_);
+  exchange(parent_, partial_name_, name_);
+  require_name(name_);
+  settled_ = true;
+  if (!parent_.holds(partial_name_, before)) return;
+  const std::error_code error = empty_directory(before.path());
+  if (error) throw std::system_error(error, path_.string() + ": what was there before");
+  remove_empty_directory(parent_, partial_name_);
+}
+
+void OutputDirectory::commit() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  sync_directory(partial_);
+  require_name(partial_name_);
+  if (overwrite_ && fs::exists(fs::symlink_status(beside(name_)))) {
+    replace();
+  } else {
+    fs::rename(beside(partial_name_), beside(name_));
+    require_name(name_);
+    settled_ = true;
+  }
+  sync_directory(parent_.path());
+}
+
+}  // namespace dotresize

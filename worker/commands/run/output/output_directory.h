@@ -1,0 +1,79 @@
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+
+#include "base/errors.h"
+#include "base/files/output_owner.h"
+#include "base/files/pinned_directory.h"
+
+namespace dotresize {
+
+/// Another process is writing the output.
+class OutputBusy : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// An output that is being written: `<path>.partial`, locked against a second job, and renamed to
+/// `path` when it is complete. Rank 0 creates and commits it. The other ranks write files into
+/// partial(), and discard it if they end before leave(), since they may be the last to run. A job
+/// that ended early leaves only its journal, if it has entries; the next job resumes from it. The
+/// parent and the unfinished output are open from the start, and all operations use their
+/// descriptors. So a user who may rename entries beside the output cannot redirect them.
+class OutputDirectory {
+ public:
+  /// Creates `<path>.partial`. Keeps only the journal of an earlier job, or nothing if `fresh`.
+  /// Throws InputError if `path` exists and `overwrite` is false or dotresize has not made it, if
+  /// another job holds the lock, or if `<path>.partial` is not dotresize's or belongs to another
+  /// user.
+  OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false,
+                  OutputOwner owner = {});
+  /// Opens the directory on another rank, once rank 0 has created it. Throws InputError if it
+  /// cannot be opened or belongs to another user.
+  explicit OutputDirectory(const std::filesystem::path& path);
+  /// Calls discard().
+  ~OutputDirectory();
+  OutputDirectory(const OutputDirectory&) = delete;
+  OutputDirectory& operator=(const OutputDirectory&) = delete;
+
+  /// Path by descriptor (base/files/confinement.h).
+  const std::filesystem::path& partial() const { return partial_; }
+  /// Journal directory in partial() (worker/calibration/storage/journal.h).
+  std::filesystem::path journal() const;
+  /// Removes the unfinished output except a journal with entries. May be called from any thread
+  /// while files are still being written. Does nothing after commit() or leave().
+  void discard();
+  /// Calls discard(), and tells the other ranks the reason, since their files may vanish.
+  void stop();
+  /// True if a rank has called stop() since rank 0 opened the directory.
+  bool stopped() const;
+  /// Leaves the output to rank 0, which may commit it once it has this rank's next message.
+  void leave();
+  /// Removes the journal of a complete output, so that no job resumes from it. Also records the
+  /// owner in the output, if a server's job has made it.
+  void close_journal();
+  /// Makes the content durable and renames it to `path`. Replaces an existing directory if
+  /// `overwrite` allows it and dotresize has made that one too; otherwise throws InputError. Throws
+  /// std::runtime_error if the unfinished output's name leads to something else.
+  void commit();
+
+ private:
+  /// Path of an entry of the parent directory.
+  std::filesystem::path beside(const std::filesystem::path& name) const;
+  void require_name(const std::filesystem::path& name) const;
+  void replace();
+
+  std::filesystem::path path_;
+  std::filesystem::path name_;          ///< entry of the output in parent_
+  std::filesystem::path partial_name_;  ///< entry of the unfinished output in parent_
+  bool overwrite_ = false;
+  OutputOwner owner_;
+  std::mutex mutex_;
+  bool settled_ = false;  ///< committed or left
+  PinnedDirectory parent_;
+  PinnedDirectory directory_;  ///< unfinished output; rank 0 holds its lock
+  std::filesystem::path partial_;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,118 @@
+#include "worker/commands/run/output/output_model.h"
+
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "job/model/companion_files.h"
+#include "job/model/output_config.h"
+#include "job/model/tensor_table.h"
+#include "job/plan/net_size.h"
+#include "worker/checkpoint/dtypes.h"
+#include "worker/python/python_helper.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMaxConfigBytes = 16 << 20;
+
+constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
+/// Limit of a companion file; vocabularies of a million tokens take a tenth of it.
+constexpr uint64_t kMaxCompanionBytes = uint64_t{1} << 30;
+
+/// Returns the tokenizer's configuration without the classes of the source's own code. That code is
+/// not copied, and a user who trusts the output's code has not seen it.
+std::string without_code(const std::string& text) {
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!config.is_object() || config.erase("auto_map") == 0) return text;
+  return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+/// Returns the place of every tensor of the output (output_model_config).
+ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job) {
+  const at::ScalarType dtype = scalar_type(job.output_dtype);
+  std::vector<TensorSpec> specs;
+  for (StoredTensor& tensor : shard_tensors(output, 0, output.num_sublayers())) {
+    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
+  }
+  return make_shard_layout(specs);
+}
+
+/// Names of the output's tensors that come from the rank's shard.
+std::set<std::string> tensors_of(const ModelConfig& output, const RankShard& shard) {
+  std::set<std::string> names;
+  for (StoredTensor& tensor : shard_tensors(output, shard.first_sublayer, shard.end_sublayer)) {
+    names.insert(std::move(tensor.name));
+  }
+  return names;
+}
+
+}  // namespace
+
+OutputShards::OutputShards(Communicator& comm, fs::path dir, const ModelConfig& source,
+                           const ResolvedJob& job, const ShardPlan& plan)
+    : comm_(comm), dir_(std::move(dir)), source_(source), job_(job), plan_(plan) {}
+
+void OutputShards::begin(const JunctionWidths& widths) {
+  widths_ = widths;
+  output_ = output_model_config(source_, job_, widths);
+  layout_ = output_layout(output_, job_);
+  if (comm_.rank() == 0) create_shards(dir_, layout_);
+  comm_.barrier();
+  const RankShard& shard = plan_.of_rank(comm_.rank());
+  writer_.emplace(dir_, layout_, tensors_of(output_, shard));
+  if (!output_.compressed && widths.mapped_count > 0) {
+    norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output_dtype));
+  }
+}
+
+void OutputShards::put_embedding_rows(int64_t first, const at::Tensor& rows) {
+  writer_->write_rows(embedding_tensor(output_).name, first, rows);
+}
+
+void OutputShards::put_head_rows(int64_t first, const at::Tensor& rows) {
+  const HeadWeights folded{at::Tensor(), rows};
+  const HeadWeights stored = norm_ ? with_stock_norm(folded, *norm_) : folded;
+  writer_->write_rows(head_matrix(output_).name, first, stored.weight);
+  if (norm_ && first == 0) {
+    writer_->write(end_tensor(output_, TensorRole::kFinalNorm)->name, stored.norm);
+  }
+}
+
+void OutputShards::put_end(TensorRole role, const at::Tensor& tensor) {
+  const bool scaled = norm_ && role == TensorRole::kFinalNorm;
+  writer_->write(end_tensor(output_, role)->name, scaled ? tensor * norm_->exact : tensor);
+}
+
+void OutputShards::put_sublayer(const SublayerWeights& weights) {
+  for_each_stored(norm_ ? with_stock_norm(weights, *norm_) : weights,
+                  sublayer_tensors(output_, weights.sublayer),
+                  [&](const StoredTensor& stored, const at::Tensor& tensor) {
+                    writer_->write(stored.name, tensor);
+                  });
+}
+
+void OutputShards::finish() { writer_->finish(); }
+
+void write_companion_files(const fs::path& dir, const ShardLayout& layout,
+                           const ModelConfig& output, const ResolvedJob& job) {
+  const std::string source = read_whole_file(job.model_path / "config.json", kMaxConfigBytes);
+  write_file_atomically(dir / "config.json", output_config_json(source, output));
+  if (output.compressed) {
+    write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));
+    write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
+  }
+  for (const char* name : kCompanionFiles) {
+    if (!fs::exists(job.model_path / name)) continue;
+    const std::string text = read_whole_file(job.model_path / name, kMaxCompanionBytes);
+    write_file_atomically(dir / name, name == kTokenizerConfig ? without_code(text) : text);
+  }
+  write_file_atomically(dir / "model.safetensors.index.json", index_json(layout));
+}
+
+}  // namespace dotresize

@@ -1,0 +1,147 @@
+#include "worker/commands/run/output/statistics_directory.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+
+#include "base/errors.h"
+#include "base/files/confinement.h"
+#include "base/files/durable_file.h"
+#include "base/files/partial_path.h"
+#include "base/text/checked_json.h"
+#include "base/text/printable.h"
+#include "job/plan/check_files.h"
+#include "worker/calibration/storage/statistics.h"
+#include "worker/commands/run/output/fingerprints.h"
+#include "worker/commands/run/resume.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kEntries[] = "junctions";
+constexpr size_t kMaxManifestBytes = 16 << 20;
+
+Json read_manifest(const fs::path& dir) {
+  return read_json_object(dir / kStatisticsFile, kMaxManifestBytes);
+}
+
+bool has_shared_bases(const Json& manifest) {
+  return manifest.contains(kMapGroups) && manifest.at(kMapGroups) != kOwnBases;
+}
+
+/// Returns why the statistics of `found` do not fit the job; empty if they do. Statistics that the
+/// method does not need are accepted.
+std::string unfitness(const ResolvedJob& job, Json wanted, Json found) {
+  if (!job.method.transport()) {
+    for (Json* each : {&wanted, &found}) each->erase(kCosts);
+  }
+  if (job.method.passes() == 1) {
+    for (Json* each : {&wanted, &found}) each->erase(kMapGroups);
+  }
+  return difference(wanted, found, "the statistics");
+}
+
+}  // namespace
+
+StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& job,
+                                         const ModelConfig& config, const Json& fingerprint)
+    : job_(job), dir_(job.statistics.directory()), partial_(partial_path(dir_)) {
+  std::string state;
+  if (comm.rank() == 0) {
+    whole_ = find(fingerprint);
+    if (!whole_) begin(fingerprint);
+    state = whole_ ? (has_shared_bases(read_manifest(dir_)) ? "shared" : "whole") : "begun";
+  }
+  state = broadcast_string(comm, state, 0);
+  whole_ = state != "begun";
+  if (!whole_) remove_damaged(comm, partial_ / kEntries);
+  journal_.emplace((whole_ ? dir_ : partial_) / kEntries);
+  comm.barrier();  // no rank writes before all have looked
+  if (whole_) check_entries(comm, config, state == "shared");
+}
+
+bool StatisticsDirectory::find(const Json& fingerprint) {
+  const std::string key = job_.statistics.key();
+  if (!fs::exists(fs::symlink_status(dir_))) {
+    if (job_.statistics.saved()) return false;
+    throw InputError(key, in_quotes(dir_.string()) + ": there is no such directory");
+  }
+  if (!fs::exists(dir_ / kStatisticsFile) || !fs::is_directory(dir_ / kEntries)) {
+    throw InputError(key, in_quotes(dir_.string()) + " has no statistics of dotresize");
+  }
+  const std::string what = unfitness(job_, fingerprint, read_manifest(dir_));
+  if (!what.empty()) {
+    throw InputError(key, in_quotes(dir_.string()) + " has statistics of another job: " + what);
+  }
+  return true;
+}
+
+void StatisticsDirectory::begin(const Json& fingerprint) {
+  const std::string key = job_.statistics.key();
+  const Confinement& confinement = Confinement::of_process();
+  if (!confinement.make_directories(partial_)) {
+    throw std::system_error(errno, std::generic_category(), partial_.string());
+  }
+  lock_ = confinement.open(partial_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!lock_ || ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    throw InputError(key, "another job is writing " + partial_.string());
+  }
+  const bool begun = fs::exists(partial_ / kStatisticsFile);
+  if (!begun && !fs::is_empty(partial_)) {
+    throw InputError(key, partial_.string() +
+                              " is not empty, and no job of dotresize has made it; remove it or "
+                              "choose another path");
+  }
+  if (begun && difference(fingerprint, read_manifest(partial_), "").empty()) {
+    return Journal::remove_unfinished(partial_ / kEntries);
+  }
+  // The content belongs to another job, and nobody can use it.
+  const std::error_code error = empty_directory(partial_);
+  if (error) throw InputError(key, partial_.string() + ": " + error.message());
+  fs::create_directory(partial_ / kEntries);
+  write_file_atomically(partial_ / kStatisticsFile, fingerprint.dump(2) + "\n");
+}
+
+void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& config,
+                                        bool shared_bases) const {
+  const bool first_alone = shared_bases && !job_.method.transport();
+  const StatisticsKind kind{job_.method.pca() && !first_alone, job_.method.transport(),
+                            job_.junction_groups};
+  const std::vector<std::string> entries =
+      job_.allocation ? first_round_entries(config, job_) : kind.entries(config.num_junctions());
+  const std::vector<std::string> damaged =
+      gather_names(comm, journal_->damaged(comm.rank(), comm.size()));  // ranks share the work
+  if (comm.rank() != 0) return;
+  const auto refuse = [&](const std::string& entry, const char* how) {
+    throw InputError(job_.statistics.key(),
+                     fmt::format("{}: {} is {}", in_quotes(dir_.string()), printable(entry), how));
+  };
+  for (const std::string& name : entries) {
+    if (!journal_->has(name)) refuse(name, "missing");
+  }
+  if (!damaged.empty()) refuse(damaged.front(), "damaged");
+}
+
+void StatisticsDirectory::publish(Communicator& comm) {
+  comm.barrier();  // every rank has written its entries
+  if (comm.rank() == 0) {
+    sync_directory(partial_ / kEntries);
+    sync_directory(partial_);
+    fs::rename(partial_, dir_);
+    sync_directory(fs::absolute(dir_).parent_path());
+    lock_ = UniqueFd();
+  }
+  comm.barrier();
+  whole_ = true;
+  journal_.emplace(dir_ / kEntries);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "base/files/unique_fd.h"
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+#include "worker/calibration/storage/journal.h"
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+
+/// Directory of a job's `calibration.statistics`: `statistics.json` with the fingerprint
+/// (statistics_fingerprint), and the entries in `junctions/`
+/// (worker/calibration/storage/statistics.h). It appears whole. Until then it is
+/// `<directory>.partial`, locked against other jobs, from which a later job can resume.
+class StatisticsDirectory {
+ public:
+  /// Opens existing statistics, even if the job would save new ones, or begins new ones. Throws
+  /// InputError naming the key if statistics to be used do not exist, if existing ones belong to
+  /// another model, tokens, basis or dtype, if an entry is missing or damaged, or if another job is
+  /// writing them. Collective.
+  StatisticsDirectory(Communicator& comm, const ResolvedJob& job, const ModelConfig& config,
+                      const nlohmann::json& fingerprint);
+
+  /// True if all entries are there.
+  bool whole() const { return whole_; }
+  Journal& journal() { return *journal_; }
+  /// Renames the complete directory to its final name. Collective.
+  void publish(Communicator& comm);
+
+ private:
+  /// Both run on rank 0. find() returns true if the directory exists; begin() begins the unfinished
+  /// one.
+  bool find(const nlohmann::json& fingerprint);
+  void begin(const nlohmann::json& fingerprint);
+  void check_entries(Communicator& comm, const ModelConfig& config, bool shared_bases) const;
+
+  const ResolvedJob& job_;
+  std::filesystem::path dir_;
+  std::filesystem::path partial_;
+  bool whole_ = false;
+  UniqueFd lock_;  ///< lock of the unfinished directory; rank 0 only
+  std::optional<Journal> journal_;
+};
+
+}  // namespace dotresize

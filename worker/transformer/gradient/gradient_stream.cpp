@@ -1,0 +1,219 @@
+// One forward, one backward (Narayanan et al., "PipeDream", 2019): rank r of R starts with R-1-r
+// microbatches forward. Then each further one is followed by the oldest one back. So no rank holds
+// more than R-r of them, and ranks wait only at the start and the end.
+//
+// A transfer may block both of its ranks until it is done (NCCL), so two neighbours must start
+// their transfers in the same order. A rank sends microbatch m forward before it takes the gradient
+// of m-(R-1-r), hence its neighbour starts to receive m before it sends that gradient. This rules
+// out a deadlock: transfers are ordered by m, then by r, then forward before backward.
+#include "worker/transformer/gradient/gradient_stream.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "job/plan/token_windows.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/gradient/backward.h"
+#include "worker/transformer/rotary.h"
+#include "worker/transformer/stage/stage_transfers.h"
+
+namespace dotresize {
+namespace {
+
+/// A microbatch in flight.
+struct UnderWay {
+  int64_t first_sample = 0;
+  at::Tensor ids;
+  std::vector<at::Tensor> x;          ///< inputs of the stage's sublayers
+  std::vector<SublayerGraph> graphs;  ///< graphs of all sublayers, or empty
+  at::Tensor result;                  ///< output of the last sublayer; last rank only
+};
+
+class GradientStream {
+ public:
+  GradientStream(Communicator& comm, const ModelConfig& config, const Stage& stage,
+                 const LossOfWindows& loss)
+      : comm_(comm),
+        config_(config),
+        stage_(stage),
+        loss_(loss),
+        step_(microbatch_samples(loss.windows.size(1))),
+        count_((loss.windows.size(0) + step_ - 1) / step_),
+        rotary_(to_device(make_rotary_table(config, loss.windows.size(1)), stage.device)),
+        incoming_(comm, expected(), stage.device),
+        onward_(comm, comm.rank() + 1),
+        back_(comm, comm.rank() - 1) {}
+
+  int64_t microbatches() const { return count_; }
+  /// Number of microbatches that this rank sends forward before the first one comes back.
+  int64_t ahead() const { return comm_.size() - 1 - comm_.rank(); }
+  /// Both return the microbatch's number of tokens.
+  int64_t forward(int64_t microbatch, const JunctionVisitor& visit,
+                  const SublayerVisitor& visit_features);
+  int64_t backward(const JunctionVisitor& visit);
+  void drain() {
+    onward_.drain();
+    back_.drain();
+  }
+
+ private:
+  bool first() const { return comm_.rank() == 0; }
+  bool last() const { return comm_.rank() == comm_.size() - 1; }
+  at::Tensor ids_of(int64_t microbatch) const {
+    const int64_t begin = microbatch * step_;
+    return loss_.windows.slice(0, begin, std::min(begin + step_, loss_.windows.size(0)));
+  }
+  std::vector<Incoming::Message> expected() const;
+  bool keeps_graphs() const { return loss_.checkpoints == Checkpoints::kNone; }
+  bool keeps_stage() const { return loss_.checkpoints == Checkpoints::kStage; }
+  /// Runs one sublayer, and keeps the tensors for its backward pass.
+  at::Tensor run(const SublayerWeights& weights, const at::Tensor& x,
+                 const SublayerVisitor& visit_features, UnderWay& kept) const;
+  /// Recomputes the inputs of the stage's sublayers, and the output of the last one if needed.
+  void compute_again(UnderWay& kept) const;
+  /// Goes back through the last kept sublayer, and frees its input or graph.
+  at::Tensor gradient(const SublayerWeights& weights, const at::Tensor& g, UnderWay& kept) const;
+
+  Communicator& comm_;
+  const ModelConfig& config_;
+  const Stage& stage_;
+  const LossOfWindows& loss_;
+  int64_t step_;
+  int64_t count_;
+  RotaryTable rotary_;
+  Incoming incoming_;
+  Outgoing onward_;
+  Outgoing back_;
+  std::deque<UnderWay> under_way_;
+};
+
+/// Returns the messages in the order of use. If two messages were received in another order than
+/// they are needed, each could wait for the other.
+std::vector<Incoming::Message> GradientStream::expected() const {
+  std::vector<Incoming::Message> messages;
+  const auto expect = [&](int from, int64_t microbatch, int64_t junction) {
+    const at::Tensor ids = ids_of(microbatch);
+    const int64_t width = config_.junction_widths.at(static_cast<size_t>(junction));
+    messages.push_back({from, {ids.size(0), ids.size(1), width}});
+  };
+  const int64_t last_junction = stage_.first_sublayer + std::ssize(stage_.sublayers);
+  for (int64_t m = 0; m < count_ + ahead(); ++m) {
+    if (m < count_ && !first()) expect(comm_.rank() - 1, m, stage_.first_sublayer);
+    if (m >= ahead() && !last()) expect(comm_.rank() + 1, m - ahead(), last_junction);
+  }
+  return messages;
+}
+
+at::Tensor GradientStream::run(const SublayerWeights& weights, const at::Tensor& x,
+                               const SublayerVisitor& visit_features, UnderWay& kept) const {
+  const FeatureVisitor features = features_of(weights.sublayer, visit_features);
+  if (keeps_graphs()) {
+    kept.graphs.push_back(sublayer_graph(config_, weights, rotary_, x, features));
+    return kept.graphs.back().output.detach();
+  }
+  if (!keeps_stage() || kept.x.empty()) kept.x.push_back(x);
+  return sublayer_forward(config_, weights, rotary_, x, nullptr, features);
+}
+
+int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit,
+                                const SublayerVisitor& visit_features) {
+  UnderWay kept{microbatch * step_, ids_of(microbatch), {}, {}, {}};
+  at::Tensor x = first() ? stage_.embed(kept.ids) : incoming_.take();
+  const auto see = [&](int64_t junction) {
+    if (visit) visit(junction, x);
+  };
+  if (first()) see(0);
+  for (const SublayerWeights& weights : stage_.sublayers) {
+    x = run(weights, x, visit_features, kept);
+    see(weights.sublayer + 1);
+  }
+  if (!last()) {
+    onward_.put(x);
+  } else if (!keeps_stage()) {
+    kept.result = x;
+  }
+  under_way_.push_back(std::move(kept));
+  return under_way_.back().ids.numel();
+}
+
+void GradientStream::compute_again(UnderWay& kept) const {
+  at::Tensor x = kept.x.front();
+  const auto see = [&](int64_t junction) {
+    if (loss_.visit_again) loss_.visit_again(junction, x);
+  };
+  if (first()) see(0);
+  const bool needs_result = last() || loss_.visit_again;
+  for (const SublayerWeights& weights : stage_.sublayers) {
+    const bool behind_first = &weights != &stage_.sublayers.front();
+    if (behind_first) kept.x.push_back(x);
+    if (&weights == &stage_.sublayers.back() && !needs_result) break;
+    x = sublayer_forward(config_, weights, rotary_, x);
+    see(weights.sublayer + 1);
+  }
+  if (last()) kept.result = x;
+}
+
+at::Tensor GradientStream::gradient(const SublayerWeights& weights, const at::Tensor& g,
+                                    UnderWay& kept) const {
+  SublayerGraph graph;
+  if (keeps_graphs()) {
+    graph = std::move(kept.graphs.back());
+    kept.graphs.pop_back();
+  } else {
+    graph = sublayer_graph(config_, weights, rotary_, kept.x.back());
+    kept.x.pop_back();
+  }
+  const SublayerGradients found = gradients_through(graph, weights, g);
+  if (loss_.visit_updates) loss_.visit_updates(weights.sublayer, found.updates);
+  return found.input;
+}
+
+int64_t GradientStream::backward(const JunctionVisitor& visit) {
+  UnderWay kept = std::move(under_way_.front());
+  under_way_.pop_front();
+  if (keeps_stage()) compute_again(kept);
+  at::Tensor g;
+  if (last()) {
+    g = loss_.gradient(std::exchange(kept.result, {}), kept.first_sample);
+  } else {
+    g = incoming_.take();
+  }
+  for (auto weights = stage_.sublayers.rbegin(); weights != stage_.sublayers.rend(); ++weights) {
+    visit(weights->sublayer + 1, g);
+    g = gradient(*weights, g, kept);
+  }
+  if (first()) {
+    visit(0, g);
+  } else {
+    incoming_.begin_from(comm_.rank() - 1);
+    back_.put(g);
+  }
+  return kept.ids.numel();
+}
+
+}  // namespace
+
+void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage& stage,
+                      const LossOfWindows& loss, const JunctionVisitor& visit,
+                      const JunctionVisitor& visit_gradient,
+                      const std::function<void(int64_t tokens)>& after_microbatch,
+                      PhaseClock& clock, const SublayerVisitor& visit_features) {
+  const c10::InferenceMode with_autograd(false);
+  const c10::NoGradGuard no_grad;
+  GradientStream stream(comm, config, stage, loss);
+  for (int64_t m = 0; m < stream.microbatches() + stream.ahead(); ++m) {
+    if (m < stream.microbatches()) after_microbatch(stream.forward(m, visit, visit_features));
+    if (m < stream.ahead()) continue;
+    const PhaseClock::Scope scope(clock, "backward");
+    after_microbatch(stream.backward(visit_gradient));
+  }
+  stream.drain();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,158 @@
+#include "worker/transformer/gradient/loss_gradient.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/PhiloxRNGEngine.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "job/plan/block_sizes.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/gradient/backward.h"
+#include "worker/transformer/half_product.h"
+
+namespace dotresize {
+namespace {
+
+/// Calls visit(rows, logits [tokens, count] float32) block by block.
+template <class Visit>
+void for_each_block(const at::Tensor& head, const at::Tensor& normed, const Visit& visit) {
+  for (const at::Tensor& rows : head.split(kGradientVocabularyRows)) {
+    visit(rows, at::linear(normed, rows).to(at::kFloat));
+  }
+}
+
+/// Returns log Σ exp of each token's logits, [tokens, 1] float64.
+at::Tensor log_sums(const at::Tensor& head, const at::Tensor& normed) {
+  at::Tensor largest = at::full({normed.size(0), 1}, -std::numeric_limits<float>::infinity(),
+                                normed.options().dtype(at::kFloat));
+  at::Tensor sum = at::zeros_like(largest, at::kDouble);
+  for_each_block(head, normed, [&](const at::Tensor&, const at::Tensor& logits) {
+    const at::Tensor before = largest;
+    largest = at::maximum(before, logits.amax(1, /*keepdim=*/true));
+    sum *= (before - largest).to(at::kDouble).exp();
+    sum += (logits - largest).exp_().sum(1, /*keepdim=*/true, at::kDouble);
+  });
+  return largest.to(at::kDouble) + sum.log();
+}
+
+/// Draws for each uniform number the token at which the cumulative probability exceeds it, from
+/// blocks in order.
+class LabelDraw {
+ public:
+  explicit LabelDraw(const at::Tensor& uniforms)
+      : uniforms_(uniforms.unsqueeze(1)),
+        mass_(at::zeros_like(uniforms_)),
+        labels_(at::zeros_like(uniforms, at::kLong)) {}
+
+  /// Sums are float32 within a block.
+  void add(const at::Tensor& probabilities) {
+    labels_ += (probabilities.cumsum(1) <= (uniforms_ - mass_).to(at::kFloat)).sum(1);
+    mass_ += probabilities.sum(1, /*keepdim=*/true, at::kDouble);
+  }
+  /// Returns the labels. If rounding makes the total probability less than 1, the last token is
+  /// drawn.
+  at::Tensor labels(int64_t vocabulary) const { return labels_.clamp_max(vocabulary - 1); }
+
+ private:
+  at::Tensor uniforms_;
+  at::Tensor mass_;
+  at::Tensor labels_;
+};
+
+/// Returns probabilities [tokens, n] float32 · rows [n, d]: [tokens, d] float32.
+at::Tensor times_rows(const at::Tensor& probabilities, const at::Tensor& rows) {
+  if (rows.scalar_type() == at::kHalf) return half_product(probabilities, rows);
+  return at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
+}
+
+/// Returns the gradient with respect to the model's final states: (p − (1 − s) q − s e_label)·W,
+/// with the model's p and the target's q.
+at::Tensor states_gradient(const at::Tensor& head, const at::Tensor& states,
+                           const TargetPredictions& target) {
+  const at::Tensor log_sum = log_sums(head, states).to(at::kFloat);
+  const at::Tensor target_log_sum = log_sums(target.head, target.states).to(at::kFloat);
+  const at::Tensor share = target.labels.ge(0).to(at::kFloat).mul_(target.label_share).unsqueeze(1);
+  at::Tensor gradient = at::zeros(states.sizes(), states.options().dtype(at::kFloat));
+  int64_t first = 0;
+  for_each_block(head, states, [&](const at::Tensor& rows, const at::Tensor& logits) {
+    const at::Tensor of_target = target.head.narrow(0, first, rows.size(0));
+    at::Tensor difference = (logits - log_sum).exp_();
+    difference -= (at::linear(target.states, of_target).to(at::kFloat) - target_log_sum)
+                      .exp_()
+                      .mul_(1.0 - share);
+    gradient += times_rows(difference, rows);
+    first += rows.size(0);
+  });
+  const at::Tensor labelled = head.index_select(0, target.labels.clamp_min(0)).to(at::kFloat);
+  return gradient.sub_(labelled.mul_(share));
+}
+
+/// Returns the gradient with respect to the normed stream [tokens, d] in the compute dtype: p·W -
+/// W[label], float32.
+at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
+                           const at::Tensor& uniforms) {
+  const at::Tensor log_sum = log_sums(head, normed).to(at::kFloat);
+  at::Tensor gradient = at::zeros(normed.sizes(), normed.options().dtype(at::kFloat));
+  LabelDraw draw(uniforms.to(normed.device()));
+  for_each_block(head, normed, [&](const at::Tensor& rows, const at::Tensor& logits) {
+    const at::Tensor probabilities = (logits - log_sum).exp_();
+    draw.add(probabilities);
+    gradient += times_rows(probabilities, rows);
+  });
+  return gradient.sub_(head.index_select(0, draw.labels(head.size(0))).to(at::kFloat));
+}
+
+}  // namespace
+
+at::Tensor token_uniforms(int64_t first_token, int64_t count) {
+  constexpr uint64_t kSeed = 0;
+  at::Tensor uniforms = at::empty({count}, at::kDouble);
+  auto* values = uniforms.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < count; ++i) {
+    at::Philox4_32 generator(kSeed, static_cast<uint64_t>(first_token + i));
+    const uint64_t high = generator();
+    const uint64_t bits = (high << 32 | generator()) >> 11;
+    values[i] = std::ldexp(static_cast<double>(bits), -53);
+  }
+  return uniforms;
+}
+
+at::Tensor loss_gradient(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
+                         const at::Tensor& uniforms) {
+  const at::Tensor tokens = x.reshape({-1, x.size(-1)});
+  const auto norm = [&](const at::Tensor& input) {
+    return rms_norm(input, head.norm, config.hidden_size, config.rms_norm_eps);
+  };
+  const at::Tensor of_normed =
+      normed_gradient(head.weight, norm(tokens).to(head.weight.scalar_type()), uniforms);
+  return gradient_through(norm, tokens, of_normed).view(x.sizes());
+}
+
+LastGradient label_gradient(const ModelConfig& config, const HeadWeights& head,
+                            const std::vector<int64_t>& numbers) {
+  return [&](const at::Tensor& x, int64_t first_window) {
+    const int64_t seqlen = x.size(1);
+    std::vector<at::Tensor> uniforms;
+    for (int64_t i = first_window; i < first_window + x.size(0); ++i) {
+      const int64_t number = numbers.empty() ? i : numbers.at(static_cast<size_t>(i));
+      uniforms.push_back(token_uniforms(number * seqlen, seqlen));
+    }
+    return loss_gradient(config, head, x, at::cat(uniforms));
+  };
+}
+
+at::Tensor distillation_gradient(const ModelConfig& config, const HeadWeights& head,
+                                 const at::Tensor& x, const TargetPredictions& target) {
+  const at::Tensor tokens = x.reshape({-1, x.size(-1)});
+  const at::ScalarType dtype = head.weight.scalar_type();
+  const at::Tensor states = final_state(config, head, tokens, dtype);
+  const auto before_head = [&](const at::Tensor& input) {
+    return final_state(config, head, input, at::kFloat);
+  };
+  return gradient_through(before_head, tokens, states_gradient(head.weight, states, target))
+      .view(x.sizes());
+}
+
+}  // namespace dotresize
