@@ -49,6 +49,8 @@ HALVES = """
 
 At each size the best row of the paper's methods, without anything of ours but shortcuts that compute the same in fewer bytes, and the best row
 of all. *Left* is the part of the increase over the dense model that remains.
+An eighth of the calibration's windows is held out, and which one decides the second digit: at 80 %, eight orders of the windows (moved round by
+0 to 7) gave 26.58 ± 0.01, from 26.56 to 26.61.
 
 """
 
