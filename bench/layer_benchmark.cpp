@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "job/model/model_config.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/token_windows.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/cuda/cuda_module.h"

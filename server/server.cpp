@@ -14,7 +14,8 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "server/access/endpoint.h"
-#include "server/launch/kubernetes_launcher.h"
+#include "server/launch/kubernetes/kubernetes_launcher.h"
+#include "server/launch/launchers.h"
 
 namespace dotresize {
 namespace {

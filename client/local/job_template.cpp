@@ -17,10 +17,10 @@
 #include "base/text/printable.h"
 #include "client/local/size_alternatives.h"
 #include "dotresize/v1/job.pb.h"
-#include "job/model/model_config.h"
 #include "job/model/model_size.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
-#include "job/plan/resolved_job.h"
+#include "job/plan/resolve_job.h"
 #include "job/plan/token_windows.h"
 
 namespace dotresize {

@@ -8,9 +8,12 @@
 
 #include "base/errors.h"
 #include "client/local/remote_job.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
+#include "job/plan/make_shard_plan.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/resolve_job.h"
 #include "job/spec/remote_url.h"
 
 namespace dotresize {

@@ -9,8 +9,9 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/reference_hardware.h"
 #include "job/plan/estimate/time_estimate.h"
+#include "job/plan/make_shard_plan.h"
 #include "job/plan/net_size.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/resolve_job.h"
 
 namespace dotresize {
 namespace {

@@ -19,6 +19,7 @@
 #include "client/verbs/verb.h"
 #include "job/spec/command_options.h"
 #include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

@@ -19,6 +19,7 @@
 #include "client/display/sweep_output.h"
 #include "client/verbs/verb.h"
 #include "job/page/comparison_page.h"
+#include "job/page/page_html.h"
 #include "job/page/sweep_page.h"
 #include "job/report/comparison_table.h"
 #include "job/report/report.h"

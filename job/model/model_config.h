@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/files/confinement.h"
 #include "job/model/shortcut_form.h"
 
 namespace dotresize {
@@ -158,13 +156,5 @@ bool is_skipped(const ModelConfig& config, int64_t sublayer);
 
 /// Returns true if the sublayer adds a bias to the stream. Such a sublayer is not skipped.
 bool has_output_bias(const ModelConfig& config, int64_t sublayer);
-
-/// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
-/// unsupported architecture or variant (with its name and the reason), or contradictory values.
-ModelConfig read_model_config(const std::filesystem::path& model_dir,
-                              const Confinement& confinement = Confinement::of_process());
-
-/// Text version of read_model_config; `origin` names the text in errors.
-ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);
 
 }  // namespace dotresize

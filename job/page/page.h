@@ -86,10 +86,6 @@ struct Page {
   std::vector<PageTable> details;  ///< shown at the end of the page
 };
 
-/// Renders one self-contained UTF-8 HTML document that needs no network. Styles, script, Chart.js
-/// and data are embedded, and its Content-Security-Policy allows nothing else.
-std::string page_html(const Page& page);
-
 /// Name of the page beside the report or results that it shows.
 inline constexpr char kPageFile[] = "report.html";
 

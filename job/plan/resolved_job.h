@@ -20,10 +20,6 @@
 
 namespace dotresize {
 
-namespace v1 {
-class JobSpec;
-}
-
 /// `method.allocate: auto`: the widths of junctions, the features of MLPs and the channels of value
 /// heads are chosen by their predicted effect on the loss (job/plan/allocate/joint_allocation.h).
 struct AllocationTarget {
@@ -46,23 +42,9 @@ struct KeptStatistics {
   }
 };
 
-/// Facts that are known once a job's ranks are launched. They decide what the spec leaves open.
-struct LaunchFacts {
-  int ranks = 1;  ///< replaces the number in the spec
-  DeviceFacts devices = {};
-  /// Budgets in bytes: host memory per rank, and memory of the smallest GPU. Budgets in the spec
-  /// replace them.
-  std::optional<int64_t> memory = {};
-  std::optional<int64_t> device_memory = {};
-  /// Schedule of the interrupted run whose maps the job continues with; empty if there is none. If
-  /// the job can use it with its activations, it is kept, and no other schedule is tried to save
-  /// memory.
-  std::string schedule = {};
-};
-
 /// A JobSpec with every default decided, and every width known unless the loss decides the widths.
-/// Plan, worker and report work from it. resolve_job makes it, and it is constant from then on,
-/// except that an allocation fills in what it has chosen (with_allocation).
+/// Plan, worker and report work from it. resolve_job (job/plan/resolve_job.h) makes it, and it is
+/// constant from then on, except that an allocation fills in what it has chosen (with_allocation).
 struct ResolvedJob {
   std::string name;
   std::filesystem::path model_path;
@@ -139,21 +121,12 @@ struct ResolvedJob {
   int timeout_s = 600;
 };
 
-/// Applies the defaults of proto/dotresize/v1/job.proto, checks the job, and chooses a schedule
-/// that fits its budgets. Throws InputError naming the key.
-/// Checks against the model: the width is at most hidden_size; the size is available, and below the
-/// dense model's unless larger ones are allowed; there are at most as many ranks as sublayers;
-/// seqlen is at most max_position_embeddings, times the factor of a dynamic rotary embedding.
-/// Checks against the file system: token and text files are regular files; no input lies in the
-/// output.
-/// `spec` must have passed validate_spec. `launch`: facts about the ranks that will run the job, if
-/// they are launched already.
-ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
-                        const std::optional<LaunchFacts>& launch = {});
-
 /// Number of junctions whose moments are taken: junctions 0 .. summed_junctions()-1. These are the
 /// junctions with a map, or all if statistics are saved without an allocation.
-int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job);
+inline int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
+  const bool all = job.statistics.saved() && !job.allocation;
+  return all ? config.num_junctions() : job.widths.mapped_count;
+}
 /// True if moments of any junction are taken.
 inline bool sums_junctions(const ResolvedJob& job) {
   return (job.statistics.saved() && !job.allocation) || job.widths.mapped_count > 0;
@@ -163,11 +136,5 @@ inline bool sums_junctions(const ResolvedJob& job) {
 inline bool takes_no_tokens(const ResolvedJob& job) {
   return job.statistics.used() && !job.allocation;
 }
-
-/// Device that `resources.device` asks for; nullopt for `auto`.
-std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);
-
-/// Dtype that `compute_dtype: auto` means on GPUs of this compute capability (90 for sm_90).
-Dtype auto_gpu_dtype(int capability);
 
 }  // namespace dotresize

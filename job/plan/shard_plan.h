@@ -13,11 +13,6 @@
 
 namespace dotresize {
 
-/// Cuts costs[0..n) into `parts` contiguous, non-empty ranges whose largest sum is as small as
-/// possible and, given that, whose sums are near each other. Returns parts+1 ascending boundaries
-/// from 0 to n. Needs 1 <= parts <= n and finite costs >= 0. Deterministic.
-std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts);
-
 /// Part of a job that one rank holds and does: sublayers [first_sublayer, end_sublayer), each with
 /// the junction that it writes. The first rank also has the embedding with junction 0, the last one
 /// the final norm and lm_head.
@@ -92,13 +87,6 @@ inline int64_t allocation_rounds(const ResolvedJob& job, const ShardPlan& plan) 
   if (!job.allocation || job.statistics.used()) return 0;
   return plan.bases_groups + (plan.dense_round() ? 0 : plan.junction_groups);
 }
-
-/// Gives each rank contiguous sublayers, balanced by estimated time (embedding and head counted).
-/// Uses the fewest groups of junctions whose peaks are within the job's budgets, with overlaps and
-/// as few checkpoints as memory allows. If nothing is within the budgets, a group has one junction
-/// per rank. MLPs are grouped likewise. Deterministic. Throws InputError if there are more ranks
-/// than sublayers.
-ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 
 /// True if every rank's peaks are within the job's budgets.
 bool fits(const ShardPlan& plan, const ResolvedJob& job);

@@ -5,7 +5,6 @@
 
 #include "base/errors.h"
 #include "base/text/printable.h"
-#include "job/spec/spec_paths.h"
 
 namespace dotresize {
 namespace {
@@ -62,12 +61,6 @@ bool is_on_hub(std::string_view path) { return path.starts_with(kHub); }
 
 bool is_remote(std::string_view path) { return is_on_hub(path) || path.starts_with(kS3); }
 
-bool has_remote_paths(const v1::JobSpec& spec) {
-  v1::JobSpec copy = spec;
-  return std::ranges::any_of(paths_of(copy),
-                             [](const SpecPath& path) { return is_remote(*path.value); });
-}
-
 std::string remote_fault(const std::string& key, const std::string& url) {
   if (!may_be_remote(key)) return in_quotes(url) + " must be a directory of this machine";
   const bool file = !key.ends_with(".path");
@@ -103,17 +96,6 @@ bool is_url_below(const std::string& url, const std::string& prefix) {
   const std::string place = without_revision(url);
   if (!place.starts_with(prefix)) return false;
   return prefix.ends_with('/') || place.size() == prefix.size() || place[prefix.size()] == '/';
-}
-
-void require_local_paths(const v1::JobSpec& spec) {
-  v1::JobSpec copy = spec;
-  for (const SpecPath& path : paths_of(copy)) {
-    if (!is_remote(*path.value)) continue;
-    throw InputError(path.key, in_quotes(*path.value) +
-                                   " is not on this machine: `dotresize run JOB` and `dotresize "
-                                   "submit JOB` fetch models and texts, and push models; here "
-                                   "give directories and files");
-  }
 }
 
 }  // namespace dotresize

@@ -11,9 +11,6 @@ namespace dotresize {
 /// Hub, or "s3://BUCKET/KEY" in an S3-compatible store.
 bool is_remote(std::string_view path);
 
-/// Returns true if any path of the job is remote.
-bool has_remote_paths(const v1::JobSpec& spec);
-
 /// Returns true for a URL on the Hub. Only these have revisions.
 bool is_on_hub(std::string_view path);
 
@@ -29,9 +26,5 @@ std::string at_revision(const std::string& url, const std::string& revision);
 
 /// Returns true if `url` is `prefix` ("hf://OWNER/" or "s3://BUCKET/KEY") or lies below it.
 bool is_url_below(const std::string& url, const std::string& prefix);
-
-/// Throws InputError, with the key and a way out, if a path is remote. For commands that need local
-/// files.
-void require_local_paths(const v1::JobSpec& spec);
 
 }  // namespace dotresize

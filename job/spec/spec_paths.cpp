@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/errors.h"
+#include "base/text/printable.h"
 #include "job/spec/remote_url.h"
 
 namespace dotresize {
@@ -48,6 +50,23 @@ void make_absolute(v1::JobSpec& spec, const fs::path& base_dir) {
 bool is_within(const fs::path& path, const fs::path& folder) {
   const auto ends = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
   return ends.first == folder.end();
+}
+
+bool has_remote_paths(const v1::JobSpec& spec) {
+  v1::JobSpec copy = spec;
+  return std::ranges::any_of(paths_of(copy),
+                             [](const SpecPath& path) { return is_remote(*path.value); });
+}
+
+void require_local_paths(const v1::JobSpec& spec) {
+  v1::JobSpec copy = spec;
+  for (const SpecPath& path : paths_of(copy)) {
+    if (!is_remote(*path.value)) continue;
+    throw InputError(path.key, in_quotes(*path.value) +
+                                   " is not on this machine: `dotresize run JOB` and `dotresize "
+                                   "submit JOB` fetch models and texts, and push models; here "
+                                   "give directories and files");
+  }
 }
 
 }  // namespace dotresize

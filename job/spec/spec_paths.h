@@ -30,4 +30,11 @@ void make_absolute(v1::JobSpec& spec, const std::filesystem::path& base_dir);
 /// Returns true if `path` is `folder` or lies in it, comparing names only.
 bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder);
 
+/// Returns true if any path of the job is remote.
+bool has_remote_paths(const v1::JobSpec& spec);
+
+/// Throws InputError, with the key and a way out, if a path is remote. For commands that need local
+/// files.
+void require_local_paths(const v1::JobSpec& spec);
+
 }  // namespace dotresize

@@ -13,6 +13,7 @@
 #include "base/files/partial_path.h"
 #include "base/text/csv.h"
 #include "base/text/human_text.h"
+#include "job/page/page_html.h"
 #include "job/page/sweep_page.h"
 #include "job/report/result_table.h"
 

@@ -11,7 +11,7 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/model/companion_files.h"
-#include "job/model/model_config.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/spec/job_changes.h"
 #include "job/spec/spec_paths.h"

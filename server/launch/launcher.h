@@ -4,14 +4,12 @@
 
 #include <chrono>
 #include <filesystem>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/launch/attempt.h"
-#include "server/launch/kubernetes_api.h"
+#include "server/launch/kubernetes/kubernetes_api.h"
 #include "server/schedule/heartbeats.h"
 #include "server/store/job_store.h"
 #include "server/store/state_dir.h"
@@ -95,23 +93,6 @@ struct LauncherContext {
   SlurmOptions slurm;
   KubernetesOptions kubernetes;
   std::chrono::seconds external_timeout{0};  ///< limit for an attempt's first call; 0: none
-};
-
-/// A launcher for each value of `resources.launcher`.
-class Launchers {
- public:
-  /// `offered`: launchers that new jobs may use. Existing attempts of others are followed to their
-  /// end.
-  Launchers(const LauncherContext& context, const std::vector<v1::Resources::Launcher>& offered);
-
-  /// Launcher that starts the job's ranks. Throws std::invalid_argument if there is none.
-  Launcher& of(const v1::Job& job);
-  /// Throws ProgramMissing if an offered launcher is not ready.
-  void require_ready() const;
-
- private:
-  std::map<v1::Resources::Launcher, std::unique_ptr<Launcher>> launchers_;
-  std::vector<v1::Resources::Launcher> offered_;
 };
 
 }  // namespace dotresize

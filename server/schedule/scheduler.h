@@ -10,7 +10,7 @@
 #include "base/failure.h"
 #include "server/access/path_policy.h"
 #include "server/api/queue_view.h"
-#include "server/launch/launcher.h"
+#include "server/launch/launchers.h"
 #include "server/schedule/heartbeats.h"
 #include "server/schedule/job_output.h"
 #include "server/schedule/queue_hold.h"

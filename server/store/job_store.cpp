@@ -14,6 +14,7 @@
 #include "job/spec/default_method.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
 #include "server/api_error.h"
 #include "server/launch/outcome.h"
 

@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "base/files/pinned_directory.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
-#include "server/schedule/job_output.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

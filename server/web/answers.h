@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "job/page/page_html.h"
 #include "server/api/artifacts.h"
 #include "server/web/assets.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "job/page/page_data.h"
+#include "job/page/page_html.h"
 #include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
 #include "server/api_error.h"

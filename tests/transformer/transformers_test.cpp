@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/reader.h"

@@ -1,5 +1,7 @@
 #include "tests/transformer/whole_model.h"
 
+#include "job/model/read_model_config.h"
+
 namespace dotresize::testing {
 namespace {
 

@@ -9,8 +9,10 @@
 #include <optional>
 #include <set>
 
+#include "job/model/read_model_config.h"
 #include "job/plan/allocate/choose_widths.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/make_shard_plan.h"
+#include "job/plan/resolve_job.h"
 #include "job/spec/job_file.h"
 #include "tests/temporary_directory.h"
 #include "worker/calibration/allocate.h"

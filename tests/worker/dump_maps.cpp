@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 
+#include "job/model/read_model_config.h"
 #include "job/plan/method.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/tokens.h"

@@ -4,7 +4,7 @@
 
 #include "base/phase_clock.h"
 #include "worker/calibration/aligned_maps.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 
 namespace dotresize {
 

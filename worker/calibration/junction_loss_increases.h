@@ -45,8 +45,8 @@ class JunctionLossIncreases {
   void extend_metrics(const at::Tensor& windows, const std::vector<int64_t>& numbers,
                       const std::vector<int64_t>& junctions);
 
-  /// Completes `rises`, which has the parts of MLPs and value heads. The result is the same on
-  /// every rank, for any number of ranks. Collective.
+  /// Completes `loss_increases`, which has the parts of MLPs and value heads. The result is the
+  /// same on every rank, for any number of ranks. Collective.
   void measure(PredictedLossIncreases& loss_increases);
   /// Removes bases and sums from the journal, unless they are kept for other jobs.
   void forget();

@@ -119,7 +119,8 @@ class SublayerCuts {
   void sum(std::vector<SublayerSums>& group, const DenseRound* together);
   /// Cuts the sublayer and starts to write it; the next one is computed meanwhile.
   void cut(SublayerSums sums, int64_t width);
-  // Return the changed tensors, and append the predicted loss increase of each matrix to `rises`.
+  // Return the changed tensors, and append the predicted loss increase of each matrix to
+  // `loss_increases`.
   std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
                                                  std::vector<double>& loss_increases) const;
   std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,

@@ -88,7 +88,7 @@ std::vector<std::filesystem::path> cut_files(const Journal& journal, const Model
 
 /// Diagnostics of one cut sublayer, summed over its experts.
 struct CutDiagnostics {
-  /// Sum over the matrices of Removal::rises.back() or CutValues::predicted_rise.
+  /// Sum over the matrices of Removal::loss_increases.back() or CutValues::predicted_loss_increase.
   double predicted_loss_increase = 0.0;
   int64_t unseen_experts = 0;  ///< experts that no token has chosen; their H is the identity
 };

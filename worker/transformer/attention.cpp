@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "worker/transformer/forward.h"
 #include "worker/transformer/half_product.h"
+#include "worker/transformer/projections.h"
 
 namespace dotresize {
 namespace {

@@ -8,6 +8,7 @@
 #include "job/model/model_config.h"
 #include "worker/transformer/attention.h"
 #include "worker/transformer/mlp.h"
+#include "worker/transformer/projections.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
 
@@ -18,15 +19,6 @@ namespace dotresize {
 // scale their rows (half_product.h). Callers hold c10::InferenceMode or at::NoGradGuard, except
 // those that need gradients (backward.h): everything here is differentiable for an x that requires
 // gradients.
-
-/// Returns x / sqrt(Σ x² / divisor + eps) · γ in float32. x: [..., k]; γ [k] or undefined; divisor:
-/// the original width d.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps);
-
-/// Takes x [..., k_in] through in_proj. Returns one result per part, [..., widths[i]], from
-/// separate matrices or a fused one. The results do not overlap.
-std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
-                                      at::IntArrayRef widths);
 
 /// Runs one sublayer with its skip: f(norm(x)) + x·shortcut, or only the skip if is_skipped().
 /// Causal. x: [batch, tokens, k_in] float32 (the residual stream). Returns [batch, tokens, k_out]
@@ -42,10 +34,6 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
 /// input of sublayer_forward.
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
                           const at::Tensor& x);
-
-/// Returns x · projectionᵀ in float32, or x if the projection is undefined. x: [..., in] float32,
-/// projection: [out, in].
-at::Tensor project(const at::Tensor& x, const at::Tensor& projection);
 
 /// Returns the input of the head's matrix: the final residual stream x [..., k_2L] float32, normed
 /// and projected, [..., width] in `dtype`.

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/transformer/forward.h"
 #include "worker/transformer/half_product.h"
+#include "worker/transformer/projections.h"
 
 namespace dotresize {
 

@@ -18,7 +18,7 @@ std::string layer_of(const std::string& name) {
 /// Collects the layers of a report in their order, and stacked bars over them.
 class Damage {
  public:
-  /// `rise` returns an entry's loss increase, if it has one.
+  /// `loss_increase` returns an entry's loss increase, if it has one.
   template <class Entry, class LossIncrease>
   void add(const std::string& part, const std::vector<Entry>& entries,
            const LossIncrease& loss_increase) {

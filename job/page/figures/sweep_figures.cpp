@@ -185,10 +185,6 @@ std::optional<Figure> axis_figure(const StoredSweep& sweep, size_t axis,
 
 }  // namespace
 
-bool is_size_key(const std::string& key) {
-  return key == "method.sparsity" || key == "method.width" || key == "method.size";
-}
-
 std::vector<Figure> sweep_figures(const StoredSweep& sweep) {
   const std::vector<const StoredVariant*> done = done_variants(sweep);
   if (done.empty()) return {};

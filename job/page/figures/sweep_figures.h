@@ -2,7 +2,8 @@
 
 #include <vector>
 
-#include "job/page/sweep_page.h"
+#include "job/page/page.h"
+#include "job/page/stored_sweep.h"
 
 namespace dotresize {
 

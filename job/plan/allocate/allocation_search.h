@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "job/model/model_config.h"
-#include "job/plan/allocate/joint_allocation.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
@@ -13,8 +13,8 @@ namespace dotresize {
 /// parameters were proportional to the width, rounded down.
 std::size_t least_allocated_width(const ResolvedJob& job);
 
-/// Version of allocate_jointly() for junctions that have maps of their own. `rises` must be
-/// complete and finite.
+/// Version of allocate_jointly() for junctions that have maps of their own. `loss_increases` must
+/// be complete and finite.
 Allocation search_allocation(const ModelConfig& config, const ResolvedJob& job,
                              const PredictedLossIncreases& loss_increases);
 

@@ -163,17 +163,6 @@ Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
 
 }  // namespace
 
-double Allocation::predicted_loss_increase() const {
-  double sum = 0.0;
-  for (const auto* loss_increases : {&junction_loss_increases, &mlp_loss_increases,
-                                     &value_loss_increases, &shortcut_loss_increases}) {
-    sum = std::accumulate(loss_increases->begin(), loss_increases->end(), sum);
-  }
-  return sum;
-}
-
-int64_t planned_shortcut_rank(int64_t hidden_size) { return (hidden_size + 31) / 32; }
-
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
   if (job.allocation->round_to > job.hidden_size) {
     throw InputError("method.size",

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "dotresize/v1/hardware.pb.h"
-#include "job/plan/resolved_job.h"
+#include "job/plan/resolve_job.h"
 
 namespace dotresize {
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "base/errors.h"
-#include "job/model/model_config.h"
+#include "job/model/read_model_config.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

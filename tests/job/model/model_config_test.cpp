@@ -1,9 +1,8 @@
-#include "job/model/model_config.h"
-
 #include <gmock/gmock.h>
 
 #include <tuple>
 
+#include "job/model/read_model_config.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/allocate/choose_widths.h"
 #include "tests/job/model/test_configs.h"
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/net_size.h"
 #include "tests/job/model/test_configs.h"

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "job/model/read_model_config.h"
+
 namespace dotresize {
 
 const char* const kLlama31Config = R"({

@@ -8,6 +8,7 @@
 #include "base/text/base64.h"
 #include "job/page/failure_page.h"
 #include "job/page/page_data.h"
+#include "job/page/page_html.h"
 #include "job/page/template/page_files.h"
 #include "tests/job/page/page_examples.h"
 

@@ -8,6 +8,7 @@
 #include "base/text/base64.h"
 #include "job/page/figures/plan_gallery.h"
 #include "job/page/figures/plan_image.h"
+#include "job/page/page_html.h"
 #include "tests/job/page/page_examples.h"
 
 namespace dotresize {

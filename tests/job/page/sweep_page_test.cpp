@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "job/page/page_html.h"
 #include "tests/job/page/page_examples.h"
 
 namespace dotresize {

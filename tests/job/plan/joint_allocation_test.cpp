@@ -9,10 +9,12 @@
 #include <random>
 
 #include "job/model/model_size.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/allocate/choose_widths.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/estimate/memory_estimate.h"
+#include "job/plan/make_shard_plan.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
 #include "tests/job/plan/resolve_job.h"

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "job/model/read_model_config.h"
+#include "job/plan/make_shard_plan.h"
 #include "job/plan/plan_table.h"
 #include "job/report/model_card.h"
 #include "job/report/report.h"

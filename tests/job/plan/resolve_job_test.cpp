@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "job/plan/resolved_job.h"
+#include "job/plan/resolve_job.h"
 #include "job/spec/job_file.h"
 
 namespace dotresize {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/model/weight_formats.h"
+#include "job/plan/make_shard_plan.h"
 #include "job/plan/plan_table.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"

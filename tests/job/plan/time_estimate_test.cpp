@@ -7,9 +7,12 @@
 
 #include "base/files/input_file.h"
 #include "job/model/model_size.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/traffic.h"
+#include "job/plan/make_shard_plan.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/resolve_job.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"
 #include "tests/job/spec/hardware_text.h"

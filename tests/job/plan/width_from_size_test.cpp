@@ -3,6 +3,7 @@
 #include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/allocate/choose_widths.h"
 #include "job/plan/net_size.h"
 #include "tests/job/model/test_configs.h"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/input_file.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "tests/job/model/test_configs.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
+#include "job/plan/resolve_job.h"
 #include "job/spec/job_file.h"
 #include "tests/job/model/test_configs.h"
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/errors.h"
+#include "job/plan/resolve_job.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/spec/hardware_text.h"
 

@@ -1,10 +1,10 @@
-#include "server/launch/kubernetes_jobs.h"
+#include "server/launch/kubernetes/kubernetes_jobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "server/launch/kubernetes_api.h"
+#include "server/launch/kubernetes/kubernetes_api.h"
 #include "server/launch/outcome.h"
 #include "tests/temporary_directory.h"
 

@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/files/scratch_directory.h"
 #include "job/model/model_size.h"
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "worker/commands/eval/generation.h"
 #include "worker/commands/eval/transformers_runtime.h"

@@ -12,7 +12,7 @@
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/commands/run/run_job.h"
+#include "worker/commands/run/run_environment.h"
 #include "worker/commands/token_input.h"
 
 namespace dotresize {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "job/model/read_model_config.h"
 #include "job/plan/estimate/memory_estimate.h"
 #include "worker/commands/run/dense_loss.h"
 #include "worker/commands/run/output/fingerprints.h"

@@ -16,6 +16,7 @@
 #include "job/model/companion_files.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
+#include "job/page/page_html.h"
 #include "job/page/report_page.h"
 #include "job/plan/allocate/choose_widths.h"
 #include "job/plan/estimate/traffic.h"

@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/text/sha256.h"
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/report/report.h"
 #include "worker/checkpoint/dtypes.h"

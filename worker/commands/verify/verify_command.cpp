@@ -11,7 +11,7 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/model/model_config.h"
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"

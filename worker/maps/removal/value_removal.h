@@ -22,7 +22,7 @@ struct CutValues {
   /// T [value, head_dim, left]: multiplied to a head's values, v' = v T.
   at::Tensor turns;
   at::Tensor weight;                     ///< [d, query · left]: W for the remaining values
-  double predicted_loss_increase = 0.0;  ///< predicted loss increase, as in Removal::rises
+  double predicted_loss_increase = 0.0;  ///< predicted loss increase, as in Removal::loss_increases
 };
 
 /// Rotates each value head so that its channels are independent, both in the values and in W, and

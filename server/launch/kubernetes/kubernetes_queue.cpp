@@ -1,4 +1,4 @@
-#include "server/launch/kubernetes_queue.h"
+#include "server/launch/kubernetes/kubernetes_queue.h"
 
 #include <spdlog/spdlog.h>
 

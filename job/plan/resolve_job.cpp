@@ -1,4 +1,4 @@
-#include "job/plan/resolved_job.h"
+#include "job/plan/resolve_job.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,8 +12,8 @@
 #include "job/model/model_size.h"
 #include "job/plan/allocate/choose_widths.h"
 #include "job/plan/allocate/joint_allocation.h"
+#include "job/plan/make_shard_plan.h"
 #include "job/plan/net_size.h"
-#include "job/plan/shard_plan.h"
 #include "job/plan/token_windows.h"
 #include "job/spec/default_method.h"
 #include "job/spec/spec_paths.h"
@@ -419,11 +419,6 @@ void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
 }
 
 }  // namespace
-
-int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
-  const bool all = job.statistics.saved() && !job.allocation;
-  return all ? config.num_junctions() : job.widths.mapped_count;
-}
 
 Dtype auto_gpu_dtype(int capability) {
   return capability >= kFirstCapabilityWithBfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16;

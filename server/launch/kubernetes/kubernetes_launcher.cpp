@@ -1,4 +1,4 @@
-#include "server/launch/kubernetes_launcher.h"
+#include "server/launch/kubernetes/kubernetes_launcher.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "server/launch/kubernetes_api.h"
-#include "server/launch/kubernetes_jobs.h"
+#include "server/launch/kubernetes/kubernetes_api.h"
+#include "server/launch/kubernetes/kubernetes_jobs.h"
 
 namespace dotresize {
 

@@ -12,7 +12,7 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/launch/launcher.h"
-#include "server/launch/slurm_queue.h"
+#include "server/launch/slurm/slurm_queue.h"
 
 namespace dotresize {
 

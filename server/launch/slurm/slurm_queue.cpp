@@ -1,4 +1,4 @@
-#include "server/launch/slurm_queue.h"
+#include "server/launch/slurm/slurm_queue.h"
 
 #include <spdlog/spdlog.h>
 

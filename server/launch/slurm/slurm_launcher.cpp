@@ -1,4 +1,4 @@
-#include "server/launch/slurm_launcher.h"
+#include "server/launch/slurm/slurm_launcher.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "server/launch/kubernetes_jobs.h"
+#include "server/launch/kubernetes/kubernetes_jobs.h"
 
 #include <fmt/format.h>
 

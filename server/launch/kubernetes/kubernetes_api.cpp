@@ -1,4 +1,4 @@
-#include "server/launch/kubernetes_api.h"
+#include "server/launch/kubernetes/kubernetes_api.h"
 
 #include <fmt/format.h>
 #include <httplib.h>
@@ -15,7 +15,7 @@
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
 #include "server/http/http_url.h"
-#include "server/launch/kubernetes_jobs.h"
+#include "server/launch/kubernetes/kubernetes_jobs.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/launch/kubernetes_queue.h"
+#include "server/launch/kubernetes/kubernetes_queue.h"
 #include "server/launch/launcher.h"
 
 namespace dotresize {

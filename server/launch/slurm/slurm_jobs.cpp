@@ -1,4 +1,4 @@
-#include "server/launch/slurm_jobs.h"
+#include "server/launch/slurm/slurm_jobs.h"
 
 #include <fmt/format.h>
 #include <sys/wait.h>

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/launch/slurm_jobs.h"
+#include "server/launch/slurm/slurm_jobs.h"
 
 namespace dotresize {
 

@@ -1,0 +1,352 @@
+#include "job/model/read_model_config.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/files/input_file.h"
+#include "base/text/checked_json.h"
+#include "job/model/config_fields.h"
+#include "job/model/dtype.h"
+#include "job/model/mixture_config.h"
+#include "job/model/model_family.h"
+#include "job/model/rotary_config.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+// Upper limit, larger than in any existing model, and small enough that no product of sizes
+// overflows 64 bits.
+constexpr int64_t kMaxSize = int64_t{1} << 22;
+constexpr int64_t kMaxHeads = int64_t{1} << 11;
+constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+
+constexpr const char* kCompressedType = "dotresize";
+constexpr const char* kCompressedArchitecture = "DotResizeForCausalLM";
+
+const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) {
+  const auto model_type = fields.text("model_type");
+  if (!model_type) fields.fail("model_type", "is missing");
+  config.compressed = *model_type == kCompressedType;
+  const std::string key = config.compressed ? "source_model_type" : "model_type";
+  config.family = fields.text(key).value_or("");
+  if (config.family.empty()) fields.fail(key, "is missing");
+  const ModelFamily* family = find_family(config.family);
+  if (family == nullptr) fields.fail(key, reason_for_refusal(config.family));
+  return *family;
+}
+
+void check_architecture(const ConfigFields& fields, const std::string& expected) {
+  const json& architectures = fields.raw("architectures");
+  if (architectures.is_null()) return;
+  if (architectures != json::array({expected})) {
+    fields.fail("architectures",
+                architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
+                    " is refused; what is accepted for this model_type is [\"" + expected + "\"]");
+  }
+}
+
+/// Refuses settings that change the forward pass in an unimplemented way.
+void refuse_variants(const ConfigFields& fields) {
+  if (fields.has("quantization_config")) {
+    fields.fail("quantization_config",
+                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
+  }
+  const std::string activation = fields.text("hidden_act").value_or("silu");
+  if (activation != "silu") {
+    fields.fail("hidden_act", "'" + activation + "' is refused; only 'silu' is supported");
+  }
+}
+
+void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.hidden_size = fields.required_integer("hidden_size", 1, kMaxSize);
+  config.intermediate_size = fields.required_integer("intermediate_size", 1, kMaxSize);
+  config.num_layers = fields.required_integer("num_hidden_layers", 1, kMaxLayers);
+  config.vocab_size = fields.required_integer("vocab_size", 1, kMaxSize);
+  config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions)
+                                       .value_or(family.max_position_embeddings_if_absent);
+  config.num_heads = fields.required_integer("num_attention_heads", 1, kMaxHeads);
+  const auto absent_kv_heads =
+      fields.contains("num_key_value_heads") ? std::nullopt : family.kv_heads_if_absent;
+  config.num_kv_heads = fields.integer("num_key_value_heads", 1, kMaxHeads)
+                            .value_or(absent_kv_heads.value_or(config.num_heads));
+  if (config.num_heads % config.num_kv_heads != 0) {
+    fields.fail("num_key_value_heads", std::to_string(config.num_kv_heads) +
+                                           " does not divide num_attention_heads, " +
+                                           std::to_string(config.num_heads));
+  }
+}
+
+void read_head_dim(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  auto given = fields.integer("head_dim", 1, kMaxHeads);
+  if (!given) given = family.head_dim_if_absent;
+  if (!given && config.hidden_size % config.num_heads != 0) {
+    fields.fail("num_attention_heads",
+                std::to_string(config.num_heads) + " does not divide hidden_size, " +
+                    std::to_string(config.hidden_size) + ", and head_dim is not given");
+  }
+  config.head_dim = given.value_or(config.hidden_size / config.num_heads);
+  if (config.head_dim % 2 != 0) {
+    fields.fail("head_dim", std::to_string(config.head_dim) +
+                                " is odd; the rotary embedding needs an even head size");
+  }
+  if (config.head_dim > kMaxHeads) {
+    fields.fail("head_dim", std::to_string(config.head_dim) + " (hidden_size / heads) is above " +
+                                std::to_string(kMaxHeads));
+  }
+}
+
+void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  using AttentionBias = ModelFamily::AttentionBias;
+  const bool asked = fields.boolean("attention_bias", false);
+  config.output_bias = asked && family.attention_bias == AttentionBias::kAsConfigured;
+  config.attention_bias = config.output_bias || family.attention_bias == AttentionBias::kQkv;
+  config.mlp_bias = fields.boolean("mlp_bias", false);
+  if (asked && !config.attention_bias) {
+    fields.fail("attention_bias", "a model of the family " + family.model_type + " has no biases");
+  }
+  if (config.mlp_bias && !family.offers_mlp_bias) {
+    fields.fail("mlp_bias",
+                "the MLP of a model of the family " + family.model_type + " has no biases");
+  }
+}
+
+/// Number of layers with a sliding window, for a family that decides it by layer.
+int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
+  const bool used = fields.boolean("use_sliding_window", false);
+  const json& types = fields.raw("layer_types");
+  if (types.is_null()) {
+    constexpr int64_t kFirstSlidingIfAbsent = 28;
+    const int64_t first =
+        fields.integer("max_window_layers", 0, kMaxLayers).value_or(kFirstSlidingIfAbsent);
+    return used ? std::max(config.num_layers - first, int64_t{0}) : 0;
+  }
+  if (!types.is_array() || std::ssize(types) != config.num_layers) {
+    fields.fail("layer_types", "must be a list of num_hidden_layers, " +
+                                   std::to_string(config.num_layers) + ", types");
+  }
+  const int64_t sliding = std::count(types.begin(), types.end(), "sliding_attention");
+  if (sliding + std::count(types.begin(), types.end(), "full_attention") != config.num_layers) {
+    fields.fail("layer_types", "only full_attention and sliding_attention are supported");
+  }
+  if (sliding > 0 && !used) {
+    fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
+  }
+  return sliding;
+}
+
+void read_window(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  if (family.window == ModelFamily::Window::kNone) return;
+  if (family.window == ModelFamily::Window::kIfUsed &&
+      !fields.boolean("use_sliding_window", false)) {
+    return;
+  }
+  if (family.window == ModelFamily::Window::kByLayerType) {
+    const int64_t sliding = count_sliding_layers(fields, config);
+    if (sliding == 0) return;
+    if (sliding < config.num_layers) {
+      fields.fail("use_sliding_window",
+                  "a window on " + std::to_string(sliding) + " of " +
+                      std::to_string(config.num_layers) +
+                      " layers is not supported; it must be on all of them or on none");
+    }
+  }
+  config.sliding_window = fields.contains("sliding_window")
+                              ? fields.integer("sliding_window", 1, kMaxPositions)
+                              : family.sliding_window_if_absent;
+}
+
+void read_options(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.rms_norm_eps =
+      fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.fused_in_proj = family.fused_in_proj;
+  config.head_norms = family.head_norms;
+  read_biases(fields, family, config);
+  read_window(fields, family, config);
+}
+
+std::string read_dtype(const ConfigFields& fields) {
+  std::string dtype;
+  for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
+    const auto given = fields.text(key);
+    if (!given) continue;
+    if (!find_dtype(*given)) {
+      fields.fail(key, "'" + *given + "' is not one of float32, float16, bfloat16");
+    }
+    if (!dtype.empty() && dtype != *given) {
+      fields.fail(key, "'" + *given + "' contradicts torch_dtype, '" + dtype + "'");
+    }
+    dtype = *given;
+  }
+  return dtype;
+}
+
+std::vector<int64_t> read_junction_widths(const ConfigFields& fields, const ModelConfig& config) {
+  const auto count = static_cast<std::size_t>(config.num_junctions());
+  if (!config.compressed) return std::vector<int64_t>(count, config.hidden_size);
+  const json& widths = fields.raw("junction_widths");
+  if (!widths.is_array() || widths.size() != count) {
+    fields.fail("junction_widths", "must be a list of " + std::to_string(count) +
+                                       " widths, two per layer and one more");
+  }
+  std::vector<int64_t> result;
+  for (const json& width : widths) {
+    result.push_back(fields.required_integer("junction_widths", width, 1, config.hidden_size));
+  }
+  return result;
+}
+
+/// Reads the projections between a compressed model's shared table and the stream.
+void read_projections(const ConfigFields& fields, ModelConfig& config) {
+  if (!config.compressed) return;
+  const auto read = [&](const char* key, int64_t width) {
+    const bool given = fields.boolean(key, false);
+    if (given && !config.tie_word_embeddings) {
+      fields.fail(key, "is true, but tie_word_embeddings is false: there is no common table");
+    }
+    if (!given && config.tie_word_embeddings && width != config.hidden_size) {
+      fields.fail(key, "is false, but the junction is " + std::to_string(width) +
+                           " wide, and the common table hidden_size, " +
+                           std::to_string(config.hidden_size));
+    }
+    return given;
+  };
+  config.embedding_projection = read("embedding_projection", config.junction_widths.front());
+  config.head_projection = read("head_projection", config.junction_widths.back());
+}
+
+bool read_norm_weights(const ConfigFields& fields, const ModelConfig& config) {
+  if (!config.compressed || !fields.boolean("norm_weights", false)) return false;
+  const bool whole = std::ranges::all_of(
+      config.junction_widths, [&](int64_t width) { return width == config.hidden_size; });
+  if (!whole) fields.fail("norm_weights", "is true, but there are junctions of less width");
+  if (config.embedding_projection || config.head_projection) {
+    fields.fail("norm_weights", "is true, so there is no map that a projection could have");
+  }
+  return true;
+}
+
+std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const ModelConfig& config) {
+  if (!config.compressed || !fields.has("junction_groups")) return {};
+  const json& groups = fields.raw("junction_groups");
+  const std::vector<int64_t>& widths = config.junction_widths;
+  if (!groups.is_array() || groups.size() != widths.size()) {
+    fields.fail("junction_groups", "must be a list of " + std::to_string(widths.size()) +
+                                       " numbers, two per layer and one more");
+  }
+  std::vector<int64_t> result;
+  for (const json& group : groups) {
+    const int64_t least = result.empty() ? 0 : result.back();
+    result.push_back(fields.required_integer("junction_groups", group, least, kMaxLayers * 2));
+    const std::size_t junction = result.size() - 1;
+    if (junction > 0 && result[junction] == least && widths[junction] != widths[junction - 1]) {
+      fields.fail("junction_groups", "puts the widths " + std::to_string(widths[junction - 1]) +
+                                         " and " + std::to_string(widths[junction]) +
+                                         " into one group");
+    }
+  }
+  return result;
+}
+
+std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const ModelConfig& config) {
+  constexpr const char* kRanks = "shortcut_ranks";
+  if (!config.compressed || !fields.has(kRanks)) return {};
+  const json& ranks = fields.raw(kRanks);
+  const auto count = static_cast<std::size_t>(config.num_sublayers());
+  if (!ranks.is_array() || ranks.size() != count) {
+    fields.fail(kRanks, "must be a list of " + std::to_string(count) +
+                            " ranks, two per layer; null for a shortcut that is one matrix");
+  }
+  const int64_t factors = fields.required_integer("shortcut_factors", 1, 2);
+  std::vector<ShortcutForm> result;
+  for (const json& rank : ranks) {
+    const std::size_t in = result.size();
+    const int64_t least = std::min(config.junction_widths[in], config.junction_widths[in + 1]);
+    const bool shared = in_one_group(config.junction_groups, std::ssize(result));
+    if (!rank.is_null()) {
+      const int64_t most = shared ? 0 : least;
+      result.push_back({fields.required_integer(kRanks, rank, 0, most), factors});
+    } else if (!shared) {
+      result.push_back({.factors = factors});
+    } else {
+      fields.fail(kRanks, "is null within a group, whose shortcuts are the identity: 0");
+    }
+  }
+  return result;
+}
+
+/// Reads a list with one number per layer, each at most the sublayer's size in the source. Empty if
+/// the key is absent.
+std::vector<int64_t> read_by_layer(const ConfigFields& fields, const ModelConfig& config,
+                                   const std::string& key, const std::string& what,
+                                   int64_t (*of_source)(const ModelConfig&, int64_t sublayer),
+                                   int64_t first_sublayer) {
+  if (!fields.has(key)) return {};
+  const json& sizes = fields.raw(key);
+  if (!sizes.is_array() || std::ssize(sizes) != config.num_layers) {
+    fields.fail(key, "must be a list of num_hidden_layers, " + std::to_string(config.num_layers) +
+                         ", numbers of " + what);
+  }
+  std::vector<int64_t> result;
+  for (const json& size : sizes) {
+    const int64_t sublayer = first_sublayer + 2 * std::ssize(result);
+    const int64_t least = has_output_bias(config, sublayer) ? 1 : 0;
+    result.push_back(fields.required_integer(key, size, least, of_source(config, sublayer)));
+  }
+  return result;
+}
+
+std::vector<int64_t> read_intermediate_sizes(const ConfigFields& fields,
+                                             const ModelConfig& config) {
+  if (!config.compressed) return {};
+  return read_by_layer(fields, config, "intermediate_sizes", "features", mlp_width, 1);
+}
+
+std::vector<int64_t> read_value_head_dims(const ConfigFields& fields, const ModelConfig& config) {
+  constexpr const char* kDims = "value_head_dims";
+  if (!config.compressed && fields.has(kDims)) {
+    fields.fail(kDims,
+                "the value heads of a model of the family " + config.family +
+                    " are as wide as head_dim says; those of model_type dotresize may not be");
+  }
+  return read_by_layer(fields, config, kDims, "channels", value_head_dim, 0);
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
+  const json root = parse_json_object(json_text, origin);
+  const ConfigFields fields(root, origin);
+  ModelConfig config;
+  const ModelFamily& family = read_family(fields, config);
+  check_architecture(fields, config.compressed ? kCompressedArchitecture : family.architecture);
+  refuse_variants(fields);
+  read_sizes(fields, family, config);
+  read_head_dim(fields, family, config);
+  read_options(fields, family, config);
+  read_rotary_config(fields, family, config);
+  config.mixture = read_mixture_config(fields, family, config);
+  config.dtype = read_dtype(fields);
+  config.junction_widths = read_junction_widths(fields, config);
+  read_projections(fields, config);
+  config.norm_weights = read_norm_weights(fields, config);
+  config.junction_groups = read_junction_groups(fields, config);
+  config.shortcuts = read_shortcuts(fields, config);
+  config.intermediate_sizes = read_intermediate_sizes(fields, config);
+  config.value_head_dims = read_value_head_dims(fields, config);
+  return config;
+}
+
+ModelConfig read_model_config(const std::filesystem::path& model_dir,
+                              const Confinement& confinement) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(model_dir, error)) {
+    throw InputError(model_dir.string() + ": there is no such model directory");
+  }
+  const std::filesystem::path path = model_dir / "config.json";
+  return parse_model_config(read_whole_file(path, kMaxConfigBytes, confinement), shown_path(path));
+}
+
+}  // namespace dotresize

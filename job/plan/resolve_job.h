@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "job/plan/resolved_job.h"
+
+namespace dotresize {
+
+namespace v1 {
+class JobSpec;
+}
+
+/// Facts that are known once a job's ranks are launched. They decide what the spec leaves open.
+struct LaunchFacts {
+  int ranks = 1;  ///< replaces the number in the spec
+  DeviceFacts devices = {};
+  /// Budgets in bytes: host memory per rank, and memory of the smallest GPU. Budgets in the spec
+  /// replace them.
+  std::optional<int64_t> memory = {};
+  std::optional<int64_t> device_memory = {};
+  /// Schedule of the interrupted run whose maps the job continues with; empty if there is none. If
+  /// the job can use it with its activations, it is kept, and no other schedule is tried to save
+  /// memory.
+  std::string schedule = {};
+};
+
+/// Applies the defaults of proto/dotresize/v1/job.proto, checks the job, and chooses a schedule
+/// that fits its budgets. Throws InputError naming the key.
+/// Checks against the model: the width is at most hidden_size; the size is available, and below the
+/// dense model's unless larger ones are allowed; there are at most as many ranks as sublayers;
+/// seqlen is at most max_position_embeddings, times the factor of a dynamic rotary embedding.
+/// Checks against the file system: token and text files are regular files; no input lies in the
+/// output.
+/// `spec` must have passed validate_spec. `launch`: facts about the ranks that will run the job, if
+/// they are launched already.
+ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
+                        const std::optional<LaunchFacts>& launch = {});
+
+/// Device that `resources.device` asks for; nullopt for `auto`.
+std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);
+
+/// Dtype that `compute_dtype: auto` means on GPUs of this compute capability (90 for sm_90).
+Dtype auto_gpu_dtype(int capability);
+
+}  // namespace dotresize

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "worker/comm/communicator.h"
+#include "worker/commands/progress.h"
+#include "worker/commands/run/output/output_directory.h"
+#include "worker/cuda/choose_device.h"
+#include "worker/kernels/svd.h"
+
+namespace dotresize {
+
+/// Environment of a job besides its own options.
+struct RunEnvironment {
+  Communicator& comm;
+  Progress& progress;
+  OutputDirectory& output;           ///< this rank's object of the shared directory
+  std::filesystem::path cache_dir;   ///< cache of tokenised text
+  std::filesystem::path trace = {};  ///< file for the timeline of all ranks; empty: no timeline
+  /// File to read the dense model's loss from, or to write it to (dense_loss.h); empty: no file.
+  std::filesystem::path dense_loss = {};
+  int decomposition_threads = 0;             ///< see MapOptions; 0: libtorch's number of threads
+  ChosenDevice device = {};                  ///< this rank's device; `comm` moves its tensors
+  std::optional<SvdDriver> svd_driver = {};  ///< driver for a new journal, if GPUs compute
+  int cores = 0;  ///< cores that this rank may use; 0: OMP_NUM_THREADS is set
+};
+
+}  // namespace dotresize
