@@ -16,42 +16,61 @@
 
 namespace dotresize {
 
+/// Options on who may call, and on which files.
+struct AccessOptions {
+  TlsFiles tls;                  ///< TLS files for client connections
+  std::filesystem::path tokens;  ///< client token file (access.h); empty: no tokens needed
+  /// Allows a non-loopback address without TLS or without client authentication.
+  bool insecure = false;
+  /// Directories that jobs may read and write; empty: anywhere.
+  std::vector<std::filesystem::path> allow_roots;
+  bool allow_model_fetch = false;  ///< lets GetArtifact send models too
+};
+
+/// Limits of callers and of jobs.
+struct LimitOptions {
+  int max_ranks = 8;                          ///< ranks running at the same time, over all jobs
+  int gpus = -1;                              ///< GPUs for jobs; negative: all that are found
+  int64_t memory = 0;                         ///< bytes for all jobs together; 0: the machine's usable memory
+  int max_queued = JobStore::kMaxQueuedJobs;  ///< queued jobs of one owner
+  int max_rate = 200;                         ///< calls of one caller per second; 0: no limit
+  int max_streams = 256;                      ///< open streams of one caller
+  int max_attempts = 3;                  ///< attempts of a job whose processes are lost or killed
+  std::chrono::seconds retry_delay{10};  ///< delay before the second attempt; doubles each time
+  std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
+  int max_remote_jobs = 100;  ///< jobs launched at once by launchers other than local
+};
+
+/// Options on launchers, and on how ranks on other machines call.
+struct LaunchOptions {
+  /// Launchers that jobs may use; the first one is used for jobs that ask for none.
+  std::vector<v1::Resources::Launcher> launchers = {v1::Resources::local};
+  std::string workers;               ///< HOST:PORT for ranks on other machines; empty: none
+  std::filesystem::path workers_ca;  ///< PEM authority by which these ranks verify the server
+  SlurmOptions slurm;
+  KubernetesOptions kubernetes;
+  std::chrono::seconds external_timeout{0};  ///< see LauncherContext
+};
+
+struct LogOptions {
+  LogFormat format = LogFormat::kText;
+  std::string level = "info";  ///< debug, info, warn or error
+};
+
 /// Options of dotresize-server. Precedence: flag > environment (DOTRESIZE_LISTEN, ...) > the YAML
 /// file given by --config (key `max_ranks` for --max-ranks) > the default here.
 struct ServerOptions {
   /// HOST:PORT; port 0: the last run's port if free, else any.
   std::string listen = "127.0.0.1:50051";
   std::string http;  ///< HOST:PORT of web pages, health, metrics; empty: none
-  LogFormat log_format = LogFormat::kText;
   std::filesystem::path state_dir;  ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
-  TlsFiles tls;                     ///< TLS files for client connections
-  std::filesystem::path tokens;     ///< client token file (access.h); empty: no tokens needed
-  /// Allows a non-loopback address without TLS or without client authentication.
-  bool insecure = false;
-  /// Directories that jobs may read and write; empty: anywhere.
-  std::vector<std::filesystem::path> allow_roots;
-  bool allow_model_fetch = false;  ///< lets GetArtifact send models too
+  AccessOptions access;
+  LimitOptions limits;
+  LaunchOptions launch;
+  LogOptions log;
   RemoteOptions remote;
   WebhookOptions webhooks;
-  std::string log_level = "info";  ///< debug, info, warn or error
-  int max_ranks = 8;               ///< ranks running at the same time, over all jobs
-  int gpus = -1;                   ///< GPUs for jobs; negative: all that are found
-  int64_t memory = 0;              ///< bytes for all jobs together; 0: the machine's usable memory
-  int max_queued = JobStore::kMaxQueuedJobs;  ///< queued jobs of one owner
-  int max_rate = 200;                         ///< calls of one caller per second; 0: no limit
-  int max_streams = 256;                      ///< open streams of one caller
-  int max_attempts = 3;                  ///< attempts of a job whose processes are lost or killed
-  std::chrono::seconds retry_delay{10};  ///< delay before the second attempt; doubles each time
   mode_t job_umask = 022;  ///< umask of jobs: the one that the server was started with
-  std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
-  /// Launchers that jobs may use; the first one is used for jobs that ask for none.
-  std::vector<v1::Resources::Launcher> launchers = {v1::Resources::local};
-  std::string workers;               ///< HOST:PORT for ranks on other machines; empty: none
-  std::filesystem::path workers_ca;  ///< PEM authority by which these ranks verify the server
-  int max_remote_jobs = 100;         ///< jobs launched at once by launchers other than local
-  SlurmOptions slurm;
-  KubernetesOptions kubernetes;
-  std::chrono::seconds external_timeout{0};  ///< see LauncherContext
 };
 
 /// Thrown to end the program with this exit code: after --help, or after a usage error that has

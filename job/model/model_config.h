@@ -66,44 +66,26 @@ struct MixtureConfig {
   MixtureNames names;
 };
 
-/// Model description read from config.json, dense or compressed (`model_type: dotresize`).
-struct ModelConfig {
-  std::string family;       ///< "llama", "qwen2", ...; for a compressed model its source's family
-  bool compressed = false;  ///< model_type is "dotresize"
-  int64_t hidden_size = 0;  ///< d; for a compressed model its source's d, by which RMSNorm divides
-  int64_t intermediate_size = 0;
-  int64_t num_layers = 0;  ///< L
+/// Attention of a model.
+struct AttentionConfig {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t vocab_size = 0;
-  int64_t max_position_embeddings = 0;
-  double rms_norm_eps = 1e-6;
-  bool attention_bias = false;  ///< biases of q, k, v
-  bool output_bias = false;     ///< bias of o
-  bool mlp_bias = false;        ///< biases of gate, up, down
-  bool fused_in_proj = false;   ///< q, k, v are one matrix; gate and up are another
-  bool head_norms = false;      ///< each query and key head has an RMSNorm with a weight [head_dim]
-  /// The head uses the embedding's matrix.
-  bool tie_word_embeddings = false;
-  // For a compressed model with tied embeddings, whose shared table is hidden_size wide: a matrix
-  // lies between the table and the first junction, and between the last junction and the table.
-  bool embedding_projection = false;
-  bool head_projection = false;
-  /// Compressed model without any map: its norms keep their weights.
-  bool norm_weights = false;
+  bool bias = false;         ///< biases of q, k, v
+  bool output_bias = false;  ///< bias of o
+  bool head_norms = false;   ///< each query and key head has an RMSNorm with a weight [head_dim]
   std::optional<int64_t> sliding_window;
   RotaryConfig rotary;
-  std::optional<MixtureConfig> mixture;
-  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty if absent
+};
+
+/// Sizes and shapes that a compressed model has besides its source's.
+struct NarrowForm {
   /// Width of each of the 2L+1 junctions; all are hidden_size for a dense model.
   std::vector<int64_t> junction_widths;
-  /// Group of each junction of a compressed model, ascending. Junctions of a group have the same
-  /// map and width, so the skip paths between them need no shortcut. Empty: every junction is its
-  /// own group.
+  /// Group of each junction, ascending. Junctions of a group have the same map and width, so the
+  /// skip paths between them need no shortcut. Empty: every junction is its own group.
   std::vector<int64_t> junction_groups;
-  /// Shortcut of each sublayer of a compressed model. Empty: one matrix each, the identity within a
-  /// group.
+  /// Shortcut of each sublayer. Empty: one matrix each, the identity within a group.
   std::vector<ShortcutForm> shortcuts;
   /// [L] features of the layer's MLP, or of each of its experts, if layers differ; 0: the layer has
   /// no MLP. Empty: intermediate_size, or the mixture's one.
@@ -111,6 +93,30 @@ struct ModelConfig {
   /// [L] channels of each value head in the layer's attention, at most head_dim (which queries and
   /// keys keep); 0: the layer has no attention. Empty: head_dim, as in all stock models.
   std::vector<int64_t> value_head_dims;
+  // With tied embeddings, whose shared table is hidden_size wide: a matrix lies between the table
+  // and the first junction, and between the last junction and the table.
+  bool embedding_projection = false;
+  bool head_projection = false;
+  bool norm_weights = false;  ///< there is no map, and the norms keep their weights
+};
+
+/// Model description read from config.json, dense or compressed (`model_type: dotresize`).
+struct ModelConfig {
+  std::string family;       ///< "llama", "qwen2", ...; for a compressed model its source's family
+  bool compressed = false;  ///< model_type is "dotresize"
+  int64_t hidden_size = 0;  ///< d; for a compressed model its source's d, by which RMSNorm divides
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;  ///< L
+  int64_t vocab_size = 0;
+  int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  AttentionConfig attention;
+  bool mlp_bias = false;             ///< biases of gate, up, down
+  bool fused_in_proj = false;        ///< q, k, v are one matrix; gate and up are another
+  bool tie_word_embeddings = false;  ///< the head uses the embedding's matrix
+  std::optional<MixtureConfig> mixture;
+  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty if absent
+  NarrowForm form;
 
   /// Channels of a head that the rotary embedding rotates.
   int64_t rotary_dim() const {

@@ -42,72 +42,55 @@ struct KeptStatistics {
   }
 };
 
-/// A JobSpec with every default decided, and every width known unless the loss decides the widths.
-/// Plan, worker and report work from it. resolve_job (job/plan/resolve_job.h) makes it, and it is
-/// constant from then on, except that an allocation fills in what it has chosen (with_allocation).
-struct ResolvedJob {
-  std::string name;
-  std::filesystem::path model_path;
-  std::filesystem::path output_path;
-  std::string model_name;   ///< model in the report: its path, or what it was copied from
-  std::string output_name;  ///< output in the report: its path, or its final destination
+/// The dense model of a job.
+struct JobModel {
+  std::filesystem::path path;
+  std::string name;  ///< model in the report: its path, or what it was copied from
+  Dtype dtype = Dtype::kFloat32;
+  int64_t hidden_size = 0;  ///< d, the width of the residual stream
+};
+
+/// Output directory of a job.
+struct OutputTarget {
+  std::filesystem::path path;
+  std::string name;  ///< output in the report: its path, or its final destination
+  Dtype dtype = Dtype::kFloat32;
   bool overwrite = false;
   bool report_html = false;  ///< also write the report as a page
   bool writes_maps = false;  ///< also write the maps of the junctions
-  Dtype source_dtype = Dtype::kFloat32;
-  Dtype output_dtype = Dtype::kFloat32;
   /// Family of a stock output, if it differs from the source's (`output.architecture`).
   std::optional<std::string> stock_family = {};
+};
 
-  Method method;
-  int64_t hidden_size = 0;  ///< d, the width of the dense model
-  // Target in the spec. If all three are absent, the spec gives the width itself.
+/// Target of the widths in the spec. If all three are absent, the spec gives the width itself.
+struct WidthTarget {
   std::optional<double> sparsity;
   std::optional<double> size;
   std::optional<AllocationTarget> allocation;
   bool allow_larger = false;
-  JunctionWidths widths;  ///< the dense model's, as a bound, unless widths_known()
+};
+
+/// Settings of the maps besides their method and widths.
+struct MapSettings {
   double lambda = 0.1;
   bool head_sliced = false;
   bool accept_nonconvergence = false;
-  Schedule schedule;
-  MapSharing map_sharing = MapSharing::kJunction;
+  MapSharing sharing = MapSharing::kJunction;
   /// ModelConfig::junction_groups; empty if no map is shared.
-  std::vector<int64_t> junction_groups;
+  std::vector<int64_t> groups;
   Shortcuts shortcuts;  ///< not used for a stock output
   Metric metric = Metric::kActivation;
-  /// Absent: the MLPs stay as they are.
-  std::optional<MlpTarget> mlp;
+};
 
-  /// True if the tokens go forward and back through the dense model.
-  bool gradients() const { return metric == Metric::kFisher; }
-  /// True if M_inv of a map is not the transpose of M (docs/method.md, "The metric of the loss").
-  bool oblique_maps() const { return metric == Metric::kFisher && method.pca(); }
+/// Text or tokens of the evaluation.
+struct EvaluationSource : TokenSource {
+  /// True if these are windows of the calibration's source that the calibration leaves.
+  bool unused_windows = false;
+  bool kl = true;  ///< also measure the divergence from the dense model
+};
 
-  /// True if the output is a stock model, which needs no code of its own.
-  bool stock_output() const { return map_sharing == MapSharing::kModel; }
-
-  /// True if value heads may become narrower than query and key heads. No stock model can state
-  /// that.
-  bool allocates_values() const { return allocation && !stock_output(); }
-
-  /// False if the loss decides the widths. They are then known while the job runs.
-  bool widths_known() const { return !allocation; }
-
-  TokenSource calibration;
-  KeptStatistics statistics;
-  std::optional<TokenSource> evaluation;
-  /// True if the evaluation uses windows of the calibration's source that the calibration leaves.
-  bool evaluates_unused_windows = false;
-  bool kl = true;  ///< `evaluation.kl`
-
-  /// Absent: nothing is trained.
-  std::optional<Healing> healing = {};
-  bool heals() const { return healing && healing->epochs > 0; }
-
-  /// True if the compressed model's predictions are compared with the dense model's.
-  bool compares_predictions() const { return evaluation && kl; }
-
+/// Ranks of a job, and what each may use.
+struct JobResources {
   int ranks = 1;
   /// Device that the ranks compute on. `auto` counts as the CPU before the launch.
   DeviceKind device = DeviceKind::kCpu;
@@ -121,20 +104,55 @@ struct ResolvedJob {
   int timeout_s = 600;
 };
 
+/// A JobSpec with every default decided, and every width known unless the loss decides the widths.
+/// Plan, worker and report work from it. resolve_job (job/plan/resolve_job.h) makes it, and it is
+/// constant from then on, except that an allocation fills in what it has chosen (with_allocation).
+struct ResolvedJob {
+  std::string name;
+  JobModel model;
+  OutputTarget output;
+  Method method;
+  WidthTarget target;
+  JunctionWidths widths;  ///< the dense model's, as a bound, unless widths_known()
+  MapSettings maps;
+  std::optional<MlpTarget> mlp;  ///< absent: the MLPs stay as they are
+  Schedule schedule;
+  TokenSource calibration;
+  KeptStatistics statistics;
+  std::optional<EvaluationSource> evaluation;
+  std::optional<Healing> healing = {};  ///< absent: nothing is trained
+  JobResources resources;
+
+  /// True if the tokens go forward and back through the dense model.
+  bool gradients() const { return maps.metric == Metric::kFisher; }
+  /// True if M_inv of a map is not the transpose of M (docs/method.md, "The metric of the loss").
+  bool oblique_maps() const { return gradients() && method.pca(); }
+  /// True if the output is a stock model, which needs no code of its own.
+  bool stock_output() const { return maps.sharing == MapSharing::kModel; }
+  /// True if value heads may become narrower than query and key heads. No stock model can state
+  /// that.
+  bool allocates_values() const { return target.allocation && !stock_output(); }
+  /// False if the loss decides the widths. They are then known while the job runs.
+  bool widths_known() const { return !target.allocation; }
+  bool heals() const { return healing && healing->epochs > 0; }
+  /// True if the compressed model's predictions are compared with the dense model's.
+  bool compares_predictions() const { return evaluation && evaluation->kl; }
+};
+
 /// Number of junctions whose moments are taken: junctions 0 .. summed_junctions()-1. These are the
 /// junctions with a map, or all if statistics are saved without an allocation.
 inline int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
-  const bool all = job.statistics.saved() && !job.allocation;
+  const bool all = job.statistics.saved() && !job.target.allocation;
   return all ? config.num_junctions() : job.widths.mapped_count;
 }
 /// True if moments of any junction are taken.
 inline bool sums_junctions(const ResolvedJob& job) {
-  return (job.statistics.saved() && !job.allocation) || job.widths.mapped_count > 0;
+  return (job.statistics.saved() && !job.target.allocation) || job.widths.mapped_count > 0;
 }
 /// True if statistics replace all passes over the calibration tokens. An allocation takes only its
 /// first round from them: its cuts and its maps depend on the sizes that it chooses.
 inline bool takes_no_tokens(const ResolvedJob& job) {
-  return job.statistics.used() && !job.allocation;
+  return job.statistics.used() && !job.target.allocation;
 }
 
 }  // namespace dotresize
