@@ -37,8 +37,8 @@ sigset_t block_signals() {
 }
 
 int serve(ServerOptions options) {
-  set_up_log(options.log_format);
-  spdlog::set_level(spdlog::level::from_str(options.log_level));
+  set_up_log(options.log.format);
+  spdlog::set_level(spdlog::level::from_str(options.log.level));
   options.job_umask = ::umask(077);  // logs and job files are private to the server's user
   limit_spinning();
   const sigset_t signals = block_signals();

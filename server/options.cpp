@@ -80,31 +80,31 @@ void apply_config_file(const std::string& file, CLI::App& app) {
 
 /// Options on who may call and which paths jobs may name.
 void add_access_options(CLI::App& app, ServerOptions& options) {
-  app.add_option("--tls-cert", options.tls.certificate, "Certificate of the server (PEM)")
+  app.add_option("--tls-cert", options.access.tls.certificate, "Certificate of the server (PEM)")
       ->type_name("FILE")
       ->envname("DOTRESIZE_TLS_CERT");
-  app.add_option("--tls-key", options.tls.key, "Its key (PEM), closed to other users")
+  app.add_option("--tls-key", options.access.tls.key, "Its key (PEM), closed to other users")
       ->type_name("FILE")
       ->envname("DOTRESIZE_TLS_KEY");
-  app.add_option("--tls-client-ca", options.tls.client_ca,
+  app.add_option("--tls-client-ca", options.access.tls.client_ca,
                  "Authority (PEM) whose certificates clients must have")
       ->type_name("FILE")
       ->envname("DOTRESIZE_TLS_CLIENT_CA");
-  app.add_option("--tokens", options.tokens,
+  app.add_option("--tokens", options.access.tokens,
                  "File with the hashes of clients' tokens, of `dotresize-server token`")
       ->type_name("FILE")
       ->envname("DOTRESIZE_TOKENS");
-  app.add_flag("--insecure", options.insecure,
+  app.add_flag("--insecure", options.access.insecure,
                "Listen on an address that others reach though clients need neither certificate nor "
                "token, or without TLS")
       ->envname("DOTRESIZE_INSECURE");
-  app.add_option("--allow-root", options.allow_roots,
+  app.add_option("--allow-root", options.access.allow_roots,
                  "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
                  "given several times (default: anywhere)")
       ->type_name("DIR")
       ->envname("DOTRESIZE_ALLOW_ROOT")
       ->delimiter(':');
-  app.add_flag("--allow-model-fetch", options.allow_model_fetch,
+  app.add_flag("--allow-model-fetch", options.access.allow_model_fetch,
                "Let owners of jobs, and admins, fetch the models over the API")
       ->envname("DOTRESIZE_ALLOW_MODEL_FETCH");
   app.add_option("--allow-webhook", options.webhooks.prefixes,
@@ -150,14 +150,14 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
                  "HOST:PORT of the web pages, /healthz, /readyz and /metrics (default: none)")
       ->envname("DOTRESIZE_HTTP")
       ->check(endpoint_fault);
-  app.add_option("--log-format", options.log_format, "How lines of the log are written")
+  app.add_option("--log-format", options.log.format, "How lines of the log are written")
       ->envname("DOTRESIZE_LOG_FORMAT")
       ->type_name("text|json")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, LogFormat>{{"text", LogFormat::kText},
                                                                    {"json", LogFormat::kJson}})
               .description(""));
-  app.add_option("--log-level", options.log_level,
+  app.add_option("--log-level", options.log.level,
                  "The least that is logged: debug, info, warn, error")
       ->envname("DOTRESIZE_LOG_LEVEL")
       ->type_name("LEVEL")
@@ -168,18 +168,18 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
 /// Option values in units for users (seconds, launcher names).
 struct RawOptions {
   explicit RawOptions(const ServerOptions& defaults)
-      : heartbeat_timeout_s(static_cast<int>(defaults.heartbeat_timeout.count())),
-        retry_delay_s(static_cast<int>(defaults.retry_delay.count())),
-        slurm_poll_s(static_cast<int>(defaults.slurm.poll.count())),
-        kubernetes_poll_s(static_cast<int>(defaults.kubernetes.poll.count())),
-        external_timeout_s(static_cast<int>(defaults.external_timeout.count())) {}
+      : heartbeat_timeout_s(static_cast<int>(defaults.limits.heartbeat_timeout.count())),
+        retry_delay_s(static_cast<int>(defaults.limits.retry_delay.count())),
+        slurm_poll_s(static_cast<int>(defaults.launch.slurm.poll.count())),
+        kubernetes_poll_s(static_cast<int>(defaults.launch.kubernetes.poll.count())),
+        external_timeout_s(static_cast<int>(defaults.launch.external_timeout.count())) {}
 
   void set_times(ServerOptions& options) const {
-    options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
-    options.retry_delay = std::chrono::seconds(retry_delay_s);
-    options.slurm.poll = std::chrono::seconds(slurm_poll_s);
-    options.kubernetes.poll = std::chrono::seconds(kubernetes_poll_s);
-    options.external_timeout = std::chrono::seconds(external_timeout_s);
+    options.limits.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
+    options.limits.retry_delay = std::chrono::seconds(retry_delay_s);
+    options.launch.slurm.poll = std::chrono::seconds(slurm_poll_s);
+    options.launch.kubernetes.poll = std::chrono::seconds(kubernetes_poll_s);
+    options.launch.external_timeout = std::chrono::seconds(external_timeout_s);
   }
 
   int heartbeat_timeout_s;
@@ -192,20 +192,22 @@ struct RawOptions {
 
 /// Options on capacity, retries and timeouts of jobs.
 void add_limit_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
-  app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
+  app.add_option("--max-ranks", options.limits.max_ranks, "MPI ranks running at the same time")
       ->envname("DOTRESIZE_MAX_RANKS")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  app.add_option("--gpus", options.gpus, "GPUs that jobs may have (default: all that are found)")
+  app.add_option("--gpus", options.limits.gpus,
+                 "GPUs that jobs may have (default: all that are found)")
       ->envname("DOTRESIZE_GPUS")
       ->check(CLI::Range(0, 1024));
   app.add_option_function<std::string>(
-         "--memory", [&options](const std::string& text) { options.memory = *parse_bytes(text); },
+         "--memory",
+         [&options](const std::string& text) { options.limits.memory = *parse_bytes(text); },
          "Memory that jobs may take together, 256GiB say (default: what there is)")
       ->envname("DOTRESIZE_MEMORY")
       ->type_name("SIZE")
       ->check(memory_fault);
-  app.add_option("--max-attempts", options.max_attempts,
+  app.add_option("--max-attempts", options.limits.max_attempts,
                  "Launches of one job whose processes are lost or killed; 1: never again")
       ->envname("DOTRESIZE_MAX_ATTEMPTS")
       ->check(CLI::Range(1, 100))
@@ -224,16 +226,17 @@ void add_limit_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
 
 /// Limits for one caller.
 void add_caller_options(CLI::App& app, ServerOptions& options) {
-  app.add_option("--max-queued", options.max_queued, "Jobs of one owner that wait in the queue")
+  app.add_option("--max-queued", options.limits.max_queued,
+                 "Jobs of one owner that wait in the queue")
       ->envname("DOTRESIZE_MAX_QUEUED")
       ->check(CLI::Range(1, JobStore::kMaxQueuedJobs))
       ->capture_default_str();
-  app.add_option("--max-rate", options.max_rate,
+  app.add_option("--max-rate", options.limits.max_rate,
                  "Calls of one caller a second, over ten seconds; 0: any number")
       ->envname("DOTRESIZE_MAX_RATE")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
-  app.add_option("--max-streams", options.max_streams,
+  app.add_option("--max-streams", options.limits.max_streams,
                  "Open WatchJob, WatchJobs and GetLogs streams of one caller")
       ->envname("DOTRESIZE_MAX_STREAMS")
       ->check(CLI::Range(1, 1024))
@@ -258,15 +261,15 @@ void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw
       ->delimiter(',')
       ->check(CLI::IsMember(launcher_names()).description(""))
       ->capture_default_str();
-  app.add_option("--workers", options.workers,
+  app.add_option("--workers", options.launch.workers,
                  "HOST:PORT under which ranks on other machines reach this server (default: none)")
       ->envname("DOTRESIZE_WORKERS")
       ->check(endpoint_fault);
-  app.add_option("--workers-ca", options.workers_ca,
+  app.add_option("--workers-ca", options.launch.workers_ca,
                  "Authority (PEM) of --tls-cert, by which these ranks know the server")
       ->type_name("FILE")
       ->envname("DOTRESIZE_WORKERS_CA");
-  app.add_option("--max-remote-jobs", options.max_remote_jobs,
+  app.add_option("--max-remote-jobs", options.limits.max_remote_jobs,
                  "Jobs that other launchers than local have at once")
       ->envname("DOTRESIZE_MAX_REMOTE_JOBS")
       ->check(CLI::Range(1, 10000))
@@ -336,14 +339,14 @@ void add_kubernetes_options(CLI::App& app, KubernetesOptions& options, RawOption
 /// whether an option was given.
 void take_launchers(const std::vector<std::string>& names, ServerOptions& options,
                     const std::function<bool(const char* option)>& named) {
-  options.launchers.clear();
+  options.launch.launchers.clear();
   for (const std::string& name : names) {
     v1::Resources::Launcher launcher = v1::Resources::local;
     v1::Resources::Launcher_Parse(name, &launcher);
-    if (launcher == v1::Resources::local && !options.launchers.empty()) {
+    if (launcher == v1::Resources::local && !options.launch.launchers.empty()) {
       throw CLI::ValidationError("--launcher", "local must come first: no job can ask for it else");
     }
-    options.launchers.push_back(launcher);
+    options.launch.launchers.push_back(launcher);
   }
   const auto require = [&](const char* option, const char* name) {
     if (named(option) && std::ranges::find(names, name) == names.end()) {
@@ -440,8 +443,8 @@ ServerOptions parse_options(int argc, char** argv) {
   add_caller_options(app, options);
   add_limit_options(app, options, raw);
   add_launcher_options(app, options, raw);
-  add_slurm_options(app, options.slurm, raw);
-  add_kubernetes_options(app, options.kubernetes, raw);
+  add_slurm_options(app, options.launch.slurm, raw);
+  add_kubernetes_options(app, options.launch.kubernetes, raw);
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)

@@ -29,9 +29,9 @@ struct AccessOptions {
 
 /// Limits of callers and of jobs.
 struct LimitOptions {
-  int max_ranks = 8;                          ///< ranks running at the same time, over all jobs
-  int gpus = -1;                              ///< GPUs for jobs; negative: all that are found
-  int64_t memory = 0;                         ///< bytes for all jobs together; 0: the machine's usable memory
+  int max_ranks = 8;   ///< ranks running at the same time, over all jobs
+  int gpus = -1;       ///< GPUs for jobs; negative: all that are found
+  int64_t memory = 0;  ///< bytes for all jobs together; 0: the machine's usable memory
   int max_queued = JobStore::kMaxQueuedJobs;  ///< queued jobs of one owner
   int max_rate = 200;                         ///< calls of one caller per second; 0: no limit
   int max_streams = 256;                      ///< open streams of one caller
@@ -62,7 +62,7 @@ struct LogOptions {
 struct ServerOptions {
   /// HOST:PORT; port 0: the last run's port if free, else any.
   std::string listen = "127.0.0.1:50051";
-  std::string http;  ///< HOST:PORT of web pages, health, metrics; empty: none
+  std::string http;                 ///< HOST:PORT of web pages, health, metrics; empty: none
   std::filesystem::path state_dir;  ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
   AccessOptions access;
   LimitOptions limits;

@@ -47,11 +47,11 @@ struct Exposure {
 void require_protection(const Exposure& port, const ServerOptions& options) {
   const bool identified = port.identified;
   const Endpoint& endpoint = port.endpoint;
-  if (is_loopback(endpoint.host) || (identified && !options.tls.certificate.empty())) return;
+  if (is_loopback(endpoint.host) || (identified && !options.access.tls.certificate.empty())) return;
   const std::string fault =
       endpoint.host + " is not a loopback address, and " +
       (identified ? "tokens would be sent without TLS" : "whoever reaches it could " + port.danger);
-  if (!options.insecure) {
+  if (!options.access.insecure) {
     throw InputError(port.option, fault + ". Set --tls-cert and --tls-key, and " + port.remedy +
                                       "; or --insecure");
   }
@@ -72,38 +72,38 @@ Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::
 
 Machine machine_of(const ServerOptions& options) {
   Machine machine;
-  machine.gpus = find_gpus(options.gpus);
-  machine.memory_declared = options.memory > 0;
-  machine.launchers = options.launchers;
-  machine.capacity = {options.max_ranks, std::ssize(machine.gpus),
-                      machine.memory_declared ? options.memory : usable_memory_bytes()};
+  machine.gpus = find_gpus(options.limits.gpus);
+  machine.memory_declared = options.limits.memory > 0;
+  machine.launchers = options.launch.launchers;
+  machine.capacity = {options.limits.max_ranks, std::ssize(machine.gpus),
+                      machine.memory_declared ? options.limits.memory : usable_memory_bytes()};
   return machine;
 }
 
 /// Returns the address at which ranks on other machines reach the server; empty without --workers.
 std::string address_for_ranks(const ServerOptions& options) {
-  if (options.workers.empty()) return "";
-  const Endpoint endpoint = split_endpoint(options.workers);
+  if (options.launch.workers.empty()) return "";
+  const Endpoint endpoint = split_endpoint(options.launch.workers);
   const bool any = endpoint.host == "0.0.0.0" || endpoint.host == "[::]";
   return (any ? host_name() : endpoint.host) + ":" + std::to_string(endpoint.port);
 }
 
 /// Checks the options that let ranks on other machines call the server. Throws InputError.
 void check_remote_launchers(const ServerOptions& options) {
-  for (const v1::Resources::Launcher launcher : options.launchers) {
-    if (launcher == v1::Resources::local || !options.workers.empty()) continue;
+  for (const v1::Resources::Launcher launcher : options.launch.launchers) {
+    if (launcher == v1::Resources::local || !options.launch.workers.empty()) continue;
     throw InputError("--launcher", v1::Resources::Launcher_Name(launcher) +
                                        " needs --workers HOST:PORT: its ranks may be on other "
                                        "machines, from which no Unix socket leads here");
   }
-  if (options.workers.empty() && !options.workers_ca.empty()) {
+  if (options.launch.workers.empty() && !options.launch.workers_ca.empty()) {
     throw InputError("--workers-ca", "needs --workers");
   }
-  if (options.workers.empty()) return;
-  if (split_endpoint(options.workers).port == 0) {
+  if (options.launch.workers.empty()) return;
+  if (split_endpoint(options.launch.workers).port == 0) {
     throw InputError("--workers", "needs a port: jobs call it after a restart of the server too");
   }
-  if (options.tls.certificate.empty() != options.workers_ca.empty()) {
+  if (options.access.tls.certificate.empty() != options.launch.workers_ca.empty()) {
     throw InputError("--workers-ca",
                      "needs --tls-cert, and --workers with --tls-cert needs it: "
                      "without it ranks do not know the server");
@@ -114,10 +114,11 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
                                  JobStore& store, const Heartbeats& heartbeats,
                                  const std::string& coordinator) {
   constexpr uint64_t kMaxAuthorityBytes = 1 << 20;
-  const std::string ca =
-      options.workers_ca.empty() ? "" : read_whole_file(options.workers_ca, kMaxAuthorityBytes);
+  const std::string ca = options.launch.workers_ca.empty()
+                             ? ""
+                             : read_whole_file(options.launch.workers_ca, kMaxAuthorityBytes);
   std::vector<std::string> roots;
-  for (const auto& root : options.allow_roots)
+  for (const auto& root : options.access.allow_roots)
     roots.push_back(std::filesystem::canonical(root).string());
   const RemotePolicy remote(options.remote, state.root());
   if (!roots.empty() && remote.allows_any()) {
@@ -129,9 +130,9 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
           options.job_umask,
           coordinator,
           {address_for_ranks(options), ca, roots},
-          options.slurm,
-          options.kubernetes,
-          options.external_timeout};
+          options.launch.slurm,
+          options.launch.kubernetes,
+          options.launch.external_timeout};
 }
 
 std::string first_fault(const std::vector<HealthCheck>& checks) {
@@ -146,34 +147,35 @@ std::string first_fault(const std::vector<HealthCheck>& checks) {
 Server::Server(const ServerOptions& options)
     : descriptors_(raise_descriptor_limit()),
       state_(options.state_dir),
-      store_(state_.database(), options.max_queued),
+      store_(state_.database(), options.limits.max_queued),
       trash_(state_.trash()),
-      paths_(options.allow_roots, state_.root(), RemotePolicy(options.remote, state_.root())),
+      paths_(options.access.allow_roots, state_.root(),
+             RemotePolicy(options.remote, state_.root())),
       machine_(machine_of(options)),
       drain_(state_.root() / kDrainedFile),
-      access_(options.tokens),
-      certificates_(options.tls),
+      access_(options.access.tokens),
+      certificates_(options.access.tls),
       audit_(state_.root() / "audit.jsonl"),
-      gate_(access_, audit_, options.max_rate),
+      gate_(access_, audit_, options.limits.max_rate),
       webhooks_(options.webhooks),
-      streams_(store_.changes(), options.max_streams),
+      streams_(store_.changes(), options.limits.max_streams),
       transfers_(store_.changes(), kTransfersOfOne, kTransfers),
       jobs_({store_, state_, trash_, streams_, paths_, gate_, machine_, drain_, view_, webhooks_,
-             transfers_, options.allow_model_fetch}),
+             transfers_, options.access.allow_model_fetch}),
       workers_(store_, heartbeats_) {
   check_remote_launchers(options);
   launchers_ = std::make_unique<Launchers>(
       launcher_context(options, state_, store_, heartbeats_, "unix:" + socket().string()),
-      options.launchers);
+      options.launch.launchers);
   if (machine_.offers(v1::Resources::kubernetes))
-    check_kubernetes(options.kubernetes, state_.root());
+    check_kubernetes(options.launch.kubernetes, state_.root());
   launchers_->require_ready();
   listen(options);
-  scheduler_ =
-      std::make_unique<Scheduler>(SchedulerContext{store_, state_, *launchers_, heartbeats_, trash_,
-                                                   paths_, machine_, drain_, view_},
-                                  SchedulerLimits{options.max_attempts, options.heartbeat_timeout,
-                                                  options.retry_delay, options.max_remote_jobs});
+  scheduler_ = std::make_unique<Scheduler>(
+      SchedulerContext{store_, state_, *launchers_, heartbeats_, trash_, paths_, machine_, drain_,
+                       view_},
+      SchedulerLimits{options.limits.max_attempts, options.limits.heartbeat_timeout,
+                      options.limits.retry_delay, options.limits.max_remote_jobs});
   if (paths_.remote().allows_any()) {
     stager_ = std::make_unique<Stager>(store_, paths_, machine_, trash_);
   }
@@ -191,7 +193,7 @@ Server::Server(const ServerOptions& options)
   };
   spdlog::info(
       "dotresize-server {}: state {}, at most {} ranks at once; {} queued, {} running jobs",
-      kVersion, state_.root().string(), options.max_ranks, count(v1::Job::QUEUED),
+      kVersion, state_.root().string(), options.limits.max_ranks, count(v1::Job::QUEUED),
       count(v1::Job::STARTING) + count(v1::Job::RUNNING));
 }
 
@@ -228,10 +230,10 @@ std::filesystem::path Server::socket() const { return state_.root() / "workers.s
 
 void Server::listen(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.listen);
-  require_protection(
-      {"--listen", endpoint, !options.tls.client_ca.empty() || !options.tokens.empty(),
-       "read and write files as this user", "--tls-client-ca or --tokens"},
-      options);
+  require_protection({"--listen", endpoint,
+                      !options.access.tls.client_ca.empty() || !options.access.tokens.empty(),
+                      "read and write files as this user", "--tls-client-ca or --tokens"},
+                     options);
   Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
   endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
   // Includes the Workers service: jobs that an earlier version started call this address.
@@ -244,11 +246,11 @@ void Server::listen(const ServerOptions& options) {
   workers_server_ = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
-  if (!options.workers.empty()) listen_for_remote_ranks(options);
+  if (!options.launch.workers.empty()) listen_for_remote_ranks(options);
 }
 
 void Server::listen_for_remote_ranks(const ServerOptions& options) {
-  const Endpoint endpoint = split_endpoint(options.workers);
+  const Endpoint endpoint = split_endpoint(options.launch.workers);
   // Callers are identified: each rank carries the token of its attempt.
   require_protection({"--workers", endpoint, /*identified=*/true, "", "--workers-ca"}, options);
   remote_workers_server_ = std::make_unique<GuardedServer>(
@@ -261,9 +263,9 @@ void Server::listen_for_remote_ranks(const ServerOptions& options) {
 
 void Server::listen_for_http(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.http);
-  require_protection(
-      {"--http", endpoint, !options.tokens.empty(), "see and cancel what runs here", "--tokens"},
-      options);
+  require_protection({"--http", endpoint, !options.access.tokens.empty(),
+                      "see and cancel what runs here", "--tokens"},
+                     options);
   pages_ = make_pages(options);
   http_ = std::make_unique<HttpServer>(
       endpoint, certificates_, gate_,
@@ -274,14 +276,14 @@ void Server::listen_for_http(const ServerOptions& options) {
 }
 
 std::unique_ptr<WebPages> Server::make_pages(const ServerOptions& options) {
-  if (!options.tls.client_ca.empty() && options.tokens.empty()) {
+  if (!options.access.tls.client_ca.empty() && options.access.tokens.empty()) {
     spdlog::info("no web pages: with --tls-client-ca they need --tokens");
     return nullptr;
   }
   return std::make_unique<WebPages>(
       WebContext{jobs_, gate_, access_, store_, state_, heartbeats_, [this] { return health(); }},
       std::vector{host_name(), split_endpoint(options.http).host},
-      !options.tls.certificate.empty());
+      !options.access.tls.certificate.empty());
 }
 
 std::vector<HealthCheck> Server::health() {

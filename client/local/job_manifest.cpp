@@ -16,7 +16,7 @@ std::string job_manifest(const PlannedJob& planned, const ManifestRequest& reque
   MpiJobParts parts;
   parts.name = mpi_job_name(spec.name(), job_file);
   parts.labels = {{"dotresize.dev/job", parts.name}};
-  parts.ranks = planned.job.ranks;
+  parts.ranks = planned.job.resources.ranks;
   parts.cpus = request.cpus;
   parts.rank_memory = peak_memory(planned.plan);
   parts.gpus = spec.resources().device() == v1::Resources::cuda;

@@ -72,7 +72,7 @@ std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig&
 std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model,
                                      bool pushed) {
   std::vector<FileFinding> findings = check_inputs(job, model);
-  const std::string fault = pushed ? "" : output_fault(job.output_path, job.overwrite);
+  const std::string fault = pushed ? "" : output_fault(job.output.path, job.output.overwrite);
   if (!fault.empty()) findings.push_back({kOutputKey, fault});
   std::ranges::move(check_widths(job, model), std::back_inserter(findings));
   return findings;

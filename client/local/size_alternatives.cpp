@@ -79,7 +79,7 @@ std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const Mo
       const bool known = job.widths_known();
       alternatives.push_back(
           {recipe.text, known ? std::to_string(job.widths.largest()) : "by the loss",
-           known ? net_size(model, job, job.widths).bytes_fraction() : job.allocation->size,
+           known ? net_size(model, job, job.widths).bytes_fraction() : job.target.allocation->size,
            seconds / own_seconds});
     } catch (const InputError&) {  // not possible for this model
     }

@@ -27,16 +27,16 @@ bool ModelConfig::is_mixture(int64_t sublayer) const {
 
 int64_t mlp_width(const ModelConfig& config, int64_t sublayer) {
   if (is_attention(sublayer)) return 0;
-  if (!config.intermediate_sizes.empty()) {
-    return config.intermediate_sizes.at(static_cast<std::size_t>(layer_of(sublayer)));
+  if (!config.form.intermediate_sizes.empty()) {
+    return config.form.intermediate_sizes.at(static_cast<std::size_t>(layer_of(sublayer)));
   }
   return config.is_mixture(sublayer) ? config.mixture->intermediate_size : config.intermediate_size;
 }
 
 int64_t value_head_dim(const ModelConfig& config, int64_t sublayer) {
   if (!is_attention(sublayer)) return 0;
-  if (config.value_head_dims.empty()) return config.head_dim;
-  return config.value_head_dims.at(static_cast<std::size_t>(layer_of(sublayer)));
+  if (config.form.value_head_dims.empty()) return config.attention.head_dim;
+  return config.form.value_head_dims.at(static_cast<std::size_t>(layer_of(sublayer)));
 }
 
 int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
@@ -48,12 +48,13 @@ bool is_skipped(const ModelConfig& config, int64_t sublayer) {
 }
 
 bool has_output_bias(const ModelConfig& config, int64_t sublayer) {
-  return is_attention(sublayer) ? config.output_bias : config.mlp_bias;
+  return is_attention(sublayer) ? config.attention.output_bias : config.mlp_bias;
 }
 
 ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {
-  if (!compressed || in_one_group(junction_groups, sublayer)) return kIdentityShortcut;
-  return shortcuts.empty() ? ShortcutForm{} : shortcuts.at(static_cast<std::size_t>(sublayer));
+  if (!compressed || in_one_group(form.junction_groups, sublayer)) return kIdentityShortcut;
+  return form.shortcuts.empty() ? ShortcutForm{}
+                                : form.shortcuts.at(static_cast<std::size_t>(sublayer));
 }
 
 }  // namespace dotresize

@@ -120,25 +120,28 @@ struct ModelConfig {
 
   /// Channels of a head that the rotary embedding rotates.
   int64_t rotary_dim() const {
-    return static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
+    return static_cast<int64_t>(static_cast<double>(attention.head_dim) *
+                                attention.rotary.partial_factor);
   }
   /// Longest window in tokens: max_position_embeddings, times the factor of a dynamic rotary
   /// embedding.
   int64_t longest_window() const {
-    const double stretch = rotary.type == "dynamic" ? rotary.factor : 1.0;
+    const double stretch = attention.rotary.type == "dynamic" ? attention.rotary.factor : 1.0;
     return static_cast<int64_t>(static_cast<double>(max_position_embeddings) * stretch);
   }
   int64_t num_junctions() const { return 2 * num_layers + 1; }
   /// Columns of the embedding matrix.
   int64_t embedding_width() const {
-    return tie_word_embeddings ? hidden_size : junction_widths.front();
+    return tie_word_embeddings ? hidden_size : form.junction_widths.front();
   }
   /// Columns of the head matrix.
-  int64_t head_width() const { return tie_word_embeddings ? hidden_size : junction_widths.back(); }
+  int64_t head_width() const {
+    return tie_word_embeddings ? hidden_size : form.junction_widths.back();
+  }
   /// Returns true if the last norm has a weight, which is then not folded into the matrix behind
   /// it.
   bool has_final_norm() const {
-    return !compressed || norm_weights || (tie_word_embeddings && !head_projection);
+    return !compressed || form.norm_weights || (tie_word_embeddings && !form.head_projection);
   }
   int64_t num_sublayers() const { return 2 * num_layers; }
   /// Returns true if the sublayer is a mixture of experts.

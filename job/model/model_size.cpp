@@ -32,7 +32,7 @@ int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
 }
 
 int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end) {
-  const std::vector<int64_t>& widths = config.junction_widths;
+  const std::vector<int64_t>& widths = config.form.junction_widths;
   int64_t total = 0;
   if (first == 0) total += elements_of(embedding_rows(config), 0, widths.front(), 0);
   for (int64_t s = first; s < end; ++s) {
@@ -43,7 +43,7 @@ int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end) 
 }
 
 int64_t end_parameters(const ModelConfig& config) {
-  const std::vector<int64_t>& widths = config.junction_widths;
+  const std::vector<int64_t>& widths = config.form.junction_widths;
   const int64_t both = elements_of(embedding_rows(config), 0, widths.front(), 0) +
                        elements_of(head_rows(config), widths.back(), 0, 0);
   return config.tie_word_embeddings ? both - config.vocab_size * config.embedding_width() : both;
@@ -51,8 +51,8 @@ int64_t end_parameters(const ModelConfig& config) {
 
 ModelConfig with_tied_ends(const ModelConfig& config, bool projects_head) {
   ModelConfig tied = config;
-  tied.embedding_projection = true;
-  tied.head_projection = projects_head;
+  tied.form.embedding_projection = true;
+  tied.form.head_projection = projects_head;
   return tied;
 }
 

@@ -67,14 +67,15 @@ void write_custom_code(json& config, const ModelConfig& output) {
   config["architectures"] = {"DotResizeForCausalLM"};
   config["auto_map"] = custom_code_map();
   config["source_model_type"] = output.family;
-  config["junction_widths"] = output.junction_widths;
-  if (!output.shortcuts.empty()) write_shortcuts(config, output.shortcuts);
-  if (!output.intermediate_sizes.empty()) config["intermediate_sizes"] = output.intermediate_sizes;
-  if (!output.value_head_dims.empty()) config["value_head_dims"] = output.value_head_dims;
-  if (output.norm_weights) config["norm_weights"] = true;
+  config["junction_widths"] = output.form.junction_widths;
+  if (!output.form.shortcuts.empty()) write_shortcuts(config, output.form.shortcuts);
+  if (!output.form.intermediate_sizes.empty())
+    config["intermediate_sizes"] = output.form.intermediate_sizes;
+  if (!output.form.value_head_dims.empty()) config["value_head_dims"] = output.form.value_head_dims;
+  if (output.form.norm_weights) config["norm_weights"] = true;
   if (output.tie_word_embeddings) {
-    config["embedding_projection"] = output.embedding_projection;
-    config["head_projection"] = output.head_projection;
+    config["embedding_projection"] = output.form.embedding_projection;
+    config["head_projection"] = output.form.head_projection;
   }
 }
 
@@ -84,7 +85,8 @@ void write_family(json& config, const ModelConfig& output) {
   config["model_type"] = output.family;
   config["architectures"] = {find_family(output.family)->architecture};
   config["max_position_embeddings"] = output.max_position_embeddings;
-  config["sliding_window"] = output.sliding_window ? json(*output.sliding_window) : json();
+  config["sliding_window"] =
+      output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
 }
 
 void write_stock(json& config, const ModelConfig& output) {
@@ -121,10 +123,10 @@ std::string output_config_json(const std::string& source_config_json, const Mode
     write_stock(config, output);
   }
   config["tie_word_embeddings"] = output.tie_word_embeddings;
-  config["head_dim"] = output.head_dim;
-  config["num_key_value_heads"] = output.num_kv_heads;
+  config["head_dim"] = output.attention.head_dim;
+  config["num_key_value_heads"] = output.attention.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = output.dtype;
-  write_rotary(config, output.rotary);
+  write_rotary(config, output.attention.rotary);
   write_mlps(config, output);
   return config.dump(2) + "\n";
 }

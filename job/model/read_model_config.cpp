@@ -66,44 +66,46 @@ void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConf
   config.vocab_size = fields.required_integer("vocab_size", 1, kMaxSize);
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions)
                                        .value_or(family.max_position_embeddings_if_absent);
-  config.num_heads = fields.required_integer("num_attention_heads", 1, kMaxHeads);
+  config.attention.num_heads = fields.required_integer("num_attention_heads", 1, kMaxHeads);
   const auto absent_kv_heads =
       fields.contains("num_key_value_heads") ? std::nullopt : family.kv_heads_if_absent;
-  config.num_kv_heads = fields.integer("num_key_value_heads", 1, kMaxHeads)
-                            .value_or(absent_kv_heads.value_or(config.num_heads));
-  if (config.num_heads % config.num_kv_heads != 0) {
-    fields.fail("num_key_value_heads", std::to_string(config.num_kv_heads) +
+  config.attention.num_kv_heads =
+      fields.integer("num_key_value_heads", 1, kMaxHeads)
+          .value_or(absent_kv_heads.value_or(config.attention.num_heads));
+  if (config.attention.num_heads % config.attention.num_kv_heads != 0) {
+    fields.fail("num_key_value_heads", std::to_string(config.attention.num_kv_heads) +
                                            " does not divide num_attention_heads, " +
-                                           std::to_string(config.num_heads));
+                                           std::to_string(config.attention.num_heads));
   }
 }
 
 void read_head_dim(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   auto given = fields.integer("head_dim", 1, kMaxHeads);
   if (!given) given = family.head_dim_if_absent;
-  if (!given && config.hidden_size % config.num_heads != 0) {
+  if (!given && config.hidden_size % config.attention.num_heads != 0) {
     fields.fail("num_attention_heads",
-                std::to_string(config.num_heads) + " does not divide hidden_size, " +
+                std::to_string(config.attention.num_heads) + " does not divide hidden_size, " +
                     std::to_string(config.hidden_size) + ", and head_dim is not given");
   }
-  config.head_dim = given.value_or(config.hidden_size / config.num_heads);
-  if (config.head_dim % 2 != 0) {
-    fields.fail("head_dim", std::to_string(config.head_dim) +
+  config.attention.head_dim = given.value_or(config.hidden_size / config.attention.num_heads);
+  if (config.attention.head_dim % 2 != 0) {
+    fields.fail("head_dim", std::to_string(config.attention.head_dim) +
                                 " is odd; the rotary embedding needs an even head size");
   }
-  if (config.head_dim > kMaxHeads) {
-    fields.fail("head_dim", std::to_string(config.head_dim) + " (hidden_size / heads) is above " +
-                                std::to_string(kMaxHeads));
+  if (config.attention.head_dim > kMaxHeads) {
+    fields.fail("head_dim", std::to_string(config.attention.head_dim) +
+                                " (hidden_size / heads) is above " + std::to_string(kMaxHeads));
   }
 }
 
 void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   using AttentionBias = ModelFamily::AttentionBias;
   const bool asked = fields.boolean("attention_bias", false);
-  config.output_bias = asked && family.attention_bias == AttentionBias::kAsConfigured;
-  config.attention_bias = config.output_bias || family.attention_bias == AttentionBias::kQkv;
+  config.attention.output_bias = asked && family.attention_bias == AttentionBias::kAsConfigured;
+  config.attention.bias =
+      config.attention.output_bias || family.attention_bias == AttentionBias::kQkv;
   config.mlp_bias = fields.boolean("mlp_bias", false);
-  if (asked && !config.attention_bias) {
+  if (asked && !config.attention.bias) {
     fields.fail("attention_bias", "a model of the family " + family.model_type + " has no biases");
   }
   if (config.mlp_bias && !family.offers_mlp_bias) {
@@ -152,9 +154,9 @@ void read_window(const ConfigFields& fields, const ModelFamily& family, ModelCon
                       " layers is not supported; it must be on all of them or on none");
     }
   }
-  config.sliding_window = fields.contains("sliding_window")
-                              ? fields.integer("sliding_window", 1, kMaxPositions)
-                              : family.sliding_window_if_absent;
+  config.attention.sliding_window = fields.contains("sliding_window")
+                                        ? fields.integer("sliding_window", 1, kMaxPositions)
+                                        : family.sliding_window_if_absent;
 }
 
 void read_options(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
@@ -162,7 +164,7 @@ void read_options(const ConfigFields& fields, const ModelFamily& family, ModelCo
       fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   config.fused_in_proj = family.fused_in_proj;
-  config.head_norms = family.head_norms;
+  config.attention.head_norms = family.head_norms;
   read_biases(fields, family, config);
   read_window(fields, family, config);
 }
@@ -213,16 +215,17 @@ void read_projections(const ConfigFields& fields, ModelConfig& config) {
     }
     return given;
   };
-  config.embedding_projection = read("embedding_projection", config.junction_widths.front());
-  config.head_projection = read("head_projection", config.junction_widths.back());
+  config.form.embedding_projection =
+      read("embedding_projection", config.form.junction_widths.front());
+  config.form.head_projection = read("head_projection", config.form.junction_widths.back());
 }
 
 bool read_norm_weights(const ConfigFields& fields, const ModelConfig& config) {
   if (!config.compressed || !fields.boolean("norm_weights", false)) return false;
   const bool whole = std::ranges::all_of(
-      config.junction_widths, [&](int64_t width) { return width == config.hidden_size; });
+      config.form.junction_widths, [&](int64_t width) { return width == config.hidden_size; });
   if (!whole) fields.fail("norm_weights", "is true, but there are junctions of less width");
-  if (config.embedding_projection || config.head_projection) {
+  if (config.form.embedding_projection || config.form.head_projection) {
     fields.fail("norm_weights", "is true, so there is no map that a projection could have");
   }
   return true;
@@ -231,7 +234,7 @@ bool read_norm_weights(const ConfigFields& fields, const ModelConfig& config) {
 std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const ModelConfig& config) {
   if (!config.compressed || !fields.has("junction_groups")) return {};
   const json& groups = fields.raw("junction_groups");
-  const std::vector<int64_t>& widths = config.junction_widths;
+  const std::vector<int64_t>& widths = config.form.junction_widths;
   if (!groups.is_array() || groups.size() != widths.size()) {
     fields.fail("junction_groups", "must be a list of " + std::to_string(widths.size()) +
                                        " numbers, two per layer and one more");
@@ -263,8 +266,9 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   std::vector<ShortcutForm> result;
   for (const json& rank : ranks) {
     const std::size_t in = result.size();
-    const int64_t least = std::min(config.junction_widths[in], config.junction_widths[in + 1]);
-    const bool shared = in_one_group(config.junction_groups, std::ssize(result));
+    const int64_t least =
+        std::min(config.form.junction_widths[in], config.form.junction_widths[in + 1]);
+    const bool shared = in_one_group(config.form.junction_groups, std::ssize(result));
     if (!rank.is_null()) {
       const int64_t most = shared ? 0 : least;
       result.push_back({fields.required_integer(kRanks, rank, 0, most), factors});
@@ -329,13 +333,13 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   read_rotary_config(fields, family, config);
   config.mixture = read_mixture_config(fields, family, config);
   config.dtype = read_dtype(fields);
-  config.junction_widths = read_junction_widths(fields, config);
+  config.form.junction_widths = read_junction_widths(fields, config);
   read_projections(fields, config);
-  config.norm_weights = read_norm_weights(fields, config);
-  config.junction_groups = read_junction_groups(fields, config);
-  config.shortcuts = read_shortcuts(fields, config);
-  config.intermediate_sizes = read_intermediate_sizes(fields, config);
-  config.value_head_dims = read_value_head_dims(fields, config);
+  config.form.norm_weights = read_norm_weights(fields, config);
+  config.form.junction_groups = read_junction_groups(fields, config);
+  config.form.shortcuts = read_shortcuts(fields, config);
+  config.form.intermediate_sizes = read_intermediate_sizes(fields, config);
+  config.form.value_head_dims = read_value_head_dims(fields, config);
   return config;
 }
 

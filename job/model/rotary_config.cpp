@@ -172,7 +172,7 @@ const RotaryType& read_type(const Reading& read) {
 RotaryConfig read_scaling(const Reading& read, double theta) {
   RotaryConfig rotary;
   rotary.theta = theta;
-  rotary.partial_factor = read.model.rotary.partial_factor;
+  rotary.partial_factor = read.model.attention.rotary.partial_factor;
   const RotaryType& type = read_type(read);
   rotary.type = type.name;
   type.read(read, rotary);
@@ -189,7 +189,7 @@ std::optional<RotaryConfig> read_version5(const ConfigFields& config, const Mode
   const auto outside = config.positive("rope_theta", kMaxTheta);
   const auto theta = parameters->positive("rope_theta", kMaxTheta);
   return read_scaling({*parameters, config, family, model},
-                      theta ? *theta : outside.value_or(model.rotary.theta));
+                      theta ? *theta : outside.value_or(model.attention.rotary.theta));
 }
 
 std::optional<RotaryConfig> read_version4(const ConfigFields& config, const ModelFamily& family,
@@ -197,10 +197,11 @@ std::optional<RotaryConfig> read_version4(const ConfigFields& config, const Mode
   const auto theta = config.positive("rope_theta", kMaxTheta);
   const auto scaling = config.object("rope_scaling");
   if (scaling) {
-    return read_scaling({*scaling, config, family, model}, theta.value_or(model.rotary.theta));
+    return read_scaling({*scaling, config, family, model},
+                        theta.value_or(model.attention.rotary.theta));
   }
   if (!theta) return std::nullopt;
-  RotaryConfig rotary = model.rotary;
+  RotaryConfig rotary = model.attention.rotary;
   rotary.theta = *theta;
   return rotary;
 }
@@ -218,31 +219,32 @@ double read_partial_factor(const ConfigFields& config) {
 
 void check_partial_factor(const ConfigFields& config, const ModelFamily& family,
                           const ModelConfig& model) {
-  if (model.rotary.partial_factor == 1.0) return;
+  if (model.attention.rotary.partial_factor == 1.0) return;
   if (!family.offers_partial_rotary) {
     config.fail("partial_rotary_factor",
                 "only 1.0 is supported for the family " + family.model_type);
   }
   if (model.rotary_dim() < 2 || model.rotary_dim() % 2 != 0) {
-    config.fail("partial_rotary_factor",
-                "gives " + std::to_string(model.rotary_dim()) + " rotated channels of " +
-                    std::to_string(model.head_dim) + "; an even number above 0 is needed");
+    config.fail("partial_rotary_factor", "gives " + std::to_string(model.rotary_dim()) +
+                                             " rotated channels of " +
+                                             std::to_string(model.attention.head_dim) +
+                                             "; an even number above 0 is needed");
   }
 }
 
 }  // namespace
 
 void read_rotary_config(const ConfigFields& config, const ModelFamily& family, ModelConfig& model) {
-  model.rotary = RotaryConfig{};
-  model.rotary.theta = family.rope_theta_if_absent;
-  model.rotary.partial_factor = read_partial_factor(config);
+  model.attention.rotary = RotaryConfig{};
+  model.attention.rotary.theta = family.rope_theta_if_absent;
+  model.attention.rotary.partial_factor = read_partial_factor(config);
   check_partial_factor(config, family, model);
   const auto version5 = read_version5(config, family, model);
   const auto version4 = read_version4(config, family, model);
   if (version5 && version4 && *version5 != *version4) {
     config.fail("rope_parameters", "contradicts rope_theta and rope_scaling");
   }
-  model.rotary = version5 ? *version5 : version4.value_or(model.rotary);
+  model.attention.rotary = version5 ? *version5 : version4.value_or(model.attention.rotary);
 }
 
 }  // namespace dotresize

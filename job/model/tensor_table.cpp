@@ -37,15 +37,15 @@ std::vector<Projection> fused(const ModelConfig& config, std::string_view module
 }
 
 Projections attention(const ModelConfig& config, int64_t value_dim) {
-  const int64_t query_rows = config.num_heads * config.head_dim;
-  const int64_t key_rows = config.num_kv_heads * config.head_dim;
-  const int64_t value_rows = config.num_kv_heads * value_dim;
+  const int64_t query_rows = config.attention.num_heads * config.attention.head_dim;
+  const int64_t key_rows = config.attention.num_kv_heads * config.attention.head_dim;
+  const int64_t value_rows = config.attention.num_kv_heads * value_dim;
   return {.block = "self_attn",
           .in_proj = fused(config, "qkv_proj",
                            {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", value_rows}}),
-          .out_proj = {"o_proj", config.num_heads * value_dim},
-          .in_bias = config.attention_bias,
-          .out_bias = config.output_bias};
+          .out_proj = {"o_proj", config.attention.num_heads * value_dim},
+          .in_bias = config.attention.bias,
+          .out_bias = config.attention.output_bias};
 }
 
 Projections mlp(const ModelConfig& config, int64_t rows) {
@@ -181,9 +181,10 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
   }
   if (out_bias) rows.push_back({TensorRole::kOutProjBias, block, out_proj.module, kOut, {}});
   const bool attends = is_attention(sublayer);
-  if (attends && config.head_norms) {
+  if (attends && config.attention.head_norms) {
     for (const char* module : {"q_norm", "k_norm"}) {
-      rows.push_back({TensorRole::kHeadNorm, block, module, constant(config.head_dim), {}});
+      rows.push_back(
+          {TensorRole::kHeadNorm, block, module, constant(config.attention.head_dim), {}});
     }
   }
   if (form.norm) {
@@ -198,7 +199,7 @@ std::vector<TensorRow> embedding_rows(const ModelConfig& config) {
   const Extent width = constant(config.embedding_width());
   std::vector<TensorRow> rows = {
       {TensorRole::kEmbedding, "model", "embed_tokens", constant(config.vocab_size), width}};
-  if (config.embedding_projection) {
+  if (config.form.embedding_projection) {
     rows.push_back(
         {TensorRole::kEmbeddingProjection, "model", "embedding_projection", kOut, width});
   }
@@ -206,10 +207,10 @@ std::vector<TensorRow> embedding_rows(const ModelConfig& config) {
 }
 
 std::vector<TensorRow> head_rows(const ModelConfig& config) {
-  const Extent width = config.head_projection ? constant(config.embedding_width()) : kIn;
+  const Extent width = config.form.head_projection ? constant(config.embedding_width()) : kIn;
   std::vector<TensorRow> rows;
   if (config.has_final_norm()) rows.push_back({TensorRole::kFinalNorm, "model", "norm", kIn, {}});
-  if (config.head_projection) {
+  if (config.form.head_projection) {
     rows.push_back({TensorRole::kHeadProjection, "model", "head_projection", width, kIn});
   }
   rows.push_back({TensorRole::kHead, "", "lm_head", constant(config.vocab_size), width});
@@ -218,7 +219,7 @@ std::vector<TensorRow> head_rows(const ModelConfig& config) {
 
 SublayerForm stored_form(const ModelConfig& config, int64_t sublayer) {
   if (!config.compressed) return SublayerForm::kDense;
-  return {.norm = config.norm_weights, .shortcut = config.shortcut(sublayer)};
+  return {.norm = config.form.norm_weights, .shortcut = config.shortcut(sublayer)};
 }
 
 int64_t elements_of(const TensorRow& row, int64_t k_in, int64_t k_out, int64_t experts) {
@@ -235,8 +236,8 @@ std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t su
 
 std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer) {
   return sublayer_tensors(config, sublayer, stored_form(config, sublayer),
-                          config.junction_widths.at(sublayer),
-                          config.junction_widths.at(sublayer + 1));
+                          config.form.junction_widths.at(sublayer),
+                          config.form.junction_widths.at(sublayer + 1));
 }
 
 StoredTensor embedding_tensor(const ModelConfig& config) {
@@ -244,11 +245,11 @@ StoredTensor embedding_tensor(const ModelConfig& config) {
 }
 
 std::vector<StoredTensor> embedding_tensors(const ModelConfig& config) {
-  return Expansion("", 0, config.junction_widths.front(), 0).of(embedding_rows(config));
+  return Expansion("", 0, config.form.junction_widths.front(), 0).of(embedding_rows(config));
 }
 
 std::vector<StoredTensor> head_tensors(const ModelConfig& config) {
-  return Expansion("", config.junction_widths.back(), 0, 0).of(head_rows(config));
+  return Expansion("", config.form.junction_widths.back(), 0, 0).of(head_rows(config));
 }
 
 StoredTensor head_matrix(const ModelConfig& config) {

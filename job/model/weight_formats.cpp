@@ -59,7 +59,8 @@ const StorageType& q4_k_m(const ModelConfig& config, const PlacedTensor& placed)
   const bool more = has_more_bits(placed.layer, config.num_layers);
   if (placed.is("v_proj")) {
     if (has_eight_experts) return kQ8_0;
-    const bool is_llama_70b = config.num_layers == 80 && config.num_heads != config.num_kv_heads;
+    const bool is_llama_70b =
+        config.num_layers == 80 && config.attention.num_heads != config.attention.num_kv_heads;
     return more ? kQ6_K : is_llama_70b ? kQ5_K : kQ4_K;
   }
   if (placed.is("k_proj")) return has_eight_experts ? kQ8_0 : kQ4_K;

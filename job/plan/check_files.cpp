@@ -66,9 +66,9 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
   const bool evaluates_text = job.evaluation && !job.evaluation->text.empty();
   if (!job.calibration.text.empty() || evaluates_text) {
     std::error_code error;
-    if (!fs::exists(job.model_path / "tokenizer.json", error)) {
+    if (!fs::exists(job.model.path / "tokenizer.json", error)) {
       findings.push_back(
-          {"model.path", in_quotes(job.model_path.string()) +
+          {"model.path", in_quotes(job.model.path.string()) +
                              " has no tokenizer.json, which text needs: give "
                              "tokens in place of text, or a model with a tokenizer"});
     }
@@ -80,13 +80,14 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
     findings.push_back(
         {job.statistics.key(), in_quotes(statistics.string()) + " has no statistics of dotresize"});
   }
+  const bool beside = job.evaluation && job.evaluation->unused_windows;
   const int64_t evaluated = job.evaluation ? job.evaluation->samples.value_or(1) : 0;
   if (!job.calibration.text.empty()) {
     check_length("calibration.text", job.calibration.text,
-                 expected_samples(job) + (job.evaluates_unused_windows ? evaluated : 0),
-                 expected_seqlen(job, config), findings);
+                 expected_samples(job) + (beside ? evaluated : 0), expected_seqlen(job, config),
+                 findings);
   }
-  if (evaluates_text && !job.evaluates_unused_windows) {
+  if (evaluates_text && !beside) {
     check_length("evaluation.text", job.evaluation->text, evaluated,
                  job.evaluation->seqlen.value_or(kDefaultSeqlen), findings);
   }

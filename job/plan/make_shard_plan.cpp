@@ -61,7 +61,7 @@ double fair_share(const std::vector<double>& costs, std::size_t start, std::size
 
 ShardPlan partition_of(const ModelConfig& config, const ResolvedJob& job) {
   const std::vector<std::size_t> boundaries =
-      balanced_partition(estimate_work(config, job), static_cast<std::size_t>(job.ranks));
+      balanced_partition(estimate_work(config, job), static_cast<std::size_t>(job.resources.ranks));
   ShardPlan plan;
   for (std::size_t rank = 0; rank + 1 < boundaries.size(); ++rank) {
     RankShard& shard = plan.ranks.emplace_back();
@@ -69,7 +69,7 @@ ShardPlan partition_of(const ModelConfig& config, const ResolvedJob& job) {
     shard.first_sublayer = static_cast<int64_t>(boundaries[rank]);
     shard.end_sublayer = static_cast<int64_t>(boundaries[rank + 1]);
     shard.parameters = shard_parameters(config, shard.first_sublayer, shard.end_sublayer);
-    shard.bytes = shard.parameters * size_in_bytes(job.source_dtype);
+    shard.bytes = shard.parameters * size_in_bytes(job.model.dtype);
   }
   return plan;
 }
@@ -118,7 +118,7 @@ int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const Ra
 void set_peaks(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   for (RankShard& shard : plan.ranks) {
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
-    if (job.gpu_compute_dtype) {
+    if (job.resources.gpu_compute_dtype) {
       shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
     }
   }
@@ -149,13 +149,13 @@ bool change_if_it_fits(const ModelConfig& config, const ResolvedJob& job, const 
 }
 
 /// True if the computing devices have memory beside the host's.
-bool is_gpu_job(const ResolvedJob& job) { return job.device == DeviceKind::kCuda; }
+bool is_gpu_job(const ResolvedJob& job) { return job.resources.device == DeviceKind::kCuda; }
 
 /// Saves passes if all ranks have memory for it: one pass takes features and junctions together,
 /// and sums are kept until they are cut.
 void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t most,
                     ShardPlan& plan) {
-  if (!job.allocation) return;
+  if (!job.target.allocation) return;
   if (job.statistics.used()) {  // the curves are given: only a trial and the output are cut
     plan.cut_rounds = 2;
     return;
@@ -183,8 +183,8 @@ void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t m
 /// Solves as many junctions together as there is memory for, each with another owner.
 void set_solved_together(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (job.schedule.name != "layerwise") return;
-  for (int64_t together = std::min<int64_t>(job.ranks, job.widths.mapped_count); together > 1;
-       --together) {
+  for (int64_t together = std::min<int64_t>(job.resources.ranks, job.widths.mapped_count);
+       together > 1; --together) {
     const auto change = [&](RankShard& shard) { shard.solved_together = together; };
     if (change_if_it_fits(config, job, change, plan)) return;
   }
@@ -195,7 +195,8 @@ void set_solved_together(const ModelConfig& config, const ResolvedJob& job, Shar
 int64_t cut_passes_back(const ResolvedJob& job, const ShardPlan& plan) {
   if (!job.gradients() || plan.cut_groups == 0) return 0;
   if (job.statistics.used()) return 0;
-  if (job.allocation) return plan.dense_round() || !job.head_sliced ? plan.cut_groups : 0;
+  if (job.target.allocation)
+    return plan.dense_round() || !job.maps.head_sliced ? plan.cut_groups : 0;
   return plan.cut_groups;
 }
 
@@ -227,10 +228,11 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
 }
 
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
-  if (job.ranks < 1 || job.ranks > config.num_sublayers()) {
+  if (job.resources.ranks < 1 || job.resources.ranks > config.num_sublayers()) {
     throw InputError(
         "resources.ranks",
-        std::to_string(job.ranks) + " is not from 1 to " + std::to_string(config.num_sublayers()) +
+        std::to_string(job.resources.ranks) + " is not from 1 to " +
+            std::to_string(config.num_sublayers()) +
             ", the number of the model's sublayers (an attention and an MLP per layer)");
   }
   ShardPlan plan = partition_of(config, job);

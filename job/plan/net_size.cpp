@@ -19,7 +19,7 @@ ModelConfig stock_config(ModelConfig output, const ModelConfig& source, const Re
                          const JunctionWidths& widths) {
   // Σx²/k + eps·d/k is d/k times what the dense model's norm has under the root.
   output.hidden_size = widths.largest();
-  output.family = job.stock_family.value_or(source.family);
+  output.family = job.output.stock_family.value_or(source.family);
   output.rms_norm_eps *=
       static_cast<double>(source.hidden_size) / static_cast<double>(output.hidden_size);
   return output;
@@ -28,17 +28,17 @@ ModelConfig stock_config(ModelConfig output, const ModelConfig& source, const Re
 /// Config of an output without maps, with code of its own.
 ModelConfig whole_config(ModelConfig output) {
   output.compressed = true;
-  output.norm_weights = true;
-  output.shortcuts.assign(static_cast<std::size_t>(output.num_sublayers()), kIdentityShortcut);
+  output.form.norm_weights = true;
+  output.form.shortcuts.assign(static_cast<std::size_t>(output.num_sublayers()), kIdentityShortcut);
   return output;
 }
 
 ModelConfig mapped_config(ModelConfig output, const ModelConfig& source, const ResolvedJob& job,
                           const JunctionWidths& widths) {
   output.compressed = true;
-  output.junction_groups = job.junction_groups;
-  output.shortcuts = shortcut_forms(job.shortcuts, widths.all, job.junction_groups,
-                                    source.hidden_size, job.oblique_maps());
+  output.form.junction_groups = job.maps.groups;
+  output.form.shortcuts = shortcut_forms(job.maps.shortcuts, widths.all, job.maps.groups,
+                                         source.hidden_size, job.oblique_maps());
   const bool head_is_mapped = widths.mapped_count == source.num_junctions();
   const bool head_is_turned = !output.shortcut(output.num_sublayers() - 1).dense();
   return with_smaller_ends(output, head_is_mapped || head_is_turned);
@@ -49,8 +49,8 @@ ModelConfig mapped_config(ModelConfig output, const ModelConfig& source, const R
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths) {
   ModelConfig output = with_cut_mlps(source, job.mlp);
-  output.dtype = to_string(job.output_dtype);
-  output.junction_widths = widths.all;
+  output.dtype = to_string(job.output.dtype);
+  output.form.junction_widths = widths.all;
   if (job.stock_output()) return stock_config(std::move(output), source, job, widths);
   if (widths.mapped_count == 0) return whole_config(std::move(output));
   return mapped_config(std::move(output), source, job, widths);
@@ -59,9 +59,9 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
 NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths) {
   NetSize size;
   size.dense_parameters = stored_parameters(config);
-  size.dense_bytes = size.dense_parameters * size_in_bytes(job.source_dtype);
+  size.dense_bytes = size.dense_parameters * size_in_bytes(job.model.dtype);
   size.compressed_parameters = stored_parameters(output_model_config(config, job, widths));
-  size.compressed_bytes = size.compressed_parameters * size_in_bytes(job.output_dtype);
+  size.compressed_bytes = size.compressed_parameters * size_in_bytes(job.output.dtype);
   return size;
 }
 
@@ -77,13 +77,13 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job) {
       "the result, {} bytes ({} parameters as {}), is not smaller than the dense model, {} bytes "
       "({} parameters as {})",
       with_separators(size.compressed_bytes), with_separators(size.compressed_parameters),
-      to_string(job.output_dtype), with_separators(size.dense_bytes),
-      with_separators(size.dense_parameters), to_string(job.source_dtype));
+      to_string(job.output.dtype), with_separators(size.dense_bytes),
+      with_separators(size.dense_parameters), to_string(job.model.dtype));
   std::vector<std::string> remedies = {"a smaller width"};
   if (!job.stock_output()) {
     remedies.push_back("one map for all (method.map_sharing: model), which needs no shortcuts");
   }
-  if (size_in_bytes(job.output_dtype) > size_in_bytes(job.source_dtype)) {
+  if (size_in_bytes(job.output.dtype) > size_in_bytes(job.model.dtype)) {
     remedies.push_back("output.dtype: same");
   }
   remedies.push_back("method.size, which finds the width for a size");

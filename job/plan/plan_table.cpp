@@ -35,7 +35,7 @@ std::string shard_name(const ModelConfig& config, const RankShard& shard) {
 
 std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   using Row = std::vector<std::string>;
-  const bool gpus = job.gpu_compute_dtype.has_value();
+  const bool gpus = job.resources.gpu_compute_dtype.has_value();
   std::vector<Row> rows = {{"rank", "sublayers", "parameters", "bytes", "peak memory"}};
   if (gpus) rows.front().push_back("GPU memory");
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
@@ -108,16 +108,16 @@ std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype 
 
 std::string nominal_text(const ResolvedJob& job) {
   if (!job.widths_known()) {
-    return fmt::format("widths up to {}, known once the activations are", job.hidden_size);
+    return fmt::format("widths up to {}, known once the activations are", job.model.hidden_size);
   }
-  return fmt::format("{}, {:.1f} % narrower", widths_text(job.widths, job.hidden_size),
-                     100.0 * job.widths.nominal_sparsity(job.hidden_size));
+  return fmt::format("{}, {:.1f} % narrower", widths_text(job.widths, job.model.hidden_size),
+                     100.0 * job.widths.nominal_sparsity(job.model.hidden_size));
 }
 
 /// Requested shortcuts and the resulting forms: "exact, 11 of rank 56, 1 of rank 0".
 std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
   if (job.stock_output()) return "none";
-  std::string asked = to_string(job.shortcuts);
+  std::string asked = to_string(job.maps.shortcuts);
   if (!job.widths_known()) return asked;
   const ModelConfig output = output_model_config(config, job, job.widths);
   std::vector<std::pair<std::string, int64_t>> counts;
@@ -150,9 +150,9 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
   if (!job.widths_known()) {
     const std::string values =
-        job.allocates_values()
-            ? fmt::format("values      channels of a head up to {}, likewise\n", config.head_dim)
-            : "";
+        job.allocates_values() ? fmt::format("values      channels of a head up to {}, likewise\n",
+                                             config.attention.head_dim)
+                               : "";
     return fmt::format("mlp         features up to {}, likewise\n{}", widest_mlp(config), values);
   }
   std::string text;
@@ -170,34 +170,35 @@ std::string heading(const ModelConfig& config, const ResolvedJob& job) {
   return fmt::format(
       "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
       job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
-      to_string(job.map_sharing), job.schedule.name, target_text(job), nominal_text(job),
+      to_string(job.maps.sharing), job.schedule.name, target_text(job), nominal_text(job),
       mlp_row(config, job), shortcuts_text(config, job));
 }
 
 /// Rows with the result's size, or with its upper bound while the widths are not known.
 std::string result_rows(const ResolvedJob& job, const NetSize& size) {
   if (!job.widths_known()) {
-    return fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
-                       with_separators(largest_bytes(job.allocation->size, size.dense_bytes)),
-                       100.0 * job.allocation->size);
+    return fmt::format(
+        "compressed  at most {} bytes, {:.1f} % of the dense ones",
+        with_separators(largest_bytes(job.target.allocation->size, size.dense_bytes)),
+        100.0 * job.target.allocation->size);
   }
   const std::string warning = size_warning(size, job);
   return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
-                  job.output_dtype) +
+                  job.output.dtype) +
          fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
                      100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
                      warning.empty() ? "" : "\nwarning: " + warning);
 }
 
 json compressed_json(const ResolvedJob& job, const NetSize& size) {
-  json compressed = {{"dtype", to_string(job.output_dtype)}};
+  json compressed = {{"dtype", to_string(job.output.dtype)}};
   if (job.widths_known()) {
     compressed["parameters"] = size.compressed_parameters;
     compressed["bytes"] = size.compressed_bytes;
     compressed["parameters_fraction"] = size.parameters_fraction();
     compressed["bytes_fraction"] = size.bytes_fraction();
   } else {
-    compressed["bytes_at_most"] = largest_bytes(job.allocation->size, size.dense_bytes);
+    compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
   }
   return compressed;
 }
@@ -246,9 +247,10 @@ json seconds_json(const TimeEstimate& time) {
 }  // namespace
 
 std::string target_text(const ResolvedJob& job) {
-  if (job.sparsity) return fmt::format("sparsity {}", *job.sparsity);
-  if (job.size) return fmt::format("size {}", *job.size);
-  if (job.allocation) return fmt::format("size {}, allocated by loss", job.allocation->size);
+  if (job.target.sparsity) return fmt::format("sparsity {}", *job.target.sparsity);
+  if (job.target.size) return fmt::format("size {}", *job.target.size);
+  if (job.target.allocation)
+    return fmt::format("size {}, allocated by loss", job.target.allocation->size);
   return fmt::format("width {}", job.widths.largest());
 }
 
@@ -274,7 +276,7 @@ std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const 
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(config, job),
                      rank_rows(config, job, plan), passes_row(job, plan),
                      traffic_row(config, job, plan),
-                     size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
+                     size_row("dense", size.dense_parameters, size.dense_bytes, job.model.dtype),
                      result_rows(job, size), served, time ? "\n\n" + time_table(*time) : "");
 }
 
@@ -284,9 +286,9 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
-                   {"metric", to_string(job.metric)},
-                   {"map_sharing", to_string(job.map_sharing)},
-                   {"shortcuts", job.stock_output() ? "none" : to_string(job.shortcuts)},
+                   {"metric", to_string(job.maps.metric)},
+                   {"map_sharing", to_string(job.maps.sharing)},
+                   {"shortcuts", job.stock_output() ? "none" : to_string(job.maps.shortcuts)},
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
                    {"schedule", job.schedule.name},
@@ -300,7 +302,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"dense",
                     {{"parameters", size.dense_parameters},
                      {"bytes", size.dense_bytes},
-                     {"dtype", to_string(job.source_dtype)}}},
+                     {"dtype", to_string(job.model.dtype)}}},
                    {"compressed", compressed_json(job, size)},
                    {"served", formats_json(served_sizes(config, job))},
                    {"warnings", json::array()}};
@@ -313,7 +315,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
   }
   if (job.widths_known()) {
     document["width"] = job.widths.largest();
-    document["nominal_sparsity"] = job.widths.nominal_sparsity(job.hidden_size);
+    document["nominal_sparsity"] = job.widths.nominal_sparsity(job.model.hidden_size);
     document["ratio"] = size.parameters_fraction();
     const std::string warning = size_warning(size, job);
     if (!warning.empty()) document["warnings"].push_back(warning);

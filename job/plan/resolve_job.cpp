@@ -61,11 +61,12 @@ void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& l
                     ResolvedJob& job) {
   const v1::ComputeDtype::Name dtype = spec.resources().compute_dtype();
   const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);
-  job.device = device.value_or(DeviceKind::kCpu);
-  if (device != DeviceKind::kCpu) job.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch);
-  job.compute_dtype =
-      job.device == DeviceKind::kCuda
-          ? *job.gpu_compute_dtype
+  job.resources.device = device.value_or(DeviceKind::kCpu);
+  if (device != DeviceKind::kCpu)
+    job.resources.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch);
+  job.resources.compute_dtype =
+      job.resources.device == DeviceKind::kCuda
+          ? *job.resources.gpu_compute_dtype
           : find_dtype(v1::ComputeDtype::Name_Name(dtype)).value_or(Dtype::kFloat32);
 }
 
@@ -102,18 +103,16 @@ TokenSource calibration_source(const v1::Calibration& given) {
   return source;
 }
 
-bool evaluates_unused_windows(const v1::Evaluation& given) {
-  return given.text_size() == 0 && given.tokens().empty();
-}
-
-TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration) {
-  TokenSource source = calibration;
-  if (!evaluates_unused_windows(given)) {
-    source = token_source("evaluation", given);
+EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration) {
+  EvaluationSource source{calibration};
+  source.unused_windows = given.text_size() == 0 && given.tokens().empty();
+  if (!source.unused_windows) {
+    static_cast<TokenSource&>(source) = token_source("evaluation", given);
     if (!source.seqlen) source.seqlen = calibration.seqlen;
   }
   source.samples.reset();
   if (given.has_samples()) source.samples = given.samples();
+  source.kl = !given.has_kl() || given.kl();
   return source;
 }
 
@@ -128,10 +127,12 @@ Healing healing_of(const v1::Heal& given) {
 void check_seqlen(const std::string& section, const TokenSource& source,
                   const ModelConfig& config) {
   if (source.seqlen.value_or(0) > config.longest_window()) {
-    fail(section + ".seqlen",
-         std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
-             std::to_string(config.max_position_embeddings) +
-             (config.rotary.type == "dynamic" ? ", times the factor of its rotary embedding" : ""));
+    fail(section + ".seqlen", std::to_string(*source.seqlen) +
+                                  " is more than the model's max_position_embeddings, " +
+                                  std::to_string(config.max_position_embeddings) +
+                                  (config.attention.rotary.type == "dynamic"
+                                       ? ", times the factor of its rotary embedding"
+                                       : ""));
   }
 }
 
@@ -139,8 +140,8 @@ void check_seqlen(const std::string& section, const TokenSource& source,
 int64_t width_unit(const ModelConfig& config, const ResolvedJob& job) {
   const bool heads_count =
       job.stock_output() &&
-      find_family(job.stock_family.value_or(config.family))->heads_divide_hidden_size;
-  return heads_count ? config.num_heads : 1;
+      find_family(job.output.stock_family.value_or(config.family))->heads_divide_hidden_size;
+  return heads_count ? config.attention.num_heads : 1;
 }
 
 int64_t explicit_width(int64_t width, const ModelConfig& config, const ResolvedJob& job) {
@@ -165,7 +166,7 @@ std::string target_key(const v1::Method& method) {
 }
 
 void check_smaller(const v1::Method& method, const ModelConfig& config, const ResolvedJob& job) {
-  if (job.allow_larger || !job.widths_known()) return;
+  if (job.target.allow_larger || !job.widths_known()) return;
   const std::string warning = size_warning(net_size(config, job, job.widths), job);
   if (!warning.empty()) {
     fail(target_key(method), warning + "; method.allow_larger: true makes it all the same");
@@ -182,22 +183,22 @@ int64_t asked_round_to(const v1::Method& given, const ModelConfig& config, const
 /// Sets the widths, or what decides them. Everything else that affects the output's size must be
 /// set before.
 void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
-  job.widths = uniform_widths(config, job.head_sliced, config.hidden_size);  // a bound
+  job.widths = uniform_widths(config, job.maps.head_sliced, config.hidden_size);  // a bound
   const auto set_width = [&](int64_t k) {
-    job.widths = decided(uniform_widths(config, job.head_sliced, k), config.hidden_size);
+    job.widths = decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size);
   };
   const int64_t round_to = std::lcm(asked_round_to(given, config, job), width_unit(config, job));
-  job.allow_larger = given.allow_larger();
+  job.target.allow_larger = given.allow_larger();
   if (given.has_width()) {
     set_width(explicit_width(given.width(), config, job));
   } else if (given.has_sparsity()) {
-    job.sparsity = given.sparsity();
+    job.target.sparsity = given.sparsity();
     set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
-  } else if (job.allocation) {
-    job.allocation->round_to = round_to;
+  } else if (job.target.allocation) {
+    job.target.allocation->round_to = round_to;
     check_allocation_target(config, job);
   } else {
-    job.size = given.size();
+    job.target.size = given.size();
     set_width(width_from_size(given.size(), round_to, config, job));
   }
   check_smaller(given, config, job);
@@ -210,7 +211,7 @@ void check_stock_output(const ModelConfig& config) {
                                    "; 'junction' is available");
   };
   if (!family.offers_stock_output) refuse("cannot be made yet");
-  if (family.rotary_is_default_or_longrope && config.rotary.type == "longrope") {
+  if (family.rotary_is_default_or_longrope && config.attention.rotary.type == "longrope") {
     refuse(
         "cannot have a longrope embedding: its configuration class wants a factor for every "
         "second of hidden_size / heads channels, and the heads do not shrink with hidden_size");
@@ -233,8 +234,8 @@ void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& con
   }
   if (asked != v1::Output::mistral || config.family == kMistral) return;
   if (config.family != kLlama) refuse("can be made of a llama, not of a " + config.family);
-  if (config.attention_bias || config.mlp_bias) refuse("has no biases, and this llama has some");
-  job.stock_family = kMistral;
+  if (config.attention.bias || config.mlp_bias) refuse("has no biases, and this llama has some");
+  job.output.stock_family = kMistral;
 }
 
 /// True if loaders read the output better as a mistral. Some assume that the heads of a llama are
@@ -243,17 +244,19 @@ bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job
   // With a larger vocabulary transformers takes a mistral's tokenizer for one that needs a repair.
   constexpr int64_t kVocabularyWithoutWarning = 100'000;
   // Such a loader reads only these embeddings of a mistral in the same way as of a llama.
-  const bool rotary = config.rotary.type == "default" || config.rotary.type == "linear";
-  return config.family == kLlama && !config.attention_bias && !config.mlp_bias && rotary &&
+  const bool rotary =
+      config.attention.rotary.type == "default" || config.attention.rotary.type == "linear";
+  return config.family == kLlama && !config.attention.bias && !config.mlp_bias && rotary &&
          config.vocab_size <= kVocabularyWithoutWarning &&
-         (job.allocation || config.num_heads * config.head_dim != job.widths.largest());
+         (job.target.allocation ||
+          config.attention.num_heads * config.attention.head_dim != job.widths.largest());
 }
 
 void resolve_allocation(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
-  job.allocation = AllocationTarget{.size = given.size()};
-  job.metric = Metric::kFisher;
+  job.target.allocation = AllocationTarget{.size = given.size()};
+  job.maps.metric = Metric::kFisher;
   if (!job.stock_output()) {
-    job.shortcuts.rank = planned_shortcut_rank(config.hidden_size);
+    job.maps.shortcuts.rank = planned_shortcut_rank(config.hidden_size);
   } else if (has_dense_mlp(config) && has_experts(config)) {
     fail("method.allocate",
          "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
@@ -266,26 +269,26 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   complete_method(given);
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_named(v1::Method::Name_Name(given.name()));
-  job.map_sharing = parse_map_sharing(given.map_sharing()).value();
-  if (spec.output().format() == v1::Output::stock) job.map_sharing = MapSharing::kModel;
-  if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
+  job.maps.sharing = parse_map_sharing(given.map_sharing()).value();
+  if (spec.output().format() == v1::Output::stock) job.maps.sharing = MapSharing::kModel;
+  if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
-  if (given.has_lambda()) job.lambda = given.lambda();
-  job.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
-                    (job.allocation && !given.has_head());
-  job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
+  if (given.has_lambda()) job.maps.lambda = given.lambda();
+  job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
+                         (job.target.allocation && !given.has_head());
+  job.maps.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   if (job.stock_output()) {
     check_stock_output(config);
-    job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
+    job.maps.groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
   }
   resolve_architecture(architecture, config, job);
-  job.hidden_size = config.hidden_size;
-  job.mlp = job.allocation ? allocated_mlps(asked_round_to(given, config, job), config)
-                           : mlp_target(given, asked_round_to(given, config, job), config);
+  job.model.hidden_size = config.hidden_size;
+  job.mlp = job.target.allocation ? allocated_mlps(asked_round_to(given, config, job), config)
+                                  : mlp_target(given, asked_round_to(given, config, job), config);
   resolve_widths(given, config, job);
   if (architecture == v1::Output::auto_ && job.stock_output() &&
       is_read_better_as_mistral(config, job)) {
-    job.stock_family = kMistral;
+    job.output.stock_family = kMistral;
   }
 }
 
@@ -310,16 +313,16 @@ fs::path canonical(const std::string& key, const fs::path& path) {
 
 /// Refuses an output that could replace what it is made from. Links are resolved first.
 void check_output_is_apart(const ResolvedJob& job) {
-  const fs::path output = canonical("output.path", job.output_path);
-  if (is_within(output, canonical("model.path", job.model_path))) {
-    fail("output.path", in_quotes(job.output_path.string()) + " lies in model.path");
+  const fs::path output = canonical("output.path", job.output.path);
+  if (is_within(output, canonical("model.path", job.model.path))) {
+    fail("output.path", in_quotes(job.output.path.string()) + " lies in model.path");
   }
   const auto refuse_within_output = [&](const std::string& key, const fs::path& path) {
     if (!path.empty() && is_within(canonical(key, path), output)) {
       fail(key, in_quotes(path.string()) + " lies in output.path");
     }
   };
-  refuse_within_output("model.path", job.model_path);
+  refuse_within_output("model.path", job.model.path);
   const auto check_source = [&](const std::string& section, const TokenSource& source) {
     for (const fs::path& text : source.text) refuse_within_output(section + ".text", text);
     refuse_within_output(section + ".tokens", source.tokens);
@@ -328,7 +331,7 @@ void check_output_is_apart(const ResolvedJob& job) {
   refuse_within_output(job.statistics.key(), job.statistics.directory());
   if (job.statistics.given() &&
       is_within(output, canonical(job.statistics.key(), job.statistics.directory()))) {
-    fail("output.path", in_quotes(job.output_path.string()) + " lies in " + job.statistics.key());
+    fail("output.path", in_quotes(job.output.path.string()) + " lies in " + job.statistics.key());
   }
   if (job.evaluation) check_source("evaluation", *job.evaluation);
 }
@@ -336,12 +339,12 @@ void check_output_is_apart(const ResolvedJob& job) {
 void resolve_budgets(const v1::Resources& resources, const std::optional<LaunchFacts>& launch,
                      ResolvedJob& job) {
   if (launch) {
-    job.memory = launch->memory;
-    job.device_memory = launch->device_memory;
+    job.resources.memory = launch->memory;
+    job.resources.device_memory = launch->device_memory;
   }
-  if (resources.has_memory()) job.memory = parse_bytes(resources.memory());
+  if (resources.has_memory()) job.resources.memory = parse_bytes(resources.memory());
   if (resources.has_device_memory()) {
-    job.device_memory = parse_bytes(resources.device_memory());
+    job.resources.device_memory = parse_bytes(resources.device_memory());
   }
 }
 
@@ -364,24 +367,26 @@ double excess(const ResolvedJob& job, const ShardPlan& plan) {
   const auto times = [](int64_t needed, const std::optional<int64_t>& budget) {
     return budget ? static_cast<double>(needed) / static_cast<double>(*budget) : 0.0;
   };
-  return std::max(times(peak_memory(plan), job.memory),
-                  times(peak_device_memory(plan), job.device_memory));
+  return std::max(times(peak_memory(plan), job.resources.memory),
+                  times(peak_device_memory(plan), job.resources.device_memory));
 }
 
 /// Throws InputError. `plan`: the plan that exceeds the budgets least.
 [[noreturn]] void refuse_budgets(const ResolvedJob& job, const ShardPlan& plan) {
-  const bool host = peak_memory(plan) > job.memory.value_or(std::numeric_limits<int64_t>::max());
-  const bool device =
-      peak_device_memory(plan) > job.device_memory.value_or(std::numeric_limits<int64_t>::max());
+  const bool host =
+      peak_memory(plan) > job.resources.memory.value_or(std::numeric_limits<int64_t>::max());
+  const bool device = peak_device_memory(plan) >
+                      job.resources.device_memory.value_or(std::numeric_limits<int64_t>::max());
   std::string needs;
   if (host) needs = human_bytes_rounded_up(peak_memory(plan)) + (device ? " of memory and " : "");
   if (device) {
     needs += human_bytes_rounded_up(peak_device_memory(plan)) + (host ? " of GPU memory" : "");
   }
   fail(host ? "resources.memory" : "resources.device_memory",
-       human_bytes(host ? *job.memory : *job.device_memory) + " of " +
+       human_bytes(host ? *job.resources.memory : *job.resources.device_memory) + " of " +
            (host ? "memory" : "GPU memory") + " a rank is too little: this job needs at least " +
-           needs + " with " + std::to_string(job.ranks) + (job.ranks == 1 ? " rank" : " ranks"));
+           needs + " with " + std::to_string(job.resources.ranks) +
+           (job.resources.ranks == 1 ? " rank" : " ranks"));
 }
 
 /// Maximum number of junction groups that a job accepts if another schedule has room. More groups
@@ -401,7 +406,7 @@ bool reuses_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
 /// Takes the schedule that has room: the job's own first, unless it needs many groups. `fixed`: no
 /// other schedule is tried.
 void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
-  if (!job.memory && !job.device_memory) return;
+  if (!job.resources.memory && !job.resources.device_memory) return;
   const ShardPlan plan = make_shard_plan(config, job);
   const bool fits_as_it_is = fits(plan, job);
   if (fits_as_it_is && plan.junction_groups <= kMaxGroups) return;
@@ -444,33 +449,31 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   }
   ResolvedJob job;
   job.name = spec.name();
-  job.model_path = spec.model().path();
-  job.output_path = spec.output().path();
-  job.model_name = spec.model().origin().empty() ? spec.model().path() : spec.model().origin();
-  job.output_name =
+  job.model.path = spec.model().path();
+  job.output.path = spec.output().path();
+  job.model.name = spec.model().origin().empty() ? spec.model().path() : spec.model().origin();
+  job.output.name =
       spec.output().destination().empty() ? spec.output().path() : spec.output().destination();
-  job.overwrite = spec.output().overwrite();
-  job.report_html = spec.output().report_html();
-  job.writes_maps = spec.output().maps();
+  job.output.overwrite = spec.output().overwrite();
+  job.output.report_html = spec.output().report_html();
+  job.output.writes_maps = spec.output().maps();
   // The dtype is float32 if config.json does not say, as in transformers.
-  job.source_dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
-  job.output_dtype =
-      find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.source_dtype);
+  job.model.dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
+  job.output.dtype =
+      find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.model.dtype);
   resolve_method(spec, config, job);
   job.statistics = {spec.calibration().statistics().save(), spec.calibration().statistics().use()};
   job.schedule = schedule_of(spec.calibration().activations(), job);
-  job.ranks = resolve_ranks(spec.resources(), launch, config);
+  job.resources.ranks = resolve_ranks(spec.resources(), launch, config);
   resolve_device(spec, launch, job);
   resolve_budgets(spec.resources(), launch, job);
   if (spec.resources().has_timeout_s()) {
-    job.timeout_s = static_cast<int>(spec.resources().timeout_s());
+    job.resources.timeout_s = static_cast<int>(spec.resources().timeout_s());
   }
   job.calibration = calibration_source(spec.calibration());
   check_seqlen("calibration", job.calibration, config);
   if (spec.has_evaluation()) {
     job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
-    job.evaluates_unused_windows = evaluates_unused_windows(spec.evaluation());
-    job.kl = !spec.evaluation().has_kl() || spec.evaluation().kl();
     check_seqlen("evaluation", *job.evaluation, config);
   }
   if (spec.has_heal()) job.healing = healing_of(spec.heal());

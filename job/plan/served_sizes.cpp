@@ -28,10 +28,11 @@ MlpTarget with_features_of(const MlpTarget& allocated, int64_t features) {
 /// Largest number of features with which an output that keeps the model's width meets the size.
 std::optional<int64_t> features_that_meet_the_size(const ModelConfig& config,
                                                    const ResolvedJob& job) {
-  const int64_t most = largest_bytes(job.allocation->size, bytes_of(config, job.source_dtype));
+  const int64_t most =
+      largest_bytes(job.target.allocation->size, bytes_of(config, job.model.dtype));
   for (const int64_t features : possible_mlp_widths(config, *job.mlp, 1)) {
     const ModelConfig cut = with_cut_mlps(config, with_features_of(*job.mlp, features));
-    if (bytes_of(cut, job.output_dtype) <= most) return features;
+    if (bytes_of(cut, job.output.dtype) <= most) return features;
   }
   return std::nullopt;
 }

@@ -14,7 +14,7 @@ int64_t RankShard::end_junction(int64_t mapped) const {
 }
 
 double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  if (!job.allocation || job.statistics.used()) return 0.0;
+  if (!job.target.allocation || job.statistics.used()) return 0.0;
   const int64_t windows = expected_samples(job);
   const double share =
       static_cast<double>(sampled_loss_increase_windows(windows, expected_seqlen(job, config))) /
@@ -24,8 +24,8 @@ double allocation_passes(const ModelConfig& config, const ResolvedJob& job, cons
 }
 
 bool fits(const ShardPlan& plan, const ResolvedJob& job) {
-  return peak_memory(plan) <= job.memory.value_or(kUnlimited) &&
-         peak_device_memory(plan) <= job.device_memory.value_or(kUnlimited);
+  return peak_memory(plan) <= job.resources.memory.value_or(kUnlimited) &&
+         peak_device_memory(plan) <= job.resources.device_memory.value_or(kUnlimited);
 }
 
 int64_t peak_memory(const ShardPlan& plan) {

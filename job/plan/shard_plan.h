@@ -84,7 +84,7 @@ struct ShardPlan {
 double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 /// Number of these passes. A pass over a part of the tokens counts as one.
 inline int64_t allocation_rounds(const ResolvedJob& job, const ShardPlan& plan) {
-  if (!job.allocation || job.statistics.used()) return 0;
+  if (!job.target.allocation || job.statistics.used()) return 0;
   return plan.bases_groups + (plan.dense_round() ? 0 : plan.junction_groups);
 }
 

@@ -37,7 +37,7 @@ std::string evaluation_sentence(const Report& report) {
   return fmt::format("Perplexity is over {} predicted tokens{}{}. ",
                      with_separators(report.evaluation_tokens),
                      seqlen ? fmt::format(" in windows of {}", *seqlen) : "",
-                     report.job.evaluates_unused_windows
+                     report.job.evaluation->unused_windows
                          ? " of the calibration's text that the calibration did not use"
                          : "") +
          divergence_sentence(report.compressed);
@@ -53,9 +53,9 @@ std::string method_sentence(const Report& report, const ModelConfig& config) {
       "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
       "activations{}",
       config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees, metric);
-  if (job.method.transport()) text += fmt::format(" (λ = {})", job.lambda);
-  text += job.head_sliced ? "; the head was narrowed as well."
-                          : "; the last junction keeps its full width.";
+  if (job.method.transport()) text += fmt::format(" (λ = {})", job.maps.lambda);
+  text += job.maps.head_sliced ? "; the head was narrowed as well."
+                               : "; the last junction keeps its full width.";
   return text + (job.stock_output() ? " One map serves the whole model." : "");
 }
 
@@ -85,7 +85,7 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
       " Sizes were chosen such that the loss is predicted to rise least within {} of the bytes: "
       "its "
       "MLPs keep {} features",
-      format_percent(report.job.allocation->size), by_layer(chosen.features));
+      format_percent(report.job.target.allocation->size), by_layer(chosen.features));
   if (!chosen.values.empty()) {
     text += fmt::format(", its value heads {} of {} channels", by_layer(chosen.values), head_dim);
   }
@@ -113,16 +113,16 @@ std::string healing_sentence(const Report& report) {
 }
 
 std::string cuts_sentence(const Report& report, const ModelConfig& config) {
-  if (report.allocation) return allocation_sentence(report, config.head_dim);
+  if (report.allocation) return allocation_sentence(report, config.attention.head_dim);
   return mlp_sentence(report.job, config);
 }
 
 std::string family_sentence(const ResolvedJob& job, const std::string& source) {
-  if (!job.stock_family) return "";
+  if (!job.output.stock_family) return "";
   return fmt::format(
       " Its `config.json` calls it a `{}`, which computes the same as a `{}` and is read by more "
       "engines with heads of this width.",
-      *job.stock_family, source);
+      *job.output.stock_family, source);
 }
 
 std::string usage(const ResolvedJob& job, const std::string& family) {
@@ -153,7 +153,7 @@ std::string serving(const Report& report, const ModelConfig& config) {
   const bool exported = config.family == "llama" || config.family == "mistral";
   if (report.widths.mapped_count > 0 || !exported) return "";
   std::string text = "`dotresize export PATH --to gguf` makes it a file for llama.cpp";
-  if (!config.sliding_window) {
+  if (!config.attention.sliding_window) {
     text += ", and `--to nemotron-nas` a model that vLLM computes with code of its own";
   }
   return text + ".\n\n";
@@ -201,7 +201,7 @@ A `{0}` model made narrower with dotresize {2}.
       method_sentence(report, config) + cuts_sentence(report, config) + healing_sentence(report) +
           family_sentence(job, config.family),
       size_table(report), evaluation_sentence(report),
-      usage(job, job.stock_family.value_or(config.family)), warnings_text(report.warnings),
+      usage(job, job.output.stock_family.value_or(config.family)), warnings_text(report.warnings),
       serving(report, config));
 }
 

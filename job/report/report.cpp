@@ -37,24 +37,24 @@ json mlp_json(const MlpTarget& mlp) {
 json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
   json method = {{"name", job.method.name},
                  {"width", widths.largest()},
-                 {"hidden_size", job.hidden_size},
-                 {"nominal_sparsity", widths.nominal_sparsity(job.hidden_size)},
-                 {"head", job.head_sliced ? "sliced" : "dense"},
-                 {"map_sharing", to_string(job.map_sharing)},
-                 {"allow_larger", job.allow_larger}};
-  if (!job.stock_output()) method["shortcuts"] = to_string(job.shortcuts);
-  method["metric"] = to_string(job.metric);
-  set_if(method, "sparsity", job.sparsity);
-  set_if(method, "size", job.size);
-  if (job.allocation) {
-    method["size"] = job.allocation->size;
+                 {"hidden_size", job.model.hidden_size},
+                 {"nominal_sparsity", widths.nominal_sparsity(job.model.hidden_size)},
+                 {"head", job.maps.head_sliced ? "sliced" : "dense"},
+                 {"map_sharing", to_string(job.maps.sharing)},
+                 {"allow_larger", job.target.allow_larger}};
+  if (!job.stock_output()) method["shortcuts"] = to_string(job.maps.shortcuts);
+  method["metric"] = to_string(job.maps.metric);
+  set_if(method, "sparsity", job.target.sparsity);
+  set_if(method, "size", job.target.size);
+  if (job.target.allocation) {
+    method["size"] = job.target.allocation->size;
     method["allocate"] = "auto";
-    method["round_to"] = job.allocation->round_to;
+    method["round_to"] = job.target.allocation->round_to;
   }
   if (job.mlp) method["mlp"] = mlp_json(*job.mlp);
   if (job.method.transport()) {
-    method["lambda"] = job.lambda;
-    method["on_nonconvergence"] = job.accept_nonconvergence ? "accept" : "fail";
+    method["lambda"] = job.maps.lambda;
+    method["on_nonconvergence"] = job.maps.accept_nonconvergence ? "accept" : "fail";
   }
   return method;
 }
@@ -265,12 +265,12 @@ std::string report_to_json(const Report& report) {
   json document = {{"schema_version", kSchemaVersion},
                    {"tool_version", report.tool_version},
                    {"name", job.name},
-                   {"model", {{"path", job.model_name}, {"dtype", to_string(job.source_dtype)}}},
-                   {"output", {{"path", job.output_name}, {"dtype", to_string(job.output_dtype)}}},
+                   {"model", {{"path", job.model.name}, {"dtype", to_string(job.model.dtype)}}},
+                   {"output", {{"path", job.output.name}, {"dtype", to_string(job.output.dtype)}}},
                    {"method", method_json(job, report.widths)},
                    {"calibration", calibration_json(report)},
-                   {"device", to_string(job.device)},
-                   {"compute_dtype", to_string(job.compute_dtype)},
+                   {"device", to_string(job.resources.device)},
+                   {"compute_dtype", to_string(job.resources.compute_dtype)},
                    {"junctions", json::array()},
                    {"dense", model_json(report.dense)},
                    {"compressed", compressed_json(report)},
@@ -278,13 +278,13 @@ std::string report_to_json(const Report& report) {
                    {"wall_time_s", report.wall_time_s},
                    {"fingerprints", report.fingerprints},
                    {"warnings", report.warnings}};
-  set_if(document["output"], "model_type", job.stock_family);
+  set_if(document["output"], "model_type", job.output.stock_family);
   if (job.evaluation) {
     json& evaluation = document["evaluation"] =
         source_json(*job.evaluation, report.evaluation_tokens);
     set_if(evaluation, "seqlen", report.evaluation_seqlen);
     evaluation["predicted_tokens"] = report.evaluation_tokens;
-    if (job.evaluates_unused_windows) evaluation["beside_calibration"] = true;
+    if (job.evaluation->unused_windows) evaluation["beside_calibration"] = true;
   }
   for (const auto& junction : report.junctions) document["junctions"].push_back(to_json(junction));
   for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));

@@ -97,12 +97,12 @@ JunctionReport junction_report_from_json(const json& object) {
 
 std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output) {
   std::vector<ShortcutReport> reports;
-  if (!output.compressed || output.norm_weights) return reports;
+  if (!output.compressed || output.form.norm_weights) return reports;
   for (int64_t s = 0; s < output.num_sublayers(); ++s) {
-    if (in_one_group(output.junction_groups, s)) continue;
+    if (in_one_group(output.form.junction_groups, s)) continue;
     const auto in = static_cast<std::size_t>(s);
-    const int64_t k_in = output.junction_widths.at(in);
-    const int64_t k_out = output.junction_widths.at(in + 1);
+    const int64_t k_in = output.form.junction_widths.at(in);
+    const int64_t k_out = output.form.junction_widths.at(in + 1);
     const ShortcutForm form = output.shortcut(s);
     reports.push_back({sublayer_name(s),
                        form.rank,

@@ -217,9 +217,9 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   for (const FileFinding& finding : check_inputs(job, model_)) {
     if (finding.fatal) throw InputError(finding.key, finding.what);
   }
-  made.ranks = job.ranks;
-  made.memory_bytes = peak_memory(shards) * job.ranks;
-  made.on_gpus = job.gpu_compute_dtype.has_value();
+  made.ranks = job.resources.ranks;
+  made.memory_bytes = peak_memory(shards) * job.resources.ranks;
+  made.on_gpus = job.resources.gpu_compute_dtype.has_value();
   made.transport = job.method.transport();
   if (job.widths_known()) {
     made.width = job.widths.largest();
@@ -239,14 +239,14 @@ std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::Jo
   of.mutable_resources()->set_device(spec.resources().device());
   of.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
   std::string name = job.method.pca() ? "pca" : "identity";
-  name += fmt::format(" {} ", to_string(job.metric));
-  if (job.allocation) {
-    name += fmt::format("allocation {} {} {} {} ", job.allocation->round_to, job.allocates_values(),
-                        job.head_sliced, to_string(job.map_sharing));
+  name += fmt::format(" {} ", to_string(job.maps.metric));
+  if (job.target.allocation) {
+    name += fmt::format("allocation {} {} {} {} ", job.target.allocation->round_to,
+                        job.allocates_values(), job.maps.head_sliced, to_string(job.maps.sharing));
   }
   Statistics statistics{name + kVersion + job_spec_to_json(of) + facts(spec), {}};
   if (job.method.passes() > 1) {
-    statistics.groups = fmt::format("{}", fmt::join(job.junction_groups, ","));
+    statistics.groups = fmt::format("{}", fmt::join(job.maps.groups, ","));
   }
   return statistics;
 }

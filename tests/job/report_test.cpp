@@ -125,17 +125,17 @@ TEST(Report, HasNominalAndNetSize) {
   EXPECT_EQ(document["method"]["allow_larger"], false);
   EXPECT_EQ(document["compressed"]["parameters_fraction"], 0.8);
   EXPECT_EQ(document["compressed"]["bytes_fraction"], 1.6);
-  report.job.sparsity.reset();
-  report.job.size = 0.8;
+  report.job.target.sparsity.reset();
+  report.job.target.size = 0.8;
   document = json::parse(report_to_json(report));
   EXPECT_EQ(document["method"]["size"], 0.8);
 }
 
 TEST(Report, TellsTheFormOfEachShortcut) {
   Report report = example();
-  report.job.shortcuts.rank = 8;
+  report.job.maps.shortcuts.rank = 8;
   ModelConfig output = output_model_config(small_llama(), report.job, report.widths);
-  output.shortcuts.at(1) = {};
+  output.form.shortcuts.at(1) = {};
   report.shortcuts = report_shortcuts(output);
   const json document = json::parse(report_to_json(report));
   EXPECT_EQ(document["method"]["shortcuts"], "auto");
@@ -168,7 +168,7 @@ TEST(Report, TellsTheErrorOfEachHealedLayerAndTheDivergenceAfterEachEpoch) {
 
 TEST(Report, AStockOutputHasNoShortcuts) {
   Report report = example();
-  report.job.map_sharing = MapSharing::kModel;
+  report.job.maps.sharing = MapSharing::kModel;
   report.shortcuts =
       report_shortcuts(output_model_config(small_llama(), report.job, report.widths));
   const json document = json::parse(report_to_json(report));
@@ -400,8 +400,8 @@ TEST(ModelCard, SaysWhatItIsHowToLoadItAndTheNumbers) {
 TEST(ModelCard, OfAnAllocationThatKeepsTheWidthsSaysWhatWasCutAndHowItIsServed) {
   Report report = example();
   report.widths.mapped_count = 0;
-  report.job.allocation = AllocationTarget{};
-  report.job.allocation->size = 0.8;
+  report.job.target.allocation = AllocationTarget{};
+  report.job.target.allocation->size = 0.8;
   report.allocation = Allocation{
       .widths = report.widths, .features = {10, 20}, .values = {8, 6}, .shortcut_ranks = {0, 0}};
   report.healing = HealingReport{{}, {0.5, 0.25}, 1.0};

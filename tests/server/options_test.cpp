@@ -43,12 +43,12 @@ class Options : public ::testing::Test {
 
 TEST_F(Options, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   const std::string file = config("max_ranks: 3\nheartbeat_timeout: 30\n");
-  EXPECT_EQ(parse({}).max_ranks, 8);
-  EXPECT_EQ(parse({"--config", file}).max_ranks, 3);
+  EXPECT_EQ(parse({}).limits.max_ranks, 8);
+  EXPECT_EQ(parse({"--config", file}).limits.max_ranks, 3);
   ::setenv("DOTRESIZE_MAX_RANKS", "4", 1);
-  EXPECT_EQ(parse({"--config", file}).max_ranks, 4);
-  EXPECT_EQ(parse({"--config", file, "--max-ranks", "5"}).max_ranks, 5);
-  EXPECT_EQ(parse({"--config", file}).heartbeat_timeout.count(), 30);
+  EXPECT_EQ(parse({"--config", file}).limits.max_ranks, 4);
+  EXPECT_EQ(parse({"--config", file, "--max-ranks", "5"}).limits.max_ranks, 5);
+  EXPECT_EQ(parse({"--config", file}).limits.heartbeat_timeout.count(), 30);
 }
 
 TEST_F(Options, BadValuesAreUsageErrorsWhereverTheyStand) {
@@ -77,16 +77,18 @@ TEST_F(Options, LaunchersAndTheOptionsOfSbatchAreLists) {
   const std::string file = config(
       "launcher: [local, slurm]\nslurm_cpus: 4\nslurm_option: [--partition=gpu, --nice=5]\n");
   using v1::Resources;
-  EXPECT_EQ(parse({}).launchers, std::vector{Resources::local});
+  EXPECT_EQ(parse({}).launch.launchers, std::vector{Resources::local});
   const ServerOptions options = parse({"--config", file});
-  EXPECT_EQ(options.launchers, (std::vector{Resources::local, Resources::slurm}));
-  EXPECT_EQ(options.slurm.arguments, (std::vector<std::string>{"--partition=gpu", "--nice=5"}));
-  EXPECT_EQ(options.slurm.cpus, 4);
-  EXPECT_EQ(parse({"--launcher", "slurm,external"}).launchers,
+  EXPECT_EQ(options.launch.launchers, (std::vector{Resources::local, Resources::slurm}));
+  EXPECT_EQ(options.launch.slurm.arguments,
+            (std::vector<std::string>{"--partition=gpu", "--nice=5"}));
+  EXPECT_EQ(options.launch.slurm.cpus, 4);
+  EXPECT_EQ(parse({"--launcher", "slurm,external"}).launch.launchers,
             (std::vector{Resources::slurm, Resources::external}));
   EXPECT_EQ(exit_code({"--config", file, "--launcher", "local"}), kExitUsage);
   EXPECT_EQ(exit_code({"--launcher", "mpirun"}), kExitUsage);
-  EXPECT_EQ(parse({"--launcher", "kubernetes", "--kubernetes-cpus", "4"}).kubernetes.cpus, 4);
+  EXPECT_EQ(parse({"--launcher", "kubernetes", "--kubernetes-cpus", "4"}).launch.kubernetes.cpus,
+            4);
   EXPECT_EQ(exit_code({"--launcher", "kubernetes", "--kubernetes-api", "http://k8s"}), kExitUsage);
   EXPECT_EQ(exit_code({"--kubernetes-cpus", "4"}), kExitUsage);
 }
@@ -96,7 +98,8 @@ TEST_F(Options, EveryLauncherOfAJobMayBeNamed) {
   ASSERT_GT(launchers.value_count(), 0);
   for (int i = 0; i < launchers.value_count(); ++i) {
     const auto launcher = static_cast<v1::Resources::Launcher>(launchers.value(i)->number());
-    EXPECT_EQ(parse({"--launcher", launchers.value(i)->name()}).launchers, std::vector{launcher});
+    EXPECT_EQ(parse({"--launcher", launchers.value(i)->name()}).launch.launchers,
+              std::vector{launcher});
   }
 }
 

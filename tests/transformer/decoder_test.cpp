@@ -16,18 +16,18 @@ struct Case {
 };
 
 ModelConfig with_window(ModelConfig config, int64_t window) {
-  config.sliding_window = window;
+  config.attention.sliding_window = window;
   return config;
 }
 
 ModelConfig with_narrow_values(ModelConfig config) {
-  config.value_head_dims = {5, 12};
+  config.form.value_head_dims = {5, 12};
   return config;
 }
 
 ModelConfig with_dynamic_rotary(ModelConfig config) {
-  config.rotary.type = "dynamic";
-  config.rotary.factor = 2.0;
+  config.attention.rotary.type = "dynamic";
+  config.attention.rotary.factor = 2.0;
   config.max_position_embeddings = 8;
   return config;
 }

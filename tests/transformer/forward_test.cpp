@@ -93,7 +93,7 @@ TEST(Attention, IsCausal) {
 TEST(Attention, WithAWindowOfOneSeesItselfAlone) {
   const c10::InferenceMode inference;
   WholeModel model = random_model(tiny_config(), 5);
-  model.config.sliding_window = 1;
+  model.config.attention.sliding_window = 1;
   const at::Tensor ids = random_ids(model.config, {1, 8}, 6);
   // Attention to a single key ignores its position, so each token may as well be the first.
   const at::Tensor alone = logits(model, ids.reshape({8, 1}));
@@ -105,21 +105,21 @@ TEST(Attention, WithAWindowOfEveryTokenIsPlain) {
   WholeModel model = random_model(tiny_config(), 7);
   const at::Tensor ids = random_ids(model.config, {1, 8}, 8);
   const at::Tensor plain = logits(model, ids);
-  model.config.sliding_window = 8;
+  model.config.attention.sliding_window = 8;
   EXPECT_TRUE(at::equal(logits(model, ids), plain));
-  model.config.sliding_window = 7;
+  model.config.attention.sliding_window = 7;
   EXPECT_GT(largest_difference(logits(model, ids), plain), 1e-3);
 }
 
 TEST(Attention, WithNarrowerValuesIsThatWhoseOtherChannelsAreZero) {
   const c10::InferenceMode inference;
   ModelConfig config = tiny_config();
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.value_head_dims = {5, 12};
+  config.attention.num_heads = 4;
+  config.attention.num_kv_heads = 2;
+  config.form.value_head_dims = {5, 12};
   const WholeModel narrow = random_model(config, 13);
   WholeModel wide = narrow;
-  wide.config.value_head_dims.clear();
+  wide.config.form.value_head_dims.clear();
   Linear& v = wide.sublayers[0].in_proj.at(2);
   Linear& o = wide.sublayers[0].out_proj.at(0);
   v.weight = at::constant_pad_nd(v.weight.view({2, 5, 24}), {0, 0, 0, 7}).view({24, 24});
@@ -153,8 +153,10 @@ TEST(Rotary, KeepsNormsAndDependsOnDistanceAlone) {
   const ModelConfig config = tiny_config();
   const RotaryTable table = make_rotary_table(config, 40);
   at::manual_seed(11);
-  const at::Tensor query = at::randn({1, 1, 1, config.head_dim}, at::kFloat).expand({1, 1, 40, -1});
-  const at::Tensor key = at::randn({1, 1, 1, config.head_dim}, at::kFloat).expand({1, 1, 40, -1});
+  const at::Tensor query =
+      at::randn({1, 1, 1, config.attention.head_dim}, at::kFloat).expand({1, 1, 40, -1});
+  const at::Tensor key =
+      at::randn({1, 1, 1, config.attention.head_dim}, at::kFloat).expand({1, 1, 40, -1});
   const at::Tensor turned = apply_rotary(query, table);
   EXPECT_LT(largest_difference(turned.norm(2, {-1}), query.norm(2, {-1})), 1e-5);
   const at::Tensor scores = at::matmul(turned, apply_rotary(key, table).transpose(-2, -1));
@@ -166,7 +168,8 @@ TEST(Rotary, RotatesInFloat32AndRoundsOnce) {
   const ModelConfig config = tiny_config();
   const RotaryTable table = make_rotary_table(config, 10);
   at::manual_seed(12);
-  const at::Tensor x = at::randn({1, 2, 10, config.head_dim}, at::kFloat).to(at::kBFloat16);
+  const at::Tensor x =
+      at::randn({1, 2, 10, config.attention.head_dim}, at::kFloat).to(at::kBFloat16);
   EXPECT_TRUE(
       at::equal(apply_rotary(x, table), apply_rotary(x.to(at::kFloat), table).to(at::kBFloat16)));
 }

@@ -75,7 +75,7 @@ class Load : public ::testing::Test {
 
 TEST_F(Load, ReadsACompressedSublayerWithItsShortcutTransposed) {
   config_.compressed = true;
-  config_.junction_widths = {8, 10, 12, 14, 24};
+  config_.form.junction_widths = {8, 10, 12, 14, 24};
   fill();
   const SublayerWeights weights = load_sublayer(write(), config_, 1, at::kFloat);
   EXPECT_FALSE(weights.norm.defined());
@@ -86,8 +86,8 @@ TEST_F(Load, ReadsACompressedSublayerWithItsShortcutTransposed) {
 
 TEST_F(Load, StoredTensorsComeBack) {
   config_.compressed = true;
-  config_.junction_widths = {8, 10, 10, 14, 24};
-  config_.junction_groups = {0, 1, 1, 2, 3};
+  config_.form.junction_widths = {8, 10, 10, 14, 24};
+  config_.form.junction_groups = {0, 1, 1, 2, 3};
   fill();
   const CheckpointReader reader = write();
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {

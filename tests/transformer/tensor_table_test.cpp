@@ -30,8 +30,8 @@ std::vector<NameAndShape> names_and_shapes(const ModelConfig& config, int64_t su
 /// Returns a compressed config whose `sublayer` reads a width of 10 and writes one of 14.
 ModelConfig compressed_at(int64_t sublayer, ModelConfig config = tiny_config()) {
   config.compressed = true;
-  config.junction_widths[sublayer] = 10;
-  config.junction_widths[sublayer + 1] = 14;
+  config.form.junction_widths[sublayer] = 10;
+  config.form.junction_widths[sublayer + 1] = 14;
   return config;
 }
 
@@ -67,8 +67,8 @@ TEST(TensorTable, KeepsFusedInProjAndHeadNorms) {
 
 TEST(TensorTable, HasMlpsOfTheSizeOfTheirLayer) {
   ModelConfig config = compressed_at(3, fused_config());
-  config.intermediate_sizes.assign(static_cast<size_t>(config.num_layers), 40);
-  config.intermediate_sizes[1] = 24;
+  config.form.intermediate_sizes.assign(static_cast<size_t>(config.num_layers), 40);
+  config.form.intermediate_sizes[1] = 24;
   const std::string layer = "model.layers.1.";
   EXPECT_THAT(names_and_shapes(config, 3),
               ElementsAre(NameAndShape{layer + "mlp.gate_up_proj.weight", {48, 10}},
@@ -78,7 +78,7 @@ TEST(TensorTable, HasMlpsOfTheSizeOfTheirLayer) {
 
 TEST(TensorTable, HasValueHeadsOfTheWidthOfTheirLayer) {
   ModelConfig config = compressed_at(2);
-  config.value_head_dims = {12, 5};
+  config.form.value_head_dims = {12, 5};
   const std::string attention = "model.layers.1.self_attn.";
   const auto shapes = expected_shapes(config);
   EXPECT_THAT(shapes.at(attention + "v_proj.weight"), ElementsAre(5, 10));
@@ -87,7 +87,7 @@ TEST(TensorTable, HasValueHeadsOfTheWidthOfTheirLayer) {
   EXPECT_THAT(shapes.at(attention + "o_proj.weight"), ElementsAre(14, 15));
   EXPECT_THAT(shapes.at("model.layers.0.self_attn.v_proj.bias"), ElementsAre(12));
   ModelConfig fused = compressed_at(2, fused_config());
-  fused.value_head_dims = {12, 5};
+  fused.form.value_head_dims = {12, 5};
   EXPECT_THAT(expected_shapes(fused).at(attention + "qkv_proj.weight"), ElementsAre(53, 10));
 }
 
@@ -120,7 +120,7 @@ TEST(TensorTable, OfAMixtureHasTheRouterAndEachExpert) {
 TEST(TensorTable, BetweenJunctionsOfOneGroupThereIsNoShortcut) {
   ModelConfig config = tiny_config();
   config.compressed = true;
-  config.junction_groups = {0, 0, 1, 1, 2};
+  config.form.junction_groups = {0, 0, 1, 1, 2};
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     EXPECT_EQ(sublayer_tensors(config, s).back().name.ends_with("shortcut.weight"),
               !is_attention(s));
@@ -129,15 +129,15 @@ TEST(TensorTable, BetweenJunctionsOfOneGroupThereIsNoShortcut) {
 
 TEST(TensorTable, AShortcutOfLowRankHasOneFactorOrTwo) {
   ModelConfig config = compressed_at(2);
-  config.shortcuts.assign(4, ShortcutForm{3, 1});
+  config.form.shortcuts.assign(4, ShortcutForm{3, 1});
   EXPECT_EQ(names_and_shapes(config, 2).back(),
             (NameAndShape{"model.layers.1.attention_shortcut.A", {3, 10}}));
-  config.shortcuts.assign(4, ShortcutForm{3, 2});
+  config.form.shortcuts.assign(4, ShortcutForm{3, 2});
   const auto tensors = names_and_shapes(config, 2);
   EXPECT_EQ(tensors.at(tensors.size() - 2),
             (NameAndShape{"model.layers.1.attention_shortcut.A", {3, 10}}));
   EXPECT_EQ(tensors.back(), (NameAndShape{"model.layers.1.attention_shortcut.B", {14, 3}}));
-  config.shortcuts.assign(4, kIdentityShortcut);
+  config.form.shortcuts.assign(4, kIdentityShortcut);
   EXPECT_EQ(names_and_shapes(config, 2).back().first, "model.layers.1.self_attn.o_proj.bias");
 }
 
@@ -190,14 +190,14 @@ TEST(StoredSublayer, RefuseASublayerOfAnotherKindOfModel) {
   const at::Tensor M = random_orthogonal(config.hidden_size, 5);
   const SublayerWeights folded = fold_output(fold_input(model.sublayers[0], M.t()), M);
   EXPECT_NO_THROW(stored_values(config, folded));
-  config.junction_groups = {0, 0, 0, 0, 0};
+  config.form.junction_groups = {0, 0, 0, 0, 0};
   EXPECT_THROW(stored_values(config, folded), std::logic_error);
 }
 
 TEST(ExpectedShapes, OfACompressedModelFollowItsWidths) {
   ModelConfig config = tiny_config();
   config.compressed = true;
-  config.junction_widths = {8, 10, 12, 14, 24};
+  config.form.junction_widths = {8, 10, 12, 14, 24};
   const auto shapes = expected_shapes(config);
   EXPECT_EQ(shapes.at("model.embed_tokens.weight"), (std::vector<int64_t>{50, 8}));
   EXPECT_EQ(shapes.at("model.layers.0.mlp_shortcut.weight"), (std::vector<int64_t>{12, 10}));

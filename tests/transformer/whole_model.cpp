@@ -21,22 +21,22 @@ ModelConfig tiny_config() {
   config.hidden_size = 24;
   config.intermediate_size = 40;
   config.num_layers = 2;
-  config.num_heads = 3;
-  config.num_kv_heads = 1;
-  config.head_dim = 12;
+  config.attention.num_heads = 3;
+  config.attention.num_kv_heads = 1;
+  config.attention.head_dim = 12;
   config.vocab_size = 50;
   config.max_position_embeddings = 64;
   config.rms_norm_eps = 1e-5;
-  config.attention_bias = config.output_bias = config.mlp_bias = true;
-  config.junction_widths.assign(config.num_junctions(), config.hidden_size);
+  config.attention.bias = config.attention.output_bias = config.mlp_bias = true;
+  config.form.junction_widths.assign(config.num_junctions(), config.hidden_size);
   return config;
 }
 
 ModelConfig fused_config() {
   ModelConfig config = tiny_config();
-  config.attention_bias = config.output_bias = config.mlp_bias = false;
-  config.fused_in_proj = config.head_norms = true;
-  config.rotary.partial_factor = 0.5;
+  config.attention.bias = config.attention.output_bias = config.mlp_bias = false;
+  config.fused_in_proj = config.attention.head_norms = true;
+  config.attention.rotary.partial_factor = 0.5;
   return config;
 }
 

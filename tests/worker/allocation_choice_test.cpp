@@ -58,9 +58,9 @@ class AllocationChoiceTest : public testing::Test {
         .journal = *journal_,
         .finished = {},
         .windows = windows().slice(0, 0, 14),
-        .map = {.basis = job_->method.basis, .kind = job_->method.map, .metric = job_->metric},
+        .map = {.basis = job_->method.basis, .kind = job_->method.map, .metric = job_->maps.metric},
         .widths = job_->widths});
-    calibration_->shortcuts = job_->shortcuts;
+    calibration_->shortcuts = job_->maps.shortcuts;
     const std::vector<int64_t> held_out = {14, 15};
     choice_.emplace(comm_, *calibration_, windows(), held_out, *job_, observer_, clock_,
                     [this, seen](const auto&) {
@@ -113,7 +113,7 @@ TEST_F(AllocationChoiceTest, IsTheSameInManyPassesThatComputeAgain) {
   EXPECT_EQ(found.junction_loss_increases, once.junction_loss_increases);
   EXPECT_EQ(found.mlp_loss_increases, once.mlp_loss_increases);
   EXPECT_EQ(found.shortcut_loss_increases, once.shortcut_loss_increases);
-  EXPECT_EQ(choice_->cut().intermediate_sizes, cut.intermediate_sizes);
+  EXPECT_EQ(choice_->cut().form.intermediate_sizes, cut.form.intermediate_sizes);
   EXPECT_TRUE(journal_->has("dense-3")) << "the choice without maps may be cut after all";
 }
 
@@ -168,7 +168,7 @@ TEST_F(AllocationChoiceTest, WithoutMapsTheCutIsThatOfAJobWithTheseSizes) {
   direct.refits = true;  // refits with all windows in order
   cut_sublayers(comm_, direct, *job_, cut, observer_, clock_);
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
-    const int64_t features = cut.intermediate_sizes[static_cast<size_t>(layer)];
+    const int64_t features = cut.form.intermediate_sizes[static_cast<size_t>(layer)];
     if (features == config_.intermediate_size) continue;
     const auto found = journal_->get(fmt::format("mlp-{}-{}", 2 * layer + 1, features));
     for (const auto& [name, tensor] : found) {

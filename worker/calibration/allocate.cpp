@@ -36,7 +36,7 @@ Allocation from_json(const Json& object, const ResolvedJob& job) {
   Allocation chosen;
   chosen.widths = job.widths;
   object.at("widths").get_to(chosen.widths.all);
-  chosen.widths = decided(std::move(chosen.widths), job.hidden_size);
+  chosen.widths = decided(std::move(chosen.widths), job.model.hidden_size);
   object.at("features").get_to(chosen.features);
   object.at("values").get_to(chosen.values);
   object.at("shortcut_ranks").get_to(chosen.shortcut_ranks);

@@ -45,7 +45,7 @@ at::Tensor read_final_norm(const CalibrationJob& job, PhaseClock& clock) {
 
 void put_embedding(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
                    PhaseClock& clock) {
-  const bool projects = sink.output().embedding_projection;
+  const bool projects = sink.output().form.embedding_projection;
   for_each_rows(job, embedding_tensor(job.config), clock,
                 [&](int64_t first, const at::Tensor& rows) {
                   sink.put_embedding_rows(first, projects ? rows : fold_embedding(rows, map.M));
@@ -56,7 +56,7 @@ void put_embedding(const CalibrationJob& job, const JunctionMap& map, FoldedMode
 /// Writes the end of a model whose head reads the embedding's table.
 void put_tied_head(const at::Tensor& gamma, const JunctionMap& map, FoldedModelSink& sink) {
   const ModelConfig& output = sink.output();
-  if (output.head_projection) {
+  if (output.form.head_projection) {
     sink.put_end(TensorRole::kHeadProjection, head_projection(gamma, map.M_inv));
   } else {
     sink.put_end(TensorRole::kFinalNorm, output.compressed ? gamma : tied_norm(gamma, map.M));

@@ -53,7 +53,7 @@ JunctionLossIncreases::JunctionLossIncreases(Communicator& comm, const Calibrati
       dense_(dense),
       job_(job),
       observer_(observer),
-      widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+      widths_(possible_widths(job.model.hidden_size, job.target.allocation->round_to)),
       kept_(dense.first_round_journal()),
       clock_(clock),
       passes_(comm, dense, observer, clock),
@@ -233,7 +233,7 @@ std::vector<std::vector<double>> JunctionLossIncreases::read_loss_increases() co
 
 void JunctionLossIncreases::write_ranks(const PredictedLossIncreases& loss_increases) {
   const Allocation chosen = allocate_jointly(dense_.config, job_, loss_increases);
-  const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.hidden_size);
+  const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.model.hidden_size);
   const ScopedThreads threads(dense_.map.decomposition_threads);
   // Junction and map that the next shortcut starts from.
   std::optional<std::pair<int64_t, JunctionMap>> last;

@@ -95,7 +95,9 @@ class SublayerCuts {
     return gradients() && !has_order(sublayer) &&
            !(of_allocation_ && of_allocation_->has_metric(sublayer + 1));
   }
-  AttentionHeads heads() const { return {job_.config.num_heads, job_.config.num_kv_heads}; }
+  AttentionHeads heads() const {
+    return {job_.config.attention.num_heads, job_.config.attention.num_kv_heads};
+  }
   /// Returns this rank's sublayers that are `wanted` and have no entry in the journal.
   std::vector<int64_t> pending(const Journal& journal,
                                const std::function<std::string(int64_t sublayer)>& entry,

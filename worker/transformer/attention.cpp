@@ -17,10 +17,10 @@ std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tens
                                        int64_t past) {
   const int64_t tokens = x.size(1);
   const int64_t keys = past + tokens;
-  const bool limited = config.sliding_window && *config.sliding_window < keys;
+  const bool limited = config.attention.sliding_window && *config.attention.sliding_window < keys;
   if (!limited && (past == 0 || tokens == 1)) return std::nullopt;
   at::Tensor mask = at::ones({tokens, keys}, x.options().dtype(at::kBool)).tril_(past);
-  if (limited) mask.triu_(past + 1 - *config.sliding_window);
+  if (limited) mask.triu_(past + 1 - *config.attention.sliding_window);
   return mask;
 }
 
@@ -29,7 +29,7 @@ std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tens
 at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights, size_t part,
                       const at::Tensor& heads) {
   if (weights.head_norms.empty()) return heads;
-  return rms_norm(heads.to(at::kFloat), weights.head_norms.at(part), config.head_dim,
+  return rms_norm(heads.to(at::kFloat), weights.head_norms.at(part), config.attention.head_dim,
                   config.rms_norm_eps)
       .to(heads.scalar_type());
 }
@@ -38,7 +38,8 @@ at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights,
 
 KeyValueCache::KeyValueCache(const ModelConfig& config, int64_t batch, int64_t capacity,
                              at::ScalarType dtype)
-    : keys_(at::empty({batch, config.num_kv_heads, capacity, config.head_dim}, dtype)),
+    : keys_(at::empty({batch, config.attention.num_kv_heads, capacity, config.attention.head_dim},
+                      dtype)),
       values_(at::empty_like(keys_)) {}
 
 void KeyValueCache::append(const at::Tensor& key, const at::Tensor& value) {
@@ -53,25 +54,27 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
                              const FeatureVisitor& visit) {
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
-  const int64_t key_rows = config.num_kv_heads * config.head_dim;
+  const int64_t key_rows = config.attention.num_kv_heads * config.attention.head_dim;
   const int64_t value_dim = value_head_dim(config, weights.sublayer);
-  const std::vector<at::Tensor> parts = apply_in_proj(
-      weights.in_proj, x,
-      {config.num_heads * config.head_dim, key_rows, config.num_kv_heads * value_dim});
+  const std::vector<at::Tensor> parts =
+      apply_in_proj(weights.in_proj, x,
+                    {config.attention.num_heads * config.attention.head_dim, key_rows,
+                     config.attention.num_kv_heads * value_dim});
   const auto heads = [&](size_t part, int64_t dim) {  // [batch, heads, tokens, dim]
     return parts[part].view({batch, tokens, -1, dim}).transpose(1, 2);
   };
   const at::ScalarType dtype = weights.out_proj.at(0).weight.scalar_type();
   const auto turned = [&](size_t part) {
-    return apply_rotary(norm_heads(config, weights, part, heads(part, config.head_dim)), rotary)
+    return apply_rotary(norm_heads(config, weights, part, heads(part, config.attention.head_dim)),
+                        rotary)
         .to(dtype);
   };
   const at::Tensor query = turned(0);
   at::Tensor key = turned(1);
   // The fast kernels need values of the keys' width. Padded zeros come out as zeros.
   at::Tensor value = heads(2, value_dim).to(dtype);
-  const bool narrow = value_dim < config.head_dim;
-  if (narrow) value = at::constant_pad_nd(value, {0, config.head_dim - value_dim});
+  const bool narrow = value_dim < config.attention.head_dim;
+  if (narrow) value = at::constant_pad_nd(value, {0, config.attention.head_dim - value_dim});
   const int64_t past = cache == nullptr ? 0 : cache->length();
   if (cache != nullptr) {
     cache->append(key, value);
@@ -81,7 +84,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
 
   // Key and value heads are repeated on a GPU and for gradients. Only some attention kernels
   // support shared heads there; on older GPUs only the slowest one does.
-  const int64_t sharing = config.num_heads / config.num_kv_heads;
+  const int64_t sharing = config.attention.num_heads / config.attention.num_kv_heads;
   const bool repeat = (x.is_cuda() || query.requires_grad()) && sharing > 1;
   const std::optional<at::Tensor> mask = visible_keys(config, x, past);
   at::Tensor attended = at::scaled_dot_product_attention(

@@ -63,7 +63,7 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache,
                             const FeatureVisitor& features, const at::Tensor& experts) {
   if (is_skipped(config, weights.sublayer)) {
-    const int64_t k_out = config.junction_widths.at(static_cast<size_t>(weights.sublayer) + 1);
+    const int64_t k_out = config.form.junction_widths.at(static_cast<size_t>(weights.sublayer) + 1);
     return add_skip(at::zeros({x.size(0), x.size(1), k_out}, x.options()), x, weights);
   }
   const at::Tensor normed = normed_input(config, weights, x);

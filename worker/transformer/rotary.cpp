@@ -21,7 +21,7 @@ at::Tensor frequencies_of_base(const ModelConfig& config, double theta) {
 }
 
 at::Tensor default_frequencies(const ModelConfig& config) {
-  return frequencies_of_base(config, config.rotary.theta);
+  return frequencies_of_base(config, config.attention.rotary.theta);
 }
 
 // NTK-aware scaling: the base grows with the window beyond max_position_embeddings, so that the
@@ -29,24 +29,27 @@ at::Tensor default_frequencies(const ModelConfig& config) {
 at::Tensor dynamic_frequencies(const ModelConfig& config, int64_t tokens) {
   const auto longest = static_cast<double>(config.max_position_embeddings);
   const double length = std::max(static_cast<double>(tokens), longest) / longest;
-  const double slowing = config.rotary.factor * length - (config.rotary.factor - 1.0);
+  const double slowing =
+      config.attention.rotary.factor * length - (config.attention.rotary.factor - 1.0);
   const auto channels = static_cast<double>(config.rotary_dim());
-  return frequencies_of_base(config,
-                             config.rotary.theta * std::pow(slowing, channels / (channels - 2.0)));
+  return frequencies_of_base(
+      config, config.attention.rotary.theta * std::pow(slowing, channels / (channels - 2.0)));
 }
 
 // YaRN (https://arxiv.org/abs/2309.00071): returns the pair of channels that makes `turns`
 // rotations within the original context, as a real number.
 double pair_that_turns(const ModelConfig& config, double turns) {
-  const auto original = static_cast<double>(config.rotary.original_max_position_embeddings);
+  const auto original =
+      static_cast<double>(config.attention.rotary.original_max_position_embeddings);
   return static_cast<double>(config.rotary_dim()) *
-         std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.rotary.theta));
+         std::log(original / (turns * 2 * std::numbers::pi)) /
+         (2 * std::log(config.attention.rotary.theta));
 }
 
 // YaRN: pairs up to the one with beta_fast rotations are unchanged. Pairs from the one with
 // beta_slow rotations on are slowed by `factor`. Between them the two are blended.
 at::Tensor yarn_frequencies(const ModelConfig& config) {
-  const RotaryConfig& rotary = config.rotary;
+  const RotaryConfig& rotary = config.attention.rotary;
   double first = pair_that_turns(config, rotary.beta_fast);
   double last = pair_that_turns(config, rotary.beta_slow);
   if (rotary.truncate) {
@@ -65,7 +68,7 @@ at::Tensor yarn_frequencies(const ModelConfig& config) {
 // LongRoPE (https://arxiv.org/abs/2402.13753): every pair of channels is slowed by its own factor,
 // with one list for windows within the original context and another for longer ones.
 at::Tensor longrope_frequencies(const ModelConfig& config, int64_t tokens) {
-  const RotaryConfig& rotary = config.rotary;
+  const RotaryConfig& rotary = config.attention.rotary;
   const bool is_long = tokens > rotary.original_max_position_embeddings;
   return default_frequencies(config) /
          at::tensor(is_long ? rotary.long_factor : rotary.short_factor, at::kFloat);
@@ -75,7 +78,7 @@ at::Tensor longrope_frequencies(const ModelConfig& config, int64_t tokens) {
 // Wavelengths within original_context / high_freq_factor are unchanged. Between them the two are
 // blended.
 at::Tensor llama3_frequencies(const ModelConfig& config) {
-  const RotaryConfig& rotary = config.rotary;
+  const RotaryConfig& rotary = config.attention.rotary;
   const at::Tensor frequencies = default_frequencies(config);
   const at::Tensor turns =
       frequencies * (rotary.original_max_position_embeddings / (2 * std::numbers::pi));
@@ -86,9 +89,9 @@ at::Tensor llama3_frequencies(const ModelConfig& config) {
 }
 
 at::Tensor frequencies(const ModelConfig& config, int64_t tokens) {
-  const std::string& type = config.rotary.type;
+  const std::string& type = config.attention.rotary.type;
   if (type == "default") return default_frequencies(config);
-  if (type == "linear") return default_frequencies(config) / config.rotary.factor;
+  if (type == "linear") return default_frequencies(config) / config.attention.rotary.factor;
   if (type == "dynamic") return dynamic_frequencies(config, tokens);
   if (type == "yarn") return yarn_frequencies(config);
   if (type == "longrope") return longrope_frequencies(config, tokens);
@@ -101,7 +104,7 @@ at::Tensor frequencies(const ModelConfig& config, int64_t tokens) {
 RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens) {
   const at::Tensor half = at::outer(at::arange(tokens, at::kFloat), frequencies(config, tokens));
   const at::Tensor angles = at::cat({half, half}, /*dim=*/1);
-  const double scale = config.rotary.attention_factor;
+  const double scale = config.attention.rotary.attention_factor;
   return {at::cos(angles).mul_(scale), at::sin(angles).mul_(scale)};
 }
 

@@ -49,8 +49,8 @@ SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
   const auto layers = static_cast<std::size_t>(config.num_layers);
   const auto with = [&](int64_t size) {
     return linear([&](int64_t k_in, int64_t k_out) {
-      other.intermediate_sizes.assign(layers, size);
-      other.value_head_dims.assign(layers, size);
+      other.form.intermediate_sizes.assign(layers, size);
+      other.form.value_head_dims.assign(layers, size);
       return sublayer_parameters(other, sublayer, k_in, k_out, /*folded=*/true) - k_in * k_out;
     });
   };
@@ -68,8 +68,8 @@ LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_he
   ends.tie_word_embeddings = tied;
   if (tied) ends = with_tied_ends(ends, projects_head);
   return linear([&](int64_t k_in, int64_t k_out) {
-    ends.junction_widths.front() = k_in;
-    ends.junction_widths.back() = k_out;
+    ends.form.junction_widths.front() = k_in;
+    ends.form.junction_widths.back() = k_out;
     return end_parameters(ends);
   });
 }
@@ -127,8 +127,8 @@ Part shortcut_part(const ResolvedJob& job, const PredictedLossIncreases& loss_in
   const auto s = static_cast<std::size_t>(sublayer);
   const bool predicted =
       !loss_increases.shortcuts.empty() && !loss_increases.shortcuts.at(s).empty();
-  if (!predicted) return {{job.shortcuts.rank.value()}, {0.0}, 1};
-  std::vector<int64_t> ranks = possible_shortcut_ranks(job.hidden_size);
+  if (!predicted) return {{job.maps.shortcuts.rank.value()}, {0.0}, 1};
+  std::vector<int64_t> ranks = possible_shortcut_ranks(job.model.hidden_size);
   const std::size_t count = ranks.size();
   return {std::move(ranks), loss_increases.shortcuts[s], count};
 }
@@ -169,7 +169,7 @@ class Search {
   ShortcutForm shortcut(std::size_t sublayer, std::size_t in, std::size_t out,
                         std::size_t rank) const {
     return shortcut_form({.rank = shortcuts_[sublayer].sizes[rank]}, widths_[in], widths_[out],
-                         job_.hidden_size, job_.oblique_maps());
+                         job_.model.hidden_size, job_.oblique_maps());
   }
   double shortcut_loss_increase(std::size_t sublayer, std::size_t in, std::size_t out,
                                 std::size_t rank) const;
@@ -212,7 +212,7 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job,
     : config_(config),
       job_(job),
       loss_increases_(loss_increases),
-      widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+      widths_(possible_widths(job.model.hidden_size, job.target.allocation->round_to)),
       least_(least_allocated_width(job)) {
   for (int64_t s = 0; s < sublayers(); ++s) {
     counts_.push_back(count_of(config, s));
@@ -224,7 +224,8 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job,
   // last map. If the last shortcut is one matrix the model is smaller than this count.
   tied_ends_ = count_of_ends(config, /*tied=*/true, /*projects_head=*/true);
   const NetSize size = net_size(config, job, job.widths);
-  limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
+  limit_ = largest_bytes(job.target.allocation->size, size.dense_bytes) /
+           size_in_bytes(job.output.dtype);
 }
 
 std::size_t Search::size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
@@ -241,8 +242,8 @@ double Search::shortcut_loss_increase(std::size_t sublayer, std::size_t in, std:
                                       std::size_t rank) const {
   const ShortcutForm form = shortcut(sublayer, in, out, rank);
   const bool exact =
-      form.dense() ||
-      *form.rank == exact_shortcut_rank(widths_[in], widths_[out], job_.hidden_size, form.factors);
+      form.dense() || *form.rank == exact_shortcut_rank(widths_[in], widths_[out],
+                                                        job_.model.hidden_size, form.factors);
   return exact ? 0.0 : shortcuts_[sublayer].loss_increases[rank];
 }
 
@@ -390,7 +391,7 @@ Allocation Search::described(const Choice& choice) const {
     found.shortcut_loss_increases.push_back(
         shortcut_loss_increase(s, choice.widths[s], choice.widths[s + 1], choice.ranks[s]));
   }
-  found.widths = decided(std::move(found.widths), job_.hidden_size);
+  found.widths = decided(std::move(found.widths), job_.model.hidden_size);
   return found;
 }
 
@@ -403,11 +404,12 @@ Allocation Search::run() const {
 }  // namespace
 
 std::size_t least_allocated_width(const ResolvedJob& job) {
-  const double parameters = job.allocation->size *
-                            static_cast<double>(size_in_bytes(job.source_dtype)) /
-                            static_cast<double>(size_in_bytes(job.output_dtype));
-  const double least = parameters * static_cast<double>(job.hidden_size) * 2.0 / 3.0;
-  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const double parameters = job.target.allocation->size *
+                            static_cast<double>(size_in_bytes(job.model.dtype)) /
+                            static_cast<double>(size_in_bytes(job.output.dtype));
+  const double least = parameters * static_cast<double>(job.model.hidden_size) * 2.0 / 3.0;
+  const std::vector<int64_t> widths =
+      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   const auto above =
       std::ranges::upper_bound(widths, least, {}, [](int64_t k) { return static_cast<double>(k); });
   return static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, above - widths.begin()) - 1);

@@ -38,7 +38,7 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
   NetSize net;
   for (int64_t k = config.hidden_size / round_to * round_to; k > 0; k -= round_to) {
     net = net_size(config, job,
-                   decided(uniform_widths(config, job.head_sliced, k), config.hidden_size));
+                   decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size));
     if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
   }
   if (round_to > config.hidden_size) {

@@ -4,9 +4,10 @@
 namespace dotresize {
 
 std::vector<int64_t> possible_value_dims(const ModelConfig& config) {
-  const int64_t step = std::max<int64_t>(1, config.head_dim / 32);
-  std::vector<int64_t> dims = {config.head_dim};
-  for (int64_t dim = (config.head_dim - 1) / step * step; dim > 0; dim -= step) dims.push_back(dim);
+  const int64_t step = std::max<int64_t>(1, config.attention.head_dim / 32);
+  std::vector<int64_t> dims = {config.attention.head_dim};
+  for (int64_t dim = (config.attention.head_dim - 1) / step * step; dim > 0; dim -= step)
+    dims.push_back(dim);
   return dims;
 }
 
@@ -26,12 +27,15 @@ std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const Reso
   std::vector<int64_t> widths = is_attention(sublayer)
                                     ? possible_value_dims(config)
                                     : possible_mlp_widths(config, job.mlp.value(), sublayer);
-  const bool may_go = job.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
+  const bool may_go =
+      job.target.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
   if (may_go) widths.push_back(0);
   return widths;
 }
 
-int64_t attention_features(const ModelConfig& config) { return config.num_heads * config.head_dim; }
+int64_t attention_features(const ModelConfig& config) {
+  return config.attention.num_heads * config.attention.head_dim;
+}
 
 bool may_be_cut(const ResolvedJob& job, int64_t sublayer) {
   return is_attention(sublayer) ? job.allocates_values() : job.mlp.has_value();

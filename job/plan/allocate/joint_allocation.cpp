@@ -24,10 +24,11 @@ namespace {
 Allocation with_one_map(const ModelConfig& config, const ResolvedJob& job,
                         const PredictedLossIncreases& loss_increases, std::size_t width,
                         std::size_t features) {
-  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const std::vector<int64_t> widths =
+      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   Allocation found;
   found.widths =
-      decided(uniform_widths(config, job.head_sliced, widths[width]), config.hidden_size);
+      decided(uniform_widths(config, job.maps.head_sliced, widths[width]), config.hidden_size);
   for (const std::vector<double>& of_one : loss_increases.junctions) {
     found.junction_loss_increases.push_back(of_one.at(width * widths.size() + width));
   }
@@ -51,18 +52,19 @@ int64_t dense_bytes(const ModelConfig& config, const ResolvedJob& job) {
 
 bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
   return bytes_of(config, job, chosen) <=
-         largest_bytes(job.allocation->size, dense_bytes(config, job));
+         largest_bytes(job.target.allocation->size, dense_bytes(config, job));
 }
 
 /// Tries each width with the most features that are within the size. Returns the choice with the
 /// smallest predicted loss increase.
 Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
                              const PredictedLossIncreases& loss_increases) {
-  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const std::vector<int64_t> widths =
+      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
   std::optional<Allocation> best;
   for (std::size_t w = 0; w < widths.size(); ++w) {
-    if (widths[w] % job.allocation->round_to != 0) continue;
+    if (widths[w] % job.target.allocation->round_to != 0) continue;
     std::vector<std::size_t> features(steps);
     std::iota(features.begin(), features.end(), std::size_t{0});
     const auto first = std::ranges::partition_point(features, [&](std::size_t f) {
@@ -81,8 +83,8 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
 int64_t parameters_inside(const ModelConfig& config, int64_t sublayer, int64_t size) {
   const auto layers = static_cast<std::size_t>(config.num_layers);
   ModelConfig cut = config;
-  cut.intermediate_sizes.assign(layers, size);
-  cut.value_head_dims.assign(layers, size);
+  cut.form.intermediate_sizes.assign(layers, size);
+  cut.form.value_head_dims.assign(layers, size);
   return sublayer_parameters(cut, sublayer, config.hidden_size, config.hidden_size,
                              /*folded=*/false);
 }
@@ -90,7 +92,7 @@ int64_t parameters_inside(const ModelConfig& config, int64_t sublayer, int64_t s
 Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
   Allocation found;
   found.widths =
-      decided(uniform_widths(config, job.head_sliced, config.hidden_size), config.hidden_size);
+      decided(uniform_widths(config, job.maps.head_sliced, config.hidden_size), config.hidden_size);
   if (job.stock_output()) return found;
   found.shortcut_ranks.assign(static_cast<std::size_t>(config.num_sublayers()), 0);
   found.shortcut_loss_increases.assign(static_cast<std::size_t>(config.num_sublayers()), 0.0);
@@ -129,8 +131,9 @@ std::optional<Allocation> uniform_without_maps(const ModelConfig& config, const 
 
 void check_loss_increases(const ModelConfig& config, const ResolvedJob& job,
                           const PredictedLossIncreases& loss_increases) {
-  const std::size_t grid = possible_widths(job.hidden_size, job.allocation->round_to).size();
-  if (std::ssize(loss_increases.junctions) != mapped_junctions(config, job.head_sliced) ||
+  const std::size_t grid =
+      possible_widths(job.model.hidden_size, job.target.allocation->round_to).size();
+  if (std::ssize(loss_increases.junctions) != mapped_junctions(config, job.maps.head_sliced) ||
       std::ssize(loss_increases.mlps) != config.num_layers ||
       (job.allocates_values() && std::ssize(loss_increases.values) != config.num_layers) ||
       (!loss_increases.shortcuts.empty() &&
@@ -149,9 +152,10 @@ void check_loss_increases(const ModelConfig& config, const ResolvedJob& job,
 
 /// Allocation with everything as narrow as maps allow.
 Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
-  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const std::vector<int64_t> widths =
+      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   Allocation found;
-  found.widths = uniform_widths(config, job.head_sliced,
+  found.widths = uniform_widths(config, job.maps.head_sliced,
                                 widths.at(job.stock_output() ? 0 : least_allocated_width(job)));
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     if (!may_be_cut(job, s)) continue;
@@ -164,11 +168,11 @@ Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
 }  // namespace
 
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
-  if (job.allocation->round_to > job.hidden_size) {
+  if (job.target.allocation->round_to > job.model.hidden_size) {
     throw InputError("method.size",
                      fmt::format("no width up to the hidden size, {}, is a multiple of {}; a "
                                  "smaller round_to would do",
-                                 job.hidden_size, job.allocation->round_to));
+                                 job.model.hidden_size, job.target.allocation->round_to));
   }
   const Allocation least = smallest(config, job);
   if (is_within_size(config, job, least)) return;
@@ -177,7 +181,7 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   throw InputError("method.size",
                    fmt::format("{} is not available: the smallest widths, {}, and the fewest "
                                "features give {:.6f} of the dense model's bytes",
-                               job.allocation->size, least.widths.all.front(), fraction));
+                               job.target.allocation->size, least.widths.all.front(), fraction));
 }
 
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
@@ -206,10 +210,10 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
     return curves.at(static_cast<std::size_t>(s)).parameters.size() - 1;
   };
   const Allocation narrowest = with_sizes(config, job, loss_increases, last);
-  const int64_t room = largest_bytes(job.allocation->size, dense_bytes(config, job)) -
+  const int64_t room = largest_bytes(job.target.allocation->size, dense_bytes(config, job)) -
                        bytes_of(config, job, narrowest);
   if (room < 0) return std::nullopt;
-  parameters += room / size_in_bytes(job.output_dtype);
+  parameters += room / size_in_bytes(job.output.dtype);
   const std::vector<std::size_t> sizes = allocate_by_loss(curves, parameters);
   return with_sizes(config, job, loss_increases,
                     [&](int64_t s) { return sizes.at(static_cast<std::size_t>(s)); });
@@ -219,7 +223,7 @@ ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,
                             const Allocation& chosen) {
   ResolvedJob known = job;
   known.widths = chosen.widths;
-  known.shortcuts.ranks = chosen.shortcut_ranks;
+  known.maps.shortcuts.ranks = chosen.shortcut_ranks;
   if (!job.stock_output()) return known;
   known.mlp->allocated = false;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -235,8 +239,8 @@ ModelConfig with_features(const ModelConfig& config, const ResolvedJob& job,
     return with_cut_mlps(config, with_allocation(job, config, chosen).mlp);
   }
   ModelConfig cut = config;
-  cut.intermediate_sizes = chosen.features;
-  cut.value_head_dims = chosen.values;
+  cut.form.intermediate_sizes = chosen.features;
+  cut.form.value_head_dims = chosen.values;
   return cut;
 }
 

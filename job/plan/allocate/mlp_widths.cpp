@@ -74,11 +74,12 @@ MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config) {
 
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {
   ModelConfig cut = config;
-  if (!target || !config.intermediate_sizes.empty()) return cut;
+  if (!target || !config.form.intermediate_sizes.empty()) return cut;
   if (target->allocated) {
-    cut.intermediate_sizes.reserve(static_cast<std::size_t>(config.num_layers));
+    cut.form.intermediate_sizes.reserve(static_cast<std::size_t>(config.num_layers));
     for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
-      cut.intermediate_sizes.push_back(config.is_mixture(s) ? target->expert_width : target->width);
+      cut.form.intermediate_sizes.push_back(config.is_mixture(s) ? target->expert_width
+                                                                 : target->width);
     }
     return cut;
   }

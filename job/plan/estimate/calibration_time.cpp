@@ -34,9 +34,9 @@ void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double pas
   }
   if (!last(shard)) return;
   // The head computes the logits twice, and a product with their gradients.
-  times.add("backward",
-            3.0 * passes *
-                forward(head_counts(config_, config_.hidden_size, tokens(), job_.compute_dtype)));
+  times.add("backward", 3.0 * passes *
+                            forward(head_counts(config_, config_.hidden_size, tokens(),
+                                                job_.resources.compute_dtype)));
 }
 
 void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
@@ -78,8 +78,8 @@ PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
 /// Copies the weights of a stage without maps.
 PhaseTimes JobTime::copy_stage(const ModelConfig& output, const RankShard& shard) const {
   PhaseTimes times =
-      read_beside({}, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
-                  convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
+      read_beside({}, disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype), true),
+                  convert(number(shard.parameters), job_.model.dtype, Dtype::kFloat32));
   times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
   return times;
 }
@@ -88,8 +88,10 @@ PhaseTimes JobTime::copy_stage(const ModelConfig& output, const RankShard& shard
 /// own and folds.
 PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
   if (mapped() == 0) return copy_stage(output, shard);
-  double fold = shard.first_sublayer == 0 && !output.embedding_projection ? fold_vocabulary() : 0.0;
-  if (last(shard) && job_.head_sliced && !output.tie_word_embeddings) fold += fold_vocabulary();
+  double fold =
+      shard.first_sublayer == 0 && !output.form.embedding_projection ? fold_vocabulary() : 0.0;
+  if (last(shard) && job_.maps.head_sliced && !output.tie_word_embeddings)
+    fold += fold_vocabulary();
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     fold += fold_seconds(fold_counts(config_, s, job_.widths.largest()));
   }
@@ -97,9 +99,9 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
   folding.add("align", number(aligned(0, shard.end_sublayer)) * align_counts(job_).chain /
                            rates_.float64_gemm);
   folding.add("fold", fold);
-  PhaseTimes times = read_beside(
-      folding, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
-      convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
+  PhaseTimes times =
+      read_beside(folding, disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype), true),
+                  convert(number(shard.parameters), job_.model.dtype, Dtype::kFloat32));
   times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
   return times;
 }
@@ -108,7 +110,7 @@ int64_t JobTime::aligned(int64_t first, int64_t end) const {
   const ModelConfig model = output();
   int64_t count = 0;
   for (int64_t s = first; s < std::min(end, mapped() - 1); ++s) {
-    if (!in_one_group(job_.junction_groups, s) && !model.shortcut(s).dense()) ++count;
+    if (!in_one_group(job_.maps.groups, s) && !model.shortcut(s).dense()) ++count;
   }
   return count;
 }
@@ -151,10 +153,10 @@ PhaseTimes JobTime::keep_statistics() const {
 PhaseTimes JobTime::load_stages() const {
   return side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes loading;
-    loading.add("read",
-                disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype),
-                     job_.evaluation.has_value()) +
-                    convert(number(shard.parameters), job_.source_dtype, job_.compute_dtype));
+    loading.add("read", disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype),
+                             job_.evaluation.has_value()) +
+                            convert(number(shard.parameters), job_.model.dtype,
+                                    job_.resources.compute_dtype));
     return loading;
   }));
 }
@@ -201,7 +203,7 @@ PhaseTimes JobTime::see_bases() const {
 /// Measures the dense model's junctions before anything is chosen, with the same sums and
 /// decompositions. In a dense round the sums are taken in the passes for the features.
 PhaseTimes JobTime::measure_junctions() const {
-  if (!job_.allocation || job_.statistics.used()) return {};
+  if (!job_.target.allocation || job_.statistics.used()) return {};
   PhaseTimes times;
   if (plan_.dense_round()) {
     times.add(side_by_side(of_ranks([&](const RankShard& shard) {
@@ -236,7 +238,7 @@ PhaseTimes JobTime::pipeline() const {
   times.add(keep_statistics());
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));
-  const bool has_bases = takes_no_tokens(job_) && job_.junction_groups.empty();
+  const bool has_bases = takes_no_tokens(job_) && job_.maps.groups.empty();
   if (!has_bases) junction.add("eigen", eigen());
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes solving;
@@ -275,11 +277,13 @@ PhaseTimes JobTime::layerwise() const {
     read += parameters;
     work.add("forward",
              forward(config_, junction, widths_of(config_, junction), share_of_tokens()));
-    work.add("communicate", collective(parameters * number(size_in_bytes(job_.compute_dtype))));
+    work.add("communicate",
+             collective(parameters * number(size_in_bytes(job_.resources.compute_dtype))));
   }
-  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
-  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
-                                 convert_in_turns(read, job_.source_dtype, job_.compute_dtype));
+  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks();
+  PhaseTimes times =
+      read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
+                  convert_in_turns(read, job_.model.dtype, job_.resources.compute_dtype));
   times.add(fold_stages());
   return times;
 }
@@ -301,15 +305,15 @@ PhaseTimes JobTime::token_parallel() const {
         number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
     const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
                              width * config_.hidden_size);
-    work.add("communicate", collective(sent * number(size_in_bytes(job_.compute_dtype))));
+    work.add("communicate", collective(sent * number(size_in_bytes(job_.resources.compute_dtype))));
     work.add("forward",
              forward(config_, s, {width, config_.hidden_size, width * config_.hidden_size},
                      share_of_tokens()));
   }
   work.add(in_turn, share_of(1.0));
-  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
-  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
-                                 convert_in_turns(read, job_.source_dtype, Dtype::kFloat32));
+  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks();
+  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
+                                 convert_in_turns(read, job_.model.dtype, Dtype::kFloat32));
   times.add(fold_stages());
   return times;
 }

@@ -16,7 +16,7 @@ PhaseTimes JobTime::stream_features(const RankShard& shard) const {
     stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
     stage.add("gram", rounds * (tokens() * counts.gram / gemm +
                                 blocks * gram_block_bytes(counts.width, packs()) / rates_.memory));
-    if (job_.gradients() && !job_.allocation && may_be_cut(job_, s)) {
+    if (job_.gradients() && !job_.target.allocation && may_be_cut(job_, s)) {
       stage.add("gram", tokens() * 1.125 * d() * d() / gemm +
                             blocks * gram_block_bytes(d(), packs()) / rates_.memory);
     }
@@ -43,13 +43,14 @@ PhaseTimes JobTime::share_features() const {
     const auto parameters =
         number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
     read += parameters;
-    work.add("communicate", collective(parameters * number(size_in_bytes(job_.compute_dtype)) +
-                                       number(feature_sums_bytes(config_, s))));
+    work.add("communicate",
+             collective(parameters * number(size_in_bytes(job_.resources.compute_dtype)) +
+                        number(feature_sums_bytes(config_, s))));
     work.add(remove_features(s), share_of(1.0));
   }
-  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
-  return read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
-                     convert_in_turns(read, job_.source_dtype, job_.compute_dtype));
+  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks();
+  return read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
+                     convert_in_turns(read, job_.model.dtype, job_.resources.compute_dtype));
 }
 
 PhaseTimes JobTime::remove_features(int64_t sublayer) const {

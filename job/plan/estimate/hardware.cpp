@@ -103,8 +103,9 @@ int ranks_per_host(const v1::Hardware& hardware, int ranks) {
 
 void check_device(const v1::Hardware& hardware, const ResolvedJob& job) {
   const bool cuda = hardware.device() == v1::Hardware::cuda;
-  if (cuda == (job.device == DeviceKind::kCuda)) return;
-  throw InputError("hardware file: device", "the job computes on " + to_string(job.device) +
+  if (cuda == (job.resources.device == DeviceKind::kCuda)) return;
+  throw InputError("hardware file: device", "the job computes on " +
+                                                to_string(job.resources.device) +
                                                 ", the file is for " + (cuda ? "cuda" : "cpu"));
 }
 
@@ -141,15 +142,15 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   RankRates rates;
   rates.cuda = hardware.device() == v1::Hardware::cuda;
-  rates.ranks_per_host = ranks_per_host(hardware, job.ranks);
+  rates.ranks_per_host = ranks_per_host(hardware, job.resources.ranks);
   const auto sharers = static_cast<double>(rates.ranks_per_host);
   const double share = rates.cuda ? 1.0 : 1.0 / sharers;  // share of the device
-  const bool half_cost = rates.cuda && job.compute_dtype != Dtype::kFloat32;
+  const bool half_cost = rates.cuda && job.resources.compute_dtype != Dtype::kFloat32;
 
-  rates.compute_gemm = share * gemm_rate(hardware.gemm(), job.compute_dtype);
+  rates.compute_gemm = share * gemm_rate(hardware.gemm(), job.resources.compute_dtype);
   rates.float32_gemm = share * hardware.gemm().float32();
   rates.float64_gemm = share * hardware.gemm().float64();
-  rates.fold_gemm = folds_in_float64(job.output_dtype) ? rates.float64_gemm : rates.float32_gemm;
+  rates.fold_gemm = folds_in_float64(job.output.dtype) ? rates.float64_gemm : rates.float32_gemm;
   rates.attention = share * hardware.attention();
   rates.memory = share * hardware.memory();
   rates.l1_cost = share * (half_cost ? hardware.l1_cost().float16() : hardware.l1_cost().float32());
@@ -159,8 +160,9 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   rates.sinkhorn = share * hardware.sinkhorn();
   rates.host_memory = rates.cuda ? hardware.host().memory() : rates.memory;
   rates.to_device = rates.cuda ? hardware.host().to_device() : kNoLimit;
-  if (job.ranks > 1 && !hardware.has_link()) throw missing("link", "the job has several ranks");
-  rates.link = job.ranks > 1 ? hardware.link() : kNoLimit;
+  if (job.resources.ranks > 1 && !hardware.has_link())
+    throw missing("link", "the job has several ranks");
+  rates.link = job.resources.ranks > 1 ? hardware.link() : kNoLimit;
   rates.disk_read = hardware.disk().read() / sharers;
   rates.disk_write = hardware.disk().write() / sharers;
   rates.cache_bytes = hardware.disk().cache();

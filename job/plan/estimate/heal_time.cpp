@@ -36,8 +36,8 @@ PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
   const double share = number(windows * seqlen()) / ranks() / rates_.alone;
   const double held_out = number((windows - fitted_windows(windows)) * seqlen()) / ranks();
   // Float16 products have no gradient of their weights, so these layers are healed in float32.
-  const bool half = job_.compute_dtype == Dtype::kFloat16;
-  const Dtype compute = half ? Dtype::kFloat32 : job_.compute_dtype;
+  const bool half = job_.resources.compute_dtype == Dtype::kFloat16;
+  const Dtype compute = half ? Dtype::kFloat32 : job_.resources.compute_dtype;
   const double bytes = number(size_in_bytes(compute));
   const auto forward_of = [&](const ModelConfig& model, int64_t sublayer, double tokens) {
     const ForwardCounts counts =
@@ -55,7 +55,7 @@ PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
         number(sublayer_parameters(output, s, widths.in, widths.out, /*folded=*/false));
     times.add("heal", steps * parameters * kLayerStepBytes / ranks() / rates_.memory);
     times.add("heal", steps * collective(parameters * (8.0 + bytes)));
-    times.add("heal", put(parameters * number(size_in_bytes(job_.output_dtype))) / ranks());
+    times.add("heal", put(parameters * number(size_in_bytes(job_.output.dtype))) / ranks());
   }
   return times;
 }
@@ -95,7 +95,8 @@ PhaseTimes JobTime::heal_updates(const ModelConfig& output) const {
     }
     if (last(shard)) {
       const auto head = [&](double tokens) {
-        return forward(head_counts(output, output.head_width(), tokens, job_.compute_dtype));
+        return forward(
+            head_counts(output, output.head_width(), tokens, job_.resources.compute_dtype));
       };
       stage.add("heal", kHeadPasses * filling * head(trained) + 2.0 * head(held_out));
     }

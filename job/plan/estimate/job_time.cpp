@@ -12,13 +12,13 @@ PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) co
 }
 
 PhaseTimes JobTime::check_weights() const {
-  const double bytes = number(size_in_bytes(job_.source_dtype));
+  const double bytes = number(size_in_bytes(job_.model.dtype));
   return side_by_side(of_ranks([&](const RankShard& shard) {
     double parameters = number(config_.vocab_size) * d() *
                         ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
     if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
     PhaseTimes times;
-    times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.source_dtype), false) +
+    times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.model.dtype), false) +
                           parameters * bytes / rates_.host_memory);
     return times;
   }));
@@ -36,25 +36,26 @@ PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first,
   for (int64_t s = 0; s < model.num_sublayers(); ++s) {
     work.add("forward", forward(model, s, widths_of(model, s), tokens));
   }
-  work.add("forward", forward(head_counts(model, model.head_width(), tokens, job_.compute_dtype)));
+  work.add("forward",
+           forward(head_counts(model, model.head_width(), tokens, job_.resources.compute_dtype)));
   const double size = number(size_in_bytes(stored));
   PhaseTimes times =
       read_beside(work, disk(sublayers * size / ranks(), stored_bytes(model, stored), !first),
-                  convert_in_turns(sublayers, stored, job_.compute_dtype));
+                  convert_in_turns(sublayers, stored, job_.resources.compute_dtype));
   times.add("read", disk(head * size, stored_bytes(model, stored), true) +
-                        convert(head, stored, job_.compute_dtype));
-  times.add("communicate", collective(sublayers * number(size_in_bytes(job_.compute_dtype))));
+                        convert(head, stored, job_.resources.compute_dtype));
+  times.add("communicate",
+            collective(sublayers * number(size_in_bytes(job_.resources.compute_dtype))));
   return times;
 }
 
 PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
-  if (!job_.allocation) return {};
+  if (!job_.target.allocation) return {};
   const double held_out = 1.0 / 8.0;
   PhaseTimes times;
-  times.add("check",
-            2.0 * evaluate(config_, job_.source_dtype, !job_.evaluation, held_out).total() +
-                evaluate(output, job_.output_dtype, false, held_out).total() +
-                2.0 * held_out * compare(output).total());
+  times.add("check", 2.0 * evaluate(config_, job_.model.dtype, !job_.evaluation, held_out).total() +
+                         evaluate(output, job_.output.dtype, false, held_out).total() +
+                         2.0 * held_out * compare(output).total());
   return times;
 }
 
@@ -70,12 +71,12 @@ PhaseTimes JobTime::compare(const ModelConfig& output) const {
   const double head = number(config_.vocab_size * config_.hidden_size);
   const double states = number(expected_states_bytes(config_, job_));
   PhaseTimes times;
-  times.add("forward",
-            forward(head_counts(config_, config_.hidden_size, tokens, job_.compute_dtype)) +
-                forward(comparison_counts(output, tokens)));
-  times.add("read", disk(head * number(size_in_bytes(job_.source_dtype)),
-                         stored_bytes(config_, job_.source_dtype), true) +
-                        convert(head, job_.source_dtype, job_.compute_dtype) +
+  times.add("forward", forward(head_counts(config_, config_.hidden_size, tokens,
+                                           job_.resources.compute_dtype)) +
+                           forward(comparison_counts(output, tokens)));
+  times.add("read", disk(head * number(size_in_bytes(job_.model.dtype)),
+                         stored_bytes(config_, job_.model.dtype), true) +
+                        convert(head, job_.model.dtype, job_.resources.compute_dtype) +
                         disk(states / ranks(), states, true));
   return times;
 }
@@ -87,8 +88,8 @@ PhaseTimes JobTime::calibrate() const {
 }
 
 PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
-  const double read = stored_bytes(config_, job_.source_dtype) / ranks() / rates_.hash;
-  const double written = stored_bytes(output(), job_.output_dtype) / ranks() / rates_.hash;
+  const double read = stored_bytes(config_, job_.model.dtype) / ranks() / rates_.hash;
+  const double written = stored_bytes(output(), job_.output.dtype) / ranks() / rates_.hash;
   PhaseTimes times;
   if (rates_.cuda) {
     times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));

@@ -72,7 +72,7 @@ class JobTime {
   bool is_pipeline() const { return job_.schedule.pipelined; }
   /// True if Gram matrices are packed (CalibrationJob::packs_sums).
   bool packs() const {
-    return rates_.cuda && is_pipeline() && job_.compute_dtype != Dtype::kFloat32;
+    return rates_.cuda && is_pipeline() && job_.resources.compute_dtype != Dtype::kFloat32;
   }
   /// Passes of all calibration tokens through the pipeline.
   double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
@@ -109,7 +109,7 @@ class JobTime {
   /// Seconds of work that hide background work: all of `seconds`, or 0 if nothing overlaps.
   double beside(double seconds) const { return plan_.ranks.front().overlaps ? seconds : 0.0; }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
-  double ranks() const { return number(job_.ranks); }
+  double ranks() const { return number(job_.resources.ranks); }
   int64_t seqlen() const { return expected_seqlen(job_, config_); }
   double tokens() const { return number(expected_samples(job_) * seqlen()); }
   double microbatches() const {
@@ -130,7 +130,7 @@ class JobTime {
   }
   double written_bytes(const ModelConfig& output, const RankShard& shard) const {
     return number(shard_parameters(output, shard.first_sublayer, shard.end_sublayer) *
-                  size_in_bytes(job_.output_dtype));
+                  size_in_bytes(job_.output.dtype));
   }
   ModelConfig output() const { return output_model_config(config_, job_, job_.widths); }
 
@@ -168,7 +168,8 @@ class JobTime {
   }
   double forward(const ModelConfig& model, int64_t sublayer, const SublayerWidths& widths,
                  double tokens) const {
-    return forward(forward_counts(model, sublayer, widths, tokens, seqlen(), job_.compute_dtype));
+    return forward(
+        forward_counts(model, sublayer, widths, tokens, seqlen(), job_.resources.compute_dtype));
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
   /// Adds the passes of the rank's sublayers, and of the head on the last rank, for the gradients

@@ -30,9 +30,9 @@ struct Sizes {
         k(rank.job.widths.largest()),
         seqlen(expected_seqlen(rank.job, rank.config)),
         compute_bytes(size_in_bytes(rank.compute)),
-        fold_bytes(folds_in_float64(rank.job.output_dtype) ? kDouble : kFloat),
-        aligns(has_low_rank_shortcut(rank.job.shortcuts, rank.job.widths.all,
-                                     rank.job.junction_groups, d, rank.job.oblique_maps())),
+        fold_bytes(folds_in_float64(rank.job.output.dtype) ? kDouble : kFloat),
+        aligns(has_low_rank_shortcut(rank.job.maps.shortcuts, rank.job.widths.all,
+                                     rank.job.maps.groups, d, rank.job.oblique_maps())),
         turns_stock(rank.job.stock_output()),
         turns_norm(turns_stock && rank.config.tie_word_embeddings) {}
 
@@ -52,7 +52,9 @@ struct Sizes {
     return width * (width + std::clamp<int64_t>(width / 8, 64, 1024)) / 2 * kFloat;
   }
   /// True if gradients go back in the passes for the features.
-  bool cuts_go_back() const { return gradients() && !(r.job.allocation && r.job.head_sliced); }
+  bool cuts_go_back() const {
+    return gradients() && !(r.job.target.allocation && r.job.maps.head_sliced);
+  }
   int64_t square() const { return d * d * kDouble; }
   int64_t rectangle() const { return d * k * kDouble; }
   int64_t tokens() const { return microbatch_samples(seqlen) * seqlen; }
@@ -62,7 +64,8 @@ struct Sizes {
     return (expected_samples(r.job) * seqlen + tokens() - 1) / std::max<int64_t>(1, tokens());
   }
   int64_t share_stream() const {
-    return (microbatches() + r.job.ranks - 1) / r.job.ranks * microbatch_stream();
+    return (microbatches() + r.job.resources.ranks - 1) / r.job.resources.ranks *
+           microbatch_stream();
   }
   /// Comparison of predictions: states before both heads, blocks of both heads, logits of both and
   /// their exponentials, and what is compared in float64.
@@ -189,7 +192,7 @@ int64_t Sizes::half_folded_of_rank() const {
 Sizes::Turn Sizes::largest_turn() const {
   const int64_t end = r.job.widths.mapped_count - 1;
   Turn largest;
-  for (int64_t s = r.shard.rank; s < end; s += r.job.ranks) {
+  for (int64_t s = r.shard.rank; s < end; s += r.job.resources.ranks) {
     largest.dense = std::max(largest.dense, sublayer_parameters(r.config, s, d, d, false));
     largest.half_folded = std::max(largest.half_folded, half_folded(s));
   }
@@ -212,8 +215,8 @@ int64_t Sizes::stage_weights(int64_t end) const {
 /// Bytes of a microbatch inside a sublayer. Heads are rotated and repeated into copies.
 int64_t Sizes::insides() const {
   const ModelConfig& config = r.config;
-  const int64_t queries = config.num_heads * config.head_dim;
-  const int64_t keys = config.num_kv_heads * config.head_dim;
+  const int64_t queries = config.attention.num_heads * config.attention.head_dim;
+  const int64_t keys = config.attention.num_kv_heads * config.attention.head_dim;
   const int64_t padded = r.job.allocates_values() ? keys : 0;  // values of narrower heads
   const int64_t attention = 5 * queries + 4 * keys + padded;
   const int64_t mlp = 3 * config.intermediate_size;
@@ -236,7 +239,7 @@ int64_t Sizes::at_junction() const {
 }
 
 int64_t Sizes::microbatch() const {
-  const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
+  const int64_t transfers = r.job.resources.ranks > 1 ? 2 * microbatch_stream() : 0;
   return transfers + microbatch_stream() + std::max(insides(), at_junction());
 }
 
@@ -248,11 +251,12 @@ int64_t Sizes::graph_bytes(int64_t sublayer) const {
   const int64_t between = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
   const int64_t norms = (2 * kFloat + between) * d;
   if (is_attention(sublayer)) {
-    const int64_t queries = config.num_heads * config.head_dim;
-    const int64_t keys = config.num_kv_heads * config.head_dim;
-    const int64_t normed = config.head_norms ? (queries + keys) * (kFloat + between) : 0;
-    const int64_t mask = config.sliding_window ? seqlen * (1 + kFloat) : 0;
-    return norms + 5 * queries * compute_bytes + normed + mask + config.num_heads * kFloat;
+    const int64_t queries = config.attention.num_heads * config.attention.head_dim;
+    const int64_t keys = config.attention.num_kv_heads * config.attention.head_dim;
+    const int64_t normed = config.attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
+    const int64_t mask = config.attention.sliding_window ? seqlen * (1 + kFloat) : 0;
+    return norms + 5 * queries * compute_bytes + normed + mask +
+           config.attention.num_heads * kFloat;
   }
   if (!config.is_mixture(sublayer)) return norms + 3 * config.intermediate_size * between;
   const MixtureConfig& mixture = *config.mixture;
@@ -266,9 +270,9 @@ int64_t Sizes::graph_bytes(int64_t sublayer) const {
 int64_t Sizes::way_back() const {
   // Upper bound for the number of ranks behind this one.
   const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;
-  const int64_t under_way = std::min<int64_t>({r.job.ranks, behind + 1, microbatches()});
+  const int64_t under_way = std::min<int64_t>({r.job.resources.ranks, behind + 1, microbatches()});
   const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
-  const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
+  const int64_t transfers = r.job.resources.ranks > 1 ? 2 * microbatch_stream() : 0;
   const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
   const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
   const bool stage = r.shard.checkpoints == Checkpoints::kStage;
@@ -360,7 +364,7 @@ int64_t Sizes::solving() const {
 
 /// Peak of one junction at a time. All ranks add up its sums and one rank solves it.
 int64_t Sizes::junction() const {
-  const int64_t reduced = r.job.ranks > 1 ? square() : 0;  // buffers of MPI and NCCL
+  const int64_t reduced = r.job.resources.ranks > 1 ? square() : 0;  // buffers of MPI and NCCL
   const int64_t first = first_sums() + std::max(at_junction(), reduced);
   const int64_t decomposing = square() + eigen();
   const int64_t second = second_sums() + std::max(at_junction(), reduced);
@@ -401,7 +405,7 @@ int64_t Sizes::rotated_maps() const {
 /// Bytes of the basis that a last junction of full width gets, once the in_proj before it is
 /// folded.
 int64_t Sizes::last_basis() const {
-  if (!aligns || !has_head() || r.job.head_sliced) return 0;
+  if (!aligns || !has_head() || r.job.maps.head_sliced) return 0;
   return 4 * square() + (oblique() ? 4 * rectangle() : 0);
 }
 
@@ -409,7 +413,7 @@ int64_t Sizes::last_basis() const {
 /// being written, and the maps at both sides. Or as much of the vocabulary.
 int64_t Sizes::folding() const {
   const int64_t shortcut =
-      shortcut_parameters(shortcut_form(r.job.shortcuts, k, k, d, oblique()), k, k);
+      shortcut_parameters(shortcut_form(r.job.maps.shortcuts, k, k, d, oblique()), k, k);
   int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
   int64_t before = 0;
   int64_t before_last = 0;
@@ -437,7 +441,7 @@ int64_t RankMemory::pipeline() const {
   const int64_t weights = s.stage_weights();
   const int64_t first = n * s.first_sums() + s.microbatch() + s.backward();
   // Sums of a shared map, and the sums that are added to them.
-  const int64_t shared = job.junction_groups.empty() ? 0 : 2 * s.whole_first_sums() + s.square();
+  const int64_t shared = job.maps.groups.empty() ? 0 : 2 * s.whole_first_sums() + s.square();
   // The metric of the loss decomposes one more matrix. Packed sums are unpacked.
   const int64_t whole = (s.packed() ? s.whole_first_sums() : 0) + (s.oblique() ? s.square() : 0);
   const int64_t last = std::max(s.solving(), s.describing());
@@ -466,7 +470,7 @@ int64_t RankMemory::pipeline() const {
 }
 
 int64_t RankMemory::bases() const {
-  if (!job.allocation) return 0;
+  if (!job.target.allocation) return 0;
   const Sizes s(*this);
   const int64_t n = std::min(shard.bases_at_once, shard.junctions(job.widths.mapped_count));
   // Each junction has two float32 matrices, beside the pass or beside what they are made of.
@@ -510,14 +514,14 @@ int64_t RankMemory::token_parallel() const {
 }
 
 int64_t RankMemory::evaluation() const {
-  if (!job.evaluation && !job.allocation && !job.heals()) return 0;
+  if (!job.evaluation && !job.target.allocation && !job.heals()) return 0;
   const Sizes s(*this);
   const int64_t sublayers = s.on_gpu() ? 2 : 1;  // the next one is uploaded
   const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
   const int64_t forward = sublayers * sublayer + s.microbatch_stream() + s.insides();
   const int64_t head = kEvaluatedVocabularyRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
   const int64_t alone = s.share_stream() + std::max(forward, head);
-  const bool compares = job.compares_predictions() || job.allocation;
+  const bool compares = job.compares_predictions() || job.target.allocation;
   return compares ? std::max(alone, s.comparing()) : alone;
 }
 
@@ -531,9 +535,10 @@ int64_t RankMemory::layer_healing() const {
   // Fitted and held-out windows have microbatches of their own: one more.
   const int64_t microbatches = (windows + samples - 1) / samples + 1;
   // Streams of the dense model and of the output, and the targets.
-  const int64_t streams = 3 * ((microbatches + job.ranks - 1) / job.ranks) * s.microbatch_stream();
+  const int64_t streams =
+      3 * ((microbatches + job.resources.ranks - 1) / job.resources.ranks) * s.microbatch_stream();
   const int64_t batch = microbatches_per_step(fitted_microbatches(windows, s.seqlen));
-  const int64_t gradients = (batch + job.ranks - 1) / job.ranks;
+  const int64_t gradients = (batch + job.resources.ranks - 1) / job.resources.ranks;
   int64_t layer = 0;
   int64_t graph = 0;
   for (int64_t l = 0; l < config.num_layers; ++l) {
@@ -548,9 +553,9 @@ int64_t RankMemory::layer_healing() const {
   }
   // Stored: the layer as it was folded, the best one so far and the one that is tried. In the
   // compute dtype: the weights, also on trial, and gradients. In float32: the slice of the rank.
-  const int64_t weights = layer * (3 * size_in_bytes(job.output_dtype) + 2 * s.compute_bytes +
+  const int64_t weights = layer * (3 * size_in_bytes(job.output.dtype) + 2 * s.compute_bytes +
                                    gradients * s.compute_bytes) +
-                          3 * kFloat * layer / job.ranks;
+                          3 * kFloat * layer / job.resources.ranks;
   const int64_t summing = 2 * kDouble * s.dense_sublayer() / 2;  // for one tensor
   return streams + weights + std::max(graph + 3 * s.insides() + s.microbatch_stream(), summing);
 }
@@ -587,7 +592,7 @@ int64_t RankMemory::sublayer_cut() const {
     const int64_t left = s.feature_sums(s.packed() ? 1 : n);  // the others are on the host
     return std::max(s.feature_sums(n) + pass, left + s.removing());
   }
-  const int64_t reduced = job.ranks > 1 ? kDouble * s.features() * s.features() : 0;
+  const int64_t reduced = job.resources.ranks > 1 ? kDouble * s.features() * s.features() : 0;
   const int64_t pass = s.microbatch_stream() + s.insides() + s.at_features();
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
   return s.share_stream() + sublayers * s.dense_sublayer() * s.compute_bytes + s.feature_sums(1) +
@@ -650,23 +655,24 @@ bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard
     const RankMemory rank{config, job, shard, device, compute};
     return !budget || rank.sublayer_cut() + rank.libraries() <= *budget;
   };
-  return (job.device == DeviceKind::kCuda ||
-          fits(DeviceKind::kCpu, job.compute_dtype, job.memory)) &&
-         (!job.gpu_compute_dtype ||
-          fits(DeviceKind::kCuda, *job.gpu_compute_dtype, job.device_memory));
+  return (job.resources.device == DeviceKind::kCuda ||
+          fits(DeviceKind::kCpu, job.resources.compute_dtype, job.resources.memory)) &&
+         (!job.resources.gpu_compute_dtype ||
+          fits(DeviceKind::kCuda, *job.resources.gpu_compute_dtype, job.resources.device_memory));
 }
 
 int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
                              const RankShard& shard) {
-  const RankMemory rank{config, job, shard, job.device, job.compute_dtype};
-  if (job.device == DeviceKind::kCuda) return rank.host_beside_gpu() + kHostLibrariesWithCuda;
+  const RankMemory rank{config, job, shard, job.resources.device, job.resources.compute_dtype};
+  if (job.resources.device == DeviceKind::kCuda)
+    return rank.host_beside_gpu() + kHostLibrariesWithCuda;
   return peak_of(rank);
 }
 
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard) {
-  if (!job.gpu_compute_dtype) return 0;
-  return peak_of({config, job, shard, DeviceKind::kCuda, *job.gpu_compute_dtype});
+  if (!job.resources.gpu_compute_dtype) return 0;
+  return peak_of({config, job, shard, DeviceKind::kCuda, *job.resources.gpu_compute_dtype});
 }
 
 int64_t evaluation_tokens_at_once(const ResolvedJob& job, const ModelConfig& config) {

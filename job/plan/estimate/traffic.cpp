@@ -21,7 +21,7 @@ int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   int64_t numbers = 0;
   for (int64_t s = 0; s < sublayers; ++s) {
     const ShortcutForm form = output.shortcut(s);
-    if (in_one_group(job.junction_groups, s) || form.dense()) continue;
+    if (in_one_group(job.maps.groups, s) || form.dense()) continue;
     numbers += k * k + shortcut_parameters(form, k, k);
   }
   return numbers;
@@ -57,10 +57,10 @@ int64_t dense_round_bytes(const ModelConfig& config) {
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();
-  const int64_t fold = folds_in_float64(job.output_dtype) ? kDouble : kFloat;
+  const int64_t fold = folds_in_float64(job.output.dtype) ? kDouble : kFloat;
   const int64_t junctions = job.widths.mapped_count;
-  const bool shared = !job.junction_groups.empty();
-  const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
+  const bool shared = !job.maps.groups.empty();
+  const int64_t maps = shared ? job.maps.groups.back() + 1 : junctions;
   // M, and M_inv if it is not the transpose of M.
   const int64_t matrices = job.oblique_maps() ? 2 : 1;
   int64_t bytes = (std::min(maps, junctions) * matrices * d * k + turns(config, job)) * fold;
@@ -69,8 +69,10 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
     bytes += junctions * (sums.first + sums.second);
     if (job.method.passes() > 1) bytes += maps * sums.basis;  // for the second pass
   }
-  if (job.allocation && !job.statistics.given()) bytes += junctions * dense_round_bytes(config);
-  if (job.allocation) bytes += junctions * kDouble * d * d;  // the gradients of held-out windows
+  if (job.target.allocation && !job.statistics.given())
+    bytes += junctions * dense_round_bytes(config);
+  if (job.target.allocation)
+    bytes += junctions * kDouble * d * d;  // the gradients of held-out windows
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     bytes += static_cast<int64_t>(cut_counts(config, job, s).journal);
   }
@@ -79,10 +81,10 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
 
 int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                    int64_t model) {
-  const int64_t others = job.ranks - 1;
+  const int64_t others = job.resources.ranks - 1;
   const int64_t d = config.hidden_size;
   const int64_t tokens = expected_samples(job) * expected_seqlen(job, config);
-  const int64_t compute = size_in_bytes(job.compute_dtype);
+  const int64_t compute = size_in_bytes(job.resources.compute_dtype);
   const int64_t weights = others * model * compute;
   const int64_t evaluation = job.evaluation ? 2 * weights : 0;
   if (takes_no_tokens(job)) return evaluation;
@@ -106,7 +108,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
 
 int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens) {
   if (!job.compares_predictions()) return 0;
-  return tokens * config.hidden_size * size_in_bytes(job.compute_dtype);
+  return tokens * config.hidden_size * size_in_bytes(job.resources.compute_dtype);
 }
 
 int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job) {
@@ -114,21 +116,21 @@ int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job)
 }
 
 bool checks_sublayers_first(const ResolvedJob& job) {
-  const bool loads_late = job.statistics.given() && !job.allocation;
+  const bool loads_late = job.statistics.given() && !job.target.allocation;
   return !job.evaluation && (!job.schedule.pipelined || loads_late);
 }
 
 int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.statistics.given()) return 0;
-  if (job.allocation) return job.widths.mapped_count * dense_round_bytes(config);
+  if (job.target.allocation) return job.widths.mapped_count * dense_round_bytes(config);
   const KeptSums sums = kept_sums(config, job);
-  const bool own_bases = job.method.pca() && job.junction_groups.empty();
+  const bool own_bases = job.method.pca() && job.maps.groups.empty();
   return job.widths.mapped_count * ((own_bases ? sums.basis : sums.first) + sums.second);
 }
 
 int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.statistics.saved()) return 0;
-  if (job.allocation) return job.widths.mapped_count * dense_round_bytes(config);
+  if (job.target.allocation) return job.widths.mapped_count * dense_round_bytes(config);
   const KeptSums sums = kept_sums(config, job);
   return summed_junctions(config, job) * (sums.first + sums.basis + sums.second);
 }
@@ -139,7 +141,7 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
   // evaluation, the cuts and the allocation.
   const int64_t of_source = 2 + (takes_no_tokens(job) ? 0 : 1) +
                             (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
-                            (job.mlp ? 2 : 0) + (job.allocation ? 2 : 0);
+                            (job.mlp ? 2 : 0) + (job.target.allocation ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
   const int64_t states = expected_states_bytes(config, job);

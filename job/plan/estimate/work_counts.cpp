@@ -50,8 +50,10 @@ double active(const ModelConfig& config, int64_t sublayer, const SublayerWidths&
 /// Bytes per token between the matrix products inside a sublayer, in numbers of `size` bytes.
 double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
   if (is_attention(sublayer)) {  // rotary embedding; the heads put side by side
-    const double turned = number((config.num_heads + config.num_kv_heads) * config.head_dim);
-    return size * (10.0 * turned + 2.0 * number(config.num_heads * config.head_dim));
+    const double turned = number((config.attention.num_heads + config.attention.num_kv_heads) *
+                                 config.attention.head_dim);
+    return size *
+           (10.0 * turned + 2.0 * number(config.attention.num_heads * config.attention.head_dim));
   }
   const double features = size * 5.0 * number(mlp_width(config, sublayer));
   if (!config.is_mixture(sublayer)) return features;
@@ -65,8 +67,8 @@ double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
 double scaling_bytes(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
   const double in = number(widths.in);
   const double out = number(widths.out);
-  const double queries = number(config.num_heads * config.head_dim);
-  const double keys = number(config.num_kv_heads * config.head_dim);
+  const double queries = number(config.attention.num_heads * config.attention.head_dim);
+  const double keys = number(config.attention.num_kv_heads * config.attention.head_dim);
   if (is_attention(sublayer)) {
     return 10.0 * (3.0 * in + queries) + 6.0 * (queries + 2.0 * keys + out);
   }
@@ -86,8 +88,8 @@ double stream_bytes(const SublayerWidths& widths, double size) {
 
 SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
   const auto index = static_cast<std::size_t>(sublayer);
-  const int64_t in = config.junction_widths.at(index);
-  const int64_t out = config.junction_widths.at(index + 1);
+  const int64_t in = config.form.junction_widths.at(index);
+  const int64_t out = config.form.junction_widths.at(index + 1);
   return {in, out, shortcut_products(config.shortcut(sublayer), in, out)};
 }
 
@@ -101,7 +103,8 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
   counts.gemm = 2.0 * tokens * active(config, sublayer, widths);
   counts.shortcut = 2.0 * tokens * number(widths.shortcut);
   if (is_attention(sublayer)) {
-    counts.attention = 2.0 * tokens * number(seqlen) * number(config.num_heads * config.head_dim);
+    counts.attention = 2.0 * tokens * number(seqlen) *
+                       number(config.attention.num_heads * config.attention.head_dim);
   }
   counts.bytes = tokens * (inside_bytes(config, sublayer, size) + stream_bytes(widths, size));
   if (half) counts.bytes += tokens * scaling_bytes(config, sublayer, widths);
@@ -127,7 +130,7 @@ ForwardCounts comparison_counts(const ModelConfig& config, double tokens) {
 }
 
 MomentCounts moment_counts(const ResolvedJob& job) {
-  const double d = number(job.hidden_size);
+  const double d = number(job.model.hidden_size);
   MomentCounts counts;
   counts.gram = 1.125 * d * d * (job.gradients() ? 2.0 : 1.0);
   if (job.method.transport()) counts.pairs = d * d / 2.0;
@@ -142,7 +145,7 @@ double gram_block_bytes(double width, bool packed) {
 }
 
 SolveCounts solve_counts(const ResolvedJob& job) {
-  const double d = number(job.hidden_size);
+  const double d = number(job.model.hidden_size);
   const double k = number(job.widths.largest());
   SolveCounts counts;
   if (job.method.pca()) counts.eigen = 20.0 * d * d * d;
@@ -151,7 +154,7 @@ SolveCounts solve_counts(const ResolvedJob& job) {
     counts.qr = 2.0 * d * k * k;
   }
   if (job.method.transport() && job.method.pca()) counts.solve = 2.0 * d * d * k;
-  counts.map = d * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  counts.map = d * k * (folds_in_float64(job.output.dtype) ? 8.0 : 4.0);
   if (job.oblique_maps()) {
     counts.qr += 2.0 * d * k * k;
     counts.solve += 4.4 * d * d * d + 5.0 * d * d * k + 2.0 * d * k * k;
@@ -161,12 +164,12 @@ SolveCounts solve_counts(const ResolvedJob& job) {
 }
 
 AlignCounts align_counts(const ResolvedJob& job) {
-  const double d = number(job.hidden_size);
+  const double d = number(job.model.hidden_size);
   const double k = number(job.widths.largest());
   const double r = d - k;
   AlignCounts counts = {4.0 * d * d * k, 60.0 * r * r * r,
                         4.0 * d * k * k + 4.0 * d * k * r + 2.0 * k * k * r, 2.0 * k * k * k,
-                        k * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0)};
+                        k * k * (folds_in_float64(job.output.dtype) ? 8.0 : 4.0)};
   if (job.oblique_maps()) {
     counts.values += 20.0 * k * r * r;
     counts.products += 2.0 * d * k * k + 2.0 * k * k * k + 2.0 * k * k * r;
@@ -182,7 +185,7 @@ constexpr double kCutsOfAllocation = 2.0;
 /// Share that all cuts of an allocation remove. It is about what the size asks for, because the
 /// widths are not known.
 double cut_share(const ResolvedJob& job) {
-  return kCutsOfAllocation * (1.0 - job.allocation->size);
+  return kCutsOfAllocation * (1.0 - job.target.allocation->size);
 }
 /// Share that all cuts of an allocation leave.
 double cuts_left(const ResolvedJob& job) { return kCutsOfAllocation - cut_share(job); }
@@ -192,19 +195,19 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.allocates_values()) return counts;
   const double d = number(config.hidden_size);
   const double f = number(attention_features(config));
-  const double dim = number(config.head_dim);
+  const double dim = number(config.attention.head_dim);
   const double steps = (dim - number(possible_value_dims(config).back())) * (1.0 + cut_share(job));
-  const double removed = steps * number(config.num_heads);
+  const double removed = steps * number(config.attention.num_heads);
   counts.gram = 1.125 * f * f;
   counts.width = f;
   counts.solve = (1.0 + kCutsOfAllocation) * (f * f * f + 4.0 * f * f * dim) +
                  2.0 * f * f * removed + 2.0 * d * f * removed;
   counts.bytes = steps * 8.0 * 3.0 * f * (f + d);
   counts.steps = steps;
-  const double values = number(config.num_kv_heads * config.head_dim);
+  const double values = number(config.attention.num_kv_heads * config.attention.head_dim);
   const double rows = config.fused_in_proj ? f + 2.0 * values : values;
   counts.journal =
-      cuts_left(job) * (rows + f) * d * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+      cuts_left(job) * (rows + f) * d * (folds_in_float64(job.output.dtype) ? 8.0 : 4.0);
   return counts;
 }
 
@@ -217,11 +220,12 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   const double d = number(config.hidden_size);
   const double mlps = number(mlp_count(config, sublayer));
   const double f = number(mlp_width(config, sublayer));
-  const double cuts = job.allocation ? kCutsOfAllocation : 1.0;
-  const double left = job.allocation ? f * job.allocation->size
-                                     : number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
+  const double cuts = job.target.allocation ? kCutsOfAllocation : 1.0;
+  const double left = job.target.allocation
+                          ? f * job.target.allocation->size
+                          : number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
   const double least =
-      job.allocation ? number(possible_inner_widths(config, job, sublayer).back()) : left;
+      job.target.allocation ? number(possible_inner_widths(config, job, sublayer).back()) : left;
   const bool mixture = config.is_mixture(sublayer);
   counts.gram = 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
   counts.width = f * std::sqrt(mlps);
@@ -233,13 +237,13 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   counts.steps = mlps * (f - least);
   counts.bytes = counts.steps * 8.0 * 100.0 * (f + least) / 2.0;
   counts.journal = cuts * mlps * left * d *
-                   (2.0 * number(size_in_bytes(job.source_dtype)) +
-                    (folds_in_float64(job.output_dtype) ? 8.0 : 4.0));
+                   (2.0 * number(size_in_bytes(job.model.dtype)) +
+                    (folds_in_float64(job.output.dtype) ? 8.0 : 4.0));
   return counts;
 }
 
 DescribeCounts describe_counts(const ResolvedJob& job) {
-  const double d = number(job.hidden_size);
+  const double d = number(job.model.hidden_size);
   const double k = number(job.widths.largest());
   DescribeCounts counts;
   if (job.method.transport()) counts.condition = kConditionSteps * 3.0 * 8.0 * k * k;

@@ -31,7 +31,8 @@ struct WorkModel {
 
   double evaluation_passes() const { return job.evaluation ? 2.0 : 0.0; }
   double forward_pass(int64_t sublayer) const {
-    const double attention_width = static_cast<double>(config.num_heads * config.head_dim);
+    const double attention_width =
+        static_cast<double>(config.attention.num_heads * config.attention.head_dim);
     return 2.0 * static_cast<double>(active_parameters(config, sublayer)) * tokens +
            (is_attention(sublayer) ? 2.0 * tokens * seqlen * attention_width : 0.0);
   }

@@ -14,10 +14,11 @@ using testing::SizeIs;
 
 auto all_fields(const ModelConfig& c) {
   return std::tuple(c.family, c.compressed, c.hidden_size, c.intermediate_size, c.num_layers,
-                    c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
-                    c.max_position_embeddings, c.rms_norm_eps, c.attention_bias, c.output_bias,
-                    c.mlp_bias, c.fused_in_proj, c.head_norms, c.tie_word_embeddings,
-                    c.sliding_window, c.rotary, c.dtype, c.junction_widths);
+                    c.attention.num_heads, c.attention.num_kv_heads, c.attention.head_dim,
+                    c.vocab_size, c.max_position_embeddings, c.rms_norm_eps, c.attention.bias,
+                    c.attention.output_bias, c.mlp_bias, c.fused_in_proj, c.attention.head_norms,
+                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary, c.dtype,
+                    c.form.junction_widths);
 }
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
@@ -32,18 +33,18 @@ TEST(ModelConfig, ReadsLlama31AsPublished) {
   EXPECT_EQ(config.family, "llama");
   EXPECT_FALSE(config.compressed);
   EXPECT_EQ(config.hidden_size, 4096);
-  EXPECT_EQ(config.head_dim, 128);
-  EXPECT_EQ(config.num_kv_heads, 8);
+  EXPECT_EQ(config.attention.head_dim, 128);
+  EXPECT_EQ(config.attention.num_kv_heads, 8);
   EXPECT_EQ(config.vocab_size, 128256);
   EXPECT_EQ(config.rms_norm_eps, 1e-5);
-  EXPECT_EQ(config.rotary.type, "llama3");
-  EXPECT_EQ(config.rotary.theta, 500000.0);
-  EXPECT_EQ(config.rotary.factor, 8.0);
-  EXPECT_EQ(config.rotary.original_max_position_embeddings, 8192);
+  EXPECT_EQ(config.attention.rotary.type, "llama3");
+  EXPECT_EQ(config.attention.rotary.theta, 500000.0);
+  EXPECT_EQ(config.attention.rotary.factor, 8.0);
+  EXPECT_EQ(config.attention.rotary.original_max_position_embeddings, 8192);
   EXPECT_EQ(config.dtype, "bfloat16");
-  EXPECT_EQ(config.sliding_window, std::nullopt);
-  EXPECT_THAT(config.junction_widths, SizeIs(65));
-  EXPECT_THAT(config.junction_widths, Each(4096));
+  EXPECT_EQ(config.attention.sliding_window, std::nullopt);
+  EXPECT_THAT(config.form.junction_widths, SizeIs(65));
+  EXPECT_THAT(config.form.junction_widths, Each(4096));
 }
 
 TEST(ModelConfig, BothDialectsOfLlama31GiveTheSame) {
@@ -67,111 +68,111 @@ TEST(ModelConfig, BothDialectsOfMistralGiveTheSame) {
               R"("sliding)");
   const ModelConfig config = parse(text);
   EXPECT_EQ(all_fields(config), all_fields(parse(kMistralV03Config)));
-  EXPECT_EQ(config.rotary.type, "default");
-  EXPECT_EQ(config.rotary.theta, 1e6);
+  EXPECT_EQ(config.attention.rotary.type, "default");
+  EXPECT_EQ(config.attention.rotary.theta, 1e6);
 }
 
 TEST(ModelConfig, BothDialectsMayStandTogetherWhereTheyAgree) {
   const ModelConfig config = parse(
       as_transformers5(kMistralV03Config, R"({"rope_theta": 1000000.0, "rope_type": "default"})"));
-  EXPECT_EQ(config.rotary.theta, 1e6);
+  EXPECT_EQ(config.attention.rotary.theta, 1e6);
 }
 
 TEST(ModelConfig, OldNameOfTheRopeTypeIsRead) {
-  EXPECT_EQ(parse(with(kLlama31Config, "rope_type", "type")).rotary.type, "llama3");
+  EXPECT_EQ(parse(with(kLlama31Config, "rope_type", "type")).attention.rotary.type, "llama3");
 }
 
 TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   const std::string sizes = R"("hidden_size": 512, "intermediate_size": 64,
       "num_hidden_layers": 1, "num_attention_heads": 16, "vocab_size": 10})";
   const ModelConfig llama = parse(R"({"model_type": "llama", )" + sizes);
-  EXPECT_EQ(llama.num_kv_heads, 16);
-  EXPECT_EQ(llama.head_dim, 32);
+  EXPECT_EQ(llama.attention.num_kv_heads, 16);
+  EXPECT_EQ(llama.attention.head_dim, 32);
   EXPECT_EQ(llama.rms_norm_eps, 1e-6);
-  EXPECT_EQ(llama.rotary.theta, 10000.0);
-  EXPECT_EQ(llama.rotary.type, "default");
+  EXPECT_EQ(llama.attention.rotary.theta, 10000.0);
+  EXPECT_EQ(llama.attention.rotary.type, "default");
   EXPECT_EQ(llama.max_position_embeddings, 2048);
   EXPECT_EQ(llama.dtype, "");
   EXPECT_FALSE(llama.tie_word_embeddings);
   const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
-  EXPECT_EQ(mistral.num_kv_heads, 8);
-  EXPECT_EQ(mistral.sliding_window, 4096);
+  EXPECT_EQ(mistral.attention.num_kv_heads, 8);
+  EXPECT_EQ(mistral.attention.sliding_window, 4096);
   const ModelConfig phi3 = parse(R"({"model_type": "phi3", )" + sizes);
-  EXPECT_EQ(phi3.num_kv_heads, 16);
+  EXPECT_EQ(phi3.attention.num_kv_heads, 16);
   EXPECT_EQ(phi3.rms_norm_eps, 1e-5);
-  EXPECT_EQ(phi3.sliding_window, std::nullopt);
+  EXPECT_EQ(phi3.attention.sliding_window, std::nullopt);
   EXPECT_EQ(phi3.rotary_dim(), 32);
   const std::string kv_heads = R"("num_key_value_heads": 4, )" + sizes;
   const ModelConfig qwen2 = parse(R"({"model_type": "qwen2", )" + kv_heads);
-  EXPECT_EQ(qwen2.head_dim, 32);
-  EXPECT_EQ(qwen2.sliding_window, std::nullopt);
+  EXPECT_EQ(qwen2.attention.head_dim, 32);
+  EXPECT_EQ(qwen2.attention.sliding_window, std::nullopt);
   EXPECT_EQ(qwen2.max_position_embeddings, 32768);
-  EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).head_dim, 128);
+  EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).attention.head_dim, 128);
   const std::string experts = R"("num_local_experts": 4, "num_experts_per_tok": 2, )" + sizes;
   const ModelConfig mixtral = parse(R"({"model_type": "mixtral", )" + experts);
-  EXPECT_EQ(mixtral.num_kv_heads, 8);
+  EXPECT_EQ(mixtral.attention.num_kv_heads, 8);
   EXPECT_EQ(mixtral.rms_norm_eps, 1e-5);
-  EXPECT_EQ(mixtral.rotary.theta, 1e6);
-  EXPECT_EQ(mixtral.sliding_window, std::nullopt);
+  EXPECT_EQ(mixtral.attention.rotary.theta, 1e6);
+  EXPECT_EQ(mixtral.attention.sliding_window, std::nullopt);
   const ModelConfig qwen3_moe =
       parse(R"({"model_type": "qwen3_moe", "moe_intermediate_size": 8, )" + experts);
-  EXPECT_EQ(qwen3_moe.num_kv_heads, 4);
-  EXPECT_EQ(qwen3_moe.rotary.theta, 1e4);
+  EXPECT_EQ(qwen3_moe.attention.num_kv_heads, 4);
+  EXPECT_EQ(qwen3_moe.attention.rotary.theta, 1e4);
   EXPECT_FALSE(qwen3_moe.mixture->normed_weights);
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {
   const ModelConfig config = parse(with(kMistralV03Config, R"("num_key_value_heads": 8)",
                                         R"("num_key_value_heads": null, "head_dim": null)"));
-  EXPECT_EQ(config.num_kv_heads, 32);
-  EXPECT_EQ(config.head_dim, 128);
-  EXPECT_EQ(config.sliding_window, std::nullopt);
+  EXPECT_EQ(config.attention.num_kv_heads, 32);
+  EXPECT_EQ(config.attention.head_dim, 128);
+  EXPECT_EQ(config.attention.sliding_window, std::nullopt);
 }
 
 TEST(ModelConfig, ExplicitHeadDimNeedNotDivideTheHiddenSize) {
   // Dimensions of Mistral-NeMo: 32 heads of 128 on a stream of 5120.
   const ModelConfig config = parse(
       with(kMistralV03Config, R"("hidden_size": 4096)", R"("hidden_size": 5120, "head_dim": 128)"));
-  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.attention.head_dim, 128);
 }
 
 TEST(ModelConfig, AttentionBiasOfLlamaIsThatOfTheOutputToo) {
   const ModelConfig config =
       parse(with(kLlama31Config, R"("attention_bias": false)", R"("attention_bias": true)"));
-  EXPECT_TRUE(config.attention_bias);
-  EXPECT_TRUE(config.output_bias);
+  EXPECT_TRUE(config.attention.bias);
+  EXPECT_TRUE(config.attention.output_bias);
   EXPECT_FALSE(config.mlp_bias);
 }
 
 TEST(ModelConfig, Qwen2HasBiasesOnQueryKeyAndValueOnly) {
   const ModelConfig config = parse(kQwen25Config);
-  EXPECT_TRUE(config.attention_bias);
-  EXPECT_FALSE(config.output_bias);
+  EXPECT_TRUE(config.attention.bias);
+  EXPECT_FALSE(config.attention.output_bias);
   EXPECT_FALSE(config.mlp_bias);
   EXPECT_TRUE(config.tie_word_embeddings);
 }
 
 TEST(ModelConfig, Qwen3NormsItsHeadsAndHasTheBiasesThatItNames) {
   const ModelConfig config = parse(kQwen3Config);
-  EXPECT_TRUE(config.head_norms);
-  EXPECT_EQ(config.head_dim, 128);
-  EXPECT_FALSE(config.attention_bias);
+  EXPECT_TRUE(config.attention.head_norms);
+  EXPECT_EQ(config.attention.head_dim, 128);
+  EXPECT_FALSE(config.attention.bias);
   const ModelConfig biased =
       parse(with(kQwen3Config, R"("attention_bias": false)", R"("attention_bias": true)"));
-  EXPECT_TRUE(biased.attention_bias);
-  EXPECT_TRUE(biased.output_bias);
+  EXPECT_TRUE(biased.attention.bias);
+  EXPECT_TRUE(biased.attention.output_bias);
 }
 
 TEST(ModelConfig, WindowOfQwenHoldsWhereItIsUsedOnEveryLayer) {
   const auto with_layers = [](const std::string& text, const std::string& layers) {
     return with(text, R"("max_window_layers": 21)", layers);
   };
-  EXPECT_EQ(parse(with_layers(kQwen25Config, R"("max_window_layers": 0)")).sliding_window,
+  EXPECT_EQ(parse(with_layers(kQwen25Config, R"("max_window_layers": 0)")).attention.sliding_window,
             std::nullopt);
   const std::string used =
       with(kQwen25Config, R"("use_sliding_window": false)", R"("use_sliding_window": true)");
   const auto window = [&](const std::string& layers) {
-    return parse(with_layers(used, layers)).sliding_window;
+    return parse(with_layers(used, layers)).attention.sliding_window;
   };
   EXPECT_EQ(window(R"("max_window_layers": 0)"), 32768);
   EXPECT_EQ(window(R"("max_window_layers": 24)"), std::nullopt);
@@ -181,7 +182,7 @@ TEST(ModelConfig, WindowOfQwenHoldsWhereItIsUsedOnEveryLayer) {
 TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
   const ModelConfig config = parse(kPhi3MiniConfig);
   EXPECT_TRUE(config.fused_in_proj);
-  EXPECT_EQ(config.sliding_window, 2047);
+  EXPECT_EQ(config.attention.sliding_window, 2047);
   EXPECT_EQ(config.rotary_dim(), 96);
   const std::string version4 = R"("partial_rotary_factor": 0.75,)";
   const std::string version5 =
@@ -225,7 +226,7 @@ TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {
   EXPECT_EQ(config.mixture->experts, 128);
   EXPECT_EQ(config.mixture->intermediate_size, 768);
   EXPECT_EQ(config.intermediate_size, 6144);
-  EXPECT_TRUE(config.head_norms);
+  EXPECT_TRUE(config.attention.head_norms);
   const std::string version5 = with(kQwen3MoeConfig, "num_experts\"", "num_local_experts\"");
   EXPECT_EQ(parse(version5).mixture->experts, 128);
   EXPECT_FALSE(
@@ -235,9 +236,9 @@ TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {
 TEST(ModelConfig, WindowOfQwen3MoeHoldsOnEveryLayerWhereItIsUsed) {
   const std::string text =
       with(kQwen3MoeConfig, R"("sliding_window": null)", R"("sliding_window": 100)");
-  EXPECT_EQ(parse(text).sliding_window, std::nullopt);
+  EXPECT_EQ(parse(text).attention.sliding_window, std::nullopt);
   EXPECT_EQ(parse(with(text, R"("use_sliding_window": false)", R"("use_sliding_window": true)"))
-                .sliding_window,
+                .attention.sliding_window,
             100);
 }
 
@@ -255,7 +256,7 @@ RotaryConfig phi3_rotary(const std::string& settings) {
   "model)");
   return parse(with(with(longer, R"("rope_theta": 10000.0,)", ""), R"("rope_scaling": null,)",
                     settings))
-      .rotary;
+      .attention.rotary;
 }
 
 // The spellings of Phi-4-mini and Phi-3-mini-128k, and that of transformers 5.
@@ -283,7 +284,7 @@ TEST(ModelConfig, YarnTakesTheValuesOfTransformersForAbsentKeys) {
   const RotaryConfig rotary =
       parse(with(kQwen25Config, R"("rms_norm_eps")",
                  R"("rope_scaling": {"type": "yarn", "factor": 4.0}, "rms_norm_eps")"))
-          .rotary;
+          .attention.rotary;
   EXPECT_EQ(rotary.original_max_position_embeddings, 32768);
   EXPECT_NEAR(rotary.attention_factor, 1.138629436111989, 1e-15);  // 0.1 ln 4 + 1
   EXPECT_EQ(rotary.beta_fast, 32.0);
@@ -300,8 +301,8 @@ TEST(ModelConfig, ReadsACompressedModel) {
   EXPECT_TRUE(config.compressed);
   EXPECT_EQ(config.family, "mistral");
   EXPECT_EQ(config.hidden_size, 8);
-  EXPECT_EQ(config.sliding_window, 16);
-  EXPECT_THAT(config.junction_widths, ElementsAre(6, 7, 8));
+  EXPECT_EQ(config.attention.sliding_window, 16);
+  EXPECT_THAT(config.form.junction_widths, ElementsAre(6, 7, 8));
 }
 
 TEST(ModelConfig, ReadsTheExample) {

@@ -81,7 +81,7 @@ ModelConfig tied_llama(int64_t vocabulary, int64_t k, bool projects_head) {
   ModelConfig config = small_llama();
   config.vocab_size = vocabulary;
   config.compressed = config.tie_word_embeddings = true;
-  config.junction_widths.assign(config.junction_widths.size(), k);
+  config.form.junction_widths.assign(config.form.junction_widths.size(), k);
   return with_smaller_ends(config, projects_head);
 }
 
@@ -100,7 +100,7 @@ TEST(ModelSize, BiasesCount) {
   ModelConfig config = small_llama();
   const int64_t attention = sublayer_parameters(config, 0, 256, 256, false);
   const int64_t mlp = sublayer_parameters(config, 1, 256, 256, false);
-  config.attention_bias = config.output_bias = config.mlp_bias = true;
+  config.attention.bias = config.attention.output_bias = config.mlp_bias = true;
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - attention, 256 + 64 + 64 + 256);
   EXPECT_EQ(sublayer_parameters(config, 1, 256, 256, false) - mlp, 768 + 768 + 256);
 }
@@ -109,7 +109,7 @@ TEST(ModelSize, HeadNormsCountInBothModels) {
   ModelConfig config = small_llama();
   const int64_t dense = sublayer_parameters(config, 0, 256, 256, false);
   const int64_t folded = sublayer_parameters(config, 0, 200, 192, true);
-  config.head_norms = true;
+  config.attention.head_norms = true;
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - dense, 2 * 32);
   EXPECT_EQ(sublayer_parameters(config, 0, 200, 192, true) - folded, 2 * 32);
 }
@@ -132,14 +132,14 @@ TEST(ModelSize, JunctionsOfOneGroupHaveNoShortcut) {
   ModelConfig config = small_llama();
   config.compressed = true;
   const int64_t own_maps = stored_parameters(config);
-  config.junction_groups = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3};
+  config.form.junction_groups = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3};
   EXPECT_EQ(own_maps - stored_parameters(config), 9 * 256 * 256);
 }
 
 TEST(ModelSize, AStockModelCountsItsNorms) {
   ModelConfig config = small_llama();
   config.hidden_size = 208;
-  config.junction_widths.assign(13, 208);
+  config.form.junction_widths.assign(13, 208);
   const int64_t attention = 208 * (256 + 2 * 64 + 256);
   EXPECT_EQ(stored_parameters(config), 2 * 4096 * 208 + 6 * (attention + 3 * 768 * 208) + 13 * 208);
 }

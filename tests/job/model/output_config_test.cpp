@@ -17,7 +17,7 @@ using nlohmann::json;
 std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFloat16) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.output_dtype = dtype;
+  job.output.dtype = dtype;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 640);
   return output_config_json(source_text, output_model_config(source, job, widths));
 }
@@ -25,7 +25,7 @@ std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFlo
 std::string stock_output_of(const std::string& source_text) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.map_sharing = MapSharing::kModel;
+  job.maps.sharing = MapSharing::kModel;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
   return output_config_json(source_text, output_model_config(source, job, widths));
 }
@@ -38,18 +38,18 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_TRUE(output.compressed);
     EXPECT_EQ(output.family, source.family);
     EXPECT_EQ(output.hidden_size, source.hidden_size);
-    EXPECT_EQ(output.head_dim, source.head_dim);
-    EXPECT_EQ(output.num_kv_heads, source.num_kv_heads);
-    EXPECT_EQ(output.attention_bias, source.attention_bias);
-    EXPECT_EQ(output.output_bias, source.output_bias);
+    EXPECT_EQ(output.attention.head_dim, source.attention.head_dim);
+    EXPECT_EQ(output.attention.num_kv_heads, source.attention.num_kv_heads);
+    EXPECT_EQ(output.attention.bias, source.attention.bias);
+    EXPECT_EQ(output.attention.output_bias, source.attention.output_bias);
     EXPECT_EQ(output.fused_in_proj, source.fused_in_proj);
-    EXPECT_EQ(output.head_norms, source.head_norms);
+    EXPECT_EQ(output.attention.head_norms, source.attention.head_norms);
     EXPECT_EQ(output.rms_norm_eps, source.rms_norm_eps);
-    EXPECT_EQ(output.sliding_window, source.sliding_window);
+    EXPECT_EQ(output.attention.sliding_window, source.attention.sliding_window);
     EXPECT_EQ(output.mixture.has_value(), source.mixture.has_value());
-    EXPECT_EQ(output.rotary, source.rotary);
-    EXPECT_EQ(output.junction_widths.front(), 640);
-    EXPECT_EQ(output.junction_widths.back(), source.hidden_size);
+    EXPECT_EQ(output.attention.rotary, source.attention.rotary);
+    EXPECT_EQ(output.form.junction_widths.front(), 640);
+    EXPECT_EQ(output.form.junction_widths.back(), source.hidden_size);
     EXPECT_EQ(output.dtype, "bfloat16");
   }
 }
@@ -58,7 +58,7 @@ TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
   for (const char* text : {kLlama31Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ResolvedJob job;
-    job.map_sharing = MapSharing::kModel;
+    job.maps.sharing = MapSharing::kModel;
     job.mlp = MlpTarget{{}, source.mixture ? 0 : 512, source.mixture ? 256 : 0};
     const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
     const ModelConfig output = parse_model_config(
@@ -71,8 +71,8 @@ TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
   for (const char* text : {kLlama31Config, kPhi3MiniConfig, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ModelConfig cut = source;
-    cut.intermediate_sizes.assign(static_cast<std::size_t>(source.num_layers), 256);
-    cut.intermediate_sizes[1] = 640;
+    cut.form.intermediate_sizes.assign(static_cast<std::size_t>(source.num_layers), 256);
+    cut.form.intermediate_sizes[1] = 640;
     const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
     const ModelConfig output = parse_model_config(
         output_config_json(text, output_model_config(cut, ResolvedJob(), widths)), "config.json");
@@ -87,9 +87,9 @@ TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
 TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
   const ModelConfig source = parse_model_config(kQwen3Config, "config.json");
   ModelConfig cut = source;
-  cut.value_head_dims.assign(static_cast<std::size_t>(source.num_layers), 128);
-  cut.value_head_dims[1] = 37;
-  cut.value_head_dims[2] = 0;
+  cut.form.value_head_dims.assign(static_cast<std::size_t>(source.num_layers), 128);
+  cut.form.value_head_dims[1] = 37;
+  cut.form.value_head_dims[2] = 0;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
   const ModelConfig written = output_model_config(cut, ResolvedJob(), widths);
   const ModelConfig output =
@@ -98,7 +98,7 @@ TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
   EXPECT_EQ(value_head_dim(output, 1), 0);
   EXPECT_EQ(value_head_dim(output, 2), 37);
   EXPECT_TRUE(is_skipped(output, 4));
-  EXPECT_EQ(output.head_dim, 128);
+  EXPECT_EQ(output.attention.head_dim, 128);
   EXPECT_FALSE(json::parse(output_of(kQwen3Config)).contains("value_head_dims"));
 }
 
@@ -110,8 +110,8 @@ TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
     EXPECT_FALSE(output.compressed);
     EXPECT_EQ(output.family, source.family);
     EXPECT_EQ(output.hidden_size, 384);
-    EXPECT_EQ(output.head_dim, source.head_dim);
-    EXPECT_EQ(output.rotary, source.rotary);
+    EXPECT_EQ(output.attention.head_dim, source.attention.head_dim);
+    EXPECT_EQ(output.attention.rotary, source.attention.rotary);
     EXPECT_DOUBLE_EQ(output.rms_norm_eps,
                      source.rms_norm_eps * static_cast<double>(source.hidden_size) / 384);
     EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
@@ -127,18 +127,18 @@ TEST(OutputConfig, OfAStockModelOfAnotherFamilySaysWhatThatHasOtherDefaultsFor) 
       "num_attention_heads": 8, "vocab_size": 100})";
   const ModelConfig source = parse_model_config(text, "config.json");
   ResolvedJob job;
-  job.map_sharing = MapSharing::kModel;
-  job.stock_family = "mistral";
+  job.maps.sharing = MapSharing::kModel;
+  job.output.stock_family = "mistral";
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 40);
   const std::string written = output_config_json(text, output_model_config(source, job, widths));
   const ModelConfig output = parse_model_config(written, "config.json");
   EXPECT_EQ(output.family, "mistral");
   EXPECT_EQ(output.hidden_size, 40);
-  EXPECT_EQ(output.head_dim, 8);
-  EXPECT_EQ(output.num_kv_heads, 8);
+  EXPECT_EQ(output.attention.head_dim, 8);
+  EXPECT_EQ(output.attention.num_kv_heads, 8);
   EXPECT_EQ(output.max_position_embeddings, source.max_position_embeddings);
-  EXPECT_EQ(output.sliding_window, std::nullopt);
-  EXPECT_EQ(output.rotary, source.rotary);
+  EXPECT_EQ(output.attention.sliding_window, std::nullopt);
+  EXPECT_EQ(output.attention.rotary, source.attention.rotary);
   EXPECT_EQ(json::parse(written)["architectures"], json({"MistralForCausalLM"}));
 }
 
@@ -196,16 +196,19 @@ TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
   for (const std::string& setting : settings) {
     const std::string text =
         with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + setting + "}");
-    const RotaryConfig rotary = parse_model_config(text, "config.json").rotary;
+    const RotaryConfig rotary = parse_model_config(text, "config.json").attention.rotary;
     for (const std::string& output : {output_of(text), stock_output_of(text)}) {
       json either = json::parse(output);
-      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").attention.rotary, rotary)
+          << setting;
       either.erase("rope_parameters");
-      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").attention.rotary, rotary)
+          << setting;
       either = json::parse(output);
       either.erase("rope_scaling");
       either.erase("rope_theta");
-      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").attention.rotary, rotary)
+          << setting;
       const bool is_beside = either.contains("original_max_position_embeddings");
       EXPECT_EQ(is_beside, rotary.type == "longrope");  // transformers 4 reads it there
     }
@@ -225,8 +228,8 @@ TEST(OutputConfig, TiedEmbeddingsStayTied) {
       with(kLlama31Config, R"("tie_word_embeddings": false)", R"("tie_word_embeddings": true)");
   const ModelConfig output = parse_model_config(output_of(text), "config.json");
   EXPECT_TRUE(output.tie_word_embeddings);
-  EXPECT_TRUE(output.embedding_projection);
-  EXPECT_TRUE(output.head_projection);
+  EXPECT_TRUE(output.form.embedding_projection);
+  EXPECT_TRUE(output.form.head_projection);
   EXPECT_FALSE(output.has_final_norm());
   EXPECT_EQ(output.embedding_width(), 4096);
   const json untied = json::parse(output_of(kLlama31Config));
@@ -242,7 +245,7 @@ TEST(OutputConfig, WithoutMapsNormsHaveWeightsAndNothingIsAdded) {
         uniform_widths(source, /*head_sliced=*/true, source.hidden_size), source.hidden_size);
     const ModelConfig written = output_model_config(source, job, widths);
     const ModelConfig output = parse_model_config(output_config_json(text, written), "config.json");
-    EXPECT_TRUE(output.norm_weights);
+    EXPECT_TRUE(output.form.norm_weights);
     EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
     EXPECT_EQ(expected_shapes(output), expected_shapes(source));
   }

@@ -228,17 +228,18 @@ ModelConfig small_llama() {
 ResolvedJob small_job(const ModelConfig& config, int ranks) {
   ResolvedJob job;
   job.name = "small";
-  job.model_path = "/models/small";
-  job.output_path = "/out/small";
-  job.source_dtype = job.output_dtype = Dtype::kBFloat16;
+  job.model.path = "/models/small";
+  job.output.path = "/out/small";
+  job.model.dtype = job.output.dtype = Dtype::kBFloat16;
   job.method = method_named("pca_dotresize");
   job.schedule = schedule_named("pipeline");
-  job.sparsity = 0.2;
-  job.hidden_size = config.hidden_size;
-  job.widths = uniform_widths(config, job.head_sliced, 200);
+  job.target.sparsity = 0.2;
+  job.model.hidden_size = config.hidden_size;
+  job.widths = uniform_widths(config, job.maps.head_sliced, 200);
   job.calibration = {.text = {}, .tokens = "/c.safetensors", .samples = 128, .seqlen = 256};
-  job.evaluation = {.text = {"/e.txt"}, .tokens = {}, .samples = {}, .seqlen = 256};
-  job.ranks = ranks;
+  job.evaluation =
+      EvaluationSource{{.text = {"/e.txt"}, .tokens = {}, .samples = {}, .seqlen = 256}};
+  job.resources.ranks = ranks;
   return job;
 }
 

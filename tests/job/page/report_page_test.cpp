@@ -61,7 +61,7 @@ TEST(ReportPage, ShowsValueHeadsThatWereCut) {
 TEST(ReportPage, BeginsWithThePredictedDamageOfAllPartsBesideWhatWasMeasured) {
   Report report = example_report();
   EXPECT_THAT(ids_of(page_of(report)), Not(Contains("predicted-damage")));
-  report.job.metric = Metric::kFisher;
+  report.job.maps.metric = Metric::kFisher;
   report.junctions[0].predicted_loss_increase = 0.5;
   report.attentions = {{"layers.0.attention", 20, 32, 0.0625}, {"layers.1.attention", 32, 32, 0.0}};
   report.shortcuts[0].predicted_loss_increase = 0.25;

@@ -42,7 +42,7 @@ class JointAllocation : public ResolveJob {
       const ResolvedJob& job, const std::vector<double>& junctions,
       const std::vector<double>& layers,
       const std::vector<double>& values = std::vector<double>(6, 1.0)) const {
-    const std::vector<int64_t> widths = possible_widths(256, job.allocation->round_to);
+    const std::vector<int64_t> widths = possible_widths(256, job.target.allocation->round_to);
     PredictedLossIncreases loss_increases;
     for (const double weight : junctions) {
       std::vector<double>& table = loss_increases.junctions.emplace_back();
@@ -80,12 +80,12 @@ class JointAllocation : public ResolveJob {
   /// features of all layers.
   double best_uniform(const ResolvedJob& job, const PredictedLossIncreases& loss_increases,
                       std::size_t step = 1) const {
-    const std::vector<int64_t> widths = possible_widths(256, job.allocation->round_to);
+    const std::vector<int64_t> widths = possible_widths(256, job.target.allocation->round_to);
     double best = 1e300;
     for (std::size_t w = 0; w < widths.size(); ++w) {
       for (std::size_t f = 0; f < loss_increases.mlps.front().size(); f += step) {
         Allocation uniform;
-        uniform.widths = uniform_widths(config_, job.head_sliced, widths[w]);
+        uniform.widths = uniform_widths(config_, job.maps.head_sliced, widths[w]);
         for (const auto& table : loss_increases.junctions) {
           uniform.junction_loss_increases.push_back(table[w * widths.size() + w]);
         }
@@ -94,7 +94,8 @@ class JointAllocation : public ResolveJob {
           uniform.mlp_loss_increases.push_back(curve[f]);
         }
         const NetSize size = size_of(job, uniform);
-        if (size.compressed_bytes > largest_bytes(job.allocation->size, size.dense_bytes)) continue;
+        if (size.compressed_bytes > largest_bytes(job.target.allocation->size, size.dense_bytes))
+          continue;
         best = std::min(best, uniform.predicted_loss_increase());
       }
     }
@@ -172,9 +173,9 @@ TEST_F(JointAllocation, MeetsTheSizeAndIsPredictedToBeBetterThanAnyUniformChoice
 
 TEST_F(JointAllocation, WhatCostsLittleGoes) {
   const ResolvedJob job = resolve();
-  EXPECT_EQ(job.metric, Metric::kFisher);
-  EXPECT_TRUE(job.head_sliced);
-  EXPECT_EQ(to_string(job.shortcuts), "auto");
+  EXPECT_EQ(job.maps.metric, Metric::kFisher);
+  EXPECT_TRUE(job.maps.head_sliced);
+  EXPECT_EQ(to_string(job.maps.shortcuts), "auto");
   EXPECT_FALSE(job.widths_known());
   std::vector<double> junctions(13, 1.0);
   junctions[4] = 1e-3;
@@ -208,12 +209,12 @@ TEST_F(JointAllocation, TheOutputIsAsLargeAsItsTensors) {
   EXPECT_TRUE(is_skipped(cut, 2));
   const ModelConfig output =
       output_model_config(cut, with_allocation(job, config_, chosen), chosen.widths);
-  EXPECT_EQ(output.value_head_dims, chosen.values);
+  EXPECT_EQ(output.form.value_head_dims, chosen.values);
   EXPECT_EQ(stored_parameters(output), size_of(job, chosen).compressed_parameters);
   ModelConfig wide = output;
-  wide.value_head_dims.clear();
-  const int64_t k_in = output.junction_widths[2];
-  const int64_t k_out = output.junction_widths[3];
+  wide.form.value_head_dims.clear();
+  const int64_t k_in = output.form.junction_widths[2];
+  const int64_t k_out = output.form.junction_widths[3];
   EXPECT_EQ(stored_parameters(wide) - stored_parameters(output),
             32 * (12 * k_in + 8 * k_out));  // heads: 8 query, 2 key, 2 value
 }
@@ -221,12 +222,12 @@ TEST_F(JointAllocation, TheOutputIsAsLargeAsItsTensors) {
 TEST_F(JointAllocation, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
   EXPECT_EQ(possible_value_dims(config_).size(), 32u);
   EXPECT_EQ(possible_value_dims(config_).back(), 1);
-  config_.head_dim = 80;
+  config_.attention.head_dim = 80;
   EXPECT_EQ(possible_value_dims(config_)[1], 78);
-  config_.head_dim = 128;
+  config_.attention.head_dim = 128;
   EXPECT_EQ(possible_value_dims(config_)[1], 124);
   EXPECT_EQ(possible_value_dims(config_).back(), 4);
-  config_.head_dim = 12;
+  config_.attention.head_dim = 12;
   EXPECT_EQ(possible_value_dims(config_)[1], 11);
 }
 
@@ -330,7 +331,7 @@ TEST_F(JointAllocation, RanksGoWhereTheyAreWorthTheirParameters) {
   for (const std::size_t same : {77, 82}) {
     PredictedLossIncreases only = loss_increases;
     ResolvedJob with_rank = job;
-    with_rank.shortcuts.rank = ranks[same];
+    with_rank.maps.shortcuts.rank = ranks[same];
     only.shortcuts.clear();
     const Allocation uniform = allocate_jointly(config_, with_rank, only);
     double loss_increase = uniform.predicted_loss_increase();
@@ -410,7 +411,7 @@ TEST_F(JointAllocation, WithoutMapsASublayerMayGoAltogether) {
 TEST_F(JointAllocation, ASublayerThatAddsABiasStays) {
   config_.mlp_bias = true;
   const ResolvedJob job = resolve();
-  EXPECT_EQ(possible_inner_widths(config_, job, 1).back(), job.allocation->round_to);
+  EXPECT_EQ(possible_inner_widths(config_, job, 1).back(), job.target.allocation->round_to);
   EXPECT_EQ(possible_inner_widths(config_, job, 0).back(), 0);
 }
 
@@ -440,7 +441,7 @@ TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
   with_method("name: slicegpt, size: 0.8, allocate: auto", "path: o, format: stock");
   const ResolvedJob job = resolve();
   EXPECT_TRUE(job.stock_output());
-  EXPECT_EQ(job.stock_family, "mistral");
+  EXPECT_EQ(job.output.stock_family, "mistral");
   const PredictedLossIncreases loss_increases =
       squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 0.02));
   const Allocation chosen = allocate_jointly(config_, job, loss_increases);
@@ -454,8 +455,8 @@ TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
   EXPECT_DOUBLE_EQ(chosen.predicted_loss_increase(), best_uniform(job, loss_increases));
   const ModelConfig cut = with_features(config_, job, chosen);
   EXPECT_EQ(cut.intermediate_size, chosen.features.front());
-  EXPECT_TRUE(cut.intermediate_sizes.empty());
-  EXPECT_TRUE(cut.value_head_dims.empty());
+  EXPECT_TRUE(cut.form.intermediate_sizes.empty());
+  EXPECT_TRUE(cut.form.value_head_dims.empty());
   const std::string table = plan_table(config_, job, make_shard_plan(config_, job), std::nullopt);
   EXPECT_THAT(table, Not(HasSubstr("\nvalues")));
 }

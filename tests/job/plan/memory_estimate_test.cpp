@@ -17,21 +17,21 @@ ModelConfig llama31_70b() {
   config.hidden_size = 8192;
   config.intermediate_size = 28672;
   config.num_layers = 80;
-  config.num_heads = 64;
-  config.junction_widths.assign(161, 8192);
+  config.attention.num_heads = 64;
+  config.form.junction_widths.assign(161, 8192);
   return config;
 }
 
 /// Returns a job on GPUs that removes 20 %, with 128 windows of 2048 tokens and an evaluation.
 ResolvedJob job_70b(const ModelConfig& config, int ranks) {
   ResolvedJob job = small_job(config, ranks);
-  job.widths = uniform_widths(config, job.head_sliced, 6528);
+  job.widths = uniform_widths(config, job.maps.head_sliced, 6528);
   job.calibration.samples = 128;
   job.calibration.seqlen = 2048;
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kBFloat16;
-  job.output_dtype = Dtype::kBFloat16;
-  job.gpu_compute_dtype = Dtype::kBFloat16;
+  job.resources.device = DeviceKind::kCuda;
+  job.resources.compute_dtype = Dtype::kBFloat16;
+  job.output.dtype = Dtype::kBFloat16;
+  job.resources.gpu_compute_dtype = Dtype::kBFloat16;
   return job;
 }
 
@@ -39,7 +39,7 @@ TEST(MemoryEstimate, Of70BFitsEightGpusOf32GiBInTwoGroups) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config, 8);
   EXPECT_GT(peak_device_memory(make_shard_plan(config, job)), 30 * kGiB);
-  job.device_memory = 30 * kGiB;
+  job.resources.device_memory = 30 * kGiB;
   const ShardPlan plan = make_shard_plan(config, job);
   EXPECT_EQ(plan.junction_groups, 2);
   EXPECT_LE(peak_device_memory(plan), 30 * kGiB);
@@ -49,9 +49,9 @@ TEST(MemoryEstimate, Of70BFitsEightGpusOf32GiBInTwoGroups) {
 TEST(MemoryEstimate, Of70BIsHealedOnEightGpusOf32GiB) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config, 8);
-  job.gpu_compute_dtype = job.compute_dtype = Dtype::kFloat16;
-  job.output_dtype = Dtype::kFloat16;
-  job.device_memory = 30 * kGiB;
+  job.resources.gpu_compute_dtype = job.resources.compute_dtype = Dtype::kFloat16;
+  job.output.dtype = Dtype::kFloat16;
+  job.resources.device_memory = 30 * kGiB;
   const auto healing = [&](const ShardPlan& plan) {
     int64_t most = 0;
     for (const RankShard& shard : plan.ranks) {
@@ -74,9 +74,9 @@ TEST(MemoryEstimate, MlpsOf70BAreCutInAsManyGroupsAsMemoryNeeds) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config, 8);
   job.mlp = MlpTarget{{}, 23744, 0};
-  job.device_memory = 36 * kGiB;
+  job.resources.device_memory = 36 * kGiB;
   EXPECT_EQ(make_shard_plan(config, job).cut_groups, 1);
-  job.device_memory = 32 * kGiB;
+  job.resources.device_memory = 32 * kGiB;
   ShardPlan plan = make_shard_plan(config, job);
   EXPECT_TRUE(fits(plan, job));
   EXPECT_EQ(plan.cut_groups, 2);  // 10 MLPs a rank, 1.7 GiB each
@@ -88,15 +88,15 @@ TEST(MemoryEstimate, MlpsOf70BAreCutInAsManyGroupsAsMemoryNeeds) {
   job.mlp->allocated = false;
   job.schedule = schedule_named("layerwise");
   EXPECT_TRUE(fits(make_shard_plan(config, job), job));
-  job.device_memory = 24 * kGiB;
+  job.resources.device_memory = 24 * kGiB;
   EXPECT_FALSE(fits(make_shard_plan(config, job), job));
 }
 
 TEST(MemoryEstimate, Of70BFitsOneLargeGpuSublayerBySublayer) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config, 1);
-  job.device_memory = 79 * kGiB;
-  job.memory = 256 * kGiB;
+  job.resources.device_memory = 79 * kGiB;
+  job.resources.memory = 256 * kGiB;
   EXPECT_FALSE(fits(make_shard_plan(config, job), job));  // the weights alone take 131 GiB
   job.schedule = schedule_named("layerwise");
   EXPECT_TRUE(fits(make_shard_plan(config, job), job));
@@ -112,7 +112,7 @@ TEST(MemoryEstimate, LayerwiseKeepsAsManyStreamsAsFitTheBudget) {
   // A smaller budget gives up overlaps, which makes room for more streams again. Two streams take
   // no more memory than folding.
   for (int64_t budget = peak_device_memory(free); before > 2; budget -= kGiB / 2) {
-    job.device_memory = budget;
+    job.resources.device_memory = budget;
     const ShardPlan plan = make_shard_plan(config, job);
     ASSERT_TRUE(fits(plan, job)) << human_bytes(budget);
     for (const RankShard& shard : plan.ranks) {
@@ -121,10 +121,10 @@ TEST(MemoryEstimate, LayerwiseKeepsAsManyStreamsAsFitTheBudget) {
     }
     before = plan.ranks.front().solved_together;
   }
-  EXPECT_LT(*job.device_memory, 12 * kGiB);
+  EXPECT_LT(*job.resources.device_memory, 12 * kGiB);
   // A 1 GiB share of the stream waits for each junction. With slicegpt, which reads the tokens
   // once, none waits, and folding takes the most memory.
-  job.device_memory.reset();
+  job.resources.device_memory.reset();
   job.method = method_named("slicegpt");
   const ShardPlan once = make_shard_plan(config, job);
   EXPECT_EQ(once.ranks.front().solved_together, 8);
@@ -147,17 +147,17 @@ TEST_P(JunctionGroups, AreAsFewAsTheBudgetAllows) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 8);
   job.method = method_named(GetParam());
-  job.widths = uniform_widths(config, job.head_sliced, 3264);
+  job.widths = uniform_widths(config, job.maps.head_sliced, 3264);
   const ShardPlan free = make_shard_plan(config, job);
   EXPECT_EQ(free.junction_groups, 1);
-  job.memory = 1;
+  job.resources.memory = 1;
   const ShardPlan tightest = make_shard_plan(config, job);
   EXPECT_EQ(tightest.ranks[1].junctions_at_once, 1);
   ASSERT_LT(peak_memory(tightest), peak_memory(free));
 
   int64_t groups_before = free.junction_groups;
   for (int64_t budget = peak_memory(free); budget >= peak_memory(tightest); budget -= kGiB / 8) {
-    job.memory = budget;
+    job.resources.memory = budget;
     const ShardPlan plan = make_shard_plan(config, job);
     EXPECT_LE(peak_memory(plan), budget);
     EXPECT_GE(plan.junction_groups, groups_before);
@@ -174,9 +174,9 @@ TEST(MemoryEstimate, Of70BWidthFitsTwoRanksOf9GiBInBothSchedules) {
   ModelConfig config = llama31_70b();
   config.num_layers = 2;
   ResolvedJob job = small_job(config, 2);
-  job.widths = uniform_widths(config, job.head_sliced, 6528);
-  job.output_dtype = Dtype::kBFloat16;
-  job.memory = 9 * kGiB;
+  job.widths = uniform_widths(config, job.maps.head_sliced, 6528);
+  job.output.dtype = Dtype::kBFloat16;
+  job.resources.memory = 9 * kGiB;
   for (const char* method : {"pca_dotresize", "dotresize"}) {
     for (const char* schedule : {"pipeline", "token_parallel"}) {
       job.method = method_named(method);
@@ -192,10 +192,10 @@ TEST(MemoryEstimate, OverlapsAreGivenUpForMemoryAndSaveSome) {
   job.schedule = schedule_named("token_parallel");
   const ShardPlan free = make_shard_plan(config, job);
   EXPECT_TRUE(free.ranks.front().overlaps);
-  job.memory = peak_memory(free) - 1;
+  job.resources.memory = peak_memory(free) - 1;
   const ShardPlan lean = make_shard_plan(config, job);
   EXPECT_FALSE(lean.ranks.front().overlaps);
-  EXPECT_LE(peak_memory(lean), *job.memory);
+  EXPECT_LE(peak_memory(lean), *job.resources.memory);
 }
 
 TEST(MemoryEstimate, OfGradientsCountsTheirSumsAndWhatIsUnderWay) {
@@ -208,7 +208,7 @@ TEST(MemoryEstimate, OfGradientsCountsTheirSumsAndWhatIsUnderWay) {
     return estimate_peak_memory(config, job, shard);
   };
   const int64_t without = peak(0, 2);
-  job.metric = Metric::kFisher;
+  job.maps.metric = Metric::kFisher;
   EXPECT_GT(peak(0, 2), without);
   // The sums of both kinds are kept until the junction is decomposed.
   EXPECT_EQ(peak(1, 6) - peak(1, 5), int64_t{2} * 8 * 4096 * 4096);
@@ -234,8 +234,8 @@ TEST(MemoryEstimate, OfTokenParallelDoesNotGrowWithTheModelsDepth) {
   job.schedule = schedule_named("token_parallel");
   const int64_t peak = peak_memory(make_shard_plan(config, job));
   config.num_layers *= 2;
-  config.junction_widths.assign(2 * 64 + 1, 4096);
-  job.widths = uniform_widths(config, job.head_sliced, job.widths.largest());
+  config.form.junction_widths.assign(2 * 64 + 1, 4096);
+  job.widths = uniform_widths(config, job.maps.head_sliced, job.widths.largest());
   EXPECT_EQ(peak_memory(make_shard_plan(config, job)), peak);
 }
 
@@ -251,7 +251,7 @@ TEST(MemoryEstimate, OfTurnsCountsWhatTheRankItselfReads) {
     return estimate_peak_memory(config, job, shard);
   };
   EXPECT_LT(peak(0), peak(1));  // one of two ranks has all attentions, the other all MLPs
-  job.ranks = 3;
+  job.resources.ranks = 3;
   EXPECT_EQ(peak(0), peak(1));
 }
 
@@ -264,7 +264,7 @@ TEST(MemoryEstimate, OfAComparisonCountsTheStatesOfBothModels) {
   const int64_t stream = int64_t{8192} * 256 * 4096 * 4;
   const int64_t compared = rank.evaluation();
   EXPECT_GT(compared, 2 * stream);
-  job.kl = false;
+  job.evaluation->kl = false;
   EXPECT_GT(rank.evaluation(), stream);
   EXPECT_LT(rank.evaluation(), compared - stream / 2);
 }
@@ -285,10 +285,10 @@ TEST(MemoryEstimate, OfAGpuIsThatOfOneThatIsThereOrMayBe) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 8);
   EXPECT_EQ(make_shard_plan(config, job).ranks[1].peak_device_memory_bytes, std::nullopt);
-  job.gpu_compute_dtype = Dtype::kBFloat16;  // device: auto
+  job.resources.gpu_compute_dtype = Dtype::kBFloat16;  // device: auto
   const RankShard maybe = make_shard_plan(config, job).ranks[1];
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kBFloat16;
+  job.resources.device = DeviceKind::kCuda;
+  job.resources.compute_dtype = Dtype::kBFloat16;
   const RankShard certain = make_shard_plan(config, job).ranks[1];
   EXPECT_EQ(maybe.peak_device_memory_bytes, certain.peak_device_memory_bytes);
   EXPECT_GT(*maybe.peak_device_memory_bytes, 0);

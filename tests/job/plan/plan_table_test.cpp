@@ -24,7 +24,7 @@ json document(const ResolvedJob& job) {
 
 ResolvedJob job_of_width(int64_t width) {
   ResolvedJob job = small_job(small_llama(), 3);
-  job.widths = uniform_widths(small_llama(), job.head_sliced, width);
+  job.widths = uniform_widths(small_llama(), job.maps.head_sliced, width);
   return job;
 }
 
@@ -53,18 +53,18 @@ TEST(PlanTable, StatisticsTakeThePlaceOfThePasses) {
 
 TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
   ResolvedJob job = small_job(small_llama(), 3);
-  job.map_sharing = MapSharing::kModel;
-  job.head_sliced = true;
-  job.widths = uniform_widths(small_llama(), job.head_sliced, 208);
-  job.junction_groups.assign(13, 0);
+  job.maps.sharing = MapSharing::kModel;
+  job.maps.head_sliced = true;
+  job.widths = uniform_widths(small_llama(), job.maps.head_sliced, 208);
+  job.maps.groups.assign(13, 0);
   EXPECT_EQ(document(job)["compressed"]["parameters"], 5'380'752);
   EXPECT_THAT(table(job), HasSubstr("81.2 % of the dense parameters"));
 }
 
 TEST(PlanTable, TellsTheTargetTheNominalWidthAndTheNetSize) {
   ResolvedJob job = job_of_width(176);
-  job.sparsity.reset();
-  job.size = 0.85;
+  job.target.sparsity.reset();
+  job.target.size = 0.85;
   const std::string text = table(job);
   EXPECT_THAT(text, HasSubstr("map_sharing junction"));
   EXPECT_THAT(text, HasSubstr("\ntarget      size 0.85\n"));
@@ -77,7 +77,7 @@ TEST(PlanTable, TellsTheTargetTheNominalWidthAndTheNetSize) {
 
 TEST(PlanTable, BytesCountAsTheyAreWritten) {
   ResolvedJob job = job_of_width(128);
-  job.output_dtype = Dtype::kFloat32;
+  job.output.dtype = Dtype::kFloat32;
   const json plan = document(job);
   EXPECT_DOUBLE_EQ(plan["compressed"]["bytes_fraction"].get<double>(),
                    2.0 * plan["compressed"]["parameters_fraction"].get<double>());
@@ -88,8 +88,8 @@ TEST(PlanTable, BytesCountAsTheyAreWritten) {
 
 TEST(PlanTable, WidthsThatTheLossWillDecideHaveABoundAlone) {
   ResolvedJob job = job_of_width(256);
-  job.sparsity.reset();
-  job.allocation = AllocationTarget{.size = 0.8, .round_to = 8};
+  job.target.sparsity.reset();
+  job.target.allocation = AllocationTarget{.size = 0.8, .round_to = 8};
   EXPECT_THAT(table(job), HasSubstr("target      size 0.8, allocated by loss\n"));
   EXPECT_THAT(table(job),
               HasSubstr("compressed  at most 10,595,942 bytes, 80.0 % of the dense ones"));
@@ -107,7 +107,7 @@ TEST(PlanTable, HasTheMemoryOfGpusWhereTheyMayBeUsed) {
   ResolvedJob job = job_of_width(176);
   EXPECT_THAT(table(job), HasSubstr("  peak memory\n"));
   EXPECT_FALSE(document(job)["ranks"][0].contains("peak_device_memory_bytes"));
-  job.gpu_compute_dtype = Dtype::kBFloat16;
+  job.resources.gpu_compute_dtype = Dtype::kBFloat16;
   EXPECT_THAT(table(job), HasSubstr("  peak memory  GPU memory\n"));
   EXPECT_GT(document(job)["ranks"][0]["peak_device_memory_bytes"], 0);
 }
@@ -116,7 +116,7 @@ TEST(PlanTable, WarnsOnlyWhereTheResultIsNotSmaller) {
   EXPECT_THAT(table(job_of_width(176)), Not(HasSubstr("warning")));
   EXPECT_THAT(table(job_of_width(248)), Not(HasSubstr("warning")));
   ResolvedJob wider = job_of_width(248);
-  wider.output_dtype = Dtype::kFloat32;
+  wider.output.dtype = Dtype::kFloat32;
   EXPECT_THAT(table(wider), HasSubstr("\nwarning: the result, "));
   EXPECT_THAT(table(wider),
               HasSubstr(" parameters as float32), is not smaller than the dense model, "

@@ -20,14 +20,14 @@ TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(job.method, method_named("pca_dotresize"));
   EXPECT_EQ(job.schedule, schedule_named("pipeline"));
   EXPECT_EQ(job.widths.largest(), 200);
-  EXPECT_EQ(job.lambda, 0.1);
-  EXPECT_FALSE(job.accept_nonconvergence);
-  EXPECT_FALSE(job.overwrite);
-  EXPECT_EQ(job.source_dtype, Dtype::kBFloat16);
-  EXPECT_EQ(job.output_dtype, Dtype::kBFloat16);
-  EXPECT_EQ(job.compute_dtype, Dtype::kFloat32);
-  EXPECT_EQ(job.ranks, 1);
-  EXPECT_EQ(job.timeout_s, 600);
+  EXPECT_EQ(job.maps.lambda, 0.1);
+  EXPECT_FALSE(job.maps.accept_nonconvergence);
+  EXPECT_FALSE(job.output.overwrite);
+  EXPECT_EQ(job.model.dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.output.dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.resources.compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(job.resources.ranks, 1);
+  EXPECT_EQ(job.resources.timeout_s, 600);
   EXPECT_EQ(job.calibration.samples, 128);
   EXPECT_EQ(job.calibration.seqlen, 2048);
   EXPECT_FALSE(job.evaluation);
@@ -38,33 +38,33 @@ TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
   method.Clear();
   method.set_size(0.8);
   EXPECT_EQ(resolve().method, method_named("slicegpt"));
-  EXPECT_TRUE(resolve().allocation);
-  EXPECT_TRUE(resolve().head_sliced);
+  EXPECT_TRUE(resolve().target.allocation);
+  EXPECT_TRUE(resolve().maps.head_sliced);
   method.set_head(v1::Method::dense);
-  EXPECT_TRUE(resolve().allocation);
-  EXPECT_FALSE(resolve().head_sliced);
+  EXPECT_TRUE(resolve().target.allocation);
+  EXPECT_FALSE(resolve().maps.head_sliced);
   for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "lambda: 1",
                                  "metric: activation", "mlp: {width: 512}"}) {
     text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
          "}\ncalibration: {text: [c.txt]}\n");
-    EXPECT_FALSE(resolve().allocation) << more;
+    EXPECT_FALSE(resolve().target.allocation) << more;
     EXPECT_EQ(resolve().method, method_named("pca_dotresize")) << more;
   }
   spec_.mutable_method()->Clear();
   spec_.mutable_method()->set_sparsity(0.2);
-  EXPECT_FALSE(resolve().allocation);
+  EXPECT_FALSE(resolve().target.allocation);
 }
 
 TEST_F(ResolveJob, AnEvaluationWithoutASourceHasWhatTheCalibrationLeaves) {
   spec_.mutable_evaluation();
-  EXPECT_TRUE(resolve().evaluates_unused_windows);
+  EXPECT_TRUE(resolve().evaluation->unused_windows);
   EXPECT_EQ(resolve().evaluation->text, resolve().calibration.text);
   EXPECT_EQ(resolve().evaluation->tokens, resolve().calibration.tokens);
   EXPECT_FALSE(resolve().evaluation->samples);
   spec_.mutable_evaluation()->set_samples(4);
   EXPECT_EQ(resolve().evaluation->samples, 4);
   spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
-  EXPECT_FALSE(resolve().evaluates_unused_windows);
+  EXPECT_FALSE(resolve().evaluation->unused_windows);
   EXPECT_EQ(resolve().evaluation->samples, 4);
 }
 
@@ -102,10 +102,10 @@ TEST_F(ResolveJob, EveryValueOfActivationsButAutoHasASchedule) {
 TEST_F(ResolveJob, ABudgetOfTheSpecIsStrongerThanWhatTheHostHas) {
   LaunchFacts launch;
   launch.memory = int64_t{8} << 30;
-  EXPECT_EQ(resolve_job(spec_, config_, launch).memory, int64_t{8} << 30);
+  EXPECT_EQ(resolve_job(spec_, config_, launch).resources.memory, int64_t{8} << 30);
   spec_.mutable_resources()->set_memory("3GiB");
-  EXPECT_EQ(resolve_job(spec_, config_, launch).memory, int64_t{3} << 30);
-  EXPECT_EQ(resolve().memory, int64_t{3} << 30);
+  EXPECT_EQ(resolve_job(spec_, config_, launch).resources.memory, int64_t{3} << 30);
+  EXPECT_EQ(resolve().resources.memory, int64_t{3} << 30);
 }
 
 TEST_F(ResolveJob, AnInterruptedRunKeepsItsSchedule) {
@@ -157,7 +157,7 @@ TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_width(201);
   EXPECT_EQ(resolve().widths.largest(), 201);
-  EXPECT_EQ(resolve().sparsity, std::nullopt);
+  EXPECT_EQ(resolve().target.sparsity, std::nullopt);
 }
 
 TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
@@ -165,7 +165,7 @@ TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->set_size(0.8);
   spec_.mutable_method()->set_name(v1::Method::pca_dotresize);
   EXPECT_EQ(resolve().widths.largest(), 184);
-  EXPECT_EQ(resolve().size, 0.8);
+  EXPECT_EQ(resolve().target.size, 0.8);
   spec_.mutable_method()->set_head(v1::Method::sliced);
   EXPECT_EQ(resolve().widths.largest(), 192);
   spec_.mutable_method()->set_round_to(20);
@@ -173,7 +173,7 @@ TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->clear_round_to();
   spec_.mutable_method()->set_map_sharing("model");
   EXPECT_EQ(resolve().widths.largest(), 200);
-  config_.num_heads = 12;
+  config_.attention.num_heads = 12;
   EXPECT_EQ(resolve().widths.largest() % 24, 0);
   spec_.mutable_output()->set_dtype(v1::Output::float32);
   EXPECT_EQ(resolve().widths.largest(), 96);
@@ -212,34 +212,35 @@ TEST_F(ResolveJob, ASharedMapSeesTheDenseModel) {
 }
 
 TEST_F(ResolveJob, ALlamaWithHeadsOfAnotherWidthBecomesAMistralIfThatIsTheSame) {
-  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   spec_.mutable_method()->set_map_sharing("model");
-  EXPECT_EQ(resolve().stock_family, "mistral");
+  EXPECT_EQ(resolve().output.stock_family, "mistral");
   const ModelConfig plain = config_;
-  config_.rotary.type = "llama3";
-  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_.attention.rotary.type = "llama3";
+  EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   config_ = plain;
-  config_.attention_bias = true;
-  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_.attention.bias = true;
+  EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   config_ = plain;
   config_.vocab_size = 128256;
-  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   config_ = plain;
-  config_.head_dim = static_cast<int64_t>(resolve().widths.largest()) / config_.num_heads;
-  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_.attention.head_dim =
+      static_cast<int64_t>(resolve().widths.largest()) / config_.attention.num_heads;
+  EXPECT_EQ(resolve().output.stock_family, std::nullopt);
 }
 
 TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
   spec_.mutable_method()->set_map_sharing("model");
   spec_.mutable_output()->set_architecture(v1::Output::source);
-  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   spec_.mutable_output()->set_architecture(v1::Output::mistral);
-  config_.rotary.type = "llama3";
-  config_.num_heads = 12;
+  config_.attention.rotary.type = "llama3";
+  config_.attention.num_heads = 12;
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_width(200);  // not a multiple of the heads
-  EXPECT_EQ(resolve().stock_family, "mistral");
-  config_.attention_bias = true;
+  EXPECT_EQ(resolve().output.stock_family, "mistral");
+  config_.attention.bias = true;
   EXPECT_THAT(error(), HasSubstr("output.architecture: mistral has no biases"));
   config_.family = "qwen3";
   EXPECT_THAT(error(), HasSubstr("mistral can be made of a llama, not of a qwen3"));
@@ -248,11 +249,11 @@ TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
 }
 
 TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
-  config_.num_heads = 12;
+  config_.attention.num_heads = 12;
   spec_.mutable_method()->set_map_sharing("model");
   EXPECT_EQ(resolve().widths.largest(), 192);  // a multiple of 8 and of 12
   EXPECT_THAT(resolve().widths.all, Each(192));
-  EXPECT_TRUE(resolve().head_sliced);
+  EXPECT_TRUE(resolve().maps.head_sliced);
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_width(200);
   EXPECT_THAT(error(), HasSubstr("method.width: 200 is not a multiple of 12, the number of att"));
@@ -264,7 +265,7 @@ TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   config_.family = "phi3";
   spec_.mutable_method()->set_map_sharing("model");
   EXPECT_TRUE(resolve().stock_output());
-  config_.rotary.type = "longrope";
+  config_.attention.rotary.type = "longrope";
   EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family 'phi3' cannot "
                                  "have a longrope embedding"));
   spec_.mutable_method()->set_map_sharing("junction");
@@ -278,8 +279,8 @@ TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
   spec_.mutable_calibration()->set_seqlen(4096);
   EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 4096 is more than the model's "
                                  "max_position_embeddings, 2048"));
-  config_.rotary.type = "dynamic";
-  config_.rotary.factor = 2.0;
+  config_.attention.rotary.type = "dynamic";
+  config_.attention.rotary.factor = 2.0;
   EXPECT_EQ(resolve().calibration.seqlen, 4096);
   spec_.mutable_calibration()->set_seqlen(4097);
   EXPECT_THAT(error(), HasSubstr("2048, times the factor of its rotary embedding"));
@@ -287,9 +288,9 @@ TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
 
 TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {
   config_.dtype.clear();
-  EXPECT_EQ(resolve().source_dtype, Dtype::kFloat32);
+  EXPECT_EQ(resolve().model.dtype, Dtype::kFloat32);
   spec_.mutable_output()->set_dtype(v1::Output::float16);
-  EXPECT_EQ(resolve().output_dtype, Dtype::kFloat16);
+  EXPECT_EQ(resolve().output.dtype, Dtype::kFloat16);
 }
 
 TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {
@@ -346,15 +347,15 @@ TEST_F(ResolveJob, RefusesFilesThatAreNotThereOrNotFiles) {
 }
 
 TEST_F(ResolveJob, ComputesInBfloat16WhereAGpuIsAskedFor) {
-  EXPECT_EQ(resolve().device, DeviceKind::kCpu);
-  EXPECT_EQ(resolve().gpu_compute_dtype, Dtype::kBFloat16);  // auto
+  EXPECT_EQ(resolve().resources.device, DeviceKind::kCpu);
+  EXPECT_EQ(resolve().resources.gpu_compute_dtype, Dtype::kBFloat16);  // auto
   spec_.mutable_resources()->set_device(v1::Resources::cpu);
-  EXPECT_EQ(resolve().gpu_compute_dtype, std::nullopt);
+  EXPECT_EQ(resolve().resources.gpu_compute_dtype, std::nullopt);
   spec_.mutable_resources()->set_device(v1::Resources::cuda);
-  EXPECT_EQ(resolve().device, DeviceKind::kCuda);
-  EXPECT_EQ(resolve().compute_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(resolve().resources.device, DeviceKind::kCuda);
+  EXPECT_EQ(resolve().resources.compute_dtype, Dtype::kBFloat16);
   spec_.mutable_resources()->set_compute_dtype(v1::ComputeDtype::float32);
-  EXPECT_EQ(resolve().compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(resolve().resources.compute_dtype, Dtype::kFloat32);
 }
 
 TEST_F(ResolveJob, WhatTheLaunchedRanksFoundDecidesWhatTheSpecLeavesOpen) {
@@ -363,17 +364,19 @@ TEST_F(ResolveJob, WhatTheLaunchedRanksFoundDecidesWhatTheSpecLeavesOpen) {
     return resolve_job(spec_, config_, launch);
   };
   ResolvedJob job = launched({.ranks = 2, .devices = {DeviceKind::kCpu, 0}});
-  EXPECT_EQ(job.ranks, 2);
-  EXPECT_EQ(job.device, DeviceKind::kCpu);
-  EXPECT_EQ(job.compute_dtype, Dtype::kFloat32);
-  EXPECT_EQ(job.gpu_compute_dtype, std::nullopt);
+  EXPECT_EQ(job.resources.ranks, 2);
+  EXPECT_EQ(job.resources.device, DeviceKind::kCpu);
+  EXPECT_EQ(job.resources.compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(job.resources.gpu_compute_dtype, std::nullopt);
   job = launched({.ranks = 2, .devices = {DeviceKind::kCuda, 80}});
-  EXPECT_EQ(job.device, DeviceKind::kCuda);
-  EXPECT_EQ(job.compute_dtype, Dtype::kBFloat16);
-  EXPECT_EQ(job.gpu_compute_dtype, Dtype::kBFloat16);
-  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 75}}).compute_dtype, Dtype::kFloat16);
+  EXPECT_EQ(job.resources.device, DeviceKind::kCuda);
+  EXPECT_EQ(job.resources.compute_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.resources.gpu_compute_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 75}}).resources.compute_dtype,
+            Dtype::kFloat16);
   spec_.mutable_resources()->set_compute_dtype(v1::ComputeDtype::float32);
-  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 90}}).compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 90}}).resources.compute_dtype,
+            Dtype::kFloat32);
   EXPECT_THROW(launched({.ranks = 13}), InputError);
 }
 
@@ -397,7 +400,7 @@ TEST_F(ResolveJob, TheMetricOfTheLossSeesTheDenseModelInAPipeline) {
       "calibration: {text: [c.txt]}\n");
   const ResolvedJob job = resolve();
   EXPECT_EQ(job.schedule, schedule_named("pipeline"));
-  EXPECT_EQ(job.metric, Metric::kFisher);
+  EXPECT_EQ(job.maps.metric, Metric::kFisher);
   EXPECT_FALSE(job.oblique_maps());
   spec_.mutable_method()->set_name(v1::Method::slicegpt);
   EXPECT_TRUE(resolve().oblique_maps());
@@ -423,10 +426,10 @@ TEST_F(ResolveJob, GradientsAreComputedInFloat16WhereThereIsNoBfloat16) {
       "name: n\nmodel: {path: m}\noutput: {path: o}\n"
       "method: {name: slicegpt, sparsity: 0.2, metric: fisher}\n"
       "calibration: {text: [c.txt]}\nresources: {compute_dtype: float16}\n");
-  EXPECT_EQ(resolve().gpu_compute_dtype, Dtype::kFloat16);
+  EXPECT_EQ(resolve().resources.gpu_compute_dtype, Dtype::kFloat16);
   spec_.mutable_resources()->clear_compute_dtype();
   const LaunchFacts v100{.ranks = 1, .devices = {DeviceKind::kCuda, 70}};
-  EXPECT_EQ(resolve_job(spec_, config_, v100).compute_dtype, Dtype::kFloat16);
+  EXPECT_EQ(resolve_job(spec_, config_, v100).resources.compute_dtype, Dtype::kFloat16);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST(ShardPlan, ParametersOfTheRanksAddUpToTheModel) {
 TEST(ShardPlan, NoRankHasMoreWorkThanItsShareAndOneSublayer) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 8);
-  job.widths = uniform_widths(config, job.head_sliced, 3264);
+  job.widths = uniform_widths(config, job.maps.head_sliced, 3264);
   const std::vector<double> work = estimate_work(config, job);
   const double total = std::accumulate(work.begin(), work.end(), 0.0);
   const double largest = *std::max_element(work.begin(), work.end());
@@ -100,7 +100,7 @@ TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
           "vocab_size": 4194304})",
       "config.json");
   ResolvedJob job = small_job(config, 256);
-  job.widths = uniform_widths(config, job.head_sliced, 4194304);
+  job.widths = uniform_widths(config, job.maps.head_sliced, 4194304);
   EXPECT_GT(stored_parameters(config), 0);
   ModelConfig folded = config;
   folded.compressed = true;

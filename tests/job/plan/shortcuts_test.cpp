@@ -87,8 +87,8 @@ TEST(ShortcutForms, WithinAGroupThereIsNone) {
 
 ResolvedJob job_of(std::optional<int64_t> rank, int64_t width, bool head_sliced = false) {
   ResolvedJob job = small_job(small_llama(), 1);
-  job.shortcuts.rank = rank;
-  job.head_sliced = head_sliced;
+  job.maps.shortcuts.rank = rank;
+  job.maps.head_sliced = head_sliced;
   job.widths = uniform_widths(small_llama(), head_sliced, width);
   return job;
 }
@@ -98,7 +98,7 @@ NetSize size_of(const ResolvedJob& job) { return net_size(small_llama(), job, jo
 /// Returns the config of an output of earlier versions, whose shortcuts are one matrix each.
 ModelConfig with_matrices(const ResolvedJob& job) {
   ModelConfig output = output_model_config(small_llama(), job, job.widths);
-  output.shortcuts.clear();
+  output.form.shortcuts.clear();
   return output;
 }
 
@@ -150,7 +150,7 @@ TEST(ShortcutConfig, IsReadAsItIsWritten) {
       const ResolvedJob job = job_of(rank, width);
       const ModelConfig output = output_model_config(small_llama(), job, job.widths);
       const ModelConfig read = written_and_read(output);
-      EXPECT_EQ(read.shortcuts, output.shortcuts) << rank.value_or(-1) << " at " << width;
+      EXPECT_EQ(read.form.shortcuts, output.form.shortcuts) << rank.value_or(-1) << " at " << width;
       EXPECT_EQ(stored_parameters(read), stored_parameters(output));
     }
   }
@@ -159,9 +159,9 @@ TEST(ShortcutConfig, IsReadAsItIsWritten) {
 TEST(ShortcutConfig, OfTwoFactorsIsReadAsItIsWritten) {
   const ResolvedJob job = job_of({}, 200);
   ModelConfig output = output_model_config(small_llama(), job, job.widths);
-  for (ShortcutForm& form : output.shortcuts) form.factors = 2;
-  output.shortcuts[3] = {.factors = 2};
-  EXPECT_EQ(written_and_read(output).shortcuts, output.shortcuts);
+  for (ShortcutForm& form : output.form.shortcuts) form.factors = 2;
+  output.form.shortcuts[3] = {.factors = 2};
+  EXPECT_EQ(written_and_read(output).form.shortcuts, output.form.shortcuts);
   EXPECT_TRUE(written_and_read(output).shortcut(3).dense());
 }
 

@@ -58,7 +58,7 @@ std::vector<ResolvedJob> all_jobs() {
 
 std::string name_of(const ResolvedJob& job) {
   return std::string(job.schedule.name) + " " + std::string(job.method.name) + " " +
-         std::to_string(job.ranks);
+         std::to_string(job.resources.ranks);
 }
 
 void scale_rates(google::protobuf::Message& message, double factor) {
@@ -78,7 +78,7 @@ TEST(TimeEstimate, OfGradientsIsThatOfThreeMorePassesAndTheHead) {
   ResolvedJob job = job_of(1, "pipeline", "slicegpt");
   const TimeEstimate without = estimate(job);
   EXPECT_EQ(seconds(without, "backward"), 0.0);
-  job.metric = Metric::kFisher;
+  job.maps.metric = Metric::kFisher;
   const TimeEstimate with = estimate(job);
   EXPECT_GT(seconds(with, "backward"), 3.0 * seconds(without, "forward"));
   EXPECT_LT(seconds(with, "backward"), 5.0 * seconds(without, "forward"));
@@ -135,8 +135,8 @@ TEST(TimeEstimate, EverySlowerPartMakesTheJobSlower) {
 
 TEST(TimeEstimate, AGpuIsFedAndItsRatesCount) {
   ResolvedJob job = small_job(small_llama(), 2);
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kFloat16;
+  job.resources.device = DeviceKind::kCuda;
+  job.resources.compute_dtype = Dtype::kFloat16;
   v1::Hardware hardware = parse_hardware(kPlainGpu, "hw.yaml");
   const double before = estimate(job, hardware).total();
   hardware.mutable_host()->set_to_device(5e8);
@@ -200,22 +200,22 @@ TEST(TimeEstimate, AGpuHidesWhatOnlyTheReportWantsToKnow) {
   for (const Schedule& schedule : schedules()) {
     ResolvedJob job = job_of(1, schedule.name.data(), "pca_dotresize");
     EXPECT_GT(seconds(estimate(job), "describe"), 0.0);
-    job.device = DeviceKind::kCuda;
-    job.compute_dtype = Dtype::kFloat16;
+    job.resources.device = DeviceKind::kCuda;
+    job.resources.compute_dtype = Dtype::kFloat16;
     EXPECT_EQ(seconds(estimate(job, gpu), "describe"), 0.0) << schedule.name;
   }
   gpu.mutable_host()->set_memory(1e6);
   ResolvedJob job = job_of(1, "pipeline", "pca_dotresize");
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kFloat16;
+  job.resources.device = DeviceKind::kCuda;
+  job.resources.compute_dtype = Dtype::kFloat16;
   EXPECT_GT(seconds(estimate(job, gpu), "describe"), 0.0);
 }
 
 TEST(TimeEstimate, RanksOfLayersDecomposeSideBySide) {
   const v1::Hardware gpu = parse_hardware(kPlainGpu, "hw.yaml");
   ResolvedJob job = job_of(4, "layerwise", "pca_dotresize");
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kFloat16;
+  job.resources.device = DeviceKind::kCuda;
+  job.resources.compute_dtype = Dtype::kFloat16;
   ShardPlan plan = make_shard_plan(small_llama(), job);
   const TimeEstimate together = estimate_time(small_llama(), job, plan, gpu);
   for (RankShard& shard : plan.ranks) shard.solved_together = 1;
@@ -279,7 +279,7 @@ TEST(TimeEstimate, AComparisonTakesTimeAndSpace) {
   const TimeEstimate with = estimate(job);
   const ShardPlan plan = make_shard_plan(small_llama(), job);
   const Traffic traffic = estimate_traffic(small_llama(), job, plan);
-  job.kl = false;
+  job.evaluation->kl = false;
   const TimeEstimate without = estimate(job);
   EXPECT_GT(with.steps.evaluate_dense, without.steps.evaluate_dense);
   EXPECT_GT(with.steps.evaluate_compressed, 1.1 * without.steps.evaluate_compressed);
@@ -319,7 +319,7 @@ TEST(TimeEstimate, APipelineWaitsUntilItIsFull) {
   // The stages work one after the other if there is only one microbatch.
   job.calibration.samples = 2;
   const TimeEstimate single = estimate(job, hardware);
-  job.ranks = 1;
+  job.resources.ranks = 1;
   const TimeEstimate alone = estimate(job, hardware);
   const auto streamed = [](const TimeEstimate& time) {
     return seconds(time, "forward") + seconds(time, "gram") + seconds(time, "rotate") +
@@ -355,13 +355,13 @@ TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
   config.hidden_size = 8192;
   config.intermediate_size = 28672;
   config.num_layers = 80;
-  config.num_heads = 64;
-  config.junction_widths.assign(161, 8192);
+  config.attention.num_heads = 64;
+  config.form.junction_widths.assign(161, 8192);
   ResolvedJob job = small_job(config, 8);
-  job.widths = uniform_widths(config, job.head_sliced, 6528);
+  job.widths = uniform_widths(config, job.maps.head_sliced, 6528);
   job.calibration.seqlen = job.evaluation->seqlen = 2048;
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kFloat16;
+  job.resources.device = DeviceKind::kCuda;
+  job.resources.compute_dtype = Dtype::kFloat16;
   const TimeEstimate time =
       estimate_time(config, job, make_shard_plan(config, job),
                     read_hardware(DOTRESIZE_SOURCE_DIR "/examples/hardware/v100x8.yaml"));

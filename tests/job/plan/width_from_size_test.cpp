@@ -41,22 +41,22 @@ std::vector<Case> cases() {
 
 ResolvedJob job_of(const Case& example, const ModelConfig& config) {
   ResolvedJob job;
-  job.source_dtype = Dtype::kBFloat16;
-  job.output_dtype = example.output_dtype;
-  job.map_sharing = example.sharing;
-  job.head_sliced = example.head_sliced;
-  job.hidden_size = config.hidden_size;
+  job.model.dtype = Dtype::kBFloat16;
+  job.output.dtype = example.output_dtype;
+  job.maps.sharing = example.sharing;
+  job.maps.head_sliced = example.head_sliced;
+  job.model.hidden_size = config.hidden_size;
   if (job.stock_output()) {
-    job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
+    job.maps.groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
   }
   return job;
 }
 
 int64_t bytes_at(int64_t width, const ModelConfig& config, const ResolvedJob& job) {
   const JunctionWidths widths =
-      decided(uniform_widths(config, job.head_sliced, width), config.hidden_size);
+      decided(uniform_widths(config, job.maps.head_sliced, width), config.hidden_size);
   return stored_parameters(output_model_config(config, job, widths)) *
-         size_in_bytes(job.output_dtype);
+         size_in_bytes(job.output.dtype);
 }
 
 class Sizes : public testing::TestWithParam<Case> {};

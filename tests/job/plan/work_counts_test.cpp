@@ -29,7 +29,8 @@ class MeasuredLayer : public testing::TestWithParam<const char*> {
     const std::string file = kSource + "/bench/configs/" + GetParam() + ".json";
     config_ = parse_model_config(read_whole_file(file, 1 << 20), file);
     job_ = small_job(config_, 1);
-    job_.widths = uniform_widths(config_, job_.head_sliced, config_.hidden_size * 4 / 5 / 64 * 64);
+    job_.widths =
+        uniform_widths(config_, job_.maps.head_sliced, config_.hidden_size * 4 / 5 / 64 * 64);
     rates_ = rank_rates(read_hardware(kSource + "/examples/hardware/cpu.yaml"), job_);
   }
   void expect_near(const std::string& phase, double seconds) const {

@@ -119,8 +119,8 @@ TEST(Hardware, MissingAndHugeFilesAreRefused) {
 
 ResolvedJob gpu_job(Dtype compute) {
   ResolvedJob job = small_job(small_llama(), 2);
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = compute;
+  job.resources.device = DeviceKind::kCuda;
+  job.resources.compute_dtype = compute;
   return job;
 }
 

@@ -66,7 +66,7 @@ std::vector<std::string> first_round_entries(const ModelConfig& config, const Re
     names.push_back(dense_entry(junction));
     names.push_back(loss_increases_entry(junction));
   }
-  if (job.widths.mapped_count > 0 && !job.junction_groups.empty()) names.push_back(kSharedBasis);
+  if (job.widths.mapped_count > 0 && !job.maps.groups.empty()) names.push_back(kSharedBasis);
   return names;
 }
 

@@ -34,13 +34,14 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
   const double calibration = static_cast<double>(size.calibration) / expected;
   const double evaluation = static_cast<double>(size.evaluation) / expected;
   const int64_t mapped = job.widths.mapped_count;
-  const int64_t seen = takes_no_tokens(job)
-                           ? 0
-                           : job.schedule.tokens_seen(
-                                 {size.calibration, job.ranks, job.method.passes(), job.gradients(),
-                                  plan.cut_passes(), plan.cut_passes_back, config.num_sublayers(),
-                                  mapped, sums_junctions(job) ? plan.junction_groups : 0,
-                                  allocation_passes(config, job, plan)});
+  const int64_t seen =
+      takes_no_tokens(job)
+          ? 0
+          : job.schedule.tokens_seen({size.calibration, job.resources.ranks, job.method.passes(),
+                                      job.gradients(), plan.cut_passes(), plan.cut_passes_back,
+                                      config.num_sublayers(), mapped,
+                                      sums_junctions(job) ? plan.junction_groups : 0,
+                                      allocation_passes(config, job, plan)});
   return {
       {.name = kPreparePhase, .uncounted_seconds = steps.check},
       {.name = "evaluate_dense", .tokens = {size.evaluation, evaluation * steps.evaluate_dense}},

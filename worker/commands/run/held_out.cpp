@@ -45,7 +45,7 @@ SplitWindows split_windows(const at::Tensor& all) {
 }
 
 std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration) {
-  if (!job.allocation) return std::nullopt;
+  if (!job.target.allocation) return std::nullopt;
   SplitWindows split = split_windows(calibration.windows);
   calibration.windows = split.fitted;
   calibration.numbers = std::move(split.fitted_numbers);

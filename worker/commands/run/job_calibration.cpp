@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 namespace {
 
 MapOptions map_options(const ResolvedJob& job) {
-  MapOptions options{job.method.basis, job.method.map, job.metric};
-  options.sinkhorn.lambda = job.lambda;
-  options.accept_nonconvergence = job.accept_nonconvergence;
+  MapOptions options{job.method.basis, job.method.map, job.maps.metric};
+  options.sinkhorn.lambda = job.maps.lambda;
+  options.accept_nonconvergence = job.maps.accept_nonconvergence;
   return options;
 }
 
@@ -60,7 +60,7 @@ std::vector<AttentionReport> report_attentions(const JobContext& run, const Allo
     AttentionReport& report = reports.emplace_back();
     report.name = sublayer_name(s);
     report.value_head_dim = value_head_dim(cut, s);
-    report.head_dim = run.config.head_dim;
+    report.head_dim = run.config.attention.head_dim;
     if (report.value_head_dim == report.head_dim) continue;
     report.predicted_loss_increase =
         chosen.value_loss_increases.at(static_cast<std::size_t>(layer_of(s)));
@@ -107,11 +107,11 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                     const CalibrationObserver& observer) {
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
-    cut_source.emplace(run.job.model_path, cut_files(opened.journal, run.config, cut));
+    cut_source.emplace(run.job.model.path, cut_files(opened.journal, run.config, cut));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
-  if (statistics && !run.job.allocation) {
+  if (statistics && !run.job.target.allocation) {
     if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
     job.statistics = &statistics->journal();
   }
@@ -159,7 +159,7 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
   CalibrationJob dense = calibration_job(run, run.config, run.source, tokens.calibration, opened);
   if (statistics) dense.first_round = &statistics->journal();
   const auto trial = [&](const ModelConfig& cut) {
-    const CheckpointReader source(asked.model_path,
+    const CheckpointReader source(asked.model.path,
                                   cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
     return held_out.of(source, cut);
   };
@@ -197,10 +197,10 @@ int64_t healing_journal_bytes(const JobContext& run, const JobTokens& tokens) {
   for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
     updates += update_parameters(run.config, s);
   }
-  return stored_parameters(run.config) * size_in_bytes(run.job.output_dtype) +
+  return stored_parameters(run.config) * size_in_bytes(run.job.output.dtype) +
          kUpdateBytes * updates +
          tokens.healing->windows.numel() * run.config.hidden_size *
-             size_in_bytes(run.job.compute_dtype);
+             size_in_bytes(run.job.resources.compute_dtype);
 }
 
 }  // namespace
@@ -211,13 +211,13 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
   const ResolvedJob& job = run.job;
   CalibrationJob calibration{
       config,         reader,           run.plan,   opened.journal,      opened.finished,
-      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
+      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.maps.groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.map.svd_driver = opened.svd_driver;
   calibration.window_numbers = tokens.numbers;
-  calibration.shortcuts = job.shortcuts;
+  calibration.shortcuts = job.maps.shortcuts;
   calibration.device = run.environment.device.device;
-  calibration.fold_dtype = fold_dtype(job.output_dtype);
+  calibration.fold_dtype = fold_dtype(job.output.dtype);
   return calibration;
 }
 
@@ -237,7 +237,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   return open_journal(run.comm, dir,
                       job_fingerprint(run.job, tokens.calibration,
                                       tokens.healing.value_or(TokenWindows()), run.source.files()),
-                      run.input_files(), run.job.widths.mapped_count, run.job.junction_groups,
+                      run.input_files(), run.job.widths.mapped_count, run.job.maps.groups,
                       run.environment.decomposition_threads, run.environment.svd_driver);
 }
 
@@ -264,7 +264,7 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   const auto write = [&](AllocationChoice* choice) {
     return write_output(run, choice, tokens.calibration, opened, statistics, observer);
   };
-  Calibrated found = run.job.allocation
+  Calibrated found = run.job.target.allocation
                          ? write_checked(run, tokens, opened, statistics, observer, write)
                          : write(nullptr);
   found.seconds = seconds_since(start);

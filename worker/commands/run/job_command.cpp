@@ -98,7 +98,7 @@ std::string share_journal_schedule(Communicator& comm, const fs::path& output) {
 
 /// Returns advice on non-finite numbers, if float16 may be the cause; otherwise empty.
 std::string overflow_advice(const ResolvedJob& job, const ChosenDevice& device) {
-  if (job.compute_dtype != Dtype::kFloat16) return "";
+  if (job.resources.compute_dtype != Dtype::kFloat16) return "";
   const bool bfloat16 = device.cuda == nullptr || device.least_capability >= 80;
   return fmt::format(" (float16 ends at 65504; resources.compute_dtype: float32{} has the range)",
                      bfloat16 ? " or bfloat16" : "");
@@ -108,12 +108,12 @@ void print_summary(const Report& report) {
   using enum Align;
   std::vector<std::vector<std::string>> rows = {
       {"target", target_text(report.job)},
-      {"width", width_text(report.widths, report.job.hidden_size)}};
+      {"width", width_text(report.widths, report.job.model.hidden_size)}};
   if (report.allocation) {
     rows.push_back({"features", fmt::format("{}", fmt::join(report.allocation->features, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
-  rows.push_back({"output", report.job.output_path.string()});
+  rows.push_back({"output", report.job.output.path.string()});
   rows.push_back({"took", format_duration(report.wall_time_s)});
   fmt::print("{}\n{}\n{}", result_table(report.dense, report.compressed),
              format_table(rows, {kLeft, kLeft}), phase_table(report));
@@ -237,7 +237,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   links_.emplace(before_job, transport_ ? transport_ : transport_of(device.cuda),
                  heartbeat_options(job));
   std::optional<SvdDriver> svd_driver;
-  if (device.cuda != nullptr) svd_driver = prove_device(device, job.compute_dtype);
+  if (device.cuda != nullptr) svd_driver = prove_device(device, job.resources.compute_dtype);
   const Report report =
       run_job(job, config, plan,
               {links_->comm(), progress_, *output_, cache_dir_, trace_, dense_loss_,
@@ -267,10 +267,10 @@ void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSig
   if (rank_ == 0) {
     const OutputOwner owner =
         coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
-    output_.emplace(job.output_path, job.overwrite, fresh_, owner);
+    output_.emplace(job.output.path, job.output.overwrite, fresh_, owner);
   } else {
     comm.barrier();  // waits until rank 0 has created it
-    output_.emplace(job.output_path);
+    output_.emplace(job.output.path);
   }
   signals.watch([this] { output_->stop(); });
   if (rank_ == 0) comm.barrier();
@@ -278,7 +278,7 @@ void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSig
 
 HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
   HeartbeatOptions options;
-  options.timeout = std::chrono::seconds(job.timeout_s);
+  options.timeout = std::chrono::seconds(job.resources.timeout_s);
   options.phase = [this] { return progress_.phase(); };
   options.on_silence = [this](const std::string& silence) {
     tell(kLost, silence);

@@ -33,8 +33,8 @@ struct JobContext {
   const RunEnvironment& environment;
   PhaseClock clock{!environment.trace.empty(), mark_of(environment.device)};
   TimedCommunicator comm{environment.comm, clock};
-  CheckpointReader source{job.model_path};
-  FileStamp config_stamp = InputFile((job.model_path / kConfigFile).string()).stamp();
+  CheckpointReader source{job.model.path};
+  FileStamp config_stamp = InputFile((job.model.path / kConfigFile).string()).stamp();
 
   bool root() const { return comm.rank() == 0; }
   const RankShard& shard() const { return plan.of_rank(comm.rank()); }
@@ -45,7 +45,7 @@ struct JobContext {
   /// Throws InputError if an input file has changed since it was opened.
   void require_unchanged_inputs() const;
   Progress& progress() const { return environment.progress; }
-  at::ScalarType compute_dtype() const { return scalar_type(job.compute_dtype); }
+  at::ScalarType compute_dtype() const { return scalar_type(job.resources.compute_dtype); }
   std::function<void(int64_t)> count_tokens() const {
     return [&progress = environment.progress](int64_t tokens) { progress.tokens_seen(tokens); };
   }

@@ -40,7 +40,7 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
   if (!tokens.evaluation) return std::nullopt;
   const std::string entry = dense_loss_entry(*tokens.evaluation);
   DenseEvaluation dense;
-  if (run.job.kl) dense.states.emplace(journal, dense_states_entry(*tokens.evaluation));
+  if (run.job.evaluation->kl) dense.states.emplace(journal, dense_states_entry(*tokens.evaluation));
   const int64_t microbatches = count_microbatches(tokens.evaluation->windows);
   if (journal.has(entry) && (!dense.states || dense.states->complete(microbatches))) {
     const nlohmann::json found = journal.value(entry);

@@ -46,7 +46,7 @@ namespace {
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
   const RankShard& shard = run.shard();
-  const at::ScalarType dtype = scalar_type(run.job.source_dtype);
+  const at::ScalarType dtype = scalar_type(run.job.model.dtype);
   // A pipeline does not run the sublayers after the last junction with a map.
   const int64_t last_run = run.job.widths.mapped_count - 1;
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
@@ -67,9 +67,9 @@ void check_weights(JobContext& run) {
 JobTokens load_tokens(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "tokenize");
   const auto load = [&](const TokenSource& source, const WindowUse& use) {
-    return load_token_windows(run.comm, source, use, run.job.model_path, run.config,
+    return load_token_windows(run.comm, source, use, run.job.model.path, run.config,
                               run.environment.cache_dir,
-                              run.job.memory.value_or(usable_memory_bytes()));
+                              run.job.resources.memory.value_or(usable_memory_bytes()));
   };
   JobTokens tokens{load(run.job.calibration, {.calibration = true}),
                    {},
@@ -79,7 +79,7 @@ JobTokens load_tokens(JobContext& run) {
   if (run.job.evaluation) {
     TokenSource source = *run.job.evaluation;
     if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
-    const TokenWindows* beside = run.job.evaluates_unused_windows ? &tokens.calibration : nullptr;
+    const TokenWindows* beside = run.job.evaluation->unused_windows ? &tokens.calibration : nullptr;
     tokens.evaluation = load(source, {.beside = beside});
   }
   if (run.job.healing) {
@@ -145,7 +145,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.allocation = calibrated.allocation;
   report.held_out_kl = calibrated.held_out_kl;
   report.dense.parameters = stored_parameters(run.config);
-  report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.source_dtype);
+  report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.model.dtype);
   report.compressed.parameters = calibrated.layout.total_parameters;
   report.compressed.bytes = calibrated.layout.total_bytes;
   report.calibration_tokens = tokens.calibration.windows.numel();
@@ -183,7 +183,7 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
   fs::create_directory(dir / kReportDirectory);
   const std::string text = report_to_json(report);
   write_file_atomically(dir / kReportDirectory / kReportFile, text);
-  if (report.job.report_html) {
+  if (report.job.output.report_html) {
     write_file_atomically(dir / kReportDirectory / kPageFile,
                           page_html(report_page(parse_report(text, kReportFile))));
   }
@@ -195,7 +195,7 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
 Report run_steps(JobContext& run) {
   const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(run.clock, "other");
-  if (run.root()) require_regular_companions(run.job.model_path);
+  if (run.root()) require_regular_companions(run.job.model.path);
   check_weights(run);
   const JobTokens tokens = load_tokens(run);
   run.progress().plan(expected_phases_of(run, tokens));
@@ -204,7 +204,7 @@ Report run_steps(JobContext& run) {
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs = hash_inputs(run);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
-  if (run.job.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
+  if (run.job.output.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
   const std::optional<HealingReport> healed = heal(run, tokens, opened, calibrated);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   const auto compressed = evaluate_compressed(run, tokens, dense);
@@ -238,7 +238,7 @@ Report run_steps(JobContext& run) {
 
 std::vector<fs::path> JobContext::input_files() const {
   std::vector<fs::path> files = source.files();
-  files.push_back(job.model_path / kConfigFile);
+  files.push_back(job.model.path / kConfigFile);
   return files;
 }
 

@@ -78,7 +78,7 @@ class Comparison {
     return !request_.source.text.empty() || !request_.source.tokens.empty();
   }
   bool full_width() const {
-    return std::all_of(output_.junction_widths.begin(), output_.junction_widths.end(),
+    return std::all_of(output_.form.junction_widths.begin(), output_.form.junction_widths.end(),
                        [&](int64_t width) { return width == source_.hidden_size; }) &&
            !cut_inside();
   }

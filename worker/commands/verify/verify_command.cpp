@@ -49,7 +49,7 @@ std::optional<std::string> problem_of(const ModelConfig& config, int64_t sublaye
   if (config.shortcut(sublayer).factors != 1) return {};  // oblique maps may stretch
   if (role == TensorRole::kShortcut) return shortcut_problem(tensor, config.hidden_size);
   return shortcut_factor_problem(tensor,
-                                 config.junction_widths.at(static_cast<size_t>(sublayer) + 1));
+                                 config.form.junction_widths.at(static_cast<size_t>(sublayer) + 1));
 }
 
 void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,

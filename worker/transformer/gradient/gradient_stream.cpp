@@ -99,7 +99,7 @@ std::vector<Incoming::Message> GradientStream::expected() const {
   std::vector<Incoming::Message> messages;
   const auto expect = [&](int from, int64_t microbatch, int64_t junction) {
     const at::Tensor ids = ids_of(microbatch);
-    const int64_t width = config_.junction_widths.at(static_cast<size_t>(junction));
+    const int64_t width = config_.form.junction_widths.at(static_cast<size_t>(junction));
     messages.push_back({from, {ids.size(0), ids.size(1), width}});
   };
   const int64_t last_junction = stage_.first_sublayer + std::ssize(stage_.sublayers);

@@ -23,12 +23,12 @@ Json file_fingerprint(const fs::path& file) {
 
 /// Returns the program's version, the model's files, the device and the compute dtype.
 Json model_fingerprint(const ResolvedJob& job, const std::vector<fs::path>& weights) {
-  Json model = {{"config.json", sha256_of_file(job.model_path / "config.json")}};
+  Json model = {{"config.json", sha256_of_file(job.model.path / "config.json")}};
   for (const fs::path& file : weights) model[file.filename().string()] = file_fingerprint(file);
   return {{"version", kVersion},
           {"model", std::move(model)},
-          {"device", to_string(job.device)},
-          {"compute_dtype", to_string(job.compute_dtype)}};
+          {"device", to_string(job.resources.device)},
+          {"compute_dtype", to_string(job.resources.compute_dtype)}};
 }
 
 void add_calibration(const TokenWindows& calibration, Json& fingerprint) {
@@ -39,18 +39,19 @@ void add_calibration(const TokenWindows& calibration, Json& fingerprint) {
 
 Json method_options(const ResolvedJob& job) {
   Json options = {{"name", job.method.name},
-                  {"lambda", job.lambda},
-                  {"map_sharing", to_string(job.map_sharing)},
-                  {"shortcuts", to_string(job.shortcuts)},
-                  {"head_sliced", job.head_sliced},
-                  {"accept_nonconvergence", job.accept_nonconvergence}};
-  if (job.gradients()) options["metric"] = to_string(job.metric);
+                  {"lambda", job.maps.lambda},
+                  {"map_sharing", to_string(job.maps.sharing)},
+                  {"shortcuts", to_string(job.maps.shortcuts)},
+                  {"head_sliced", job.maps.head_sliced},
+                  {"accept_nonconvergence", job.maps.accept_nonconvergence}};
+  if (job.gradients()) options["metric"] = to_string(job.maps.metric);
   if (job.mlp) {
     options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
     if (job.mlp->allocated) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
   }
-  if (job.allocation) {
-    options["allocate"] = {{"size", job.allocation->size}, {"round_to", job.allocation->round_to}};
+  if (job.target.allocation) {
+    options["allocate"] = {{"size", job.target.allocation->size},
+                           {"round_to", job.target.allocation->round_to}};
     return options;
   }
   options["width"] = job.widths.largest();
@@ -65,7 +66,7 @@ Json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
   add_calibration(calibration, fingerprint);
   fingerprint["method"] = method_options(job);
   fingerprint["schedule"] = job.schedule.name;
-  fingerprint["output_dtype"] = to_string(job.output_dtype);
+  fingerprint["output_dtype"] = to_string(job.output.dtype);
   if (job.healing) {
     fingerprint["heal"] = {{"epochs", job.healing->epochs},
                            {"learning_rate", job.healing->learning_rate},
@@ -78,18 +79,17 @@ Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibrat
                             const std::vector<fs::path>& weights) {
   Json fingerprint = model_fingerprint(job, weights);
   add_calibration(calibration, fingerprint);
-  if (job.allocation) {
-    fingerprint["allocation"] = {{"round_to", job.allocation->round_to},
+  if (job.target.allocation) {
+    fingerprint["allocation"] = {{"round_to", job.target.allocation->round_to},
                                  {"value_heads", job.allocates_values()},
-                                 {"head_sliced", job.head_sliced},
-                                 {"map_sharing", to_string(job.map_sharing)}};
+                                 {"head_sliced", job.maps.head_sliced},
+                                 {"map_sharing", to_string(job.maps.sharing)}};
   }
   fingerprint["basis"] = job.method.pca() ? "pca" : "identity";
-  fingerprint["metric"] = to_string(job.metric);
+  fingerprint["metric"] = to_string(job.maps.metric);
   fingerprint[kCosts] = job.method.transport();
-  const bool own = job.method.passes() == 1 || job.junction_groups.empty();
-  fingerprint[kMapGroups] =
-      own ? kOwnBases : fmt::format("{}", fmt::join(job.junction_groups, ","));
+  const bool own = job.method.passes() == 1 || job.maps.groups.empty();
+  fingerprint[kMapGroups] = own ? kOwnBases : fmt::format("{}", fmt::join(job.maps.groups, ","));
   return fingerprint;
 }
 

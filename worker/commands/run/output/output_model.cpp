@@ -35,7 +35,7 @@ std::string without_code(const std::string& text) {
 
 /// Returns the place of every tensor of the output (output_model_config).
 ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job) {
-  const at::ScalarType dtype = scalar_type(job.output_dtype);
+  const at::ScalarType dtype = scalar_type(job.output.dtype);
   std::vector<TensorSpec> specs;
   for (StoredTensor& tensor : shard_tensors(output, 0, output.num_sublayers())) {
     specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
@@ -67,7 +67,7 @@ void OutputShards::begin(const JunctionWidths& widths) {
   const RankShard& shard = plan_.of_rank(comm_.rank());
   writer_.emplace(dir_, layout_, tensors_of(output_, shard));
   if (!output_.compressed && widths.mapped_count > 0) {
-    norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output_dtype));
+    norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output.dtype));
   }
 }
 
@@ -101,15 +101,15 @@ void OutputShards::finish() { writer_->finish(); }
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job) {
-  const std::string source = read_whole_file(job.model_path / "config.json", kMaxConfigBytes);
+  const std::string source = read_whole_file(job.model.path / "config.json", kMaxConfigBytes);
   write_file_atomically(dir / "config.json", output_config_json(source, output));
   if (output.compressed) {
     write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));
     write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
   }
   for (const char* name : kCompanionFiles) {
-    if (!fs::exists(job.model_path / name)) continue;
-    const std::string text = read_whole_file(job.model_path / name, kMaxCompanionBytes);
+    if (!fs::exists(job.model.path / name)) continue;
+    const std::string text = read_whole_file(job.model.path / name, kMaxCompanionBytes);
     write_file_atomically(dir / name, name == kTokenizerConfig ? without_code(text) : text);
   }
   write_file_atomically(dir / "model.safetensors.index.json", index_json(layout));

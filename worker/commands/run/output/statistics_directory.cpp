@@ -114,9 +114,10 @@ void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& c
                                         bool shared_bases) const {
   const bool first_alone = shared_bases && !job_.method.transport();
   const StatisticsKind kind{job_.method.pca() && !first_alone, job_.method.transport(),
-                            job_.junction_groups};
-  const std::vector<std::string> entries =
-      job_.allocation ? first_round_entries(config, job_) : kind.entries(config.num_junctions());
+                            job_.maps.groups};
+  const std::vector<std::string> entries = job_.target.allocation
+                                               ? first_round_entries(config, job_)
+                                               : kind.entries(config.num_junctions());
   const std::vector<std::string> damaged =
       gather_names(comm, journal_->damaged(comm.rank(), comm.size()));  // ranks share the work
   if (comm.rank() != 0) return;
