@@ -246,6 +246,7 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
 std::vector<std::string> launcher_names() {
   const google::protobuf::EnumDescriptor& launchers = *v1::Resources::Launcher_descriptor();
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(launchers.value_count()));
   for (int i = 0; i < launchers.value_count(); ++i) names.push_back(launchers.value(i)->name());
   return names;
 }
