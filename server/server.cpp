@@ -144,66 +144,78 @@ std::string first_fault(const std::vector<HealthCheck>& checks) {
 
 }  // namespace
 
+Server::Storage::Storage(const ServerOptions& options)
+    : state(options.state_dir),
+      store(state.database(), options.limits.max_queued),
+      trash(state.trash()),
+      drain(state.root() / kDrainedFile) {}
+
+Server::Callers::Callers(const ServerOptions& options, const StateDir& state)
+    : paths(options.access.allow_roots, state.root(), RemotePolicy(options.remote, state.root())),
+      access(options.access.tokens),
+      certificates(options.access.tls),
+      audit(state.root() / "audit.jsonl"),
+      gate(access, audit, options.limits.max_rate),
+      webhooks(options.webhooks) {}
+
+Server::Streams::Streams(JobStore& store, int most_of_one)
+    : changes(store.changes(), most_of_one),
+      transfers(store.changes(), kTransfersOfOne, kTransfers) {}
+
 Server::Server(const ServerOptions& options)
     : descriptors_(raise_descriptor_limit()),
-      state_(options.state_dir),
-      store_(state_.database(), options.limits.max_queued),
-      trash_(state_.trash()),
-      paths_(options.access.allow_roots, state_.root(),
-             RemotePolicy(options.remote, state_.root())),
+      storage_(options),
       machine_(machine_of(options)),
-      drain_(state_.root() / kDrainedFile),
-      access_(options.access.tokens),
-      certificates_(options.access.tls),
-      audit_(state_.root() / "audit.jsonl"),
-      gate_(access_, audit_, options.limits.max_rate),
-      webhooks_(options.webhooks),
-      streams_(store_.changes(), options.limits.max_streams),
-      transfers_(store_.changes(), kTransfersOfOne, kTransfers),
-      jobs_({store_, state_, trash_, streams_, paths_, gate_, machine_, drain_, view_, webhooks_,
-             transfers_, options.access.allow_model_fetch}),
-      workers_(store_, heartbeats_) {
+      callers_(options, storage_.state),
+      streams_(storage_.store, options.limits.max_streams),
+      jobs_({storage_.store, storage_.state, storage_.trash, streams_.changes, callers_.paths,
+             callers_.gate, machine_, storage_.drain, view_, callers_.webhooks, streams_.transfers,
+             options.access.allow_model_fetch}),
+      workers_(storage_.store, heartbeats_) {
   check_remote_launchers(options);
-  launchers_ = std::make_unique<Launchers>(
-      launcher_context(options, state_, store_, heartbeats_, "unix:" + socket().string()),
-      options.launch.launchers);
+  background_.launchers =
+      std::make_unique<Launchers>(launcher_context(options, storage_.state, storage_.store,
+                                                   heartbeats_, "unix:" + socket().string()),
+                                  options.launch.launchers);
   if (machine_.offers(v1::Resources::kubernetes))
-    check_kubernetes(options.launch.kubernetes, state_.root());
-  launchers_->require_ready();
+    check_kubernetes(options.launch.kubernetes, storage_.state.root());
+  background_.launchers->require_ready();
   listen(options);
-  scheduler_ = std::make_unique<Scheduler>(
-      SchedulerContext{store_, state_, *launchers_, heartbeats_, trash_, paths_, machine_, drain_,
-                       view_},
+  background_.scheduler = std::make_unique<Scheduler>(
+      SchedulerContext{storage_.store, storage_.state, *background_.launchers, heartbeats_,
+                       storage_.trash, callers_.paths, machine_, storage_.drain, view_},
       SchedulerLimits{options.limits.max_attempts, options.limits.heartbeat_timeout,
                       options.limits.retry_delay, options.limits.max_remote_jobs});
-  if (paths_.remote().allows_any()) {
-    stager_ = std::make_unique<Stager>(store_, paths_, machine_, trash_);
+  if (callers_.paths.remote().allows_any()) {
+    background_.stager =
+        std::make_unique<Stager>(storage_.store, callers_.paths, machine_, storage_.trash);
   }
-  notifier_ = std::make_unique<Notifier>(store_, webhooks_, options.webhooks.secret);
-  watchdog_ = std::make_unique<Watchdog>(
+  background_.notifier =
+      std::make_unique<Notifier>(storage_.store, callers_.webhooks, options.webhooks.secret);
+  background_.watchdog = std::make_unique<Watchdog>(
       "unix:" + socket().string(), [this] { return first_fault(health()); },
       [this](bool serving) {
         for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
   if (!options.http.empty()) listen_for_http(options);
-  state_.write_endpoint(endpoint_);
-  const std::map<v1::Job::State, int64_t> jobs = store_.counts();
+  storage_.state.write_endpoint(ports_.endpoint);
+  const std::map<v1::Job::State, int64_t> jobs = storage_.store.counts();
   const auto count = [&](v1::Job::State state) {
     return jobs.contains(state) ? jobs.at(state) : 0;
   };
   spdlog::info(
       "dotresize-server {}: state {}, at most {} ranks at once; {} queued, {} running jobs",
-      kVersion, state_.root().string(), options.limits.max_ranks, count(v1::Job::QUEUED),
+      kVersion, storage_.state.root().string(), options.limits.max_ranks, count(v1::Job::QUEUED),
       count(v1::Job::STARTING) + count(v1::Job::RUNNING));
 }
 
 Server::~Server() {
   http_.reset();
-  watchdog_.reset();
-  stager_.reset();
-  notifier_.reset();
-  streams_.stop();
-  transfers_.stop();
+  background_.watchdog.reset();
+  background_.stager.reset();
+  background_.notifier.reset();
+  streams_.changes.stop();
+  streams_.transfers.stop();
   for (GuardedServer* server : grpc_servers()) server->shutdown(kShutdownGrace);
 }
 
@@ -216,17 +228,17 @@ void Server::reload() {
       spdlog::error("SIGHUP: the {} stay as they were: {}", what, error.what());
     }
   };
-  read_again("tokens", access_);
-  read_again("certificates", certificates_);
+  read_again("tokens", callers_.access);
+  read_again("certificates", callers_.certificates);
 }
 
 std::vector<GuardedServer*> Server::grpc_servers() const {
-  std::vector<GuardedServer*> servers = {clients_server_.get(), workers_server_.get()};
-  if (remote_workers_server_) servers.push_back(remote_workers_server_.get());
+  std::vector<GuardedServer*> servers = {ports_.clients.get(), ports_.workers.get()};
+  if (ports_.remote_workers) servers.push_back(ports_.remote_workers.get());
   return servers;
 }
 
-std::filesystem::path Server::socket() const { return state_.root() / "workers.sock"; }
+std::filesystem::path Server::socket() const { return storage_.state.root() / "workers.sock"; }
 
 void Server::listen(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.listen);
@@ -234,16 +246,17 @@ void Server::listen(const ServerOptions& options) {
                       !options.access.tls.client_ca.empty() || !options.access.tokens.empty(),
                       "read and write files as this user", "--tls-client-ca or --tokens"},
                      options);
-  Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
-  endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
+  Listeners listeners = listen_for_clients(endpoint, storage_.state.last_endpoint());
+  ports_.endpoint = endpoint.host + ":" + std::to_string(listeners.port);
   // Includes the Workers service: jobs that an earlier version started call this address.
-  clients_server_ = std::make_unique<GuardedServer>(
-      std::move(listeners), GuardedServerOptions{descriptors_ - kReservedDescriptors,
-                                                 kClientThreads,
-                                                 {&jobs_, &workers_},
-                                                 certificates_.credentials(/*of_clients=*/true),
-                                                 &metrics_});
-  workers_server_ = std::make_unique<GuardedServer>(
+  ports_.clients = std::make_unique<GuardedServer>(
+      std::move(listeners),
+      GuardedServerOptions{descriptors_ - kReservedDescriptors,
+                           kClientThreads,
+                           {&jobs_, &workers_},
+                           callers_.certificates.credentials(/*of_clients=*/true),
+                           &metrics_});
+  ports_.workers = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
   if (!options.launch.workers.empty()) listen_for_remote_ranks(options);
@@ -253,12 +266,12 @@ void Server::listen_for_remote_ranks(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.launch.workers);
   // Callers are identified: each rank carries the token of its attempt.
   require_protection({"--workers", endpoint, /*identified=*/true, "", "--workers-ca"}, options);
-  remote_workers_server_ = std::make_unique<GuardedServer>(
+  ports_.remote_workers = std::make_unique<GuardedServer>(
       listen_on_tcp(endpoint.host, endpoint.port),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers,
                            kWorkerThreads,
                            {&workers_},
-                           certificates_.credentials(/*of_clients=*/false)});
+                           callers_.certificates.credentials(/*of_clients=*/false)});
 }
 
 void Server::listen_for_http(const ServerOptions& options) {
@@ -268,7 +281,7 @@ void Server::listen_for_http(const ServerOptions& options) {
                      options);
   pages_ = make_pages(options);
   http_ = std::make_unique<HttpServer>(
-      endpoint, certificates_, gate_,
+      endpoint, callers_.certificates, callers_.gate,
       HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
                   [this](httplib::Server& server) {
                     if (pages_) pages_->add_to(server);
@@ -281,25 +294,26 @@ std::unique_ptr<WebPages> Server::make_pages(const ServerOptions& options) {
     return nullptr;
   }
   return std::make_unique<WebPages>(
-      WebContext{jobs_, gate_, access_, store_, state_, heartbeats_, [this] { return health(); }},
+      WebContext{jobs_, callers_.gate, callers_.access, storage_.store, storage_.state, heartbeats_,
+                 [this] { return health(); }},
       std::vector{host_name(), split_endpoint(options.http).host},
       !options.access.tls.certificate.empty());
 }
 
 std::vector<HealthCheck> Server::health() {
-  const std::lock_guard lock(health_mutex_);
-  if (health_.empty() || std::chrono::steady_clock::now() - health_time_ > kHealthAge) {
-    health_ = check_health();
-    health_time_ = std::chrono::steady_clock::now();
+  const std::lock_guard lock(health_.mutex);
+  if (health_.checks.empty() || std::chrono::steady_clock::now() - health_.time > kHealthAge) {
+    health_.checks = check_health();
+    health_.time = std::chrono::steady_clock::now();
   }
-  return health_;
+  return health_.checks;
 }
 
 std::vector<HealthCheck> Server::check_health() {
   const std::string held = view_.held();
-  const bool stuck = scheduler_->time_since_round() > kLongestRound;
-  return {{"job table", store_.fault()},
-          {"disk", state_.space_fault()},
+  const bool stuck = background_.scheduler->time_since_round() > kLongestRound;
+  return {{"job table", storage_.store.fault()},
+          {"disk", storage_.state.space_fault()},
           {"scheduler", stuck ? "has not looked at the jobs for long" : ""},
           {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
            /*needed=*/false}};
@@ -307,9 +321,9 @@ std::vector<HealthCheck> Server::check_health() {
 
 ServerFigures Server::figures() {
   ServerFigures figures;
-  figures.jobs = store_.counts();
-  figures.totals = store_.totals();
-  if (const auto since = store_.head_queued_since()) {
+  figures.jobs = storage_.store.counts();
+  figures.totals = storage_.store.totals();
+  if (const auto since = storage_.store.head_queued_since()) {
     const auto now = google::protobuf::util::TimeUtil::GetCurrentTime();
     figures.queue_head_age_s = std::max(0.0, unix_time(now) - unix_time(*since));
   }
@@ -318,15 +332,16 @@ ServerFigures Server::figures() {
   figures.used = view_.used();
   figures.launched = view_.launched();
   for (const v1::Resources::Launcher launcher : machine_.launchers) figures.launched[launcher];
-  figures.drained = drain_.is_on();
-  figures.streams = streams_.size() + transfers_.size();
+  figures.drained = storage_.drain.is_on();
+  figures.streams = streams_.changes.size() + streams_.transfers.size();
   figures.serving = first_fault(health()).empty();
-  figures.queue_held = scheduler_->is_held();
+  figures.queue_held = background_.scheduler->is_held();
   std::error_code error;
-  const auto space = std::filesystem::space(state_.root(), error);
+  const auto space = std::filesystem::space(storage_.state.root(), error);
   figures.state_free_bytes = error ? 0 : static_cast<int64_t>(space.available);
   for (const char* suffix : {"", "-wal"}) {
-    const auto size = std::filesystem::file_size(state_.database().string() + suffix, error);
+    const auto size =
+        std::filesystem::file_size(storage_.state.database().string() + suffix, error);
     if (!error) figures.table_bytes += static_cast<int64_t>(size);
   }
   return figures;

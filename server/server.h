@@ -41,7 +41,7 @@ class Server {
   void reload();
 
   /// HOST:PORT with the actual port.
-  const std::string& endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return ports_.endpoint; }
   /// URL of pages, health and metrics, "http://HOST:PORT"; empty without --http.
   std::string http_url() const { return http_ ? http_->url() : ""; }
 
@@ -61,37 +61,67 @@ class Server {
   std::vector<HealthCheck> check_health();
   ServerFigures figures();
 
+  /// Lasting state: files and the job table.
+  struct Storage {
+    explicit Storage(const ServerOptions& options);
+
+    StateDir state;
+    JobStore store;
+    Trash trash;
+    Drain drain;
+  };
+  /// Checks of callers, and of what their calls may name.
+  struct Callers {
+    Callers(const ServerOptions& options, const StateDir& state);
+
+    PathPolicy paths;
+    Access access;
+    Certificates certificates;
+    AuditLog audit;
+    CallGate gate;
+    WebhookPolicy webhooks;
+  };
+  /// Streamed answers: job changes, and files.
+  struct Streams {
+    Streams(JobStore& store, int most_of_one);
+
+    StreamPump changes;
+    StreamPump transfers;
+  };
+  /// Cached health checks.
+  struct Health {
+    std::mutex mutex;
+    std::vector<HealthCheck> checks;
+    std::chrono::steady_clock::time_point time;
+  };
+  struct Ports {
+    std::string endpoint;  ///< HOST:PORT of clients, with the actual port
+    std::unique_ptr<GuardedServer> clients;
+    std::unique_ptr<GuardedServer> workers;
+    std::unique_ptr<GuardedServer> remote_workers;  ///< null without --workers
+  };
+  /// Threads that work on the job table, and what they start.
+  struct Background {
+    std::unique_ptr<Launchers> launchers;
+    std::unique_ptr<Scheduler> scheduler;
+    std::unique_ptr<Notifier> notifier;
+    std::unique_ptr<Stager> stager;  ///< null: no remote URLs are allowed
+    std::unique_ptr<Watchdog> watchdog;
+  };
+
   int descriptors_;  ///< limit of open files of this process
-  StateDir state_;
-  JobStore store_;
-  Trash trash_;
-  PathPolicy paths_;
+  Storage storage_;
   const Machine machine_;
-  Drain drain_;
   QueueView view_;
-  Access access_;
-  Certificates certificates_;
-  AuditLog audit_;
-  CallGate gate_;
+  Callers callers_;
   Heartbeats heartbeats_;
   Metrics metrics_;
-  std::mutex health_mutex_;
-  std::vector<HealthCheck> health_;
-  std::chrono::steady_clock::time_point health_time_;  ///< time of the last check
-  WebhookPolicy webhooks_;
-  StreamPump streams_;
-  StreamPump transfers_;
+  Health health_;
+  Streams streams_;
   JobsService jobs_;
   WorkersService workers_;
-  std::string endpoint_;
-  std::unique_ptr<GuardedServer> clients_server_;
-  std::unique_ptr<GuardedServer> workers_server_;
-  std::unique_ptr<GuardedServer> remote_workers_server_;  ///< null without --workers
-  std::unique_ptr<Launchers> launchers_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Notifier> notifier_;
-  std::unique_ptr<Stager> stager_;  ///< null: no remote URLs are allowed
-  std::unique_ptr<Watchdog> watchdog_;
+  Ports ports_;
+  Background background_;
   std::unique_ptr<WebPages> pages_;   ///< null without --http; see make_pages()
   std::unique_ptr<HttpServer> http_;  ///< last member: it uses all the others
 };
