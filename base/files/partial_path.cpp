@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "base/files/directory_entries.h"
 #include "base/files/durable_file.h"
 
 namespace dotresize {
@@ -23,9 +24,8 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
 /// True if a job could resume from the journal.
 bool has_entries(const fs::path& journal) {
   std::error_code error;
-  for (fs::directory_iterator file(journal, error); !error && file != fs::directory_iterator();
-       file.increment(error)) {
-    const fs::path name = file->path().filename();
+  for (const fs::directory_entry& file : entries_of(journal, error)) {
+    const fs::path name = file.path().filename();
     if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
     if (name.extension() == ".json") return true;
   }
@@ -35,9 +35,8 @@ bool has_entries(const fs::path& journal) {
 /// True if its owner file was never completed, because the process was killed.
 bool is_nobodys(const fs::path& journal) {
   std::error_code error;
-  for (fs::directory_iterator file(journal, error); !error && file != fs::directory_iterator();
-       file.increment(error)) {
-    if (!is_left_of(*file, kOwnerOfOutput)) return false;
+  for (const fs::directory_entry& file : entries_of(journal, error)) {
+    if (!is_left_of(file, kOwnerOfOutput)) return false;
   }
   return !error;
 }
@@ -61,11 +60,10 @@ std::string foreign_output_fault(const fs::path& output) {
 
 bool is_empty_partial(const fs::path& partial) {
   std::error_code error;
-  for (fs::directory_iterator entry(partial, error); !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
+  for (const fs::directory_entry& entry : entries_of(partial, error)) {
     std::error_code one;
-    const bool empty_journal = entry->path().filename() == kJournalDirectory &&
-                               !entry->is_symlink(one) && is_nobodys(entry->path());
+    const bool empty_journal = entry.path().filename() == kJournalDirectory &&
+                               !entry.is_symlink(one) && is_nobodys(entry.path());
     if (!empty_journal) return false;
   }
   return !error;
@@ -87,10 +85,9 @@ fs::path replaced_path(const fs::path& output) { return with_suffix(output, kRep
 std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
   std::error_code error;
   std::error_code failed;  // the last removal that failed
-  for (fs::directory_iterator file(dir, error); !error && file != fs::directory_iterator();
-       file.increment(error)) {
+  for (const fs::directory_entry& file : entries_of(dir, error)) {
     std::error_code one;
-    if (file->path() != kept) fs::remove_all(file->path(), one);
+    if (file.path() != kept) fs::remove_all(file.path(), one);
     if (one) failed = one;
   }
   return error ? error : failed;

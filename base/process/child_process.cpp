@@ -31,6 +31,10 @@ void require(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
 }
 
+void keep_end(std::string& text) {
+  if (text.size() > kMaxKeptOutput) text.erase(0, text.size() - kMaxKeptOutput);
+}
+
 std::string read_tail(int fd) {
   std::string tail;
   std::array<char, 4096> buffer;
@@ -39,7 +43,7 @@ std::string read_tail(int fd) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return tail;
     tail.append(buffer.data(), static_cast<size_t>(got));
-    if (tail.size() > kMaxKeptOutput) tail.erase(0, tail.size() - kMaxKeptOutput);
+    keep_end(tail);
   }
 }
 
@@ -300,8 +304,7 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
     if (::poll(polled.data(), polled.size(), kTickMs) > 0) {
       if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
       if (polled[1].revents != 0) read_some(err.read_end, result.errors, std::string::npos);
-      const size_t beyond = std::max(result.errors.size(), kMaxKeptOutput) - kMaxKeptOutput;
-      result.errors.erase(0, beyond);
+      keep_end(result.errors);
     }
     int ended = 0;
     if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;

@@ -82,9 +82,8 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
                : fmt::format("{} (by layer)", fmt::join(sizes, ", "));
   };
   std::string text = fmt::format(
-      " Sizes were chosen such that the loss is predicted to rise least within {} of the bytes: "
-      "its "
-      "MLPs keep {} features",
+      " Sizes were chosen such that the loss is predicted to rise least within {} of the "
+      "bytes: its MLPs keep {} features",
       format_percent(report.job.target.allocation->size), by_layer(chosen.features));
   if (!chosen.values.empty()) {
     text += fmt::format(", its value heads {} of {} channels", by_layer(chosen.values), head_dim);
@@ -145,18 +144,15 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
                      why, remote);
 }
 
-/// Export commands for engines' own formats; empty if the exporters refuse the model.
+/// Export commands for engines' own formats; empty if every such export of the model is refused.
 std::string serving(const Report& report, const ModelConfig& config) {
-  if (report.job.stock_output()) {
-    return "`dotresize export PATH --to gguf` makes it a file for llama.cpp.\n\n";
-  }
+  const bool stock = report.job.stock_output();
   const bool exported = config.family == "llama" || config.family == "mistral";
-  if (report.widths.mapped_count > 0 || !exported) return "";
-  std::string text = "`dotresize export PATH --to gguf` makes it a file for llama.cpp";
-  if (!config.attention.sliding_window) {
-    text += ", and `--to nemotron-nas` a model that vLLM computes with code of its own";
-  }
-  return text + ".\n\n";
+  if (!stock && (report.widths.mapped_count > 0 || !exported)) return "";
+  return fmt::format(
+      "`dotresize export PATH --to gguf` makes it a file for llama.cpp{}, or names what is in the "
+      "way.\n\n",
+      stock ? "" : ", and `--to nemotron-nas` a model that vLLM computes with code of its own");
 }
 
 /// Formats each warning as a quoted paragraph.

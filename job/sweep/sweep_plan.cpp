@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/directory_entries.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
@@ -57,7 +58,7 @@ std::string facts_of(const fs::path& named) {
 std::string facts_of_model(const fs::path& dir) {
   std::set<fs::path> files = {dir / "config.json", dir / "tokenizer.json"};
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
+  for (const fs::directory_entry& entry : entries_of(dir, error)) {
     if (entry.path().extension() == ".safetensors") files.insert(entry.path());
   }
   std::string facts;

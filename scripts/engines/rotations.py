@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, logging
 
 STEPS = 200
 LEARNING_RATE = 0.02
+MOST_DIFFERENCE = 1e-3  # between logits of float32 models that compute the same
 
 
 def readers(model):
@@ -175,12 +176,18 @@ def main():
     dense = AutoModelForCausalLM.from_pretrained(arguments.model_dir, dtype=torch.float32)
     if dense.config.model_type != "llama" or dense.config.tie_word_embeddings or dense.config.attention_bias:
         return f"rotations: error: {arguments.model_dir}: not a llama with separate embedding and head and without biases"
-    arguments.out_dir.mkdir()
+    if any(size & (size - 1) for size in (dense.config.hidden_size, dense.config.head_dim)):
+        return f"rotations: error: {arguments.model_dir}: width and head_dim must be powers of two"
+    if arguments.out_dir.exists():
+        return f"rotations: error: {arguments.out_dir}: is there already"
+    arguments.out_dir.mkdir(parents=True)
     ids = torch.arange(64)[None]
     for name, change in VARIANTS.items():
         model = copy.deepcopy(dense)
         change(model)
         difference = (model(ids).logits - dense(ids).logits).abs().max()
+        if not difference < MOST_DIFFERENCE:
+            return f"rotations: error: {name}: the logits are {difference:.1e} apart"
         print(f"{name}: sum of fourth powers {fourth_powers(model):.4g}, logits at most {difference:.1e} apart", flush=True)
         model.save_pretrained(arguments.out_dir / name)
         AutoTokenizer.from_pretrained(arguments.model_dir).save_pretrained(arguments.out_dir / name)

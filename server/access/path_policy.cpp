@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/directory_entries.h"
 #include "base/files/partial_path.h"
 #include "base/text/printable.h"
 #include "job/spec/remote_url.h"
@@ -112,10 +113,9 @@ void PathPolicy::check(const std::string& field, const std::string& given,
 
 void PathPolicy::check_links_in(const std::string& model) const {
   std::error_code error;  // an unreadable directory is refused later, when it is read
-  for (fs::directory_iterator file(model, error); !error && file != fs::directory_iterator();
-       file.increment(error)) {
-    if (!fs::is_symlink(file->symlink_status(error))) continue;
-    check(kModelField, file->path().string(), canonical_of(kModelField, file->path()));
+  for (const fs::directory_entry& file : entries_of(model, error)) {
+    if (!fs::is_symlink(file.symlink_status(error))) continue;
+    check(kModelField, file.path().string(), canonical_of(kModelField, file.path()));
   }
 }
 

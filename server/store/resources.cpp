@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "base/files/directory_entries.h"
 #include "base/process/environment.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
@@ -19,7 +20,7 @@ int64_t count_device_files() {
   constexpr std::string_view kPrefix = "nvidia";
   int64_t count = 0;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+  for (const auto& entry : entries_of("/dev", error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(kPrefix) && parse_number<uint32_t>(name.substr(kPrefix.size()))) ++count;
   }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/files/directory_entries.h"
 #include "base/files/pinned_directory.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
@@ -119,14 +120,13 @@ void Trash::loop() {
 
 void Trash::sweep() {
   std::error_code error;
-  for (fs::directory_iterator entry(folder_, error); !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
+  for (const fs::directory_entry& entry : entries_of(folder_, error)) {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      if (held_.contains(entry->path())) continue;
+      if (held_.contains(entry.path())) continue;
     }
-    remove_entry(entry->path());
+    remove_entry(entry.path());
   }
   if (error) spdlog::error("cannot read {}: {}", folder_.string(), error.message());
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "base/files/directory_entries.h"
 #include "base/files/output_owner.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
@@ -79,9 +80,8 @@ void Stager::hold_again() {
 
 void Stager::discard_pushed() {
   std::error_code missing;
-  for (const fs::directory_entry& folder :
-       fs::directory_iterator(paths_.remote().cache().outputs(), missing)) {
-    for (const fs::directory_entry& output : fs::directory_iterator(folder, missing)) {
+  for (const fs::directory_entry& folder : entries_of(paths_.remote().cache().outputs(), missing)) {
+    for (const fs::directory_entry& output : entries_of(folder, missing)) {
       const std::optional<OutputOwner> owner = owner_of_output(output);
       const std::optional<v1::Job> maker = owner ? store_.find(owner->job_id) : std::nullopt;
       if (!maker || maker->state() != v1::Job::SUCCEEDED) continue;
