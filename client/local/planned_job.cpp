@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/errors.h"
 #include "client/local/remote_job.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/job_plan.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/resolve_job.h"
 #include "job/spec/remote_url.h"
 
 namespace dotresize {
@@ -34,9 +34,9 @@ auto with_place(const JobFile& file, const std::string& default_key, const Body&
   }
 }
 
-/// Resolves the job for `hardware` instead of this machine.
-ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
-                                const v1::Hardware& hardware) {
+/// Plans the job for `hardware` instead of this machine.
+JobPlan plan_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
+                         const v1::Hardware& hardware) {
   const int ranks = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
   const LaunchFacts launch = launch_facts(hardware, ranks);
   const std::optional<DeviceKind> asked = asked_device(spec);
@@ -44,7 +44,7 @@ ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& mode
     throw InputError("--hardware", "is a file of device: " + to_string(launch.devices.device) +
                                        ", the job asks for " + to_string(*asked));
   }
-  return resolve_job(spec, model, launch);
+  return plan_job(spec, model, launch);
 }
 
 /// Warnings about the job's widths, if they are known.
@@ -91,12 +91,12 @@ PlannedJob plan_job(const PlanRequest& request) {
   });
   std::optional<v1::Hardware> hardware;
   if (!request.hardware.empty()) hardware = read_hardware(request.hardware);
-  planned.job = with_place(planned.file, "method", [&] {
-    return hardware ? resolve_on_hardware(spec, planned.model, *hardware)
-                    : resolve_job(spec, planned.model);
+  JobPlan plan = with_place(planned.file, "method", [&] {
+    return hardware ? plan_on_hardware(spec, planned.model, *hardware)
+                    : plan_job(spec, planned.model);
   });
-  planned.plan = with_place(planned.file, "resources.ranks",
-                            [&] { return make_shard_plan(planned.model, planned.job); });
+  planned.job = std::move(plan.job);
+  planned.plan = std::move(plan.shards);
   if (hardware) planned.time = estimate_time(planned.model, planned.job, planned.plan, *hardware);
   planned.findings =
       find_faults(planned.job, planned.model, is_remote(planned.given.output().path()));

@@ -9,9 +9,8 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/reference_hardware.h"
 #include "job/plan/estimate/time_estimate.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/job_plan.h"
 #include "job/plan/net_size.h"
-#include "job/plan/resolve_job.h"
 
 namespace dotresize {
 namespace {
@@ -58,8 +57,8 @@ ReferenceJob on_reference(v1::JobSpec spec, const ModelConfig& model) {
   const int ranks = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
   resources.Clear();
   resources.set_ranks(static_cast<uint32_t>(ranks));
-  ResolvedJob job = resolve_job(spec, model, launch_facts(hardware, ranks));
-  const double time = estimate_time(model, job, make_shard_plan(model, job), hardware).total();
+  auto [job, shards] = plan_job(spec, model, launch_facts(hardware, ranks));
+  const double time = estimate_time(model, job, shards, hardware).total();
   return {std::move(job), time};
 }
 

@@ -9,7 +9,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/estimate/memory_estimate.h"
-#include "job/plan/estimate/work_estimate.h"
+#include "job/plan/estimate/work_counts.h"
 #include "job/plan/token_windows.h"
 
 namespace dotresize {

@@ -1,7 +1,6 @@
 #include "job/plan/resolve_job.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "base/errors.h"
@@ -12,7 +11,6 @@
 #include "job/model/model_size.h"
 #include "job/plan/allocate/choose_widths.h"
 #include "job/plan/allocate/joint_allocation.h"
-#include "job/plan/make_shard_plan.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
 #include "job/spec/default_method.h"
@@ -28,13 +26,6 @@ constexpr int kFirstCapabilityWithBfloat16 = 80;
 
 [[noreturn]] void fail(const std::string& key, const std::string& what) {
   throw InputError(key, what);
-}
-
-/// True if the schedule has everything that the job needs.
-bool offers(const Schedule& schedule, const ResolvedJob& job) {
-  return (schedule.shares_maps || !job.stock_output()) &&
-         (schedule.gradients || !job.gradients()) &&
-         (schedule.keeps_statistics || !job.statistics.given());
 }
 
 const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
@@ -348,82 +339,13 @@ void resolve_budgets(const v1::Resources& resources, const std::optional<LaunchF
   }
 }
 
-/// Returns the job with another schedule for the same activations, if there is one that it can
-/// have.
-std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
-  for (const Schedule& schedule : schedules()) {
-    const bool same_activations =
-        schedule.activations == job.schedule.activations && schedule.name != job.schedule.name;
-    if (!same_activations || !offers(schedule, job)) continue;
-    ResolvedJob other = job;
-    other.schedule = schedule;
-    return other;
-  }
-  return std::nullopt;
-}
-
-/// Ratio of the plan's needs to the budget that it exceeds most.
-double excess(const ResolvedJob& job, const ShardPlan& plan) {
-  const auto times = [](int64_t needed, const std::optional<int64_t>& budget) {
-    return budget ? static_cast<double>(needed) / static_cast<double>(*budget) : 0.0;
-  };
-  return std::max(times(peak_memory(plan), job.resources.memory),
-                  times(peak_device_memory(plan), job.resources.device_memory));
-}
-
-/// Throws InputError. `plan`: the plan that exceeds the budgets least.
-[[noreturn]] void refuse_budgets(const ResolvedJob& job, const ShardPlan& plan) {
-  const bool host =
-      peak_memory(plan) > job.resources.memory.value_or(std::numeric_limits<int64_t>::max());
-  const bool device = peak_device_memory(plan) >
-                      job.resources.device_memory.value_or(std::numeric_limits<int64_t>::max());
-  std::string needs;
-  if (host) needs = human_bytes_rounded_up(peak_memory(plan)) + (device ? " of memory and " : "");
-  if (device) {
-    needs += human_bytes_rounded_up(peak_device_memory(plan)) + (host ? " of GPU memory" : "");
-  }
-  fail(host ? "resources.memory" : "resources.device_memory",
-       human_bytes(host ? *job.resources.memory : *job.resources.device_memory) + " of " +
-           (host ? "memory" : "GPU memory") + " a rank is too little: this job needs at least " +
-           needs + " with " + std::to_string(job.resources.ranks) +
-           (job.resources.ranks == 1 ? " rank" : " ranks"));
-}
-
-/// Maximum number of junction groups that a job accepts if another schedule has room. More groups
-/// cost more passes over the tokens than a schedule without groups loses.
-constexpr int64_t kMaxGroups = 4;
-
-/// Takes the schedule of an interrupted run, if the job can use it. Returns true if it does.
-bool reuses_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
-  const auto found = std::ranges::find(schedules(), launch.schedule, &Schedule::name);
-  const bool usable = found != schedules().end() && offers(*found, job) &&
-                      found->activations == job.schedule.activations;
-  if (!usable) return false;
-  job.schedule = *found;
-  return true;
-}
-
-/// Takes the schedule that has room: the job's own first, unless it needs many groups. `fixed`: no
-/// other schedule is tried.
-void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
-  if (!job.resources.memory && !job.resources.device_memory) return;
-  const ShardPlan plan = make_shard_plan(config, job);
-  const bool fits_as_it_is = fits(plan, job);
-  if (fits_as_it_is && plan.junction_groups <= kMaxGroups) return;
-  const std::optional<ResolvedJob> other = fixed ? std::nullopt : with_less_memory(job);
-  if (!other) {
-    if (fits_as_it_is) return;
-    refuse_budgets(job, plan);
-  }
-  const ShardPlan other_plan = make_shard_plan(config, *other);
-  if (fits(other_plan, *other)) {
-    job = *other;
-  } else if (!fits_as_it_is) {
-    refuse_budgets(job, excess(job, other_plan) < excess(job, plan) ? other_plan : plan);
-  }
-}
-
 }  // namespace
+
+bool offers(const Schedule& schedule, const ResolvedJob& job) {
+  return (schedule.shares_maps || !job.stock_output()) &&
+         (schedule.gradients || !job.gradients()) &&
+         (schedule.keeps_statistics || !job.statistics.given());
+}
 
 Dtype auto_gpu_dtype(int capability) {
   return capability >= kFirstCapabilityWithBfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16;
@@ -478,8 +400,6 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   }
   if (spec.has_heal()) job.healing = healing_of(spec.heal());
   check_output_is_apart(job);
-  const bool goes_on = launch && reuses_schedule_of(*launch, job);
-  fit_to_memory(config, goes_on, job);
   return job;
 }
 

@@ -26,8 +26,9 @@ struct LaunchFacts {
   std::string schedule = {};
 };
 
-/// Applies the defaults of proto/dotresize/v1/job.proto, checks the job, and chooses a schedule
-/// that fits its budgets. Throws InputError naming the key.
+/// Applies the defaults of proto/dotresize/v1/job.proto and checks the job. The schedule is the
+/// preferred one; plan_job (job/plan/job_plan.h) replaces it if it does not fit the budgets. Throws
+/// InputError naming the key.
 /// Checks against the model: the width is at most hidden_size; the size is available, and below the
 /// dense model's unless larger ones are allowed; there are at most as many ranks as sublayers;
 /// seqlen is at most max_position_embeddings, times the factor of a dynamic rotary embedding.
@@ -37,6 +38,9 @@ struct LaunchFacts {
 /// they are launched already.
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
                         const std::optional<LaunchFacts>& launch = {});
+
+/// True if the schedule has everything that the job needs.
+bool offers(const Schedule& schedule, const ResolvedJob& job);
 
 /// Device that `resources.device` asks for; nullopt for `auto`.
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);

@@ -18,9 +18,8 @@
 #include "base/text/sha256.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/job_plan.h"
 #include "job/plan/net_size.h"
-#include "job/plan/resolve_job.h"
 #include "job/spec/default_method.h"
 #include "job/spec/job_changes.h"
 #include "job/spec/job_file.h"
@@ -213,8 +212,7 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   made.id = label.empty() ? hash : label + "-" + hash;
   made.spec.mutable_output()->clear_report_html();  // the sweep has one page for all
   made.spec.mutable_output()->set_path(VariantPaths(plan_.directory, made.id).model);
-  const ResolvedJob job = resolve_job(made.spec, model_);
-  const ShardPlan shards = make_shard_plan(model_, job);
+  const auto [job, shards] = plan_job(made.spec, model_);
   for (const FileFinding& finding : check_inputs(job, model_)) {
     if (finding.fatal) throw InputError(finding.key, finding.what);
   }

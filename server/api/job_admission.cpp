@@ -11,9 +11,8 @@
 #include "job/model/companion_files.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/resolve_job.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
@@ -98,16 +97,14 @@ PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool her
     return read_model_config(spec.model().path(), confinement);
   });
   if (here) set_memory_budget(spec, capacity.memory);
-  const ResolvedJob job = with_field("spec", [&] { return resolve_job(spec, config); });
-  const ShardPlan plan =
-      with_field("resources.ranks", [&] { return make_shard_plan(config, job); });
+  const auto [job, shards] = with_field("spec", [&] { return plan_job(spec, config); });
   int64_t memory = 0;
   int64_t largest = 0;
-  for (const RankShard& rank : plan.ranks) {
+  for (const RankShard& rank : shards.ranks) {
     memory += rank.peak_memory_bytes;
     largest = std::max(largest, rank.peak_memory_bytes);
   }
-  if (!here) memory = largest * std::ssize(plan.ranks);
+  if (!here) memory = largest * std::ssize(shards.ranks);
   if (here && memory > capacity.memory) {
     throw invalid_argument("resources.memory", "the ranks take " + human_bytes(memory) +
                                                    " together, and this server has " +
@@ -116,7 +113,7 @@ PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool her
   }
   const std::vector<FileFinding> findings = check_inputs(job, config);
   refuse_fatal(findings);
-  std::string text = plan_table(config, job, plan) + "\n";
+  std::string text = plan_table(config, job, shards) + "\n";
   for (const FileFinding& finding : findings) {
     text += "warning: " + finding.key + ": " + finding.what + "\n";
   }

@@ -1,8 +1,7 @@
 #include "base/errors.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/resolve_job.h"
 #include "job/spec/job_file.h"
 #include "tests/fuzz/targets.h"
 #include "tests/temporary_directory.h"
@@ -28,13 +27,12 @@ void plan_jobs(const ModelConfig& config) {
             method + "\n",
         "job.yaml", dir.path());
     try {
-      const ResolvedJob job = resolve_job(spec, config);
-      const ShardPlan plan = make_shard_plan(config, job);
-      for (const RankShard& rank : plan.ranks) {
+      const auto [job, shards] = plan_job(spec, config);
+      for (const RankShard& rank : shards.ranks) {
         require(rank.parameters >= 0 && rank.bytes >= 0 && rank.peak_memory_bytes > 0,
                 "sizes of a plan are within int64");
       }
-      require(!plan_table(config, job, plan).empty(), "a plan has a table");
+      require(!plan_table(config, job, shards).empty(), "a plan has a table");
     } catch (const InputError&) {
       continue;
     }

@@ -28,6 +28,7 @@
 
 #include "job/model/model_size.h"
 #include "job/plan/allocate/inner_widths.h"
+#include "job/plan/token_windows.h"
 
 namespace dotresize {
 namespace {
@@ -260,6 +261,39 @@ FoldCounts fold_counts(const ModelConfig& config, int64_t sublayer, int64_t widt
   const auto both = number(sublayer_parameters(config, sublayer, d, d, /*folded=*/false));
   const auto in_proj = number(sublayer_parameters(config, sublayer, d, 0, /*folded=*/false));
   return {2.0 * in_proj * k, 2.0 * (both - in_proj) * k + 2.0 * number(d) * k * k};
+}
+
+std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {
+  const double d = number(config.hidden_size);
+  const double k = number(job.widths.largest());
+  const int64_t seqlen = expected_seqlen(job, config);
+  const double tokens = number(expected_samples(job) * seqlen);
+  const double evaluations = job.evaluation ? 2.0 : 0.0;
+  const double back = job.gradients() ? number(kBackwardPasses + 1) : 0.0;
+  const double passes = number(job.method.passes()) + evaluations + back +
+                        (job.mlp ? number(job.mlp->rounds()) * (1.0 + back) : 0.0);
+  const MomentCounts moments = moment_counts(job);
+  const SolveCounts solving = solve_counts(job);
+  // Three operations for a pair of the costs, and four for eight bytes of an iteration.
+  const double junction = tokens * (moments.gram + moments.rotate + 3.0 * moments.pairs) +
+                          solving.eigen + solving.qr + solving.solve + solving.sinkhorn / 2.0;
+  std::vector<double> work;
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    const ForwardCounts forward = forward_counts(config, s, widths_of(config, s), tokens, seqlen,
+                                                 job.resources.compute_dtype);
+    const CutCounts cut = cut_counts(config, job, s);
+    const FoldCounts fold = fold_counts(config, s, job.widths.largest());
+    work.push_back(passes * (forward.gemm + forward.attention) + tokens * cut.gram + cut.solve +
+                   (s + 1 < job.widths.mapped_count ? junction : 0.0) + fold.in_proj +
+                   fold.out_proj);
+  }
+  const double fold_vocabulary = 2.0 * number(config.vocab_size) * d * k;
+  work.front() += junction + fold_vocabulary;
+  work.back() +=
+      (evaluations + back) *
+          head_counts(config, config.hidden_size, tokens, job.resources.compute_dtype).gemm +
+      fold_vocabulary;
+  return work;
 }
 
 }  // namespace dotresize

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/job_plan.h"
 #include "job/spec/job_file.h"
 #include "tests/job/model/test_configs.h"
 
@@ -23,7 +23,7 @@ class ResolveJob : public testing::Test {
   }
 
   void text(const std::string& yaml) { spec_ = parse_job_text(yaml, "job.yaml", dir_.path()); }
-  ResolvedJob resolve() const { return resolve_job(spec_, config_); }
+  ResolvedJob resolve() const { return plan_job(spec_, config_).job; }
   std::string error() const {
     try {
       resolve();

@@ -102,21 +102,21 @@ TEST_F(ResolveJob, EveryValueOfActivationsButAutoHasASchedule) {
 TEST_F(ResolveJob, ABudgetOfTheSpecIsStrongerThanWhatTheHostHas) {
   LaunchFacts launch;
   launch.memory = int64_t{8} << 30;
-  EXPECT_EQ(resolve_job(spec_, config_, launch).resources.memory, int64_t{8} << 30);
+  EXPECT_EQ(plan_job(spec_, config_, launch).job.resources.memory, int64_t{8} << 30);
   spec_.mutable_resources()->set_memory("3GiB");
-  EXPECT_EQ(resolve_job(spec_, config_, launch).resources.memory, int64_t{3} << 30);
+  EXPECT_EQ(plan_job(spec_, config_, launch).job.resources.memory, int64_t{3} << 30);
   EXPECT_EQ(resolve().resources.memory, int64_t{3} << 30);
 }
 
 TEST_F(ResolveJob, AnInterruptedRunKeepsItsSchedule) {
   LaunchFacts launch;
   launch.schedule = "layerwise";
-  EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "layerwise");
+  EXPECT_EQ(plan_job(spec_, config_, launch).job.schedule.name, "layerwise");
   launch.schedule = "token_parallel";  // a schedule for other activations
-  EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "pipeline");
+  EXPECT_EQ(plan_job(spec_, config_, launch).job.schedule.name, "pipeline");
   launch.schedule = "layerwise";
   spec_.mutable_resources()->set_memory("1MiB");
-  EXPECT_THROW(resolve_job(spec_, config_, launch), InputError);
+  EXPECT_THROW(plan_job(spec_, config_, launch).job, InputError);
 }
 
 TEST_F(ResolveJob, ABudgetThatIsTooSmallIsRefusedWithOneThatWouldDo) {
@@ -361,7 +361,7 @@ TEST_F(ResolveJob, ComputesInBfloat16WhereAGpuIsAskedFor) {
 TEST_F(ResolveJob, WhatTheLaunchedRanksFoundDecidesWhatTheSpecLeavesOpen) {
   spec_.mutable_resources()->set_ranks(4);
   const auto launched = [&](const LaunchFacts& launch) {
-    return resolve_job(spec_, config_, launch);
+    return plan_job(spec_, config_, launch).job;
   };
   ResolvedJob job = launched({.ranks = 2, .devices = {DeviceKind::kCpu, 0}});
   EXPECT_EQ(job.resources.ranks, 2);
@@ -429,7 +429,7 @@ TEST_F(ResolveJob, GradientsAreComputedInFloat16WhereThereIsNoBfloat16) {
   EXPECT_EQ(resolve().resources.gpu_compute_dtype, Dtype::kFloat16);
   spec_.mutable_resources()->clear_compute_dtype();
   const LaunchFacts v100{.ranks = 1, .devices = {DeviceKind::kCuda, 70}};
-  EXPECT_EQ(resolve_job(spec_, config_, v100).resources.compute_dtype, Dtype::kFloat16);
+  EXPECT_EQ(plan_job(spec_, config_, v100).job.resources.compute_dtype, Dtype::kFloat16);
 }
 
 }  // namespace

@@ -22,9 +22,8 @@
 #include "base/text/human_text.h"
 #include "job/attempt/attempt_client.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/resolve_job.h"
 #include "job/report/phase_table.h"
 #include "job/report/report.h"
 #include "job/report/result_table.h"
@@ -227,9 +226,8 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const ModelConfig config = read_model_config(spec.model().path());
   LaunchFacts launch = launch_facts(before_job, ranks, device);
   if (!fresh_) launch.schedule = share_journal_schedule(before_job, spec.output().path());
-  const ResolvedJob job = resolve_job(spec, config, launch);
+  const auto [job, shards] = plan_job(spec, config, launch);
   overflow_advice_ = overflow_advice(job, device);
-  const ShardPlan plan = make_shard_plan(config, job);
   open_output(job, before_job, signals);
   if (rank_ == 0 && coordinator_) {
     to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
@@ -239,7 +237,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   std::optional<SvdDriver> svd_driver;
   if (device.cuda != nullptr) svd_driver = prove_device(device, job.resources.compute_dtype);
   const Report report =
-      run_job(job, config, plan,
+      run_job(job, config, shards,
               {links_->comm(), progress_, *output_, cache_dir_, trace_, dense_loss_,
                decomposition_threads_, device, svd_driver, usable_cores(ranks)});
   links_->comm().barrier();  // notices ranks that fell silent before the output was complete
