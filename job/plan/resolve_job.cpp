@@ -9,8 +9,8 @@
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_family.h"
 #include "job/model/model_size.h"
-#include "job/plan/allocate/choose_widths.h"
 #include "job/plan/allocate/joint_allocation.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
 #include "job/spec/default_method.h"
@@ -184,7 +184,15 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
     set_width(explicit_width(given.width(), config, job));
   } else if (given.has_sparsity()) {
     job.target.sparsity = given.sparsity();
-    set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
+    const int64_t width = width_from_sparsity(given.sparsity(), config.hidden_size, round_to);
+    if (width == 0) {
+      fail("method.sparsity",
+           std::to_string(given.sparsity()) + " of hidden size " +
+               std::to_string(config.hidden_size) + " leaves no width that is a multiple of " +
+               std::to_string(round_to) +
+               "; a smaller sparsity, a smaller round_to or an explicit width would do");
+    }
+    set_width(width);
   } else if (job.target.allocation) {
     job.target.allocation->round_to = round_to;
     check_allocation_target(config, job);

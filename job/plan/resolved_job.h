@@ -8,8 +8,8 @@
 
 #include "job/model/dtype.h"
 #include "job/model/model_config.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/allocate/mlp_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/device.h"
 #include "job/plan/healing.h"

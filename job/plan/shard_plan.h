@@ -8,10 +8,18 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/plan/estimate/checkpoints.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
+
+/// Activation checkpoints for the way back (`metric: fisher`, `heal`): what a stage keeps of a
+/// microbatch between its way forward and its way back. A stage that keeps less computes more
+/// again.
+enum class Checkpoints {
+  kNone,       ///< everything that autograd keeps of each sublayer; nothing is computed again
+  kSublayers,  ///< the input of each sublayer, which runs again on the way back
+  kStage       ///< the input of the stage, which runs again as a whole before its sublayers do
+};
 
 /// Part of a job that one rank holds and does: sublayers [first_sublayer, end_sublayer), each with
 /// the junction that it writes. The first rank also has the embedding with junction 0, the last one

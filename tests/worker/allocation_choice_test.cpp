@@ -10,7 +10,7 @@
 #include <set>
 
 #include "job/model/read_model_config.h"
-#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/make_shard_plan.h"
 #include "job/plan/resolve_job.h"
 #include "job/spec/job_file.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/token_windows.h"
 #include "worker/calibration/junction_groups.h"

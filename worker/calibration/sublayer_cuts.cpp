@@ -16,7 +16,6 @@
 
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/inner_widths.h"
-#include "job/plan/allocate/mlp_widths.h"
 #include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"

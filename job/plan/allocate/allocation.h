@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "job/plan/allocate/junction_widths.h"
@@ -41,7 +42,14 @@ struct Allocation {
 
   /// Sum of all predicted increases: the KL divergence of a token from the dense model's
   /// prediction.
-  double predicted_loss_increase() const;
+  double predicted_loss_increase() const {
+    double sum = 0.0;
+    for (const auto* loss_increases : {&junction_loss_increases, &mlp_loss_increases,
+                                       &value_loss_increases, &shortcut_loss_increases}) {
+      sum = std::accumulate(loss_increases->begin(), loss_increases->end(), sum);
+    }
+    return sum;
+  }
 };
 
 /// Largest ratio of an output's measured distance from the dense model to the predicted distance.
@@ -49,6 +57,6 @@ struct Allocation {
 inline constexpr double kMostOverPredicted = 2.0;
 
 /// Rank of shortcuts without a prediction: hidden_size / 32, rounded up.
-int64_t planned_shortcut_rank(int64_t hidden_size);
+inline int64_t planned_shortcut_rank(int64_t hidden_size) { return (hidden_size + 31) / 32; }
 
 }  // namespace dotresize

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "job/model/model_size.h"
-#include "job/plan/allocate/choose_widths.h"
 #include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/loss_allocation.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/net_size.h"

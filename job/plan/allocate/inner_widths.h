@@ -1,12 +1,63 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/plan/resolved_job.h"
 
 namespace dotresize {
+
+namespace v1 {
+class Method;
+}
+
+struct ResolvedJob;
+
+/// `method.mlp`: number of features (d_ff) that are left of every MLP, and of every expert of a
+/// mixture. 0: the model has no MLP of that kind.
+struct MlpTarget {
+  std::optional<double> sparsity;  ///< requested sparsity; absent: the width itself was given
+  int64_t width = 0;
+  int64_t expert_width = 0;
+  /// `method.allocate`: the numbers are still to be chosen, for each layer a multiple of round_to
+  /// or all features. The widths are those of the dense model, as a bound.
+  bool allocated = false;
+  int64_t round_to = 1;  ///< used only if allocated
+
+  /// Number of times that the features of an MLP are summed. If allocated: for the curve, for the
+  /// cut, and for the cut of the choice without maps, if that choice is not the final one.
+  int64_t rounds() const { return allocated ? 3 : 1; }
+};
+
+/// True if a layer has an MLP that is not a mixture of experts.
+bool has_dense_mlp(const ModelConfig& config);
+/// True if a layer has a mixture of experts.
+bool has_experts(const ModelConfig& config);
+
+/// Returns the target that the job asks for with this model: floor((1-s)*d_ff/round_to +
+/// 1e-9)*round_to, or the width itself. Returns nullopt without `method.mlp`, and if no feature
+/// would be removed. Throws InputError naming the key.
+std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
+                                    const ModelConfig& config);
+
+/// Returns the target of `method.allocate: auto`.
+MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config);
+
+/// Returns the model with its MLPs cut to the target's intermediate sizes. Without a target it
+/// stays the same. Sizes of an allocation are stated by layer. A model that has sizes by layer
+/// already keeps them.
+ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
+
+/// Returns the model with the widest MLPs that a cut may leave. If allocated, an MLP may keep all
+/// of its features.
+ModelConfig with_widest_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
+
+/// Number of MLPs in the sublayer: 1, or the number of its experts. 0 for an attention.
+int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
+
+/// Bytes of the sums over the sublayer's features: d_ff x d_ff in float64 for each of its MLPs.
+int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer);
 
 // Inner widths of a sublayer, between its in_proj and its out_proj, that a job may cut: features of
 // an MLP or of each expert (`method.mlp`, `method.allocate`), and channels of value heads

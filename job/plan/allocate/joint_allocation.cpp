@@ -12,8 +12,8 @@
 #include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/plan/allocate/allocation_search.h"
-#include "job/plan/allocate/choose_widths.h"
 #include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/loss_allocation.h"
 #include "job/plan/net_size.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/errors.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {
@@ -158,9 +158,9 @@ TEST(ModelSize, WidthForgivesTheRoundingOfDecimals) {
   EXPECT_EQ(width_from_sparsity(0.9, 80, 8), 8);
 }
 
-TEST(ModelSize, WidthZeroIsRefused) {
-  EXPECT_THROW(width_from_sparsity(0.99, 256, 8), InputError);
-  EXPECT_THROW(width_from_sparsity(0.2, 256, 1000), InputError);
+TEST(ModelSize, NoWidthMayBeLeft) {
+  EXPECT_EQ(width_from_sparsity(0.99, 256, 8), 0);
+  EXPECT_EQ(width_from_sparsity(0.2, 256, 1000), 0);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/estimate/memory_estimate.h"

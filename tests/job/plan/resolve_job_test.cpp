@@ -160,6 +160,15 @@ TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
   EXPECT_EQ(resolve().target.sparsity, std::nullopt);
 }
 
+TEST_F(ResolveJob, RefusesASparsityThatLeavesNoWidthOrFeature) {
+  spec_.mutable_method()->set_round_to(1000);
+  EXPECT_THAT(error(), testing::StartsWith("method.sparsity: 0.2"));
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(256);
+  spec_.mutable_method()->mutable_mlp()->set_sparsity(0.2);
+  EXPECT_THAT(error(), testing::StartsWith("method.mlp.sparsity: 0.2"));
+}
+
 TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_size(0.8);

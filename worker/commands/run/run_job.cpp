@@ -18,7 +18,7 @@
 #include "job/model/tensor_table.h"
 #include "job/page/page_html.h"
 #include "job/page/report_page.h"
-#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/estimate/traffic.h"
 #include "job/report/model_card.h"
 #include "worker/checkpoint/verify.h"

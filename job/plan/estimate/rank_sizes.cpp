@@ -1,0 +1,293 @@
+#include "job/plan/estimate/rank_sizes.h"
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "job/model/model_size.h"
+#include "job/plan/allocate/junction_widths.h"
+#include "job/plan/allocate/shortcut_forms.h"
+
+namespace dotresize {
+
+int64_t RankSizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const {
+  // Layers differ only in the form of their MLP, so one of each form is enough.
+  const ModelConfig& config = r.config;
+  const std::vector<bool> dense(1, false);
+  const std::vector<bool>& mixtures = config.mixture ? config.mixture->layers : dense;
+  int64_t largest = sublayer_parameters(config, /*sublayer=*/0, k_in, k_out, folded);
+  for (const bool form : {false, true}) {
+    const auto layer = std::ranges::find(mixtures, form) - mixtures.begin();
+    if (layer == std::ssize(mixtures)) continue;
+    largest = std::max(largest, sublayer_parameters(config, 2 * layer + 1, k_in, k_out, folded));
+  }
+  return largest;
+}
+
+/// Parameters of the largest sublayer of any rank, with its in_proj, which is most of it, folded,
+/// and its out_proj not.
+int64_t RankSizes::half_folded_sublayer() const {
+  return folded_sublayer() * 2 / 3 + dense_sublayer() / 3;
+}
+
+int64_t RankSizes::half_folded(int64_t sublayer) const {
+  return sublayer_parameters(r.config, sublayer, k, k, /*folded=*/true) * 2 / 3 +
+         sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false) / 3;
+}
+
+/// Largest half-folded sublayer of this rank.
+int64_t RankSizes::half_folded_of_rank() const {
+  const int64_t end = r.shard.end_run(r.job.widths.mapped_count);
+  int64_t largest = 0;
+  for (int64_t s = r.shard.first_sublayer; s < end; ++s) {
+    largest = std::max(largest, half_folded(s));
+  }
+  return largest;
+}
+
+/// Largest sublayer that the rank reads before a junction with a map, when ranks take turns.
+RankSizes::Turn RankSizes::largest_turn() const {
+  const int64_t end = r.job.widths.mapped_count - 1;
+  Turn largest;
+  for (int64_t s = r.shard.rank; s < end; s += r.job.resources.ranks) {
+    largest.dense = std::max(largest.dense, sublayer_parameters(r.config, s, d, d, false));
+    largest.half_folded = std::max(largest.half_folded, half_folded(s));
+  }
+  return largest;
+}
+
+int64_t RankSizes::stage_weights() const {
+  return stage_weights(gradients() ? r.shard.end_sublayer
+                                   : r.shard.end_run(summed_junctions(r.config, r.job)));
+}
+
+int64_t RankSizes::stage_weights(int64_t end) const {
+  int64_t parameters = gradients() && has_head() ? r.config.vocab_size * d : 0;
+  for (int64_t sublayer = r.shard.first_sublayer; sublayer < end; ++sublayer) {
+    parameters += sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false);
+  }
+  return parameters * compute_bytes;
+}
+
+/// Bytes of a microbatch inside a sublayer. Heads are rotated and repeated into copies.
+int64_t RankSizes::insides() const {
+  const ModelConfig& config = r.config;
+  const int64_t queries = config.attention.num_heads * config.attention.head_dim;
+  const int64_t keys = config.attention.num_kv_heads * config.attention.head_dim;
+  const int64_t padded = r.job.allocates_values() ? keys : 0;  // values of narrower heads
+  const int64_t attention = 5 * queries + 4 * keys + padded;
+  const int64_t mlp = 3 * config.intermediate_size;
+  // Tokens of an expert are gathered, and its results are added up.
+  const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
+  // Everything between two float16 products is float32.
+  const int64_t bytes = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
+  return tokens() * (bytes * (std::max({attention, mlp, mixture}) + d) + kFloat * d);
+}
+
+/// Bytes of a microbatch while its sums are taken: the rotated copy and the copy for the cost
+/// kernel. The CPU also has a block in float64 and the products of some of its rows.
+int64_t RankSizes::at_junction() const {
+  const int64_t gram =
+      on_gpu()
+          ? square() / 8
+          : kDouble * d * (std::min(kGramBlockTokens, tokens()) + 2 * std::min<int64_t>(d, 1024));
+  const int64_t costs = transport() ? 2 * microbatch_stream() + (on_gpu() ? 2 * square() : 0) : 0;
+  return std::max(gram, costs);
+}
+
+int64_t RankSizes::microbatch() const {
+  const int64_t transfers = r.job.resources.ranks > 1 ? 2 * microbatch_stream() : 0;
+  return transfers + microbatch_stream() + std::max(insides(), at_junction());
+}
+
+/// Bytes per token that autograd keeps in a sublayer, beside its input. Attention: its heads,
+/// repeated and padded, the result, the input of head norms, and a row of a mask. MLP: both parts
+/// and the gate's activation. Mixture: those of the token's experts, and their results.
+int64_t RankSizes::graph_bytes(int64_t sublayer) const {
+  const ModelConfig& config = r.config;
+  const int64_t between = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
+  const int64_t norms = (2 * kFloat + between) * d;
+  if (is_attention(sublayer)) {
+    const int64_t queries = config.attention.num_heads * config.attention.head_dim;
+    const int64_t keys = config.attention.num_kv_heads * config.attention.head_dim;
+    const int64_t normed = config.attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
+    const int64_t mask = config.attention.sliding_window ? seqlen * (1 + kFloat) : 0;
+    return norms + 5 * queries * compute_bytes + normed + mask +
+           config.attention.num_heads * kFloat;
+  }
+  if (!config.is_mixture(sublayer)) return norms + 3 * config.intermediate_size * between;
+  const MixtureConfig& mixture = *config.mixture;
+  return norms + mixture.experts * 3 * kFloat +
+         mixture.experts_per_token * (3 * mixture.intermediate_size + 3 * d) * between;
+}
+
+/// Bytes of the way back: the microbatches that are not back yet (Checkpoints); in one sublayer
+/// what its operations keep, and their gradients; blocks of logits and probabilities, whose memory
+/// the allocator may not give to a sublayer.
+int64_t RankSizes::way_back() const {
+  // Upper bound for the number of ranks behind this one.
+  const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;
+  const int64_t under_way = std::min<int64_t>({r.job.resources.ranks, behind + 1, microbatches()});
+  const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
+  const int64_t transfers = r.job.resources.ranks > 1 ? 2 * microbatch_stream() : 0;
+  const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
+  const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
+  const bool stage = r.shard.checkpoints == Checkpoints::kStage;
+  const int64_t inputs = stage ? under_way + sublayers + 1 : under_way * (sublayers + 1);
+  int64_t graphs = 0;
+  if (r.shard.checkpoints == Checkpoints::kNone) {
+    for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
+      graphs += under_way * tokens() * graph_bytes(s);
+    }
+  }
+  return inputs * microbatch_stream() + graphs + transfers + 3 * insides() + loss;
+}
+
+int64_t RankSizes::features() const {
+  const int64_t dense = has_dense_mlp(r.config) ? r.config.intermediate_size : 0;
+  const int64_t attention = r.job.allocates_values() ? attention_features(r.config) : 0;
+  return std::max({dense, r.config.mixture ? r.config.mixture->intermediate_size : 0, attention});
+}
+
+/// Bytes for the sums of the `at_once` neighbouring sublayers that need most: an MLP, all experts
+/// of a mixture, or an attention, and the gradients behind it.
+int64_t RankSizes::feature_sums(int64_t at_once) const {
+  // Ranks that share the tokens meet the MLPs of all ranks.
+  const bool stage = r.job.schedule.pipelined;
+  const int64_t end = stage ? r.shard.end_sublayer : r.config.num_sublayers();
+  std::vector<int64_t> sums;
+  for (int64_t s = stage ? r.shard.first_sublayer : 0; s < end; ++s) {
+    if (!may_be_cut(r.job, s)) continue;
+    const int64_t matrices = is_attention(s) ? 1 : mlp_count(r.config, s);
+    const int64_t width = is_attention(s) ? attention_features(r.config) : mlp_width(r.config, s);
+    sums.push_back(matrices * gram_sum(width) + (cuts_go_back() ? gram_sum(d) : 0));
+  }
+  const auto together = std::min<int64_t>(at_once, std::ssize(sums));
+  int64_t most = 0;
+  for (auto first = sums.begin(); sums.end() - first >= together && together > 0; ++first) {
+    most = std::max(most, std::accumulate(first, first + together, int64_t{0}));
+  }
+  return most;
+}
+
+/// Bytes for the sums of all the rank's sublayers, if they are kept.
+int64_t RankSizes::kept_sums() const {
+  return r.shard.keeps_sums ? feature_sums(r.config.num_sublayers()) : 0;
+}
+
+/// Bytes at the features of a microbatch: the features in float32, on the CPU a block in float64,
+/// and products of some rows.
+int64_t RankSizes::at_features() const {
+  const int64_t f = features();
+  const int64_t block = on_gpu() ? 0 : kDouble * f * std::min(kGramBlockTokens, tokens());
+  return tokens() * f * kFloat + block + 2 * kDouble * f * std::clamp<int64_t>(f / 8, 64, 1024);
+}
+
+/// Bytes to remove features, beside the sums, one of which is the Gram matrix. First its factor and
+/// inverse. Then the inverse, the products of down, and what is left of both while features leave.
+/// For a cut: the columns that are left, their rows and the factor, and the journal entry. A packed
+/// matrix is unpacked into another one. If features are removed for a cut alone, the Gram matrix
+/// stays, on the host.
+int64_t RankSizes::removing() const {
+  const int64_t f = features();
+  const bool for_a_cut = !(r.job.mlp && r.job.mlp->allocated);
+  const bool beside = packed() || (for_a_cut && !on_gpu());
+  const int64_t matrices = beside ? 3 : 2;
+  const int64_t metric = gradients() ? 3 * square() : 0;
+  return kDouble * std::max(matrices * f * f + 2 * d * f, 6 * d * f) + metric;
+}
+
+int64_t RankSizes::second_sums() const {
+  if (!second_pass()) return 0;
+  return square() + square() / 2 + (on_gpu() ? 0 : square() + metric());
+}
+
+/// Bytes that a junction of a group holds after the passes.
+int64_t RankSizes::waiting_to_solve() const {
+  if (!pca()) return whole_first_sums();
+  return (transport() ? square() : 0) + (on_gpu() ? 0 : square() + metric());
+}
+
+/// Bytes to solve a junction, beside what waited: costs, kernel and plan of Sinkhorn, or the plan,
+/// its decomposition and Q; and M.
+int64_t RankSizes::solving() const {
+  const int64_t uploaded = on_gpu() && pca() ? square() + metric() : 0;
+  // An oblique map also needs its decomposition, M_inv and two products.
+  const int64_t turned = oblique() ? 4 * rectangle() + 2 * k * k * kDouble : 0;
+  if (!transport()) return uploaded + 2 * rectangle() + turned;
+  const int64_t kernel_and_plan = on_gpu() ? 7 * rectangle() : 3 * rectangle();
+  return uploaded + std::max(kernel_and_plan, 3 * rectangle() + 2 * k * k * kDouble + turned);
+}
+
+/// Peak of one junction at a time. All ranks add up its sums and one rank solves it.
+int64_t RankSizes::junction() const {
+  const int64_t reduced = r.job.resources.ranks > 1 ? square() : 0;  // buffers of MPI and NCCL
+  const int64_t first = first_sums() + std::max(at_junction(), reduced);
+  const int64_t decomposing = square() + eigen();
+  const int64_t second = second_sums() + std::max(at_junction(), reduced);
+  return std::max(
+      described_beside() + std::max({first, decomposing, second, waiting_to_solve() + solving()}),
+      waiting_to_solve() + describing());
+}
+
+/// Bytes to describe a solved junction in the background, where its map is also written.
+int64_t RankSizes::describing() const {
+  const int64_t R = transport() ? k * k * kDouble : 0;
+  const int64_t maps = (oblique() ? 2 : 1) * rectangle();
+  const int64_t written = fold_bytes == kDouble ? 0 : maps / kDouble * fold_bytes;
+  const int64_t decomposed = pca() && !oblique() ? 0 : 2 * square();
+  return written + decomposed + maps + rectangle() + R;
+}
+
+/// Bytes to align two maps, each completed to a basis, with the products of their parts. The
+/// rotation and the factors of the two maps before are being written.
+int64_t RankSizes::aligning() const {
+  // Holds the map in float64 and with γ; their product, its eigenvectors and a copy.
+  if (turns_norm) return 2 * rectangle() + 4 * k * k * kDouble;
+  if (turns_stock) return 2 * k * k * kDouble;
+  if (!aligns) return 0;
+  const int64_t shortcut = oblique() ? 2 * rectangle() + 3 * k * k * kDouble : 0;
+  return 4 * rectangle() + 3 * square() + shortcut + written_beside(fold_bytes * k * (2 * d - k));
+}
+
+/// Bytes beside the maps of folding: one map in float64 and rotated, its rotation, the rotation to
+/// the next map and their product.
+int64_t RankSizes::rotated_maps() const {
+  if (turns_norm) return 2 * rectangle() + k * k * kDouble;
+  if (turns_stock) return (oblique() ? 4 : 2) * rectangle() + k * k * kDouble;
+  if (!aligns) return 0;
+  return (oblique() ? 4 : 2) * rectangle() + 3 * k * k * kDouble;
+}
+
+/// Bytes of the basis that a last junction of full width gets, once the in_proj before it is
+/// folded.
+int64_t RankSizes::last_basis() const {
+  if (!aligns || !has_head() || r.job.maps.head_sliced) return 0;
+  return 4 * square() + (oblique() ? 4 * rectangle() : 0);
+}
+
+/// Bytes to fold: a sublayer as it was read, its folded in_proj, the sublayer before it, which is
+/// being written, and the maps at both sides. Or as much of the vocabulary.
+int64_t RankSizes::folding() const {
+  const int64_t shortcut =
+      shortcut_parameters(shortcut_form(r.job.maps.shortcuts, k, k, d, oblique()), k, k);
+  int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
+  int64_t before = 0;
+  int64_t before_last = 0;
+  for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
+    const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
+    const int64_t folded =
+        sublayer_parameters(r.config, s, k, k, /*folded=*/true) - k * k + shortcut;
+    // The next one is uploaded meanwhile.
+    const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;
+    const int64_t next = ahead ? sublayer_parameters(r.config, s + 1, d, d, false) : 0;
+    most = std::max(most, before + dense + next + folded * 2 / 3);
+    before_last = std::exchange(before, written_beside(folded));
+  }
+  // Both maps, one that is scaled by the norm, and rows on their way through it.
+  const int64_t maps = fold_bytes * (kFoldedVocabularyRows * d + (oblique() ? 5 : 3) * d * k);
+  return maps + std::max(fold_bytes * most + rotated_maps(),
+                         fold_bytes * (before_last + half_folded_of_rank()) + last_basis());
+}
+
+}  // namespace dotresize
