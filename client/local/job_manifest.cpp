@@ -16,9 +16,9 @@ std::string job_manifest(const PlannedJob& planned, const ManifestRequest& reque
   MpiJobParts parts;
   parts.name = mpi_job_name(spec.name(), job_file);
   parts.labels = {{"dotresize.dev/job", parts.name}};
-  parts.ranks = planned.job.resources.ranks;
+  parts.ranks = planned.plan.job.resources.ranks;
   parts.cpus = request.cpus;
-  parts.rank_memory = peak_memory(planned.plan);
+  parts.rank_memory = peak_memory(planned.plan.shards);
   parts.gpus = spec.resources().device() == v1::Resources::cuda;
   parts.arguments = {"--work-dir", "/tmp", std::string(kJobFolder) + "/" + kJobFile};
   parts.config_map = parts.name;

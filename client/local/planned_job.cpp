@@ -2,17 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/errors.h"
 #include "client/local/remote_job.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/job_plan.h"
-#include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
 #include "job/spec/remote_url.h"
 
@@ -47,34 +42,26 @@ JobPlan plan_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
   return plan_job(spec, model, launch);
 }
 
-/// Warnings about the job's widths, if they are known.
-std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig& model) {
-  std::vector<FileFinding> findings;
+std::vector<FileFinding> find_faults(const JobPlan& plan, bool pushed) {
+  const ResolvedJob& job = plan.job;
+  std::vector<FileFinding> findings = check_inputs(job, plan.model);
+  const std::string fault = pushed ? "" : output_fault(job.output.path, job.output.overwrite);
+  if (!fault.empty()) findings.push_back({kOutputKey, fault});
   if (!job.widths_known()) return findings;
   const int64_t width = job.widths.largest();
-  if (3 * width < 2 * model.hidden_size) {
+  if (3 * width < 2 * plan.model.hidden_size) {
     findings.push_back({"method",
                         fmt::format("width {} is less than two thirds of {}: the model will be "
                                     "much worse than one of the same size by method: {{size}} "
                                     "alone",
-                                    width, model.hidden_size),
+                                    width, plan.model.hidden_size),
                         /*fatal=*/false});
   }
-  if (model.tie_word_embeddings &&
-      !output_model_config(model, job, job.widths).tie_word_embeddings) {
+  if (plan.model.tie_word_embeddings && !plan.output.tie_word_embeddings) {
     findings.push_back({"method",
                         "embedding and head, one table in the model, become two in the output",
                         /*fatal=*/false});
   }
-  return findings;
-}
-
-std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model,
-                                     bool pushed) {
-  std::vector<FileFinding> findings = check_inputs(job, model);
-  const std::string fault = pushed ? "" : output_fault(job.output.path, job.output.overwrite);
-  if (!fault.empty()) findings.push_back({kOutputKey, fault});
-  std::ranges::move(check_widths(job, model), std::back_inserter(findings));
   return findings;
 }
 
@@ -85,21 +72,19 @@ PlannedJob plan_job(const PlanRequest& request) {
   planned.file = open_job_file(request.job_file, request.changes);
   fetch_inputs(request, planned);
   const v1::JobSpec& spec = planned.file.spec;
-  planned.model = with_place(planned.file, "model.path", [&] {
+  const ModelConfig model = with_place(planned.file, "model.path", [&] {
     require_model_directory(spec.model().path());
     return read_model_config(spec.model().path());
   });
   std::optional<v1::Hardware> hardware;
   if (!request.hardware.empty()) hardware = read_hardware(request.hardware);
-  JobPlan plan = with_place(planned.file, "method", [&] {
-    return hardware ? plan_on_hardware(spec, planned.model, *hardware)
-                    : plan_job(spec, planned.model);
+  planned.plan = with_place(planned.file, "method", [&] {
+    return hardware ? plan_on_hardware(spec, model, *hardware) : plan_job(spec, model);
   });
-  planned.job = std::move(plan.job);
-  planned.plan = std::move(plan.shards);
-  if (hardware) planned.time = estimate_time(planned.model, planned.job, planned.plan, *hardware);
-  planned.findings =
-      find_faults(planned.job, planned.model, is_remote(planned.given.output().path()));
+  if (hardware) {
+    planned.time = estimate_time(model, planned.plan.job, planned.plan.shards, *hardware);
+  }
+  planned.findings = find_faults(planned.plan, is_remote(planned.given.output().path()));
   return planned;
 }
 
@@ -122,13 +107,13 @@ std::string plan_warnings(const PlannedJob& planned) {
 
 std::string plan_text(const PlannedJob& planned) {
   const std::string alternatives = alternatives_table(planned.alternatives);
-  return plan_table(planned.model, planned.job, planned.plan, planned.time) + "\n" +
+  return plan_table(planned.plan, planned.time) + "\n" +
          (alternatives.empty() ? "" : "\n" + alternatives) + plan_warnings(planned);
 }
 
 std::string plan_json(const PlannedJob& planned) {
-  nlohmann::ordered_json document = nlohmann::ordered_json::parse(
-      plan_to_json(planned.model, planned.job, planned.plan, planned.time));
+  nlohmann::ordered_json document =
+      nlohmann::ordered_json::parse(plan_to_json(planned.plan, planned.time));
   for (const SizeAlternative& each : planned.alternatives) {
     document["alternatives"].push_back({{"recipe", each.recipe},
                                         {"width", each.width},

@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "client/local/size_alternatives.h"
-#include "job/model/model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/estimate/time_estimate.h"
-#include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/job_plan.h"
 #include "job/remote/localized_job.h"
 #include "job/spec/job_file.h"
 
@@ -28,9 +26,7 @@ struct PlannedJob {
   JobFile file;       ///< remote paths replaced by local copies
   v1::JobSpec given;  ///< spec with the original paths
   std::vector<HeldCopy> held;
-  ModelConfig model;
-  ResolvedJob job;
-  ShardPlan plan;
+  JobPlan plan;
   std::optional<TimeEstimate> time;
   std::vector<SizeAlternative> alternatives;  ///< set by the verb plan
   std::vector<FileFinding> findings;          ///< inputs, existing output, widths

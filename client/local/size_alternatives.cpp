@@ -46,7 +46,7 @@ v1::JobSpec with_recipe(const v1::JobSpec& spec, const Recipe& recipe) {
 }
 
 struct ReferenceJob {
-  ResolvedJob job;
+  JobPlan plan;
   double seconds;
 };
 
@@ -57,9 +57,9 @@ ReferenceJob on_reference(v1::JobSpec spec, const ModelConfig& model) {
   const int ranks = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
   resources.Clear();
   resources.set_ranks(static_cast<uint32_t>(ranks));
-  auto [job, shards] = plan_job(spec, model, launch_facts(hardware, ranks));
-  const double time = estimate_time(model, job, shards, hardware).total();
-  return {std::move(job), time};
+  JobPlan plan = plan_job(spec, model, launch_facts(hardware, ranks));
+  const double time = estimate_time(model, plan.job, plan.shards, hardware).total();
+  return {std::move(plan), time};
 }
 
 }  // namespace
@@ -74,12 +74,13 @@ std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const Mo
   const double own_seconds = reference_seconds(spec, model);
   for (const Recipe& recipe : kRecipes) {
     try {
-      const auto [job, seconds] = on_reference(with_recipe(spec, recipe), model);
+      const auto [plan, seconds] = on_reference(with_recipe(spec, recipe), model);
+      const ResolvedJob& job = plan.job;
       const bool known = job.widths_known();
-      alternatives.push_back(
-          {recipe.text, known ? std::to_string(job.widths.largest()) : "by the loss",
-           known ? net_size(model, job, job.widths).bytes_fraction() : job.target.allocation->size,
-           seconds / own_seconds});
+      alternatives.push_back({recipe.text,
+                              known ? std::to_string(job.widths.largest()) : "by the loss",
+                              known ? plan.size.bytes_fraction() : job.target.allocation->size,
+                              seconds / own_seconds});
     } catch (const InputError&) {  // not possible for this model
     }
   }

@@ -41,7 +41,7 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
   // A plan for --hardware need not be runnable on this machine.
   if (options.job.hardware.empty()) require_runnable(planned, /*to_write=*/false);
   if (options.manifest.kind.empty()) {
-    planned.alternatives = size_alternatives(planned.file.spec, planned.model);
+    planned.alternatives = size_alternatives(planned.file.spec, planned.plan.model);
     print_plan(planned, common);
   } else {
     require_local_paths(planned.given);
@@ -77,14 +77,14 @@ std::vector<std::string> job_command(const RunOptions& options, const PlannedJob
     worker.insert(worker.end(), {"--trace", fs::absolute(options.trace).string()});
   }
   if (options.fresh) worker.push_back("--fresh");
-  return launch_command(planned.job.resources.ranks, {}, worker);
+  return launch_command(planned.plan.job.resources.ranks, {}, worker);
 }
 
 /// Plans a job that can run here and fetches all of its inputs.
 PlannedJob runnable_job(PlanRequest request) {
   PlannedJob planned = plan_job(request);
   require_runnable(planned, /*to_write=*/true);
-  if (planned.job.resources.ranks > 1) require_program("mpirun");
+  if (planned.plan.job.resources.ranks > 1) require_program("mpirun");
   if (!is_remote(planned.given.model().path())) return planned;
   // The weights are fetched only now, so that a faulty job fails early.
   request.for_run = true;

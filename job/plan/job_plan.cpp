@@ -47,32 +47,43 @@ double excess(const JobPlan& plan) {
 
 }  // namespace
 
+JobPlan make_job_plan(const ModelConfig& config, ResolvedJob job) {
+  JobPlan plan;
+  plan.model = config;
+  plan.shards = make_shard_plan(config, job);
+  plan.output = output_model_config(config, job, job.widths);
+  plan.size = net_size(config, job, job.widths);
+  plan.traffic = estimate_traffic(config, job, plan.shards);
+  plan.served = served_sizes(config, job);
+  plan.job = std::move(job);
+  return plan;
+}
+
 JobPlan plan_job(const v1::JobSpec& spec, const ModelConfig& config,
                  const std::optional<LaunchFacts>& launch) {
-  JobPlan plan{resolve_job(spec, config, launch), {}};
+  ResolvedJob job = resolve_job(spec, config, launch);
   const auto can_replace = [&](const Schedule& schedule) {
-    return schedule.activations == plan.job.schedule.activations && offers(schedule, plan.job);
+    return schedule.activations == job.schedule.activations && offers(schedule, job);
   };
   const auto interrupted = std::ranges::find_if(schedules(), [&](const Schedule& schedule) {
     return launch && schedule.name == launch->schedule && can_replace(schedule);
   });
   const bool goes_on = interrupted != schedules().end();
-  if (goes_on) plan.job.schedule = *interrupted;
-  plan.shards = make_shard_plan(config, plan.job);
+  if (goes_on) job.schedule = *interrupted;
+  JobPlan plan = make_job_plan(config, job);
   const bool fits_as_it_is = fits(plan.shards, plan.job);
-  const bool limited = plan.job.resources.memory || plan.job.resources.device_memory;
+  const bool limited = job.resources.memory || job.resources.device_memory;
   if (!limited || (fits_as_it_is && plan.shards.junction_groups <= kMaxGroups)) return plan;
 
   const auto other_schedule = std::ranges::find_if(schedules(), [&](const Schedule& schedule) {
-    return !goes_on && schedule.name != plan.job.schedule.name && can_replace(schedule);
+    return !goes_on && schedule.name != job.schedule.name && can_replace(schedule);
   });
   if (other_schedule == schedules().end()) {
     if (!fits_as_it_is) refuse_budgets(plan);
     return plan;
   }
-  JobPlan other = plan;
-  other.job.schedule = *other_schedule;
-  other.shards = make_shard_plan(config, other.job);
+  job.schedule = *other_schedule;
+  JobPlan other = make_job_plan(config, job);
   if (fits(other.shards, other.job)) return other;
   if (!fits_as_it_is) refuse_budgets(excess(other) < excess(plan) ? other : plan);
   return plan;

@@ -258,6 +258,13 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   }
   set_solved_together(config, job, plan);
   plan.cut_passes_back = cut_passes_back(job, plan);
+  if (takes_no_tokens(job)) return plan;
+  const bool sums = sums_junctions(job);
+  const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
+  plan.passes = (sums ? of_maps : 0) + allocation_rounds(job, plan) + plan.cut_passes();
+  if (!job.gradients()) return plan;
+  plan.passes_back =
+      (sums ? plan.junction_groups : 0) + allocation_rounds(job, plan) + plan.cut_passes_back;
   return plan;
 }
 

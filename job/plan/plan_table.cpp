@@ -8,9 +8,6 @@
 #include <vector>
 
 #include "base/text/human_text.h"
-#include "job/plan/estimate/traffic.h"
-#include "job/plan/net_size.h"
-#include "job/plan/served_sizes.h"
 
 namespace dotresize {
 namespace {
@@ -50,47 +47,32 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
   return format_table(rows, alignment);
 }
 
-/// Passes of the calibration tokens through the dense model.
-int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
-  if (takes_no_tokens(job)) return 0;
-  const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  return (sums_junctions(job) ? of_maps : 0) + allocation_rounds(job, plan) + plan.cut_passes();
-}
-
-int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
-  if (takes_no_tokens(job)) return 0;
-  if (!job.gradients()) return 0;
-  return (sums_junctions(job) ? plan.junction_groups : 0) + allocation_rounds(job, plan) +
-         plan.cut_passes_back;
-}
-
 /// Row with the number of passes over the tokens, and of junctions at a time.
 std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
   const int64_t junctions = job.widths.mapped_count;
   const char* const writing =
       plan.ranks.front().overlaps ? "" : "; nothing is written beside, to save memory";
-  if (passes(job, plan) == 0 && !takes_no_tokens(job)) {
+  if (plan.passes == 0 && !takes_no_tokens(job)) {
     return fmt::format("passes      none over the tokens: no junction is narrower{}", writing);
   }
   if (!job.schedule.pipelined) {
     const int64_t together = plan.ranks.front().solved_together;
     return fmt::format("passes      {} over the tokens, {} of {} junctions at a time{}",
-                       passes(job, plan), together == 1 ? "one" : std::to_string(together),
-                       junctions, writing);
+                       plan.passes, together == 1 ? "one" : std::to_string(together), junctions,
+                       writing);
   }
   if (takes_no_tokens(job)) {
     return fmt::format("passes      none over the tokens: the statistics of {}{}",
                        job.statistics.use.string(), writing);
   }
   const std::string back =
-      job.gradients() ? fmt::format(" and {} back", backward_passes(job, plan)) : std::string();
-  return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", passes(job, plan),
-                     back, junctions, plan.junction_groups,
+      job.gradients() ? fmt::format(" and {} back", plan.passes_back) : std::string();
+  return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", plan.passes, back,
+                     junctions, plan.junction_groups,
                      plan.junction_groups == 1 ? "group" : "groups", writing);
 }
 
-std::string traffic_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  const Traffic traffic = estimate_traffic(config, job, plan);
+std::string traffic_row(const ResolvedJob& job, const Traffic& traffic) {
   const std::string statistics =
       job.statistics.saved()
           ? fmt::format(" and {} for the statistics", human_bytes(traffic.statistics_bytes))
@@ -115,11 +97,10 @@ std::string nominal_text(const ResolvedJob& job) {
 }
 
 /// Requested shortcuts and the resulting forms: "exact, 11 of rank 56, 1 of rank 0".
-std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
+std::string shortcuts_text(const ResolvedJob& job, const ModelConfig& output) {
   if (job.stock_output()) return "none";
   std::string asked = to_string(job.maps.shortcuts);
   if (!job.widths_known()) return asked;
-  const ModelConfig output = output_model_config(config, job, job.widths);
   std::vector<std::pair<std::string, int64_t>> counts;
   for (int64_t s = 0; s < output.num_sublayers(); ++s) {
     const ShortcutForm form = output.shortcut(s);
@@ -166,12 +147,13 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   return fmt::format("mlp         {}\n", text);
 }
 
-std::string heading(const ModelConfig& config, const ResolvedJob& job) {
+std::string heading(const JobPlan& plan) {
+  const ResolvedJob& job = plan.job;
   return fmt::format(
       "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
       job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
       to_string(job.maps.sharing), job.schedule.name, target_text(job), nominal_text(job),
-      mlp_row(config, job), shortcuts_text(config, job));
+      mlp_row(plan.model, job), shortcuts_text(job, plan.output));
 }
 
 /// Rows with the result's size, or with its upper bound while the widths are not known.
@@ -265,24 +247,24 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
   return fmt::format("{} {} of {}", one ? "width" : "widths", width_range(widths), hidden_size);
 }
 
-std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
-                       const std::optional<TimeEstimate>& time) {
-  const NetSize size = net_size(config, job, job.widths);
-  std::string served = served_sizes_table(served_sizes(config, job));
+std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& time) {
+  const NetSize& size = plan.size;
+  std::string served = served_sizes_table(plan.served);
   if (!served.empty()) {
     served.pop_back();
     served.insert(0, "\n\n");
   }
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(config, job),
-                     rank_rows(config, job, plan), passes_row(job, plan),
-                     traffic_row(config, job, plan),
-                     size_row("dense", size.dense_parameters, size.dense_bytes, job.model.dtype),
-                     result_rows(job, size), served, time ? "\n\n" + time_table(*time) : "");
+  return fmt::format(
+      "{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(plan), rank_rows(plan.model, plan.job, plan.shards),
+      passes_row(plan.job, plan.shards), traffic_row(plan.job, plan.traffic),
+      size_row("dense", size.dense_parameters, size.dense_bytes, plan.job.model.dtype),
+      result_rows(plan.job, size), served, time ? "\n\n" + time_table(*time) : "");
 }
 
-std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
-                         const std::optional<TimeEstimate>& time) {
-  const NetSize size = net_size(config, job, job.widths);
+std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimate>& time) {
+  const ResolvedJob& job = planned.job;
+  const ShardPlan& plan = planned.shards;
+  const NetSize& size = planned.size;
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
@@ -290,21 +272,21 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"map_sharing", to_string(job.maps.sharing)},
                    {"shortcuts", job.stock_output() ? "none" : to_string(job.maps.shortcuts)},
                    {"target", target_text(job)},
-                   {"hidden_size", config.hidden_size},
+                   {"hidden_size", planned.model.hidden_size},
                    {"schedule", job.schedule.name},
-                   {"passes", passes(job, plan)},
-                   {"backward_passes", backward_passes(job, plan)},
+                   {"passes", plan.passes},
+                   {"backward_passes", plan.passes_back},
                    {"junction_groups", plan.junction_groups},
                    {"solved_together", plan.ranks.front().solved_together},
                    {"overlaps", plan.ranks.front().overlaps},
-                   {"traffic", traffic_json(estimate_traffic(config, job, plan))},
+                   {"traffic", traffic_json(planned.traffic)},
                    {"ranks", json::array()},
                    {"dense",
                     {{"parameters", size.dense_parameters},
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.model.dtype)}}},
                    {"compressed", compressed_json(job, size)},
-                   {"served", formats_json(served_sizes(config, job))},
+                   {"served", formats_json(planned.served)},
                    {"warnings", json::array()}};
   if (job.mlp) {
     document["mlp_groups"] = plan.cut_groups;
@@ -321,7 +303,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
     if (!warning.empty()) document["warnings"].push_back(warning);
   }
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    document["ranks"].push_back(rank_json(config, plan.ranks[rank], rank));
+    document["ranks"].push_back(rank_json(planned.model, plan.ranks[rank], rank));
   }
   if (time) document["seconds"] = seconds_json(*time);
   return document.dump(2);

@@ -3,10 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "job/model/model_config.h"
 #include "job/plan/estimate/time_estimate.h"
-#include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/job_plan.h"
 
 namespace dotresize {
 
@@ -23,13 +21,11 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size);
 /// the result. A line that starts with "warning:" follows if the result would not be smaller. If
 /// the loss decides the widths, only the requested size is shown. With `time` the text includes the
 /// time that the job takes. There is no newline at the end.
-std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
-                       const std::optional<TimeEstimate>& time = {});
+std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& time = {});
 
 /// JSON version of plan_table: {"schema_version": 1, "ranks": [...], "dense": {...}, "compressed":
 /// {...}, "ratio": compressed/dense parameters, "warnings": [...]}. With `time` it also has
 /// "seconds" (docs/cli.md).
-std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
-                         const std::optional<TimeEstimate>& time = {});
+std::string plan_to_json(const JobPlan& plan, const std::optional<TimeEstimate>& time = {});
 
 }  // namespace dotresize

@@ -212,17 +212,18 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   made.id = label.empty() ? hash : label + "-" + hash;
   made.spec.mutable_output()->clear_report_html();  // the sweep has one page for all
   made.spec.mutable_output()->set_path(VariantPaths(plan_.directory, made.id).model);
-  const auto [job, shards] = plan_job(made.spec, model_);
+  const JobPlan plan = plan_job(made.spec, model_);
+  const ResolvedJob& job = plan.job;
   for (const FileFinding& finding : check_inputs(job, model_)) {
     if (finding.fatal) throw InputError(finding.key, finding.what);
   }
   made.ranks = job.resources.ranks;
-  made.memory_bytes = peak_memory(shards) * job.resources.ranks;
+  made.memory_bytes = peak_memory(plan.shards) * job.resources.ranks;
   made.on_gpus = job.resources.gpu_compute_dtype.has_value();
   made.transport = job.method.transport();
   if (job.widths_known()) {
     made.width = job.widths.largest();
-    made.bytes_fraction = net_size(model_, job, job.widths).bytes_fraction();
+    made.bytes_fraction = plan.size.bytes_fraction();
   }
   made.dense_loss = dense_loss_of(given);
   statistics_.push_back(statistics_of(made.spec, job));

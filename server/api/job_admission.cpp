@@ -97,23 +97,24 @@ PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool her
     return read_model_config(spec.model().path(), confinement);
   });
   if (here) set_memory_budget(spec, capacity.memory);
-  const auto [job, shards] = with_field("spec", [&] { return plan_job(spec, config); });
+  const JobPlan plan = with_field("spec", [&] { return plan_job(spec, config); });
+  const std::vector<RankShard>& ranks = plan.shards.ranks;
   int64_t memory = 0;
   int64_t largest = 0;
-  for (const RankShard& rank : shards.ranks) {
+  for (const RankShard& rank : ranks) {
     memory += rank.peak_memory_bytes;
     largest = std::max(largest, rank.peak_memory_bytes);
   }
-  if (!here) memory = largest * std::ssize(shards.ranks);
+  if (!here) memory = largest * std::ssize(ranks);
   if (here && memory > capacity.memory) {
     throw invalid_argument("resources.memory", "the ranks take " + human_bytes(memory) +
                                                    " together, and this server has " +
                                                    human_bytes(capacity.memory) +
                                                    " for jobs (--memory)");
   }
-  const std::vector<FileFinding> findings = check_inputs(job, config);
+  const std::vector<FileFinding> findings = check_inputs(plan.job, config);
   refuse_fatal(findings);
-  std::string text = plan_table(config, job, shards) + "\n";
+  std::string text = plan_table(plan) + "\n";
   for (const FileFinding& finding : findings) {
     text += "warning: " + finding.key + ": " + finding.what + "\n";
   }

@@ -27,12 +27,12 @@ void plan_jobs(const ModelConfig& config) {
             method + "\n",
         "job.yaml", dir.path());
     try {
-      const auto [job, shards] = plan_job(spec, config);
-      for (const RankShard& rank : shards.ranks) {
+      const JobPlan plan = plan_job(spec, config);
+      for (const RankShard& rank : plan.shards.ranks) {
         require(rank.parameters >= 0 && rank.bytes >= 0 && rank.peak_memory_bytes > 0,
                 "sizes of a plan are within int64");
       }
-      require(!plan_table(config, job, shards).empty(), "a plan has a table");
+      require(!plan_table(plan).empty(), "a plan has a table");
     } catch (const InputError&) {
       continue;
     }

@@ -74,7 +74,7 @@ TEST(MlpWidthsTexts, PlanAndModelCardSayWhatIsLeft) {
   const MixtureOfBoth of;
   const int64_t dense = of.config.intermediate_size;
   const int64_t expert = of.config.mixture->intermediate_size;
-  EXPECT_THAT(plan_table(of.config, of.job, make_shard_plan(of.config, of.job)),
+  EXPECT_THAT(plan_table(make_job_plan(of.config, of.job)),
               HasSubstr(fmt::format("mlp         {} of {} features, {} of {} of each expert",
                                     dense / 2, dense, expert / 4, expert)));
   Report report;

@@ -10,8 +10,8 @@
 
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/estimate/memory_estimate.h"
 #include "job/plan/make_shard_plan.h"
@@ -457,7 +457,7 @@ TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
   EXPECT_EQ(cut.intermediate_size, chosen.features.front());
   EXPECT_TRUE(cut.form.intermediate_sizes.empty());
   EXPECT_TRUE(cut.form.value_head_dims.empty());
-  const std::string table = plan_table(config_, job, make_shard_plan(config_, job), std::nullopt);
+  const std::string table = plan_table(make_job_plan(config_, job));
   EXPECT_THAT(table, Not(HasSubstr("\nvalues")));
 }
 
@@ -497,14 +497,14 @@ TEST_F(JointAllocation, AttentionsAreSummedBesideMlps) {
 TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {
   const ResolvedJob job = resolve();
   const ShardPlan plan = make_shard_plan(config_, job);
-  const std::string table = plan_table(config_, job, plan, std::nullopt);
+  const std::string table = plan_table(make_job_plan(config_, job));
   EXPECT_THAT(table, HasSubstr("target      size 0.8, allocated by loss\n"));
   EXPECT_THAT(table, HasSubstr("mlp         features up to 768, likewise\n"
                                "values      channels of a head up to 32, likewise\n"));
   EXPECT_THAT(table,
               HasSubstr("passes      3 over the tokens and 3 back, 13 junctions in 1 group"));
   EXPECT_THAT(table, HasSubstr("compressed  at most 10,595,942 bytes"));
-  const auto document = nlohmann::json::parse(plan_to_json(config_, job, plan, std::nullopt));
+  const auto document = nlohmann::json::parse(plan_to_json(make_job_plan(config_, job)));
   EXPECT_EQ(document["compressed"]["bytes_at_most"], 10'595'942);
   EXPECT_FALSE(document.contains("mlp_width"));
 }

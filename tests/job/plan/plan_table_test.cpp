@@ -14,12 +14,10 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string table(const ResolvedJob& job) {
-  return plan_table(small_llama(), job, make_shard_plan(small_llama(), job));
-}
+std::string table(const ResolvedJob& job) { return plan_table(make_job_plan(small_llama(), job)); }
 
 json document(const ResolvedJob& job) {
-  return json::parse(plan_to_json(small_llama(), job, make_shard_plan(small_llama(), job)));
+  return json::parse(plan_to_json(make_job_plan(small_llama(), job)));
 }
 
 ResolvedJob job_of_width(int64_t width) {

@@ -55,9 +55,7 @@ class ServedSizesOf : public ResolveJob {
     EXPECT_EQ(size.format, "Q4_K_M");
     return static_cast<double>(size.compressed_bytes) / static_cast<double>(size.dense_bytes);
   }
-  std::string plan(const ResolvedJob& job) const {
-    return plan_table(config_, job, make_shard_plan(config_, job));
-  }
+  std::string plan(const ResolvedJob& job) const { return plan_table(make_job_plan(config_, job)); }
 };
 
 TEST_F(ServedSizesOf, AStockOutputOfASizeHasNoRowsThatQuantizersCannotDivide) {
@@ -82,8 +80,7 @@ TEST_F(ServedSizesOf, AWidthThatAQuantizerCannotDivideIsWarnedOf) {
   const std::string table = plan(of_paper);
   EXPECT_THAT(table, HasSubstr("\n\nserved as "));
   EXPECT_THAT(table, HasSubstr("\nwarning: Q4_K_M stores rows of 3264 in a larger type"));
-  const auto document =
-      nlohmann::json::parse(plan_to_json(config_, of_paper, make_shard_plan(config_, of_paper)));
+  const auto document = nlohmann::json::parse(plan_to_json(make_job_plan(config_, of_paper)));
   EXPECT_EQ(document["served"]["formats"][2]["unfit_rows"], nlohmann::json({3264}));
 }
 

@@ -414,8 +414,9 @@ TEST(TimeTable, IsAtTheEndOfThePlan) {
   const ResolvedJob job = small_job(small_llama(), 3);
   const ShardPlan plan = make_shard_plan(small_llama(), job);
   const TimeEstimate time = estimate(job);
-  const std::string without = plan_table(small_llama(), job, plan);
-  EXPECT_EQ(plan_table(small_llama(), job, plan, time), without + "\n\n" + time_table(time));
+  const std::string without = plan_table(make_job_plan(small_llama(), job));
+  EXPECT_EQ(plan_table(make_job_plan(small_llama(), job), time),
+            without + "\n\n" + time_table(time));
   EXPECT_THAT(without, testing::Not(HasSubstr("time  ")));
 }
 
@@ -423,11 +424,13 @@ TEST(TimeTable, JsonHasSecondsByPhase) {
   const ResolvedJob job = small_job(small_llama(), 3);
   const ShardPlan plan = make_shard_plan(small_llama(), job);
   const TimeEstimate time = estimate(job);
-  const auto document = nlohmann::json::parse(plan_to_json(small_llama(), job, plan, time));
+  const auto document =
+      nlohmann::json::parse(plan_to_json(make_job_plan(small_llama(), job), time));
   EXPECT_DOUBLE_EQ(document["seconds"]["total"], time.total());
   EXPECT_EQ(document["seconds"]["phases"].size(), time.phases.size());
   EXPECT_DOUBLE_EQ(document["seconds"]["phases"]["eigen"], seconds(time, "eigen"));
-  EXPECT_FALSE(nlohmann::json::parse(plan_to_json(small_llama(), job, plan)).contains("seconds"));
+  EXPECT_FALSE(
+      nlohmann::json::parse(plan_to_json(make_job_plan(small_llama(), job))).contains("seconds"));
 }
 
 }  // namespace

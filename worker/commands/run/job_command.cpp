@@ -226,7 +226,8 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const ModelConfig config = read_model_config(spec.model().path());
   LaunchFacts launch = launch_facts(before_job, ranks, device);
   if (!fresh_) launch.schedule = share_journal_schedule(before_job, spec.output().path());
-  const auto [job, shards] = plan_job(spec, config, launch);
+  const JobPlan plan = plan_job(spec, config, launch);
+  const ResolvedJob& job = plan.job;
   overflow_advice_ = overflow_advice(job, device);
   open_output(job, before_job, signals);
   if (rank_ == 0 && coordinator_) {
@@ -237,7 +238,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   std::optional<SvdDriver> svd_driver;
   if (device.cuda != nullptr) svd_driver = prove_device(device, job.resources.compute_dtype);
   const Report report =
-      run_job(job, config, shards,
+      run_job(job, config, plan.shards,
               {links_->comm(), progress_, *output_, cache_dir_, trace_, dense_loss_,
                decomposition_threads_, device, svd_driver, usable_cores(ranks)});
   links_->comm().barrier();  // notices ranks that fell silent before the output was complete
