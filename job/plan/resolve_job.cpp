@@ -15,8 +15,8 @@
 #include "job/plan/make_shard_plan.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
-#include "job/spec/default_method.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 
 namespace dotresize {
 namespace {

@@ -21,10 +21,9 @@
 #include "job/plan/make_shard_plan.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolve_job.h"
-#include "job/spec/default_method.h"
-#include "job/spec/job_changes.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 #include "job/sweep/variant_paths.h"
 
 namespace dotresize {

@@ -8,7 +8,7 @@
 
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
-#include "job/spec/token_source.h"
+#include "job/spec/requests.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {

@@ -85,8 +85,9 @@ int run(const CLI::App* command, Arguments& arguments, const MakeTransport& tran
 }  // namespace
 
 int run_worker(int argc, char** argv, const MakeTransport& transport) {
-  // Before the first tensor: libtorch requests huge pages for large tensors, because the kernel
-  // takes longer to supply small pages than some kernels take to fill them. The user's value stays.
+  // libtorch is to request huge pages for large tensors, because the kernel takes longer to supply
+  // small pages than some kernels take to fill them. It asks at the first tensor. The user's value
+  // stays.
   ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);
   CLI::App app(
       "Makes a language model narrower. Run one job, alone or as the ranks of `mpirun -np N "

@@ -75,7 +75,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
   if (statistics && !run.job.target.allocation) {
     if (!statistics->whole()) {
-      // Those of all junctions, whatever the job does with the last one.
+      // Statistics of all junctions, whatever the job does with the last one.
       CalibrationJob all{job.config,
                          job.reader,
                          job.plan,
@@ -145,8 +145,8 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
     const PhaseClock::Scope scope(run.clock, "check");
     keep_dense_states(run, held_out.windows, states);
   }
-  /// KL divergence from the dense model in nats a token, rounded to four digits. The same on every
-  /// rank and for any number of ranks.
+  // KL divergence from the dense model in nats a token, rounded to four digits. The same on every
+  // rank and for any number of ranks.
   const auto divergence_of = [&](const CheckpointReader& reader, const ModelConfig& config) {
     const PhaseClock::Scope scope(run.clock, "check");
     const EvaluatedReference reference{run.source, run.config,

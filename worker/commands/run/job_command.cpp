@@ -52,17 +52,17 @@ namespace {
 v1::JobSpec share_spec(Communicator& comm, const JobCommandOptions& options, bool of_server) {
   v1::JobSpec spec;
   if (comm.rank() == 0) {
-    spec = read_job_file(options.job_file, options.changes);
+    spec = open_job_file(options.job_file, options.changes).spec;
     require_local_paths(spec);
     const v1::Resources& resources = spec.resources();
     const int asked = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
-    if (asked != comm.size() && of_server) {  // which has planned it for this number
+    if (asked != comm.size() && of_server) {  // the server has planned it for this number
       throw std::runtime_error(fmt::format(
           "the job has {} ranks, and MPI knows of {}: start all of them at once, with the "
           "mpirun of OpenMPI or srun --mpi=pmix",
           asked, comm.size()));
     }
-    if (asked != comm.size() && resources.has_ranks()) {  // by hand any number may be launched
+    if (asked != comm.size() && resources.has_ranks()) {  // any number may be launched by hand
       fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
                  comm.size());
     }

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 Json model_fingerprint(const ResolvedJob& job, const std::vector<fs::path>& weights) {
   Json model = {{"config.json", sha256_of_file(job.model.path / "config.json")}};
   for (const fs::path& file : weights) {
-    // What changes with the file, without reading all of it.
+    // Size and time change with the file, and reading all of it would take long.
     model[file.filename().string()] = {
         {"bytes", fs::file_size(file)},
         {"modified", fs::last_write_time(file).time_since_epoch().count()}};

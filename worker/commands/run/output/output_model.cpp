@@ -8,8 +8,8 @@
 
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
-#include "job/model/companion_files.h"
 #include "job/model/output_config.h"
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/net_size.h"
 #include "worker/checkpoint/dtypes.h"

@@ -68,7 +68,7 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   Json wanted = fingerprint;
   Json found = read_manifest(dir_);
   for (Json* each : {&wanted, &found}) {
-    // What the method does not need may be there.
+    // Statistics may have parts that the method does not need.
     if (!job_.method.transport()) each->erase(kCosts);
     if (job_.method.passes() == 1) each->erase(kMapGroups);
   }

@@ -38,8 +38,8 @@ void die_with_launcher() {
 }
 
 MpiSession::MpiSession() {
-  // Asked before MPI starts, which sets variables itself. An mpirun within an allocation starts its
-  // daemons with srun.
+  // The environment is read before MPI starts, which sets variables itself. An mpirun within an
+  // allocation starts its daemons with srun.
   const char* by_srun = std::getenv("SLURM_STEP_NUM_TASKS");
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   const std::string started = by_srun == nullptr || by_mpirun ? "" : by_srun;
