@@ -49,7 +49,7 @@ Page page_of_failure(const VariantPaths& at) {
   if (job.error.empty()) {
     throw InputError(at.dir.string() + ": has no report: the job is running, or was interrupted");
   }
-  job.name = parse_job_text(text, at.job.string(), at.dir.string()).name();
+  job.name = parse_job(text, at.job.string(), at.dir.string()).spec.name();
   job.facts = {{"Directory", at.dir.string()}};
   job.log_tail = tail_of(at.log);
   return failure_page(job);

@@ -16,7 +16,7 @@ namespace dotresize {
 /// Request to plan a job.
 struct PlanRequest {
   std::string job_file;
-  std::vector<std::string> changes;  ///< changes to the file (job/spec/job_changes.h)
+  std::vector<std::string> changes;  ///< changes to the file (job/spec/job_file.h)
   RemoteCache remote;                ///< cache for copies of remote files
   bool for_run = false;              ///< a remote model's weights are fetched too
   std::string hardware;              ///< file with a machine's rates; empty: this machine

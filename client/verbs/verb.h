@@ -53,7 +53,7 @@ Verb add_completion_verb(CLI::App& app);
 /// Names ("--text", "-o") of all options of `app`, including those in option groups.
 std::vector<std::string> option_names(const CLI::App& app);
 
-/// Adds the repeatable option --set KEY=VALUE (job/spec/job_changes.h).
+/// Adds the repeatable option --set KEY=VALUE (job/spec/job_file.h).
 void add_set_option(CLI::App& command, std::vector<std::string>& changes);
 
 }  // namespace dotresize

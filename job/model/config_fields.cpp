@@ -15,16 +15,6 @@ std::string quoted(const json& value) {
   return text.size() <= 60 ? text : text.substr(0, 57) + "...";
 }
 
-/// Exact check: get<int64_t>() would wrap numbers from 2^63 on.
-bool is_integer_between(const json& value, int64_t low, int64_t high) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<uint64_t>();
-    return number <= static_cast<uint64_t>(INT64_MAX) && static_cast<int64_t>(number) >= low &&
-           static_cast<int64_t>(number) <= high;
-  }
-  return value.is_number_integer() && value.get<int64_t>() >= low && value.get<int64_t>() <= high;
-}
-
 }  // namespace
 
 ConfigFields::ConfigFields(const json& object, std::string origin, std::string prefix)
@@ -51,7 +41,11 @@ int64_t ConfigFields::required_integer(const std::string& key, int64_t low, int6
 int64_t ConfigFields::required_integer(const std::string& key, const json& value, int64_t low,
                                        int64_t high) const {
   if (value.is_null()) fail(key, "is missing");
-  if (!is_integer_between(value, low, high)) {
+  // get<int64_t>() would wrap numbers from 2^63 on.
+  const bool wraps =
+      value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (!value.is_number_integer() || wraps || value.get<int64_t>() < low ||
+      value.get<int64_t>() > high) {
     fail(key, quoted(value) + " is not a whole number from " + std::to_string(low) + " to " +
                   std::to_string(high));
   }

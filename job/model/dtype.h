@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -11,12 +12,30 @@ namespace dotresize {
 enum class Dtype { kFloat32, kFloat16, kBFloat16 };
 
 /// "float32", "float16", "bfloat16".
-std::string to_string(Dtype dtype);
+inline std::string to_string(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return "float32";
+    case Dtype::kFloat16:
+      return "float16";
+    case Dtype::kBFloat16:
+      return "bfloat16";
+  }
+  throw std::invalid_argument("no such Dtype");
+}
+
 /// Returns nullopt for an unknown name.
-std::optional<Dtype> find_dtype(std::string_view name);
-int64_t size_in_bytes(Dtype dtype);
+inline std::optional<Dtype> find_dtype(std::string_view name) {
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+    if (to_string(dtype) == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+inline int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
+
 /// Returns true if maps and weights are folded in float64 for an output of this dtype, false if in
 /// float32 (worker/maps/fold.h).
-bool folds_in_float64(Dtype output);
+inline bool folds_in_float64(Dtype output) { return size_in_bytes(output) > 2; }
 
 }  // namespace dotresize

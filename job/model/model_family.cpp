@@ -109,14 +109,6 @@ constexpr Refusal kRefusals[] = {
     {"qwen2_moe", kSharedExpert},
 };
 
-std::string accepted_types() {
-  std::string types;
-  for (const ModelFamily& family : kFamilies) {
-    types += (types.empty() ? "" : ", ") + family.model_type;
-  }
-  return types;
-}
-
 }  // namespace
 
 const ModelFamily* find_family(const std::string& model_type) {
@@ -132,8 +124,11 @@ std::string reason_for_refusal(const std::string& model_type) {
                    [&](const Refusal& refusal) { return refusal.model_type == model_type; });
   const std::string_view reason =
       found == std::end(kRefusals) ? "this architecture is not known" : found->reason;
-  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " +
-         accepted_types();
+  std::string accepted;
+  for (const ModelFamily& family : kFamilies) {
+    accepted += (accepted.empty() ? "" : ", ") + family.model_type;
+  }
+  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " + accepted;
 }
 
 }  // namespace dotresize

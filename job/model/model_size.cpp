@@ -1,21 +1,101 @@
 #include "job/model/model_size.h"
 
+#include <functional>
+#include <numeric>
+#include <set>
+#include <string_view>
+
 #include "job/model/tensor_table.h"
 
 namespace dotresize {
 namespace {
 
-int64_t elements_of(const std::vector<TensorRow>& rows, int64_t k_in, int64_t k_out,
-                    int64_t experts) {
-  int64_t elements = 0;
-  for (const TensorRow& row : rows) elements += elements_of(row, k_in, k_out, experts);
-  return elements;
-}
-
 int64_t sublayer_elements(const ModelConfig& config, int64_t sublayer, SublayerForm form,
                           int64_t k_in, int64_t k_out) {
   return elements_of(sublayer_rows(config, sublayer, form), k_in, k_out,
                      config.mixture ? config.mixture->experts : 0);
+}
+
+/// Block format of the numbers in a row.
+struct StorageType {
+  int64_t block;                        ///< numbers per block
+  int64_t bytes;                        ///< bytes per block
+  const StorageType* larger = nullptr;  ///< used if the row length is not a multiple of block
+};
+
+// Values of ggml-common.h.
+constexpr StorageType kF32{1, 4};
+constexpr StorageType kF16{1, 2};
+constexpr StorageType kQ8_0{32, 34, &kF16};
+constexpr StorageType kQ5_1{32, 24, &kF16};
+constexpr StorageType kQ5_0{32, 22, &kF16};
+constexpr StorageType kQ6_K{256, 210, &kQ8_0};
+constexpr StorageType kQ5_K{256, 176, &kQ5_1};
+constexpr StorageType kQ4_K{256, 144, &kQ5_0};
+constexpr StorageType kW4A16{128, 64 + 2, &kF16};  // with a 16-bit scale per group
+constexpr StorageType kFp8{16, 16, &kF16};
+
+/// A matrix and its layer.
+struct PlacedTensor {
+  const StoredTensor& tensor;
+  int64_t layer;  ///< -1: embedding or head
+
+  bool is(std::string_view module) const {
+    return tensor.name.ends_with("." + std::string(module) + ".weight");
+  }
+  bool is_router() const { return tensor.role == TensorRole::kInProjWeight && is("gate"); }
+};
+
+using TypeChoice = std::function<const StorageType&(const PlacedTensor&)>;
+
+const StorageType& q4_k_m(const ModelConfig& config, const PlacedTensor& placed) {
+  if (placed.layer < 0) {
+    if (placed.tensor.role == TensorRole::kEmbedding && !config.tie_word_embeddings) return kQ4_K;
+    return placed.tensor.shape.back() % kQ6_K.block == 0 ? kQ6_K : kQ8_0;
+  }
+  if (placed.is_router()) return kF32;
+  const bool has_eight_experts = config.mixture && config.mixture->experts == 8;
+  // The most sensitive matrices get more bits in the first and last eighth of the layers, and in
+  // every third one between.
+  const int64_t layers = config.num_layers;
+  const bool more = placed.layer < layers / 8 || placed.layer >= 7 * layers / 8 ||
+                    (placed.layer - layers / 8) % 3 == 2;
+  if (placed.is("v_proj")) {
+    if (has_eight_experts) return kQ8_0;
+    const bool is_llama_70b =
+        config.num_layers == 80 && config.attention.num_heads != config.attention.num_kv_heads;
+    return more ? kQ6_K : is_llama_70b ? kQ5_K : kQ4_K;
+  }
+  if (placed.is("k_proj")) return has_eight_experts ? kQ8_0 : kQ4_K;
+  if (placed.is("qkv_proj")) return kQ5_K;
+  if (placed.is("o_proj")) return has_eight_experts ? kQ5_K : kQ4_K;
+  return placed.tensor.role == TensorRole::kOutProjWeight && more ? kQ6_K : kQ4_K;
+}
+
+FormatSize size_in(const char* format, const ModelConfig& config, const StorageType& of_vectors,
+                   const TypeChoice& choice) {
+  FormatSize size;
+  size.format = format;
+  std::set<int64_t> unfit;
+  const auto add = [&](const StoredTensor& tensor, int64_t layer) {
+    const int64_t row = tensor.shape.back();
+    const int64_t rows = std::accumulate(tensor.shape.begin(), tensor.shape.end() - 1, int64_t{1},
+                                         std::multiplies());
+    const StorageType* type = tensor.shape.size() < 2 ? &of_vectors : &choice({tensor, layer});
+    if (row % type->block != 0) unfit.insert(row);
+    while (row % type->block != 0) type = type->larger;
+    size.bytes += rows * (row / type->block) * type->bytes;
+  };
+  for (const StoredTensor& tensor : embedding_tensors(config)) add(tensor, -1);
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    for (const StoredTensor& tensor : sublayer_tensors(config, s)) add(tensor, layer_of(s));
+  }
+  for (const StoredTensor& tensor : head_tensors(config)) {
+    const bool tied = tensor.role == TensorRole::kHead && config.tie_word_embeddings;
+    if (!tied) add(tensor, -1);
+  }
+  size.unfit_rows.assign(unfit.begin(), unfit.end());
+  return size;
 }
 
 }  // namespace
@@ -68,6 +148,35 @@ int64_t stored_parameters(const ModelConfig& config) {
   const int64_t parameters = shard_parameters(config, 0, config.num_sublayers());
   return config.tie_word_embeddings ? parameters - config.vocab_size * config.embedding_width()
                                     : parameters;
+}
+
+std::vector<FormatSize> format_sizes(const ModelConfig& config) {
+  // `dotresize export --to gguf` pads features with zeros.
+  ModelConfig exported = config;
+  const auto in_whole_blocks = [](int64_t features) {
+    return (features + kQ8_0.block - 1) / kQ8_0.block * kQ8_0.block;
+  };
+  exported.intermediate_size = in_whole_blocks(config.intermediate_size);
+  if (config.mixture) {
+    exported.mixture->intermediate_size = in_whole_blocks(config.mixture->intermediate_size);
+  }
+  const auto in_gguf = [](const StorageType& type) {
+    return [&type](const PlacedTensor& placed) -> const StorageType& {
+      return placed.is_router() ? kF32 : type;
+    };
+  };
+  const auto in_layers = [](const StorageType& type) {
+    return [&type](const PlacedTensor& placed) -> const StorageType& {
+      return placed.layer < 0 || placed.is_router() ? kF16 : type;
+    };
+  };
+  const TypeChoice mixed = [&](const PlacedTensor& placed) -> const StorageType& {
+    return q4_k_m(exported, placed);
+  };
+  return {size_in("float16", exported, kF16, in_gguf(kF16)),
+          size_in("Q8_0", exported, kF32, in_gguf(kQ8_0)), size_in("Q4_K_M", exported, kF32, mixed),
+          size_in("FP8", config, kF16, in_layers(kFp8)),
+          size_in("W4A16, groups of 128", config, kF16, in_layers(kW4A16))};
 }
 
 }  // namespace dotresize

@@ -51,16 +51,6 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
   config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
 }
 
-void write_shortcuts(json& config, const std::vector<ShortcutForm>& shortcuts) {
-  json& ranks = config["shortcut_ranks"] = json::array();
-  int64_t factors = 1;
-  for (const ShortcutForm& shortcut : shortcuts) {
-    ranks.push_back(shortcut.rank ? json(*shortcut.rank) : json());
-    factors = std::max(factors, shortcut.factors);
-  }
-  config["shortcut_factors"] = factors;
-}
-
 /// Writes the keys that make transformers load the code beside the weights.
 void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
@@ -68,7 +58,15 @@ void write_custom_code(json& config, const ModelConfig& output) {
   config["auto_map"] = custom_code_map();
   config["source_model_type"] = output.family;
   config["junction_widths"] = output.form.junction_widths;
-  if (!output.form.shortcuts.empty()) write_shortcuts(config, output.form.shortcuts);
+  if (!output.form.shortcuts.empty()) {
+    json& ranks = config["shortcut_ranks"] = json::array();
+    int64_t factors = 1;
+    for (const ShortcutForm& shortcut : output.form.shortcuts) {
+      ranks.push_back(shortcut.rank ? json(*shortcut.rank) : json());
+      factors = std::max(factors, shortcut.factors);
+    }
+    config["shortcut_factors"] = factors;
+  }
   if (!output.form.intermediate_sizes.empty())
     config["intermediate_sizes"] = output.form.intermediate_sizes;
   if (!output.form.value_head_dims.empty()) config["value_head_dims"] = output.form.value_head_dims;
@@ -79,32 +77,17 @@ void write_custom_code(json& config, const ModelConfig& output) {
   }
 }
 
-/// Writes the keys of another family than the source's, with values whose defaults differ between
-/// families.
-void write_family(json& config, const ModelConfig& output) {
+void write_stock(json& config, const ModelConfig& output) {
+  config.erase("auto_map");
+  config["hidden_size"] = output.hidden_size;
+  config["rms_norm_eps"] = output.rms_norm_eps;
+  if (config["model_type"] == output.family) return;
+  // Keys of another family than the source's, with values whose defaults differ between families.
   config["model_type"] = output.family;
   config["architectures"] = {find_family(output.family)->architecture};
   config["max_position_embeddings"] = output.max_position_embeddings;
   config["sliding_window"] =
       output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
-}
-
-void write_stock(json& config, const ModelConfig& output) {
-  config.erase("auto_map");
-  config["hidden_size"] = output.hidden_size;
-  config["rms_norm_eps"] = output.rms_norm_eps;
-  if (config["model_type"] != output.family) write_family(config, output);
-}
-
-/// Writes the sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
-/// transformers 4 and 5.
-void write_mlps(json& config, const ModelConfig& output) {
-  config["intermediate_size"] = output.intermediate_size;
-  if (!output.mixture) return;
-  const ModelFamily::Mixture& mixture = *find_family(output.family)->mixture;
-  config[mixture.intermediate_size_key] = output.mixture->intermediate_size;
-  config[mixture.experts_key] = output.mixture->experts;
-  config["num_local_experts"] = output.mixture->experts;
 }
 
 }  // namespace
@@ -127,7 +110,15 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["num_key_value_heads"] = output.attention.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = output.dtype;
   write_rotary(config, output.attention.rotary);
-  write_mlps(config, output);
+  // Sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
+  // transformers 4 and 5.
+  config["intermediate_size"] = output.intermediate_size;
+  if (output.mixture) {
+    const ModelFamily::Mixture& mixture = *find_family(output.family)->mixture;
+    config[mixture.intermediate_size_key] = output.mixture->intermediate_size;
+    config[mixture.experts_key] = output.mixture->experts;
+    config["num_local_experts"] = output.mixture->experts;
+  }
   return config.dump(2) + "\n";
 }
 

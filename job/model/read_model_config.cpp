@@ -1,15 +1,15 @@
 #include "job/model/read_model_config.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/checked_json.h"
 #include "job/model/config_fields.h"
+#include "job/model/config_sections.h"
 #include "job/model/dtype.h"
-#include "job/model/mixture_config.h"
 #include "job/model/model_family.h"
-#include "job/model/rotary_config.h"
 
 namespace dotresize {
 namespace {
@@ -25,6 +25,7 @@ constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 constexpr const char* kCompressedType = "dotresize";
 constexpr const char* kCompressedArchitecture = "DotResizeForCausalLM";
 
+/// Reads the family, and refuses settings that change the forward pass in an unimplemented way.
 const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) {
   const auto model_type = fields.text("model_type");
   if (!model_type) fields.fail("model_type", "is missing");
@@ -34,21 +35,13 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
   if (config.family.empty()) fields.fail(key, "is missing");
   const ModelFamily* family = find_family(config.family);
   if (family == nullptr) fields.fail(key, reason_for_refusal(config.family));
-  return *family;
-}
-
-void check_architecture(const ConfigFields& fields, const std::string& expected) {
+  const std::string expected = config.compressed ? kCompressedArchitecture : family->architecture;
   const json& architectures = fields.raw("architectures");
-  if (architectures.is_null()) return;
-  if (architectures != json::array({expected})) {
+  if (!architectures.is_null() && architectures != json::array({expected})) {
     fields.fail("architectures",
                 architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
                     " is refused; what is accepted for this model_type is [\"" + expected + "\"]");
   }
-}
-
-/// Refuses settings that change the forward pass in an unimplemented way.
-void refuse_variants(const ConfigFields& fields) {
   if (fields.has("quantization_config")) {
     fields.fail("quantization_config",
                 "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
@@ -57,6 +50,7 @@ void refuse_variants(const ConfigFields& fields) {
   if (activation != "silu") {
     fields.fail("hidden_act", "'" + activation + "' is refused; only 'silu' is supported");
   }
+  return *family;
 }
 
 void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
@@ -77,9 +71,6 @@ void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConf
                                            " does not divide num_attention_heads, " +
                                            std::to_string(config.attention.num_heads));
   }
-}
-
-void read_head_dim(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   auto given = fields.integer("head_dim", 1, kMaxHeads);
   if (!given) given = family.head_dim_if_absent;
   if (!given && config.hidden_size % config.attention.num_heads != 0) {
@@ -157,16 +148,6 @@ void read_window(const ConfigFields& fields, const ModelFamily& family, ModelCon
   config.attention.sliding_window = fields.contains("sliding_window")
                                         ? fields.integer("sliding_window", 1, kMaxPositions)
                                         : family.sliding_window_if_absent;
-}
-
-void read_options(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
-  config.rms_norm_eps =
-      fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
-  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.fused_in_proj = family.fused_in_proj;
-  config.attention.head_norms = family.head_norms;
-  read_biases(fields, family, config);
-  read_window(fields, family, config);
 }
 
 std::string read_dtype(const ConfigFields& fields) {
@@ -302,22 +283,6 @@ std::vector<int64_t> read_by_layer(const ConfigFields& fields, const ModelConfig
   return result;
 }
 
-std::vector<int64_t> read_intermediate_sizes(const ConfigFields& fields,
-                                             const ModelConfig& config) {
-  if (!config.compressed) return {};
-  return read_by_layer(fields, config, "intermediate_sizes", "features", mlp_width, 1);
-}
-
-std::vector<int64_t> read_value_head_dims(const ConfigFields& fields, const ModelConfig& config) {
-  constexpr const char* kDims = "value_head_dims";
-  if (!config.compressed && fields.has(kDims)) {
-    fields.fail(kDims,
-                "the value heads of a model of the family " + config.family +
-                    " are as wide as head_dim says; those of model_type dotresize may not be");
-  }
-  return read_by_layer(fields, config, kDims, "channels", value_head_dim, 0);
-}
-
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
@@ -325,11 +290,14 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   const ConfigFields fields(root, origin);
   ModelConfig config;
   const ModelFamily& family = read_family(fields, config);
-  check_architecture(fields, config.compressed ? kCompressedArchitecture : family.architecture);
-  refuse_variants(fields);
   read_sizes(fields, family, config);
-  read_head_dim(fields, family, config);
-  read_options(fields, family, config);
+  config.rms_norm_eps =
+      fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.fused_in_proj = family.fused_in_proj;
+  config.attention.head_norms = family.head_norms;
+  read_biases(fields, family, config);
+  read_window(fields, family, config);
   read_rotary_config(fields, family, config);
   config.mixture = read_mixture_config(fields, family, config);
   config.dtype = read_dtype(fields);
@@ -338,8 +306,17 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.form.norm_weights = read_norm_weights(fields, config);
   config.form.junction_groups = read_junction_groups(fields, config);
   config.form.shortcuts = read_shortcuts(fields, config);
-  config.form.intermediate_sizes = read_intermediate_sizes(fields, config);
-  config.form.value_head_dims = read_value_head_dims(fields, config);
+  constexpr const char* kDims = "value_head_dims";
+  if (config.compressed) {
+    config.form.intermediate_sizes =
+        read_by_layer(fields, config, "intermediate_sizes", "features", mlp_width, 1);
+    config.form.value_head_dims =
+        read_by_layer(fields, config, kDims, "channels", value_head_dim, 0);
+  } else if (fields.has(kDims)) {
+    fields.fail(kDims,
+                "the value heads of a model of the family " + config.family +
+                    " are as wide as head_dim says; those of model_type dotresize may not be");
+  }
   return config;
 }
 
@@ -351,6 +328,16 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir,
   }
   const std::filesystem::path path = model_dir / "config.json";
   return parse_model_config(read_whole_file(path, kMaxConfigBytes, confinement), shown_path(path));
+}
+
+void require_regular_companions(const std::filesystem::path& model_dir) {
+  for (const char* name : kCompanionFiles) {
+    std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::status(model_dir / name, error);
+    if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) continue;
+    throw InputError("model.path", (model_dir / name).string() +
+                                       " is not a regular file, and the output needs a copy of it");
+  }
 }
 
 }  // namespace dotresize

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <string>
 
@@ -15,5 +16,17 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir,
 
 /// Text version of read_model_config; `origin` names the text in errors.
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);
+
+/// Files beside config.json and weights that are copied from the model to its output unchanged.
+inline constexpr std::array<const char*, 10> kCompanionFiles = {
+    "tokenizer.json",     "tokenizer_config.json",
+    "tokenizer.model",    "special_tokens_map.json",
+    "vocab.json",         "merges.txt",
+    "added_tokens.json",  "chat_template.jinja",
+    "chat_template.json", "generation_config.json"};
+
+/// Throws InputError if one of these files exists but is not a regular file, so that the job fails
+/// at its start and not at its end.
+void require_regular_companions(const std::filesystem::path& model_dir);
 
 }  // namespace dotresize

@@ -36,38 +36,35 @@ std::vector<Projection> fused(const ModelConfig& config, std::string_view module
   return {{module, rows}};
 }
 
-Projections attention(const ModelConfig& config, int64_t value_dim) {
-  const int64_t query_rows = config.attention.num_heads * config.attention.head_dim;
-  const int64_t key_rows = config.attention.num_kv_heads * config.attention.head_dim;
-  const int64_t value_rows = config.attention.num_kv_heads * value_dim;
-  return {.block = "self_attn",
-          .in_proj = fused(config, "qkv_proj",
-                           {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", value_rows}}),
-          .out_proj = {"o_proj", config.attention.num_heads * value_dim},
-          .in_bias = config.attention.bias,
-          .out_bias = config.attention.output_bias};
-}
-
-Projections mlp(const ModelConfig& config, int64_t rows) {
+Projections projections_of(const ModelConfig& config, int64_t sublayer) {
+  const AttentionConfig& attention = config.attention;
+  if (is_attention(sublayer)) {
+    const int64_t query_rows = attention.num_heads * attention.head_dim;
+    const int64_t key_rows = attention.num_kv_heads * attention.head_dim;
+    const int64_t value_dim = value_head_dim(config, sublayer);
+    return {.block = "self_attn",
+            .in_proj = fused(config, "qkv_proj",
+                             {{"q_proj", query_rows},
+                              {"k_proj", key_rows},
+                              {"v_proj", attention.num_kv_heads * value_dim}}),
+            .out_proj = {"o_proj", attention.num_heads * value_dim},
+            .in_bias = attention.bias,
+            .out_bias = attention.output_bias};
+  }
+  const int64_t rows = mlp_width(config, sublayer);
+  if (config.is_mixture(sublayer)) {
+    const MixtureNames& names = config.mixture->names;
+    return {.block = names.block,
+            .in_proj = {{"gate", config.mixture->experts},
+                        {names.gate, rows, /*per_expert=*/true},
+                        {names.up, rows, /*per_expert=*/true}},
+            .out_proj = {names.down, rows, /*per_expert=*/true}};
+  }
   return {.block = "mlp",
           .in_proj = fused(config, "gate_up_proj", {{"gate_proj", rows}, {"up_proj", rows}}),
           .out_proj = {"down_proj", rows},
           .in_bias = config.mlp_bias,
           .out_bias = config.mlp_bias};
-}
-
-Projections mixture(const MixtureConfig& config, int64_t rows) {
-  return {.block = config.names.block,
-          .in_proj = {{"gate", config.experts},
-                      {config.names.gate, rows, /*per_expert=*/true},
-                      {config.names.up, rows, /*per_expert=*/true}},
-          .out_proj = {config.names.down, rows, /*per_expert=*/true}};
-}
-
-Projections projections_of(const ModelConfig& config, int64_t sublayer) {
-  if (is_attention(sublayer)) return attention(config, value_head_dim(config, sublayer));
-  const int64_t rows = mlp_width(config, sublayer);
-  return config.is_mixture(sublayer) ? mixture(*config.mixture, rows) : mlp(config, rows);
 }
 
 int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out) {
@@ -97,54 +94,33 @@ std::string_view parameter_name(TensorRole role) {
   }
 }
 
-/// Joins the non-empty parts with dots.
-std::string dotted(std::initializer_list<std::string_view> parts) {
-  std::string name;
-  for (const std::string_view part : parts) {
-    if (part.empty()) continue;
-    if (!name.empty()) name += '.';
-    name += part;
-  }
-  return name;
-}
-
 /// Expands rows to tensors with names and sizes. Rows of experts are repeated expert by expert;
-/// neighbours of the same role stay together.
-class Expansion {
- public:
-  Expansion(std::string prefix, int64_t k_in, int64_t k_out, int64_t experts)
-      : prefix_(std::move(prefix)), k_in_(k_in), k_out_(k_out), experts_(experts) {}
-
-  std::vector<StoredTensor> of(const std::vector<TensorRow>& rows) {
-    for (auto row = rows.begin(); row != rows.end();) {
-      const auto end = std::find_if(row, rows.end(), [&](const TensorRow& other) {
-        return other.role != row->role || other.per_expert != row->per_expert;
-      });
-      for (int64_t expert = 0; expert < (row->per_expert ? experts_ : 1); ++expert) {
-        for (auto one = row; one != end; ++one) add(*one, expert);
-      }
-      row = end;
+/// neighbours of the same role stay together. `prefix`: empty, or begins the names and ends with a
+/// dot.
+std::vector<StoredTensor> expanded(const std::vector<TensorRow>& rows, const std::string& prefix,
+                                   int64_t k_in, int64_t k_out, int64_t experts) {
+  std::vector<StoredTensor> tensors;
+  const auto add = [&](const TensorRow& row, int64_t expert) {
+    std::string name = prefix + std::string(row.block) + (row.block.empty() ? "" : ".");
+    if (row.per_expert) name += "experts." + std::to_string(expert) + ".";
+    name += std::string(row.module) + "." + std::string(parameter_name(row.role));
+    std::vector<int64_t> shape = {size_of(row.rows, k_in, k_out)};
+    if (row.columns) shape.push_back(size_of(*row.columns, k_in, k_out));
+    const bool follows = !tensors.empty() && tensors.back().role == row.role;
+    tensors.push_back(
+        {std::move(name), std::move(shape), row.role, follows ? tensors.back().index + 1 : 0});
+  };
+  for (auto row = rows.begin(); row != rows.end();) {
+    const auto end = std::find_if(row, rows.end(), [&](const TensorRow& other) {
+      return other.role != row->role || other.per_expert != row->per_expert;
+    });
+    for (int64_t expert = 0; expert < (row->per_expert ? experts : 1); ++expert) {
+      for (auto one = row; one != end; ++one) add(*one, expert);
     }
-    return std::move(tensors_);
+    row = end;
   }
-
- private:
-  void add(const TensorRow& row, int64_t expert) {
-    std::vector<int64_t> shape = {size_of(row.rows, k_in_, k_out_)};
-    if (row.columns) shape.push_back(size_of(*row.columns, k_in_, k_out_));
-    const bool follows = !tensors_.empty() && tensors_.back().role == row.role;
-    tensors_.push_back(
-        {dotted({prefix_, row.block, row.per_expert ? "experts." + std::to_string(expert) : "",
-                 row.module, parameter_name(row.role)}),
-         std::move(shape), row.role, follows ? tensors_.back().index + 1 : 0});
-  }
-
-  std::string prefix_;
-  int64_t k_in_;
-  int64_t k_out_;
-  int64_t experts_;
-  std::vector<StoredTensor> tensors_;
-};
+  return tensors;
+}
 
 void add_shortcut_rows(const ShortcutForm& form, std::string_view module,
                        std::vector<TensorRow>& rows) {
@@ -222,16 +198,22 @@ SublayerForm stored_form(const ModelConfig& config, int64_t sublayer) {
   return {.norm = config.form.norm_weights, .shortcut = config.shortcut(sublayer)};
 }
 
-int64_t elements_of(const TensorRow& row, int64_t k_in, int64_t k_out, int64_t experts) {
-  return size_of(row.rows, k_in, k_out) * (row.columns ? size_of(*row.columns, k_in, k_out) : 1) *
-         (row.per_expert ? experts : 1);
+int64_t elements_of(const std::vector<TensorRow>& rows, int64_t k_in, int64_t k_out,
+                    int64_t experts) {
+  int64_t elements = 0;
+  for (const TensorRow& row : rows) {
+    elements += size_of(row.rows, k_in, k_out) *
+                (row.columns ? size_of(*row.columns, k_in, k_out) : 1) *
+                (row.per_expert ? experts : 1);
+  }
+  return elements;
 }
 
 std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer,
                                            SublayerForm form, int64_t k_in, int64_t k_out) {
-  return Expansion("model.layers." + std::to_string(layer_of(sublayer)), k_in, k_out,
-                   config.mixture ? config.mixture->experts : 0)
-      .of(sublayer_rows(config, sublayer, form));
+  return expanded(sublayer_rows(config, sublayer, form),
+                  "model.layers." + std::to_string(layer_of(sublayer)) + ".", k_in, k_out,
+                  config.mixture ? config.mixture->experts : 0);
 }
 
 std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer) {
@@ -245,11 +227,11 @@ StoredTensor embedding_tensor(const ModelConfig& config) {
 }
 
 std::vector<StoredTensor> embedding_tensors(const ModelConfig& config) {
-  return Expansion("", 0, config.form.junction_widths.front(), 0).of(embedding_rows(config));
+  return expanded(embedding_rows(config), "", 0, config.form.junction_widths.front(), 0);
 }
 
 std::vector<StoredTensor> head_tensors(const ModelConfig& config) {
-  return Expansion("", config.form.junction_widths.back(), 0, 0).of(head_rows(config));
+  return expanded(head_rows(config), "", config.form.junction_widths.back(), 0, 0);
 }
 
 StoredTensor head_matrix(const ModelConfig& config) {

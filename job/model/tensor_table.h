@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/model/shortcut_form.h"
 
 namespace dotresize {
 
@@ -76,8 +75,9 @@ std::vector<TensorRow> head_rows(const ModelConfig& config);
 /// Returns the sublayer's form in the config's checkpoint.
 SublayerForm stored_form(const ModelConfig& config, int64_t sublayer);
 
-/// Number of elements in a tensor, times `experts` if there is one per expert.
-int64_t elements_of(const TensorRow& row, int64_t k_in, int64_t k_out, int64_t experts);
+/// Number of elements in the tensors; those that there are one of per expert count `experts` times.
+int64_t elements_of(const std::vector<TensorRow>& rows, int64_t k_in, int64_t k_out,
+                    int64_t experts);
 
 /// One tensor of a checkpoint.
 struct StoredTensor {

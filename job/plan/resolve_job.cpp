@@ -13,8 +13,8 @@
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
-#include "job/spec/default_method.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 
 namespace dotresize {
 namespace {

@@ -16,7 +16,7 @@
 #include "job/plan/method.h"
 #include "job/plan/schedule.h"
 #include "job/spec/map_sharing.h"
-#include "job/spec/token_source.h"
+#include "job/spec/requests.h"
 
 namespace dotresize {
 

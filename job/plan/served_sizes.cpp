@@ -7,7 +7,6 @@
 
 #include "base/text/human_text.h"
 #include "job/model/model_size.h"
-#include "job/model/weight_formats.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/net_size.h"
 

@@ -28,7 +28,7 @@ using RemoteCopies = std::map<std::string, TransferResult>;
 /// without a copy stay.
 void localize(v1::JobSpec& spec, const RemoteCopies& copies, const RemoteCache& cache);
 
-/// Returns the same edits as changes of a job file (job/spec/job_changes.h).
+/// Returns the same edits as changes of a job file (job/spec/job_file.h).
 std::vector<std::string> changes_between(const v1::JobSpec& given, const v1::JobSpec& localized);
 
 /// Keeps a copy in the cache for the object's lifetime.

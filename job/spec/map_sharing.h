@@ -12,9 +12,15 @@ enum class MapSharing {
 };
 
 /// Parses "junction", "" (the same) or "model"; nullopt for any other text.
-std::optional<MapSharing> parse_map_sharing(const std::string& text);
+inline std::optional<MapSharing> parse_map_sharing(const std::string& text) {
+  if (text.empty() || text == "junction") return MapSharing::kJunction;
+  if (text == "model") return MapSharing::kModel;
+  return std::nullopt;
+}
 
 /// Returns "junction" or "model".
-std::string to_string(MapSharing sharing);
+inline std::string to_string(MapSharing sharing) {
+  return sharing == MapSharing::kModel ? "model" : "junction";
+}
 
 }  // namespace dotresize

@@ -43,18 +43,6 @@ bool is_hub_url(std::string_view url, bool file) {
   return std::ranges::all_of(parts, [](std::string_view part) { return is_part(part, "._-"); });
 }
 
-bool is_s3_url(std::string_view url) {
-  url.remove_prefix(kS3.size());
-  const std::vector<std::string_view> parts = split(url, '/');
-  return parts.size() >= 2 &&
-         std::ranges::all_of(parts, [](std::string_view part) { return is_part(part, "._=+-"); });
-}
-
-bool may_be_remote(const std::string& key) {
-  return key == "model.path" || key == "output.path" || key.ends_with(".text") ||
-         key.ends_with(".tokens");
-}
-
 }  // namespace
 
 bool is_on_hub(std::string_view path) { return path.starts_with(kHub); }
@@ -62,7 +50,9 @@ bool is_on_hub(std::string_view path) { return path.starts_with(kHub); }
 bool is_remote(std::string_view path) { return is_on_hub(path) || path.starts_with(kS3); }
 
 std::string remote_fault(const std::string& key, const std::string& url) {
-  if (!may_be_remote(key)) return in_quotes(url) + " must be a directory of this machine";
+  const bool may_be_remote = key == "model.path" || key == "output.path" ||
+                             key.ends_with(".text") || key.ends_with(".tokens");
+  if (!may_be_remote) return in_quotes(url) + " must be a directory of this machine";
   const bool file = !key.ends_with(".path");
   if (is_on_hub(url)) {
     if (is_hub_url(url, file)) return "";
@@ -70,7 +60,11 @@ std::string remote_fault(const std::string& key, const std::string& url) {
            (file ? "hf://OWNER/NAME/FILE or hf://datasets/OWNER/NAME/FILE" : "hf://OWNER/NAME") +
            ", with @REVISION after NAME if need be";
   }
-  return is_s3_url(url) ? "" : in_quotes(url) + " is not s3://BUCKET/KEY";
+  const std::vector<std::string_view> parts = split(std::string_view(url).substr(kS3.size()), '/');
+  const bool valid = parts.size() >= 2 && std::ranges::all_of(parts, [](std::string_view part) {
+                       return is_part(part, "._=+-");
+                     });
+  return valid ? "" : in_quotes(url) + " is not s3://BUCKET/KEY";
 }
 
 std::string without_revision(const std::string& url) {

@@ -2,12 +2,21 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "job/spec/token_source.h"
-
 namespace dotresize {
+
+/// Source of tokens: text files or one token file.
+struct TokenSource {
+  std::vector<std::filesystem::path> text;
+  std::filesystem::path tokens;  ///< empty if `text` is given
+  std::optional<int64_t> samples;
+  std::optional<int64_t> seqlen;  ///< absent: the token file's row length, else 2048
+
+  bool given() const { return !text.empty() || !tokens.empty(); }
+};
 
 /// Options of a latency measurement: a prompt of random tokens is read at once, then further tokens
 /// one at a time, with the cached keys and values of the earlier ones.

@@ -14,7 +14,6 @@
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
-#include "job/spec/job_changes.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/yaml_file.h"
@@ -50,11 +49,8 @@ class SweepReader {
   void read_axis(const YAML::Node& name, const YAML::Node& values);
   bool can_be_varied(const YAML::Node& name, const std::string& key);
   std::vector<std::string> range(const std::string& key, const YAML::Node& node);
-  std::optional<double> number_of(const std::string& key, const YAML::Node& range,
-                                  const char* name);
   /// Returns false if the axis has the value already. The remaining values may be duplicates too.
   bool add_value(SweepAxis& axis, const YAML::Node& node, int line);
-  void check_combinations(const YAML::Node& section);
 
   const std::filesystem::path& base_dir_;
   SweepFile& sweep_;
@@ -80,7 +76,12 @@ void SweepReader::read(const YAML::Node& section) {
     }
   }
   if (sweep_.axes.empty() && faults.empty()) fault(section, "", "varies no key");
-  check_combinations(section);
+  std::size_t count = 1;
+  for (const SweepAxis& axis : sweep_.axes) {
+    count *= std::max<std::size_t>(1, axis.values.size());
+    if (count <= kMaxVariants) continue;
+    return fault(section, "", fmt::format("has more than {} combinations", kMaxVariants));
+  }
 }
 
 void SweepReader::read_keep(const YAML::Node& node) {
@@ -146,16 +147,6 @@ void SweepReader::read_axis(const YAML::Node& name, const YAML::Node& values) {
   sweep_.axes.push_back(std::move(axis));
 }
 
-std::optional<double> SweepReader::number_of(const std::string& key, const YAML::Node& range,
-                                             const char* name) {
-  const YAML::Node node = range[name];
-  const auto value =
-      node && node.IsScalar() ? parse_number<double>(node.Scalar()) : std::optional<double>();
-  if (value && std::isfinite(*value)) return value;
-  fault(range, printable(key), std::string("the range needs ") + name + ", a finite number");
-  return std::nullopt;
-}
-
 /// Returns the `steps` values of a range {from, to, steps[, scale: linear | log]}, both ends
 /// included.
 std::vector<std::string> SweepReader::range(const std::string& key, const YAML::Node& node) {
@@ -165,9 +156,18 @@ std::vector<std::string> SweepReader::range(const std::string& key, const YAML::
     fault(entry.first, printable(key), "a range has the keys from, to, steps, scale, once each");
     return {};
   }
-  const auto from = number_of(key, node, "from");
-  const auto to = number_of(key, node, "to");
-  const auto steps = number_of(key, node, "steps");
+  const auto number_of = [&](const char* name) -> std::optional<double> {
+    const YAML::Node given = node[name];
+    if (given && given.IsScalar()) {
+      const auto value = parse_number<double>(given.Scalar());
+      if (value && std::isfinite(*value)) return value;
+    }
+    fault(node, printable(key), std::string("the range needs ") + name + ", a finite number");
+    return std::nullopt;
+  };
+  const auto from = number_of("from");
+  const auto to = number_of("to");
+  const auto steps = number_of("steps");
   if (!from || !to || !steps) return {};
   const std::string scale = node["scale"] ? node["scale"].Scalar() : "linear";
   if (*steps != std::floor(*steps) || *steps < 2.0 || *steps > 1000.0) {
@@ -208,8 +208,8 @@ bool SweepReader::add_value(SweepAxis& axis, const YAML::Node& node, int line) {
   const auto refuse = [&](const std::string& key, const std::string& what) {
     faults.push_back({line, std::string(kSection) + "." + key, what});
   };
-  if (!reader.faults().empty()) {
-    for (const Fault& found : reader.faults()) refuse(found.key, found.what);
+  if (!reader.faults.empty()) {
+    for (const Fault& found : reader.faults) refuse(found.key, found.what);
   } else if (node.IsNull()) {
     refuse(axis.key, "a value is missing");
   } else if (std::ranges::any_of(axis.values, same)) {
@@ -220,15 +220,6 @@ bool SweepReader::add_value(SweepAxis& axis, const YAML::Node& node, int line) {
     axis.values.push_back(std::move(value));
   }
   return true;
-}
-
-void SweepReader::check_combinations(const YAML::Node& section) {
-  std::size_t count = 1;
-  for (const SweepAxis& axis : sweep_.axes) {
-    count *= std::max<std::size_t>(1, axis.values.size());
-    if (count <= kMaxVariants) continue;
-    return fault(section, "", fmt::format("has more than {} combinations", kMaxVariants));
-  }
 }
 
 /// Limits the total size: all variants are held in memory together.
@@ -273,10 +264,6 @@ void check_base(const SweepFile& sweep, std::vector<Fault>& faults) {
   }
 }
 
-bool same(const FieldViolation& a, const FieldViolation& b) {
-  return a.field == b.field && a.description == b.description;
-}
-
 /// Finds faults of the file: violations that all variants have, or that all variants with one value
 /// of the violated key have.
 void find_common_faults(const SweepFile& sweep, std::vector<Fault>& faults) {
@@ -284,8 +271,9 @@ void find_common_faults(const SweepFile& sweep, std::vector<Fault>& faults) {
   const auto all_have = [&](const FieldViolation& violation, const auto& belongs) {
     return std::ranges::all_of(variants, [&](const SweepVariant& variant) {
       return !belongs(variant) ||
-             std::ranges::any_of(variant.violations,
-                                 [&](const FieldViolation& each) { return same(each, violation); });
+             std::ranges::any_of(variant.violations, [&](const FieldViolation& each) {
+               return each.field == violation.field && each.description == violation.description;
+             });
     });
   };
   std::set<std::pair<std::string, std::string>> told;
@@ -354,9 +342,9 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   root.remove(kSection);
   YamlMessageReader reader;
   reader.read(root, sweep.base.spec);
-  sweep.base.lines = reader.lines();
+  sweep.base.lines = reader.lines;
   sweep.base.lines.merge(sweep_reader.lines);
-  faults.insert(faults.end(), reader.faults().begin(), reader.faults().end());
+  faults.insert(faults.end(), reader.faults.begin(), reader.faults.end());
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   make_absolute(sweep.base.spec, base_dir);
   sweep.base.changed = apply_changes(changes, sweep.base.spec);

@@ -20,27 +20,20 @@ std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Converts a scalar as it was written.
-Json plain(const std::string& text) {
-  if (text == "true" || text == "false") return text == "true";
-  if (const auto number = parse_number<double>(text)) return *number;
-  return text;
-}
-
 /// Returns the value in its job's JSON form. If that leaves it out as a default, returns it as
 /// written.
 Json json_of(const std::string& key, const SweepAxis::Value& value) {
   Json at = Json::parse(job_spec_to_json(value.spec));
   std::istringstream parts(key);
   for (std::string part; std::getline(parts, part, '.');) {
-    if (!at.contains(part)) return plain(value.text);
+    if (!at.contains(part)) {
+      if (value.text == "true" || value.text == "false") return value.text == "true";
+      if (const auto number = parse_number<double>(value.text)) return *number;
+      return value.text;
+    }
     at = Json(at.at(part));
   }
   return at;
-}
-
-const char* name_of(KeptModels keep) {
-  return keep == KeptModels::kBest ? "best" : keep == KeptModels::kAll ? "all" : "none";
 }
 
 }  // namespace
@@ -56,9 +49,9 @@ v1::SweepSpec sweep_spec_of(const SweepFile& sweep) {
         google::protobuf::util::JsonStringToMessage(text_of(values), message.mutable_values());
     if (!status.ok()) throw std::logic_error("an axis has no message: " + status.ToString());
   }
-  v1::SweepSpec::Keep keep = v1::SweepSpec::best;
-  v1::SweepSpec::Keep_Parse(name_of(sweep.keep), &keep);
-  spec.set_keep(keep);
+  spec.set_keep(sweep.keep == KeptModels::kBest  ? v1::SweepSpec::best
+                : sweep.keep == KeptModels::kAll ? v1::SweepSpec::all
+                                                 : v1::SweepSpec::none);
   return spec;
 }
 

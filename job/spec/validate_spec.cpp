@@ -8,7 +8,6 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/spec/default_method.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
@@ -30,11 +29,6 @@ constexpr double kMaxLearningRate = 0.1;
 constexpr int kMaxTextFiles = 10'000;
 constexpr std::size_t kMaxPathBytes = 4095;
 
-bool has_control_character(const std::string& text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-}
-
 /// Hint for a fraction that may have been meant in percent.
 std::string percent_hint(double fraction) {
   if (fraction < 2.0 || fraction >= 100.0) return "";
@@ -48,10 +42,6 @@ bool allocates(const v1::Method& method) { return method.allocate() == v1::Metho
 template <class Source>
 bool has_source(const Source& given) {
   return given.text_size() > 0 || !given.tokens().empty();
-}
-
-bool is_fisher(const v1::Method& method) {
-  return method.metric() == v1::Method::fisher || allocates(method);
 }
 
 class Validator {
@@ -104,19 +94,16 @@ class Validator {
     }
   }
 
-  void check_size(const std::string& field, double size, bool allow_larger) {
-    if (!(size > 0.0)) {
-      refuse(field, size, "above 0");
-    } else if (size >= 1.0 && !allow_larger) {
-      refuse(field, size,
-             "below 1, as it must be without method.allow_larger: true" + percent_hint(size));
-    }
-  }
-
   void check_method(const v1::Method& method) {
     check_target(method);
-    if (method.has_size()) check_size("method.size", method.size(), method.allow_larger());
     // Comparisons are negated so that they refuse NaN too.
+    if (method.has_size() && !(method.size() > 0.0)) {
+      refuse("method.size", method.size(), "above 0");
+    } else if (method.has_size() && method.size() >= 1.0 && !method.allow_larger()) {
+      refuse(
+          "method.size", method.size(),
+          "below 1, as it must be without method.allow_larger: true" + percent_hint(method.size()));
+    }
     if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
       refuse("method.sparsity", method.sparsity(),
              "a fraction of the width: 0 or more, and below 1" + percent_hint(method.sparsity()));
@@ -126,18 +113,20 @@ class Validator {
       refuse("method.lambda", method.lambda(), "above 0 and at most 1e6");
     }
     check_range("method.round_to", method.round_to(), 0, kMaxWidth);
-  }
-
-  void check_map_sharing(const v1::Method& method) {
     const auto sharing = parse_map_sharing(method.map_sharing());
     if (!sharing) {
       add("method.map_sharing", in_quotes(method.map_sharing()) + " is not junction or model");
-      return;
-    }
-    if (sharing == MapSharing::kModel && method.has_head() && method.head() == v1::Method::dense) {
+    } else if (sharing == MapSharing::kModel && method.has_head() &&
+               method.head() == v1::Method::dense) {
       add("method.head",
           "dense does not go with method.map_sharing: model, whose one map narrows the head too "
           "(sliced)");
+    }
+    if (method.metric() == v1::Method::fisher && !allocates(method) &&
+        method.name() == v1::Method::dotresize) {
+      add("method.metric",
+          "fisher does not go with dotresize, whose transport compares channels as they are: "
+          "magnitude, slicegpt and pca_dotresize are available");
     }
   }
 
@@ -154,14 +143,6 @@ class Validator {
              "a fraction of the features: 0 or more, and below 1" + percent_hint(mlp.sparsity()));
     }
     if (mlp.has_width()) check_range("method.mlp.width", mlp.width(), 1, kMaxWidth);
-  }
-
-  void check_metric(const v1::Method& method) {
-    if (is_fisher(method) && !allocates(method) && method.name() == v1::Method::dotresize) {
-      add("method.metric",
-          "fisher does not go with dotresize, whose transport compares channels as they are: "
-          "magnitude, slicegpt and pca_dotresize are available");
-    }
   }
 
   /// Refuses keys that `allocate` decides itself.
@@ -216,7 +197,7 @@ class Validator {
       refuse_with("method.map_sharing: model, whose sums over all junctions");
     } else if (allocates(spec.method())) {
       refuse_with("method.allocate: auto, whose predictions are made of the dense model's: they");
-    } else if (is_fisher(spec.method())) {
+    } else if (spec.method().metric() == v1::Method::fisher) {
       refuse_with("method.metric: fisher, whose gradients are the dense model's: they");
     } else if (spec.calibration().has_statistics()) {
       refuse_with("calibration.statistics, which are the dense model's: they");
@@ -270,29 +251,19 @@ class Validator {
     }
   }
 
-  void check_heal(const v1::Heal& heal) {
-    if (heal.has_samples()) check_range("heal.samples", heal.samples(), 1, kMaxSamples);
-    if (heal.has_epochs()) check_range("heal.epochs", heal.epochs(), 0, kMaxEpochs);
-    const double rate = heal.learning_rate();
-    if (heal.has_learning_rate() && !(rate > 0.0 && rate <= kMaxLearningRate)) {
-      refuse("heal.learning_rate", rate, "above 0 and at most 0.1");
-    }
-  }
-
   void check_resources(const v1::Resources& resources) {
     if (resources.has_ranks()) check_range("resources.ranks", resources.ranks(), 1, kMaxRanks);
     if (resources.has_timeout_s()) {
       check_range("resources.timeout_s", resources.timeout_s(), 1, kMaxTimeoutSeconds);
     }
+    const auto check_bytes = [&](const std::string& key, const std::string& text) {
+      if (!parse_bytes(text)) {
+        add(key, in_quotes(text) + " is no amount of memory, such as 24GiB");
+      }
+    };
     if (resources.has_memory()) check_bytes("resources.memory", resources.memory());
     if (resources.has_device_memory()) {
       check_bytes("resources.device_memory", resources.device_memory());
-    }
-  }
-
-  void check_bytes(const std::string& key, const std::string& text) {
-    if (!parse_bytes(text)) {
-      add(key, in_quotes(text) + " is no amount of memory, such as 24GiB");
     }
   }
 
@@ -306,6 +277,10 @@ class Validator {
     check_name_of_place("output.destination", spec.output().destination());
     if (spec.model().path().empty() || spec.output().path().empty()) return;
     if (is_remote(spec.model().path()) != is_remote(spec.output().path())) return;
+    const auto comparable = [](const std::string& path) -> std::filesystem::path {
+      if (is_remote(path)) return without_revision(path);
+      return absolute_path(path, "").lexically_normal();
+    };
     const auto model = comparable(spec.model().path());
     const auto output = comparable(spec.output().path());
     if (is_within(output, model) || is_within(model, output)) {
@@ -314,15 +289,10 @@ class Validator {
     }
   }
 
-  static std::filesystem::path comparable(const std::string& path) {
-    if (is_remote(path)) return without_revision(path);
-    return absolute_path(path, "").lexically_normal();
-  }
-
   bool check_name_of_place(const std::string& key, const std::string& name) {
     if (name.size() > kMaxPathBytes) {
       add(key, "is longer than " + std::to_string(kMaxPathBytes) + " bytes");
-    } else if (has_control_character(name)) {
+    } else if (std::ranges::any_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
       add(key, in_quotes(name) + " has control characters");
     } else {
       return true;
@@ -381,6 +351,20 @@ class Validator {
 
 }  // namespace
 
+void complete_method(v1::Method& method) {
+  if (!method.has_allocate()) {
+    v1::Method other = method;
+    other.clear_size();
+    other.clear_head();
+    other.clear_round_to();
+    other.clear_allow_larger();
+    const bool size_alone = method.has_size() && other.ByteSizeLong() == 0;
+    method.set_allocate(size_alone ? v1::Method::auto_ : v1::Method::off);
+  }
+  if (method.has_name()) return;
+  method.set_name(allocates(method) ? v1::Method::slicegpt : v1::Method::pca_dotresize);
+}
+
 std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require_absolute_paths) {
   Validator validator;
   v1::JobSpec spec = given;
@@ -388,8 +372,6 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require
   validator.check_name(spec.name());
   validator.check_paths(spec, require_absolute_paths);
   validator.check_method(spec.method());
-  validator.check_map_sharing(spec.method());
-  validator.check_metric(spec.method());
   validator.check_mlp(spec.method());
   validator.check_allocate(spec.method());
   validator.check_format(spec);
@@ -397,7 +379,13 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require
   validator.check_sources(spec);
   validator.check_statistics(spec);
   validator.check_resources(spec.resources());
-  validator.check_heal(spec.heal());
+  const v1::Heal& heal = spec.heal();
+  if (heal.has_samples()) validator.check_range("heal.samples", heal.samples(), 1, kMaxSamples);
+  if (heal.has_epochs()) validator.check_range("heal.epochs", heal.epochs(), 0, kMaxEpochs);
+  const double rate = heal.learning_rate();
+  if (heal.has_learning_rate() && !(rate > 0.0 && rate <= kMaxLearningRate)) {
+    validator.refuse("heal.learning_rate", rate, "above 0 and at most 0.1");
+  }
   validator.check_enums(spec, "");
   validator.check_unknown(spec, "spec");
   return validator.violations;

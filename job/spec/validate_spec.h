@@ -21,4 +21,9 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
 /// Returns only the fields of a newer version, which any other format than protobuf would lose.
 std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);
 
+/// Sets `allocate` and `name` if the job does not. `allocate` becomes auto for a net size alone
+/// (`head`, `round_to` and `allow_larger` may stand beside it), else off. `name` becomes slicegpt
+/// with `allocate: auto`, else the paper's pca_dotresize.
+void complete_method(v1::Method& method);
+
 }  // namespace dotresize

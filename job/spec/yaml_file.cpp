@@ -16,12 +16,6 @@ namespace {
 
 constexpr std::size_t kMaxFaultsShown = 50;
 
-/// Returns the character of a surrogate pair of JSON's \uXXXX escapes; each half is given by its
-/// four digits.
-std::string character_of(std::string_view high, std::string_view low) {
-  return nlohmann::json::parse("\"\\u" + std::string(high) + "\\u" + std::string(low) + "\"");
-}
-
 /// Replaces surrogate pairs in JSON text by their characters, because yaml-cpp reads a pair as two
 /// characters. Line numbers do not change.
 std::string without_surrogate_pairs(const std::string& text) {
@@ -31,7 +25,8 @@ std::string without_surrogate_pairs(const std::string& text) {
     const std::string_view rest = std::string_view(text).substr(i);
     const bool high = rest.starts_with("\\ud") || rest.starts_with("\\uD");
     if (high && std::string_view("89abAB").find(rest[3]) != std::string_view::npos) {
-      result += character_of(rest.substr(2, 4), rest.substr(8, 4));
+      result +=
+          nlohmann::json::parse('"' + std::string(rest.substr(0, 12)) + '"').get<std::string>();
       i += 12;
     } else {
       const std::size_t length = rest[0] == '\\' ? 2 : 1;  // an escaped backslash is one unit
@@ -73,38 +68,6 @@ class FirstNode final : public YAML::EventHandler {
 
   std::optional<YAML::Mark> first_;
 };
-
-/// Returns the line on which a second document begins. YAML::LoadAll() is not used, because it
-/// reads all documents: some texts, such as one that begins with a comma, give endless documents.
-std::optional<int> second_document(const std::string& text) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  FirstNode first;
-  FirstNode second;
-  if (!parser.HandleNextDocument(first) || !parser.HandleNextDocument(second)) return std::nullopt;
-  return second.line();
-}
-
-YAML::Node load_document(const std::string& all, const std::string& origin) {
-  // Trailing newlines are removed, because yaml-cpp overlooks an open quote before one.
-  const std::string text = all.substr(0, all.find_last_not_of("\r\n") + 1);
-  YAML::Node document;
-  std::optional<int> second;
-  try {
-    document.reset(YAML::Load(text));
-    second = second_document(text);
-  } catch (const YAML::DeepRecursion& error) {
-    throw_faults(origin, {{error.mark.line + 1, "", "is nested too deeply"}});
-  } catch (const YAML::Exception& error) {
-    throw_faults(origin, {{error.mark.line + 1, "", "is not valid YAML: " + error.msg}});
-  }
-  if (document.IsNull()) throw_faults(origin, {{1, "", "is empty"}});
-  if (second) throw_faults(origin, {{*second + 1, "", "a second YAML document; one is wanted"}});
-  if (!document.IsMap()) {
-    throw_faults(origin, {{document.Mark().line + 1, "", "must be a map, starting with a key"}});
-  }
-  return document;
-}
 
 }  // namespace
 
@@ -154,18 +117,42 @@ void throw_faults(const std::string& origin, std::vector<Fault> faults) {
   throw FileFaults(message, std::move(faults));
 }
 
-YAML::Node load_yaml(const std::string& text, const std::string& origin) {
+YAML::Node load_yaml(const std::string& given, const std::string& origin) {
   // yaml-cpp reads a text with NUL bytes as UTF-16 or UTF-32, and may not terminate.
-  if (!is_utf8(text) || text.find('\0') != std::string::npos) {
+  if (!is_utf8(given) || given.find('\0') != std::string::npos) {
     throw_faults(origin, {{1, "", "is not UTF-8 text"}});
   }
-  return load_document(without_surrogate_pairs(text), origin);
+  std::string text = without_surrogate_pairs(given);
+  // Trailing newlines are removed, because yaml-cpp overlooks an open quote before one.
+  text.resize(text.find_last_not_of("\r\n") + 1);
+  YAML::Node document;
+  std::optional<int> second;  // line on which a second document begins
+  try {
+    document.reset(YAML::Load(text));
+    // YAML::LoadAll() would read all documents: some texts, such as one that begins with a comma,
+    // give endless documents.
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    FirstNode first;
+    FirstNode next;
+    if (parser.HandleNextDocument(first) && parser.HandleNextDocument(next)) second = next.line();
+  } catch (const YAML::DeepRecursion& error) {
+    throw_faults(origin, {{error.mark.line + 1, "", "is nested too deeply"}});
+  } catch (const YAML::Exception& error) {
+    throw_faults(origin, {{error.mark.line + 1, "", "is not valid YAML: " + error.msg}});
+  }
+  if (document.IsNull()) throw_faults(origin, {{1, "", "is empty"}});
+  if (second) throw_faults(origin, {{*second + 1, "", "a second YAML document; one is wanted"}});
+  if (!document.IsMap()) {
+    throw_faults(origin, {{document.Mark().line + 1, "", "must be a map, starting with a key"}});
+  }
+  return document;
 }
 
 void read_yaml_text(const std::string& text, const std::string& origin, YamlMessageReader& reader,
                     google::protobuf::Message& message) {
   reader.read(load_yaml(text, origin), message);
-  if (!reader.faults().empty()) throw_faults(origin, reader.faults());
+  if (!reader.faults.empty()) throw_faults(origin, reader.faults);
 }
 
 }  // namespace dotresize

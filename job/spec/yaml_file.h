@@ -12,12 +12,10 @@ namespace dotresize {
 /// Error with all faults of a file.
 class FileFaults : public InputError {
  public:
-  FileFaults(const std::string& message, std::vector<Fault> faults)
-      : InputError(message), faults_(std::move(faults)) {}
-  const std::vector<Fault>& faults() const { return faults_; }
+  FileFaults(const std::string& message, std::vector<Fault> all)
+      : InputError(message), faults(std::move(all)) {}
 
- private:
-  std::vector<Fault> faults_;
+  const std::vector<Fault> faults;
 };
 
 /// Throws FileFaults with one line per fault, "ORIGIN:LINE: KEY: WHAT" or "PLACE: KEY: WHAT",

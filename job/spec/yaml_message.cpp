@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -14,7 +13,6 @@ namespace dotresize {
 namespace {
 
 using google::protobuf::Descriptor;
-using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
@@ -25,40 +23,6 @@ std::vector<std::string> keys_of(const Descriptor& descriptor) {
   return keys;
 }
 
-std::vector<std::string> values_of(const EnumDescriptor& descriptor) {
-  std::vector<std::string> names;
-  names.reserve(static_cast<size_t>(descriptor.value_count()));
-  for (int i = 0; i < descriptor.value_count(); ++i) names.push_back(descriptor.value(i)->name());
-  return names;
-}
-
-std::string unknown_key(const std::string& key, const Descriptor& descriptor) {
-  const std::vector<std::string> known = keys_of(descriptor);
-  const std::string suggestion = closest(key, known);
-  return suggestion.empty() ? "unknown key; the keys here are " + listed(known)
-                            : "unknown key, did you mean '" + suggestion + "'?";
-}
-
-/// Returns the name as written if it could be a key, else in quotes.
-std::string shown_key(const std::string& name) {
-  constexpr std::size_t kMaxKey = 100;
-  const bool word = !name.empty() && name.size() <= kMaxKey && is_plain_word(name, "_-");
-  return word ? name : in_quotes(name);
-}
-
-/// Parses an unquoted number: "0.2" in quotes is a text.
-template <class Number>
-std::optional<Number> plain_number(const YAML::Node& node) {
-  return node.Tag() == "!" ? std::nullopt : parse_number<Number>(node.Scalar());
-}
-
-std::optional<bool> plain_bool(const YAML::Node& node) {
-  if (node.Tag() == "!") return std::nullopt;
-  if (node.Scalar() == "true") return true;
-  if (node.Scalar() == "false") return false;
-  return std::nullopt;
-}
-
 }  // namespace
 
 void YamlMessageReader::read(const YAML::Node& root, Message& message) {
@@ -66,13 +30,8 @@ void YamlMessageReader::read(const YAML::Node& root, Message& message) {
 }
 
 int line_of(const KeyLines& lines, const std::string& key) {
-  std::string at = key;
-  while (!at.empty()) {
-    if (const auto found = lines.find(at); found != lines.end()) return found->second;
-    const std::size_t dot = at.rfind('.');
-    at.resize(dot == std::string::npos ? 0 : dot);
-  }
-  return 1;
+  const int* line = nearest(lines, key);
+  return line == nullptr ? 1 : *line;
 }
 
 void YamlMessageReader::read_map(const YAML::Node& node, const std::string& prefix,
@@ -88,12 +47,17 @@ void YamlMessageReader::read_map(const YAML::Node& node, const std::string& pref
     const FieldDescriptor* field = descriptor.FindFieldByName(name);
     const std::string key = prefix + name;
     if (field == nullptr) {
-      add_fault(entry.first, prefix + shown_key(name), unknown_key(name, descriptor));
+      constexpr std::size_t kMaxKey = 100;
+      const bool word = !name.empty() && name.size() <= kMaxKey && is_plain_word(name, "_-");
+      const std::vector<std::string> known = keys_of(descriptor);
+      const std::string suggestion = closest(name, known);
+      add_fault(entry.first, prefix + (word ? name : in_quotes(name)),
+                suggestion.empty() ? "unknown key; the keys here are " + listed(known)
+                                   : "unknown key, did you mean '" + suggestion + "'?");
     } else if (!seen.insert(name).second) {
-      add_fault(entry.first, key,
-                "is given twice, first in line " + std::to_string(lines_.at(key)));
+      add_fault(entry.first, key, "is given twice, first in line " + std::to_string(lines.at(key)));
     } else {
-      lines_[key] = entry.first.Mark().line + 1;
+      lines[key] = entry.first.Mark().line + 1;
       read_field(entry.second, key, *field, message);
     }
   }
@@ -139,26 +103,25 @@ void YamlMessageReader::read_scalar(const YAML::Node& node, const std::string& k
     add_fault(node, key, in_quotes(node.Scalar()) + " is not " + what);
   };
   const google::protobuf::Reflection& reflection = *message.GetReflection();
+  // Quotes make a text: "0.2" is no number.
+  const std::string text = node.Tag() == "!" ? "" : node.Scalar();
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
       reflection.SetString(&message, &field, node.Scalar());
       return;
     case FieldDescriptor::CPPTYPE_BOOL:
-      if (const auto value = plain_bool(node)) {
-        reflection.SetBool(&message, &field, *value);
-      } else {
-        refuse("true or false");
-      }
+      if (text != "true" && text != "false") return refuse("true or false");
+      reflection.SetBool(&message, &field, text == "true");
       return;
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      if (const auto value = plain_number<double>(node); value && std::isfinite(*value)) {
+      if (const auto value = parse_number<double>(text); value && std::isfinite(*value)) {
         reflection.SetDouble(&message, &field, *value);
       } else {
         refuse("a finite number");
       }
       return;
     case FieldDescriptor::CPPTYPE_UINT32:
-      if (const auto value = plain_number<uint32_t>(node)) {
+      if (const auto value = parse_number<uint32_t>(text)) {
         reflection.SetUInt32(&message, &field, *value);
       } else {
         refuse("a whole number from 0 to 4294967295");
@@ -168,7 +131,11 @@ void YamlMessageReader::read_scalar(const YAML::Node& node, const std::string& k
       if (const auto* value = field.enum_type()->FindValueByName(node.Scalar())) {
         reflection.SetEnum(&message, &field, value);
       } else {
-        refuse("one of " + listed(values_of(*field.enum_type())));
+        std::vector<std::string> names;
+        for (int i = 0; i < field.enum_type()->value_count(); ++i) {
+          names.push_back(field.enum_type()->value(i)->name());
+        }
+        refuse("one of " + listed(names));
       }
       return;
     default:
@@ -178,8 +145,8 @@ void YamlMessageReader::read_scalar(const YAML::Node& node, const std::string& k
 
 void YamlMessageReader::add_fault(const YAML::Node& node, const std::string& key,
                                   const std::string& what) {
-  const int line = node.Mark().is_null() ? line_of(lines_, key) : node.Mark().line + 1;
-  faults_.push_back({line, key, what});
+  const int line = node.Mark().is_null() ? line_of(lines, key) : node.Mark().line + 1;
+  faults.push_back({line, key, what});
 }
 
 }  // namespace dotresize

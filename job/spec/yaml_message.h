@@ -3,6 +3,7 @@
 #include <google/protobuf/message.h>
 #include <yaml-cpp/yaml.h>
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,7 +21,18 @@ struct Fault {
 /// Lines of a file's keys, from 1.
 using KeyLines = std::map<std::string, int>;
 
-/// Returns the line of a key, or of its nearest parent that is given.
+/// Returns the value of a key, or of its nearest parent that has one; null if none has.
+template <class Value>
+const Value* nearest(const std::map<std::string, Value>& by_key, std::string key) {
+  while (!key.empty()) {
+    if (const auto found = by_key.find(key); found != by_key.end()) return &found->second;
+    const std::size_t dot = key.rfind('.');
+    key.resize(dot == std::string::npos ? 0 : dot);
+  }
+  return nullptr;
+}
+
+/// Returns the line of a key, or of its nearest parent that is given; else 1.
 int line_of(const KeyLines& lines, const std::string& key);
 
 /// Fills a protobuf message from YAML by the message's descriptor. Keys are field names, enum
@@ -31,8 +43,8 @@ class YamlMessageReader {
   /// `root` must be the file's top node.
   void read(const YAML::Node& root, google::protobuf::Message& message);
 
-  const std::vector<Fault>& faults() const { return faults_; }
-  const KeyLines& lines() const { return lines_; }
+  std::vector<Fault> faults;  ///< faults of all that was read
+  KeyLines lines;
 
  private:
   void read_map(const YAML::Node& node, const std::string& prefix,
@@ -47,9 +59,6 @@ class YamlMessageReader {
                    const google::protobuf::FieldDescriptor& field,
                    google::protobuf::Message& message);
   void add_fault(const YAML::Node& node, const std::string& key, const std::string& what);
-
-  std::vector<Fault> faults_;
-  KeyLines lines_;
 };
 
 }  // namespace dotresize

@@ -20,10 +20,9 @@
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/net_size.h"
-#include "job/spec/default_method.h"
-#include "job/spec/job_changes.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 #include "job/sweep/variant_paths.h"
 
 namespace dotresize {

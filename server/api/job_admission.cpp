@@ -8,7 +8,6 @@
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/model/companion_files.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"

@@ -10,10 +10,9 @@
 #include "base/errors.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/model/companion_files.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
-#include "job/spec/job_changes.h"
+#include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/sweep_message.h"
 #include "job/spec/validate_spec.h"
@@ -63,7 +62,7 @@ SweepFile parsed_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep) {
     return parse_sweep(sweep_to_json(spec, sweep), kOrigin, "/");
   } catch (const FileFaults& error) {
     std::vector<FieldViolation> violations;
-    for (const Fault& fault : error.faults()) {
+    for (const Fault& fault : error.faults) {
       violations.push_back({fault.key.empty() ? kOrigin : fault.key, fault.what});
     }
     throw invalid_argument(std::move(violations));

@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "job/spec/default_method.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 #include "server/api_error.h"
 #include "server/launch/outcome.h"
 

@@ -21,11 +21,14 @@ void plan_jobs(const ModelConfig& config) {
   static const TemporaryDirectory dir;
   static const auto tokens = dir.write("tokens.safetensors", "");
   for (const std::string method : kJobs) {
-    const v1::JobSpec spec = parse_job_text(
-        "name: n\nmodel: {path: m}\noutput: {path: o}\nresources: {ranks: 2, memory: 64GiB}\n"
-        "calibration: {tokens: tokens.safetensors}\nevaluation: {tokens: tokens.safetensors}\n" +
-            method + "\n",
-        "job.yaml", dir.path());
+    const v1::JobSpec spec =
+        parse_job(
+            "name: n\nmodel: {path: m}\noutput: {path: o}\nresources: {ranks: 2, memory: 64GiB}\n"
+            "calibration: {tokens: tokens.safetensors}\nevaluation: {tokens: "
+            "tokens.safetensors}\n" +
+                method + "\n",
+            "job.yaml", dir.path())
+            .spec;
     try {
       const JobPlan plan = plan_job(spec, config);
       for (const RankShard& rank : plan.shards.ranks) {

@@ -29,9 +29,9 @@ auto accepted(const Parse& parse) -> std::optional<decltype(parse())> {
 }
 
 void check_job(const std::string& bytes) {
-  const auto job = accepted([&] { return parse_job_text(bytes, "job.yaml", kFolder); });
+  const auto job = accepted([&] { return parse_job(bytes, "job.yaml", kFolder).spec; });
   if (!job) return;
-  const v1::JobSpec again = parse_job_text(job_spec_to_json(*job), "job.json", kFolder);
+  const v1::JobSpec again = parse_job(job_spec_to_json(*job), "job.json", kFolder).spec;
   require(MessageDifferencer::Equals(again, *job), "a job is the same in its JSON form");
 }
 

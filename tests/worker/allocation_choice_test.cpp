@@ -30,12 +30,13 @@ class AllocationChoiceTest : public testing::Test {
  protected:
   AllocationChoiceTest() {
     std::filesystem::create_directory(dir_.path() / "journal");
-    spec_ = parse_job_text("name: n\nmodel: {path: " + kModel +
-                               "}\noutput: {path: o}\n"
-                               "method: {name: slicegpt, size: 0.8, allocate: auto, round_to: 16}\n"
-                               "calibration: {tokens: " +
-                               kTokens + ", samples: 4, seqlen: 64}\n",
-                           "job.yaml", dir_.path());
+    spec_ = parse_job("name: n\nmodel: {path: " + kModel +
+                          "}\noutput: {path: o}\n"
+                          "method: {name: slicegpt, size: 0.8, allocate: auto, round_to: 16}\n"
+                          "calibration: {tokens: " +
+                          kTokens + ", samples: 4, seqlen: 64}\n",
+                      "job.yaml", dir_.path())
+                .spec;
   }
 
   /// Starts like a new process, from the content of the journal. `seen`: the result of each trial.

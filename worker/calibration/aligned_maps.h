@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "job/model/shortcut_form.h"
+#include "job/model/model_config.h"
 #include "worker/calibration/calibration.h"
 #include "worker/maps/alignment.h"
 #include "worker/transformer/fold_sublayer.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
@@ -57,15 +58,6 @@ void Progress::sublayers_written(int64_t sublayers) {
   change([&] { sublayers_ += sublayers; });
 }
 
-/// Returns the part of all phases' expected seconds that is done.
-double Progress::done_seconds() const {
-  const ProgressPhase& phase = phases_[current_];
-  double done = done_of(phase.tokens, tokens_) + done_of(phase.junctions, junctions_) +
-                done_of(phase.sublayers, sublayers_);
-  for (size_t i = 0; i < current_; ++i) done += phases_[i].seconds();
-  return done;
-}
-
 ProgressState Progress::state() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   ProgressState state;
@@ -84,7 +76,9 @@ ProgressState Progress::state() const {
   if (tokens_ > 0 && in_phase > 0.0)
     state.tokens_per_second = static_cast<double>(tokens_) / in_phase;
   if (total <= 0.0) return state;
-  const double done = done_seconds();
+  double done = done_of(phase.tokens, tokens_) + done_of(phase.junctions, junctions_) +
+                done_of(phase.sublayers, sublayers_);
+  for (size_t i = 0; i < current_; ++i) done += phases_[i].seconds();
   state.fraction = done / total;
   if (const double worked = done - found_; worked > kLeastKnown * total) {
     state.eta_s = seconds(Clock::now() - job_start_) * (total - done) / worked;
@@ -100,17 +94,30 @@ void Progress::change(const std::function<void()>& step) {
   if (changed_) changed_(state());
 }
 
-bool ProgressThrottle::passes(const std::string& phase) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto now = Clock::now();
-  if (phase == phase_ && now - last_ < interval_) return false;
-  phase_ = phase;
-  last_ = now;
-  return true;
-}
+ProgressPrinter::ProgressPrinter(bool records)
+    : records_(records),
+      interval_(records ? std::chrono::milliseconds(100) : std::chrono::seconds(5)) {}
 
-void ProgressLines::show(const ProgressState& state) {
-  if (!throttle_.passes(state.phase)) return;
+void ProgressPrinter::show(const ProgressState& state) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = Clock::now();
+    if (state.phase == phase_ && now - last_ < interval_) return;
+    phase_ = state.phase;
+    last_ = now;
+  }
+  if (records_) {
+    const nlohmann::json record = {{"phase", state.phase},
+                                   {"junctions_done", state.junctions_done},
+                                   {"junctions_total", state.junctions_total},
+                                   {"tokens_per_second", state.tokens_per_second},
+                                   {"eta_s", state.eta_s},
+                                   {"fraction", state.fraction}};
+    // Phases of `eval` contain paths, which may not be UTF-8.
+    fmt::print(stderr, "\x1e{}\n",
+               record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
   const std::chrono::duration<double> since = Clock::now() - start_;
   std::string line =
       fmt::format("[{:6.1f} s] {:3.0f} % {}", since.count(), 100.0 * state.fraction, state.phase);

@@ -61,12 +61,11 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  double done_seconds() const;
   /// Runs `step` under the lock, then tells the listener.
   void change(const std::function<void()>& step);
 
-  Listener changed_;
-  mutable std::mutex mutex_;
+  const Listener changed_;
+  mutable std::mutex mutex_;  // guards all below
   std::vector<ProgressPhase> phases_;
   size_t current_ = 0;
   bool started_ = false;
@@ -78,32 +77,26 @@ class Progress {
   Clock::time_point phase_start_ = job_start_;
 };
 
-/// Limits progress reports: one when the phase changes, then at most one in `interval`.
+/// Prints progress on stderr: once when the phase changes, then at most once in an interval.
 /// Thread-safe.
-class ProgressThrottle {
+class ProgressPrinter {
  public:
-  using Clock = std::chrono::steady_clock;
-  explicit ProgressThrottle(Clock::duration interval) : interval_(interval) {}
+  /// Prints plain lines, one in five seconds. With `records` (`--progress json`) prints for the
+  /// program that started this one, ten times a second: a JSON text sequence (RFC 7464: each record
+  /// begins with the control character RS and ends with a newline) with the keys of the message
+  /// Progress of proto/dotresize/v1/jobs.proto.
+  explicit ProgressPrinter(bool records);
 
-  bool passes(const std::string& phase);
-
- private:
-  const Clock::duration interval_;
-  std::mutex mutex_;
-  std::string phase_;
-  Clock::time_point last_;
-};
-
-/// Prints progress as plain lines on stderr: one when the phase changes, then at most one every
-/// five seconds. Thread-safe.
-class ProgressLines {
- public:
   void show(const ProgressState& state);
 
  private:
   using Clock = std::chrono::steady_clock;
-  ProgressThrottle throttle_{std::chrono::seconds(5)};
-  Clock::time_point start_ = Clock::now();
+  const bool records_;
+  const Clock::duration interval_;
+  const Clock::time_point start_ = Clock::now();
+  std::mutex mutex_;  // guards what was printed last
+  std::string phase_;
+  Clock::time_point last_;
 };
 
 }  // namespace dotresize

@@ -17,65 +17,23 @@ namespace {
 
 constexpr int64_t kLeastTokenizerMemory = int64_t{512} << 20;
 
-/// SHA-256 of tokenizer.json, then of each text.
-std::vector<std::string> hashes_of(const std::vector<fs::path>& text, const fs::path& model_dir) {
-  std::vector<std::string> hashes = {sha256_of_file(model_dir / "tokenizer.json")};
-  for (const fs::path& file : text) hashes.push_back(sha256_of_file(file));
-  return hashes;
-}
-
-std::string cache_key(const std::vector<std::string>& hashes) {
-  std::string parts;
-  for (const std::string& hash : hashes) parts += hash;
-  return sha256_of_bytes(parts.data(), parts.size()).substr(0, 32);
-}
-
-/// Tokenises with Hugging Face `tokenizers`, in a Python process. Throws InputError with its
-/// message.
-fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_dir,
-                       const fs::path& cache_dir, int64_t memory) {
-  if (!fs::exists(model_dir / "tokenizer.json")) {
-    throw InputError(
-        model_dir.string() +
-        " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
-  }
-  const std::vector<std::string> hashes = hashes_of(text, model_dir);
-  fs::path out = cache_dir / ("tokens-" + cache_key(hashes) + ".safetensors");
-  if (fs::exists(out)) {
-    std::error_code not_ours;  // another user's file; its age does not matter
-    fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
-    return out;
-  }
-  fs::create_directories(cache_dir);
-  std::vector<std::string> arguments = {
-      "--memory", std::to_string(std::max(memory, kLeastTokenizerMemory)), "--sha256"};
-  arguments.insert(arguments.end(), hashes.begin(), hashes.end());
-  arguments.insert(arguments.end(), {"--", model_dir.string(), out.string()});
-  for (const fs::path& file : text) arguments.push_back(file.string());
-  run_python_helper("tokenizer", tokenize_text_py(), arguments);
-  return out;
-}
-
-at::Tensor windows_of_evaluation(const at::Tensor& tokens, int64_t seqlen,
-                                 const TokenSource& source, const TokenWindows* beside) {
-  if (beside == nullptr) {
-    const at::Tensor all = evaluation_windows(tokens, seqlen);
-    return source.samples ? spread_windows(all, *source.samples) : all;
-  }
-  const at::Tensor unused = unused_windows(tokens, beside->windows.size(0), seqlen);
-  return spread_windows(unused,
-                        source.samples.value_or(std::min(kDefaultUnusedSamples, unused.size(0))));
-}
-
 at::Tensor read_windows(const TokenSource& source, const WindowUse& use, const fs::path& model_dir,
                         const ModelConfig& config, const fs::path& cache_dir, int64_t memory) {
   const fs::path file = token_file(source, model_dir, cache_dir, memory);
   const TokenFile tokens = read_tokens(file, config.vocab_size);
   const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
-  if (!use.calibration) return windows_of_evaluation(tokens.tokens, seqlen, source, use.beside);
-  const int64_t samples =
-      source.samples.value_or(tokens.row_length ? tokens.tokens.numel() / seqlen : kDefaultSamples);
-  return calibration_windows(tokens.tokens, samples, seqlen);
+  if (use.calibration) {
+    const int64_t samples = source.samples.value_or(
+        tokens.row_length ? tokens.tokens.numel() / seqlen : kDefaultSamples);
+    return calibration_windows(tokens.tokens, samples, seqlen);
+  }
+  if (use.beside != nullptr) {
+    const at::Tensor unused = unused_windows(tokens.tokens, use.beside->windows.size(0), seqlen);
+    return spread_windows(unused,
+                          source.samples.value_or(std::min(kDefaultUnusedSamples, unused.size(0))));
+  }
+  const at::Tensor all = evaluation_windows(tokens.tokens, seqlen);
+  return source.samples ? spread_windows(all, *source.samples) : all;
 }
 
 }  // namespace
@@ -89,8 +47,32 @@ fs::path token_cache_dir(const TokenSource& source) {
 
 fs::path token_file(const TokenSource& source, const fs::path& model_dir, const fs::path& cache_dir,
                     int64_t memory) {
-  return source.text.empty() ? source.tokens
-                             : tokenize_text(source.text, model_dir, cache_dir, memory);
+  if (source.text.empty()) return source.tokens;
+  if (!fs::exists(model_dir / "tokenizer.json")) {
+    throw InputError(
+        model_dir.string() +
+        " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
+  }
+  // The cached file is named after the hashes of tokenizer and texts.
+  std::vector<std::string> hashes = {sha256_of_file(model_dir / "tokenizer.json")};
+  for (const fs::path& file : source.text) hashes.push_back(sha256_of_file(file));
+  std::string all;
+  for (const std::string& hash : hashes) all += hash;
+  const std::string key = sha256_of_bytes(all.data(), all.size()).substr(0, 32);
+  fs::path out = cache_dir / ("tokens-" + key + ".safetensors");
+  if (fs::exists(out)) {
+    std::error_code not_ours;  // another user's file; its age does not matter
+    fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
+    return out;
+  }
+  fs::create_directories(cache_dir);
+  std::vector<std::string> arguments = {
+      "--memory", std::to_string(std::max(memory, kLeastTokenizerMemory)), "--sha256"};
+  arguments.insert(arguments.end(), hashes.begin(), hashes.end());
+  arguments.insert(arguments.end(), {"--", model_dir.string(), out.string()});
+  for (const fs::path& file : source.text) arguments.push_back(file.string());
+  run_python_helper("tokenizer", tokenize_text_py(), arguments);
+  return out;
 }
 
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,

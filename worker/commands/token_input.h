@@ -8,7 +8,7 @@
 
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
-#include "job/spec/token_source.h"
+#include "job/spec/requests.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {
@@ -16,8 +16,8 @@ namespace dotresize {
 /// A source's tokens in windows, on every rank.
 struct TokenWindows {
   at::Tensor windows;       ///< [samples, seqlen] int64
-  std::string fingerprint;  ///< SHA-256 of the windows' ids; "held-out" for windows of
-                            ///< take_held_out
+  std::string fingerprint;  ///< SHA-256 of the windows' ids; "held-out" for windows
+                            ///< that a choice of sizes is checked with
   /// Positions of the windows in the set they were taken from; empty: all of it.
   std::vector<int64_t> numbers = {};
 };
@@ -43,9 +43,10 @@ TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, c
 /// has no text. Throws InputError if there is no user cache.
 std::filesystem::path token_cache_dir(const TokenSource& source);
 
-/// Returns the source's token file. Text is tokenised with the model's tokenizer into a file of
-/// `cache_dir`, which is reused while tokenizer and texts stay the same. The file's name contains
-/// the hash of exactly the bytes that were tokenised. Throws InputError.
+/// Returns the source's token file. Text is tokenised with the model's tokenizer, by Hugging Face
+/// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer
+/// and texts stay the same. The file's name contains the hash of exactly the bytes that were
+/// tokenised. Throws InputError.
 std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
                                  const std::filesystem::path& cache_dir,
                                  int64_t memory = usable_memory_bytes());

@@ -11,11 +11,6 @@
 #include "base/process/program.h"
 #include "job/spec/command_options.h"
 #include "worker/calibration/reason.h"
-#include "worker/commands/check/probe_command.h"
-#include "worker/commands/check/self_test_command.h"
-#include "worker/commands/eval/eval_command.h"
-#include "worker/commands/run/job_command.h"
-#include "worker/commands/verify/verify_command.h"
 
 namespace dotresize {
 namespace {
@@ -41,9 +36,31 @@ void add_progress_option(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember({"text", "json"}));
 }
 
-std::optional<DeviceKind> device_named(const std::string& name) {
-  if (name == "auto") return std::nullopt;
-  return name == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+/// Returns the positional option with the job file.
+CLI::Option* add_job_options(CLI::App& app, JobCommandOptions& options) {
+  app.add_option("--work-dir", options.work_dir,
+                 "Where tokenised text is cached (default: beside the job file)");
+  app.add_option("--trace", options.trace,
+                 "Timeline of all ranks to write, for chrome://tracing and Perfetto");
+  app.add_option("--attempt", options.attempt,
+                 "File of a server that started this by another launcher than mpirun on its own "
+                 "machine: where progress is told")
+      ->type_name("FILE");
+  app.add_option("--dense-loss", options.dense_loss,
+                 "File that keeps the dense model's loss for jobs that are evaluated on the same "
+                 "tokens: read if it is there, else written");
+  app.add_option("--decomposition-threads", options.decomposition_threads,
+                 "Threads of eigen solvers and QR, whose rounding depends on their number "
+                 "(default: those of this process)")
+      ->check(CLI::Range(1, 1 << 16).description(""));
+  app.add_flag("--fresh", options.fresh,
+               "Start anew even if an interrupted run of the job has left a journal");
+  app.add_option("--set", options.changes,
+                 "KEY=VALUE: changes a key of the job file; several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  return app.add_option("job", options.job_file, "Job file (YAML or JSON)");
 }
 
 /// `command`: the given command; null for a job.
@@ -55,49 +72,29 @@ int run(const CLI::App* command, Arguments& arguments, const MakeTransport& tran
   if (name == "verify") return verify_command(arguments.verify, json);
   if (name == "probe") return probe_command();
   if (name == "self-test") {
-    return self_test_command(device_named(arguments.device), json, transport);
+    std::optional<DeviceKind> device;  // absent: auto
+    if (arguments.device != "auto") {
+      device = arguments.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+    }
+    return self_test_command(device, json, transport);
   }
   arguments.job.progress_records = progress_records;
   return run_job_command(arguments.job, transport);
 }
 
-/// Makes libtorch request huge pages for large tensors, because the kernel takes longer to supply
-/// small pages than some kernels take to fill them. Call before the first tensor. A value set by
-/// the user is kept.
-void use_huge_pages() { ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0); }
-
 }  // namespace
 
 int run_worker(int argc, char** argv, const MakeTransport& transport) {
-  use_huge_pages();
+  // libtorch is to request huge pages for large tensors, because the kernel takes longer to supply
+  // small pages than some kernels take to fill them. It asks at the first tensor. The user's value
+  // stays.
+  ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);
   CLI::App app(
       "Makes a language model narrower. Run one job, alone or as the ranks of `mpirun -np N "
       "dotresize-worker JOB`.");
   app.set_version_flag("--version", kVersion);
   Arguments arguments;
-  auto* job = app.add_option("job", arguments.job.job_file, "Job file (YAML or JSON)");
-  app.add_option("--work-dir", arguments.job.work_dir,
-                 "Where tokenised text is cached (default: beside the job file)");
-  app.add_option("--trace", arguments.job.trace,
-                 "Timeline of all ranks to write, for chrome://tracing and Perfetto");
-  app.add_option("--attempt", arguments.job.attempt,
-                 "File of a server that started this by another launcher than mpirun on its own "
-                 "machine: where progress is told")
-      ->type_name("FILE");
-  app.add_option("--dense-loss", arguments.job.dense_loss,
-                 "File that keeps the dense model's loss for jobs that are evaluated on the same "
-                 "tokens: read if it is there, else written");
-  app.add_option("--decomposition-threads", arguments.job.decomposition_threads,
-                 "Threads of eigen solvers and QR, whose rounding depends on their number "
-                 "(default: those of this process)")
-      ->check(CLI::Range(1, 1 << 16).description(""));
-  app.add_flag("--fresh", arguments.job.fresh,
-               "Start anew even if an interrupted run of the job has left a journal");
-  app.add_option("--set", arguments.job.changes,
-                 "KEY=VALUE: changes a key of the job file; several times")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+  const CLI::Option* job = add_job_options(app, arguments.job);
   add_progress_option(app, arguments);
   CLI::App* eval = app.add_subcommand("eval", "Perplexity and latency of models");
   add_eval_options(*eval, arguments.eval);

@@ -20,7 +20,7 @@ struct Alignment {
 
 /// Aligns M_in [d, k_in] and M_out [d, k_out], both float64 with orthonormal columns. Q makes
 /// M_inᵀ·M_out·Q nearest to the identity, cut or padded to [k_in, k_out] (Procrustes). `rank` is at
-/// most exact_shortcut_rank (job/model/shortcut_form.h). At that rank the equation is exact; below
+/// most exact_shortcut_rank (job/model/model_config.h). At that rank the equation is exact; below
 /// it, A has the directions that differ most from the identity. `driver`: SVD driver on a GPU.
 Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank,
                 SvdDriver driver = SvdDriver::kGesvd);

@@ -24,7 +24,7 @@ SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_i
 SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M);
 
 /// Factors of the shortcut between two maps that are rotated into each other
-/// (job/model/shortcut_form.h). The shortcut is the identity - A·A', or with oblique maps the
+/// (job/model/model_config.h). The shortcut is the identity - A·A', or with oblique maps the
 /// identity + A·B. Both undefined: the identity.
 struct ShortcutFactors {
   at::Tensor A;  ///< [k_in, rank]

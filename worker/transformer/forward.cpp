@@ -10,7 +10,7 @@
 namespace dotresize {
 namespace {
 
-// Adds x·A·B to sum, or subtracts x·A·A' if B is undefined (job/model/shortcut_form.h). Rows are
+// Adds x·A·B to sum, or subtracts x·A·A' if B is undefined (job/model/model_config.h). Rows are
 // tokens.
 void add_product(at::Tensor& sum, const at::Tensor& x, const at::Tensor& A, const at::Tensor& B) {
   const at::Tensor low = at::mm(x, A.to(at::kFloat));

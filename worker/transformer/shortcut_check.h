@@ -15,7 +15,7 @@ namespace dotresize {
 /// finite. Returns the problem as the end of a sentence; nothing if it is OK.
 std::optional<std::string> shortcut_problem(const at::Tensor& stored, int64_t hidden_size);
 
-/// Checks the factor A of a shortcut I - A·A' to the width `k_out` (job/model/shortcut_form.h), of
+/// Checks the factor A of a shortcut I - A·A' to the width `k_out` (job/model/model_config.h), of
 /// full or reduced rank: no singular value of A' or of the shortcut exceeds 1. `stored`: [rank,
 /// k_in].
 std::optional<std::string> shortcut_factor_problem(const at::Tensor& stored, int64_t k_out);

@@ -33,7 +33,7 @@ struct SublayerWeights {
   std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< norms of query and key heads, [head_dim]; may be empty
   std::vector<Linear> out_proj;        ///< attention: o; MLP: down; mixture: down of each expert
-  /// [k_in, k_out]; undefined: the identity plus the factors' product (job/model/shortcut_form.h)
+  /// [k_in, k_out]; undefined: the identity plus the factors' product (job/model/model_config.h)
   at::Tensor shortcut;
   at::Tensor shortcut_A;  ///< [k_in, rank]
   at::Tensor shortcut_B;  ///< [rank, k_out]; undefined beside an A: -A'

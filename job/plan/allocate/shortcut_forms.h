@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/model/shortcut_form.h"
+#include "job/model/model_config.h"
 
 namespace dotresize {
 

@@ -59,7 +59,7 @@ void find_not_positive(const Message& message, const std::string& prefix,
 std::vector<Fault> faults_of(const v1::Hardware& hardware, const YamlMessageReader& reader) {
   std::vector<Fault> faults;
   const auto add = [&](std::string_view key, const std::string& what) {
-    faults.push_back({line_of(reader.lines(), std::string(key)), std::string(key), what});
+    faults.push_back({line_of(reader.lines, std::string(key)), std::string(key), what});
   };
   std::vector<std::string> not_positive;
   find_not_positive(hardware, "", not_positive);

@@ -22,7 +22,7 @@ class ResolveJob : public testing::Test {
         "calibration: {text: [c.txt]}\n");
   }
 
-  void text(const std::string& yaml) { spec_ = parse_job_text(yaml, "job.yaml", dir_.path()); }
+  void text(const std::string& yaml) { spec_ = parse_job(yaml, "job.yaml", dir_.path()).spec; }
   ResolvedJob resolve() const { return plan_job(spec_, config_).job; }
   std::string error() const {
     try {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "job/model/weight_formats.h"
+#include "job/model/model_size.h"
 #include "job/plan/make_shard_plan.h"
 #include "job/plan/plan_table.h"
 #include "tests/job/model/test_configs.h"

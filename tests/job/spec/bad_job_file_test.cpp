@@ -229,7 +229,7 @@ std::vector<BadJob> bad_jobs() {
 
 std::string error_of(const std::string& text) {
   try {
-    parse_job_text(text, "job.yaml", "/base");
+    parse_job(text, "job.yaml", "/base");
   } catch (const InputError& error) {
     return error.what();
   }
@@ -285,7 +285,7 @@ TEST(BadJobFile, MoreThanAMebibyteIsRefused) {
   EXPECT_THROW(
       {
         try {
-          read_job_file(path);
+          open_job_file(path);
         } catch (const InputError& error) {
           EXPECT_THAT(error.what(), testing::HasSubstr("is larger than 1048576 bytes"));
           throw;

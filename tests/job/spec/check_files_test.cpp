@@ -30,11 +30,13 @@ class CheckFiles : public testing::Test {
   /// Returns the findings for a job with 8 windows of 256 tokens.
   std::vector<FileFinding> findings(const std::string& source = "text: [c.txt]",
                                     const std::string& evaluation = "") {
-    const v1::JobSpec spec = parse_job_text(
-        "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
-        "calibration: {" +
-            source + ", samples: 8, seqlen: 256}\n" + evaluation,
-        "job.yaml", dir_.path());
+    const v1::JobSpec spec =
+        parse_job(
+            "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
+            "calibration: {" +
+                source + ", samples: 8, seqlen: 256}\n" + evaluation,
+            "job.yaml", dir_.path())
+            .spec;
     return check_inputs(resolve_job(spec, config_), config_);
   }
 

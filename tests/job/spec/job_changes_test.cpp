@@ -1,4 +1,3 @@
-#include "job/spec/job_changes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -75,7 +75,7 @@ resources:
   device_memory: 31 GB
 )";
 
-v1::JobSpec parse(const std::string& text) { return parse_job_text(text, "job.yaml", "/base"); }
+v1::JobSpec parse(const std::string& text) { return parse_job(text, "job.yaml", "/base").spec; }
 
 /// Appends the keys of unset fields to `unset`.
 void collect_unset(const Message& message, const std::string& prefix,
@@ -154,7 +154,7 @@ TEST(JobFile, RelativePathsAreRelativeToTheFile) {
 TEST(JobFile, JsonGivesTheSpecBackUnchanged) {
   for (const char* text : {kMinimal, kEverything}) {
     const v1::JobSpec spec = parse(text);
-    const v1::JobSpec again = parse_job_text(job_spec_to_json(spec), "job.json", "/elsewhere");
+    const v1::JobSpec again = parse_job(job_spec_to_json(spec), "job.json", "/elsewhere").spec;
     EXPECT_TRUE(MessageDifferencer::Equals(spec, again)) << job_spec_to_json(spec);
   }
 }
@@ -163,7 +163,7 @@ TEST(JobFile, OddNamesSurviveTheRoundTrip) {
   v1::JobSpec spec = parse(kMinimal);
   spec.set_name("it's \"quoted\": <b> & # é 漢 🙂 \\ {x} null");
   spec.mutable_model()->set_path("/m/ with: spaces # and 'quotes'");
-  const v1::JobSpec again = parse_job_text(job_spec_to_json(spec), "job.json", "/");
+  const v1::JobSpec again = parse_job(job_spec_to_json(spec), "job.json", "/").spec;
   EXPECT_TRUE(MessageDifferencer::Equals(spec, again)) << job_spec_to_json(spec);
 }
 
@@ -190,7 +190,7 @@ TEST(JobFile, AnchorsWork) {
 
 TEST(JobFile, IsReadFromDisk) {
   const TemporaryDirectory dir;
-  const v1::JobSpec spec = read_job_file(dir.write("job.yaml", kMinimal));
+  const v1::JobSpec spec = open_job_file(dir.write("job.yaml", kMinimal)).spec;
   EXPECT_EQ(spec.model().path(), (dir.path() / "m").string());
 }
 

@@ -1,5 +1,3 @@
-#include "worker/commands/check/probe_command.h"
-
 #include <fmt/format.h>
 #include <link.h>
 
@@ -7,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/process/program.h"
 #include "worker/calibration/reason.h"
+#include "worker/commands/worker_program.h"
 #include "worker/cuda/cuda_module.h"
 #include "worker/cuda/driver.h"
 #include "worker/cuda/gpu_support.h"
@@ -19,7 +19,7 @@ namespace dotresize {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Returns the path of the loaded library with this file name; empty if it is not loaded.
 std::string loaded_library(const std::string& name) {
@@ -38,49 +38,38 @@ std::string loaded_library(const std::string& name) {
   return search.found;
 }
 
-struct Module {
-  CudaModule* opened = nullptr;
-  std::string fault;
-};
+}  // namespace
 
-Module open_module() {
+int probe_command() {
+  const Driver driver = ask_driver();
+  CudaModule* module = nullptr;
+  std::string module_fault;
   try {
-    return {&open_cuda_module(), ""};
+    module = &open_cuda_module();
   } catch (const std::exception& error) {
-    return {nullptr, reason_of(error)};
+    module_fault = reason_of(error);
   }
-}
-
-Json gpus_of(const Driver& driver, const CudaModule* module) {
   std::optional<GpuCode> code;
   if (module != nullptr) code = gpu_code(module->libtorch_flags());
-  Json gpus = Json::array();
+  OrderedJson gpus = OrderedJson::array();
   for (const DriverGpu& gpu : driver.gpus) {
     gpus.push_back({{"name", gpu.name},
                     {"capability", gpu.capability},
                     {"memory_bytes", gpu.memory_bytes},
                     {"fault", code ? why_no_code_for(gpu.capability, *code) : ""}});
   }
-  return gpus;
-}
-
-}  // namespace
-
-int probe_command() {
-  const Driver driver = ask_driver();
-  const Module module = open_module();
-  const Json document = {
+  const OrderedJson document = {
       {"version", kVersion},
       {"python", {{"program", python_program()}, {"fault", python_fault()}}},
       {"driver",
        {{"found", driver.found}, {"fault", driver.fault}, {"cuda_version", driver.cuda_version}}},
-      {"gpus", gpus_of(driver, module.opened)},
+      {"gpus", std::move(gpus)},
       {"cuda_module",
        {{"path", cuda_module_path().string()},
         {"built", fs::exists(cuda_module_path())},
-        {"fault", module.fault}}},
+        {"fault", module_fault}}},
       {"nccl", loaded_library("libnccl.so.2")}};
-  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", document.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
   return kExitOk;
 }
 

@@ -1,5 +1,3 @@
-#include "worker/commands/check/self_test_command.h"
-
 #include <fmt/format.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include "worker/checkpoint/dtypes.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/commands/run/ranks/rank_process.h"
+#include "worker/commands/worker_program.h"
 #include "worker/cuda/self_test.h"
 
 namespace dotresize {
@@ -28,17 +27,6 @@ constexpr std::chrono::seconds kPatience{30};
 void tell(const std::string& fault) {
   fmt::print(stderr, "dotresize-worker: error: rank {} on {}: {}\n", world_rank(), host_name(),
              fault);
-}
-
-HeartbeatOptions heartbeat_options() {
-  HeartbeatOptions options;
-  options.timeout = kPatience;
-  options.phase = [] { return std::string("self-test"); };
-  options.on_silence = [](const std::string& silence) {
-    tell(silence);
-    ::_exit(kExitJobFailed);
-  };
-  return options;
 }
 
 void print_result(const SelfTestResult& result, const std::vector<std::string>& devices,
@@ -54,35 +42,32 @@ void print_result(const SelfTestResult& result, const std::vector<std::string>& 
   fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-class SelfTestCommand {
- public:
-  void run(std::optional<DeviceKind> asked, bool json, const MakeTransport& transport) {
+}  // namespace
+
+int self_test_command(std::optional<DeviceKind> asked, bool json, const MakeTransport& transport) {
+  die_with_launcher();
+  const MpiSession mpi;
+  std::optional<RankLinks> links;  // must live while MPI is aborted, as in a job
+  int exit_code = kExitJobFailed;
+  try {
     const HostRanks ranks = ranks_on_this_host();
     set_threads(ranks);
     MpiCommunicator before(MPI_COMM_WORLD, wait_at_most(kPatience));
     const ChosenDevice device = choose_device(asked, before, ranks.rank);
     const Dtype dtype = device.cuda ? auto_gpu_dtype(device.least_capability) : Dtype::kFloat32;
-    links_.emplace(before, transport ? transport : transport_of(device.cuda), heartbeat_options());
+    HeartbeatOptions heartbeats;
+    heartbeats.timeout = kPatience;
+    heartbeats.phase = [] { return std::string("self-test"); };
+    heartbeats.on_silence = [](const std::string& silence) {
+      tell(silence);
+      ::_exit(kExitJobFailed);
+    };
+    links.emplace(before, transport ? transport : transport_of(device.cuda), heartbeats);
     const SelfTestSubject subject = self_test_subject(device, scalar_type(dtype));
-    const SelfTestResult result = self_test(subject, links_->comm());
+    const SelfTestResult result = self_test(subject, links->comm());
     const std::vector<std::string> devices = gather_strings(before, subject.name, 0);
     if (before.rank() == 0) print_result(result, devices, dtype, json);
-    links_->comm().barrier();
-  }
-
- private:
-  std::optional<RankLinks> links_;  ///< must live while MPI is aborted, as in a job
-};
-
-}  // namespace
-
-int self_test_command(std::optional<DeviceKind> device, bool json, const MakeTransport& transport) {
-  die_with_launcher();
-  const MpiSession mpi;
-  SelfTestCommand command;
-  int exit_code = kExitJobFailed;
-  try {
-    command.run(device, json, transport);
+    links->comm().barrier();
     return kExitOk;
   } catch (const InputError& error) {
     exit_code = kExitBadData;

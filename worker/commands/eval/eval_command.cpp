@@ -1,19 +1,22 @@
-#include "worker/commands/eval/eval_command.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/files/partial_path.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "job/report/report.h"
 #include "worker/commands/eval/measure_models.h"
-#include "worker/commands/eval/reported_windows.h"
-#include "worker/commands/progress_records.h"
+#include "worker/commands/progress.h"
 #include "worker/commands/token_input.h"
+#include "worker/commands/worker_program.h"
 
 namespace dotresize {
 namespace {
@@ -23,10 +26,6 @@ using nlohmann::json;
 bool comparable(const MeasuredModel& model, const MeasuredModel& first) {
   return model.vocab_size == first.vocab_size &&
          model.perplexity->tokens_fingerprint == first.perplexity->tokens_fingerprint;
-}
-
-json spread_json(const Spread& spread) {
-  return {{"median", spread.median}, {"p10", spread.p10}, {"p90", spread.p90}};
 }
 
 json model_json(const MeasuredModel& model) {
@@ -43,23 +42,14 @@ json model_json(const MeasuredModel& model) {
     }
   }
   if (model.latency) {
-    object["prompt_ms_per_token"] = spread_json(model.latency->prompt_ms);
-    object["decode_ms_per_token"] = spread_json(model.latency->decode_ms);
+    const auto spread = [](const Spread& of) -> json {
+      return {{"median", of.median}, {"p10", of.p10}, {"p90", of.p90}};
+    };
+    object["prompt_ms_per_token"] = spread(model.latency->prompt_ms);
+    object["decode_ms_per_token"] = spread(model.latency->decode_ms);
   }
   if (!model.continuations.empty()) object["continuations"] = model.continuations;
   return object;
-}
-
-std::string spread_text(const Spread& spread) {
-  return fmt::format("{:.3f} ({:.3f} - {:.3f})", spread.median, spread.p10, spread.p90);
-}
-
-std::vector<std::string> header(const EvalRequest& request) {
-  std::vector<std::string> row = {"model", "parameters", "bytes"};
-  if (request.perplexity()) row.insert(row.end(), {"perplexity", "change"});
-  if (!request.reference.empty()) row.insert(row.end(), {"KL", "agreement"});
-  if (request.latency) row.insert(row.end(), {"prompt ms/token", "decode ms/token"});
-  return row;
 }
 
 std::vector<std::string> model_row(const EvalRequest& request, const MeasuredModel& model,
@@ -78,8 +68,9 @@ std::vector<std::string> model_row(const EvalRequest& request, const MeasuredMod
     row.push_back(divergence ? format_percent(divergence->agreement()) : "");
   }
   if (model.latency) {
-    row.push_back(spread_text(model.latency->prompt_ms));
-    row.push_back(spread_text(model.latency->decode_ms));
+    for (const Spread& spread : {model.latency->prompt_ms, model.latency->decode_ms}) {
+      row.push_back(fmt::format("{:.3f} ({:.3f} - {:.3f})", spread.median, spread.p10, spread.p90));
+    }
   }
   return row;
 }
@@ -108,8 +99,18 @@ std::string conditions(const EvalRequest& request, const MeasuredModel& first) {
   return text;
 }
 
-/// Returns a sentence for each model whose tokens or vocabulary differ from the first one's,
-/// because perplexities over different tokens cannot be compared.
+/// Returns the window length of the perplexity in the model's report; nothing if it has none.
+/// Throws InputError for a report that cannot be read.
+std::optional<int64_t> reported_seqlen(const std::filesystem::path& model_dir) {
+  if (!is_model_of_dotresize(model_dir)) return std::nullopt;
+  const ReportSummary report = read_report_summary(model_dir);
+  if (!report.compressed.perplexity) return std::nullopt;
+  return report.evaluation_seqlen;
+}
+
+/// Returns a sentence for each perplexity that cannot be compared with the first model's, because
+/// the tokens differ, and for each that cannot be compared with the one in its model's report,
+/// because the windows differ.
 std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& evaluations) {
   std::vector<std::string> warnings;
   const MeasuredModel& first = evaluations.front();
@@ -118,14 +119,34 @@ std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& e
     warnings.push_back(model.model.string() + " has another vocabulary or other tokens than " +
                        first.model.string() + ": their perplexities cannot be compared");
   }
-  for (std::string& warning : seqlen_warnings(evaluations)) warnings.push_back(std::move(warning));
+  for (const MeasuredModel& model : evaluations) {
+    if (!model.perplexity) continue;
+    const auto reported = reported_seqlen(model.model);
+    if (reported.value_or(model.perplexity->seqlen) == model.perplexity->seqlen) continue;
+    warnings.push_back(fmt::format(
+        "{}: the perplexity is over windows of {} tokens, that of its report over windows of {}: "
+        "they cannot be compared (--seqlen {} measures it again)",
+        model.model.string(), model.perplexity->seqlen, *reported, *reported));
+  }
   return warnings;
 }
 
-/// Formats each model's continuation of each prompt, one below the other.
-std::string continuations_text(const EvalRequest& request,
-                               const std::vector<MeasuredModel>& evaluations) {
-  std::string text;
+/// Formats a row for each model, with changes of comparable perplexities against the first one, the
+/// conditions, and each model's continuation of each prompt, one below the other.
+std::string evaluation_table(const EvalRequest& request,
+                             const std::vector<MeasuredModel>& evaluations) {
+  std::vector<std::string> header = {"model", "parameters", "bytes"};
+  if (request.perplexity()) header.insert(header.end(), {"perplexity", "change"});
+  if (!request.reference.empty()) header.insert(header.end(), {"KL", "agreement"});
+  if (request.latency) header.insert(header.end(), {"prompt ms/token", "decode ms/token"});
+  std::vector<Align> alignment(header.size(), Align::kRight);
+  alignment.front() = Align::kLeft;
+  std::vector<std::vector<std::string>> rows = {std::move(header)};
+  for (const MeasuredModel& model : evaluations) {
+    rows.push_back(model_row(request, model, evaluations.front()));
+  }
+  std::string text =
+      format_table(rows, alignment) + "\n" + conditions(request, evaluations.front());
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     text += "\n" + printable(request.prompts[i]) + "\n";
     for (const MeasuredModel& model : evaluations) {
@@ -133,19 +154,6 @@ std::string continuations_text(const EvalRequest& request,
     }
   }
   return text;
-}
-
-/// Formats a row for each model, with changes of comparable perplexities against the first one.
-std::string evaluation_table(const EvalRequest& request,
-                             const std::vector<MeasuredModel>& evaluations) {
-  std::vector<std::vector<std::string>> rows = {header(request)};
-  for (const MeasuredModel& model : evaluations) {
-    rows.push_back(model_row(request, model, evaluations.front()));
-  }
-  std::vector<Align> alignment(rows.front().size(), Align::kRight);
-  alignment.front() = Align::kLeft;
-  return format_table(rows, alignment) + "\n" + conditions(request, evaluations.front()) +
-         continuations_text(request, evaluations);
 }
 
 /// Returns the document of `dotresize eval -o json` (docs/cli.md).
@@ -178,12 +186,14 @@ std::string evaluation_json(const EvalRequest& request,
 int eval_command(const EvalRequest& asked, bool json, bool progress_records) {
   const c10::InferenceMode no_autograd;
   EvalRequest request = asked;
-  take_reported_seqlen(request);
-  ProgressLines lines;
-  ProgressRecords records;
-  Progress progress([&](const ProgressState& state) {
-    progress_records ? records.show(state) : lines.show(state);
-  });
+  if (!request.source.text.empty()) {
+    // Perplexities depend on the window length: take that of the first report which has one.
+    for (size_t i = 0; i < request.models.size() && !request.source.seqlen; ++i) {
+      request.source.seqlen = reported_seqlen(request.models[i]);
+    }
+  }
+  ProgressPrinter printer(progress_records);
+  Progress progress([&](const ProgressState& state) { printer.show(state); });
   const std::filesystem::path cache_dir = token_cache_dir(request.source);
   const std::vector<MeasuredModel> results = measure_models(request, cache_dir, progress);
   for (const std::string& warning : comparison_warnings(results)) {

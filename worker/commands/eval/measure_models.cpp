@@ -2,30 +2,29 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/durable_file.h"
+#include "base/files/input_file.h"
 #include "base/files/scratch_directory.h"
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
-#include "worker/commands/eval/generation.h"
 #include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/kept_states.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
+#include "worker/evaluation/whole_model.h"
+#include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-int64_t stored_bytes(const CheckpointReader& reader, const ModelConfig& config) {
-  int64_t bytes = 0;
-  for (const auto& [name, shape] : expected_shapes(config)) {
-    bytes += static_cast<int64_t>(reader.get(name, shape).nbytes());
-  }
-  return bytes;
-}
+using Json = nlohmann::json;
 
 void check_positions(const fs::path& model_dir, const ModelConfig& config, const std::string& what,
                      int64_t tokens) {
@@ -33,6 +32,18 @@ void check_positions(const fs::path& model_dir, const ModelConfig& config, const
   throw InputError(model_dir.string() + ": " + what + " of " + std::to_string(tokens) +
                    " tokens exceed the model's longest window, " +
                    std::to_string(config.longest_window()) + " (max_position_embeddings)");
+}
+
+/// Runs tokenize_text.py with this `direction` on a document, and returns the resulting one.
+Json translate(const char* direction, const fs::path& model_dir, const std::string& document) {
+  const ScratchDirectory scratch;
+  const fs::path from = scratch.path() / "from.json";
+  const fs::path to = scratch.path() / "to.json";
+  write_file_atomically(from, document);
+  run_python_helper("tokenizer", tokenize_text_py(),
+                    {direction, model_dir.string(), from.string(), to.string()});
+  constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
+  return Json::parse(read_whole_file(to, kMaxBytes));
 }
 
 /// One model of a request. Its configuration and tokens are loaded before the measurement.
@@ -51,24 +62,19 @@ class Evaluation {
 
  private:
   std::string phase_name(const char* what) const;
-  void load_windows(const fs::path& cache_dir);
+  void load_prompts();
   void own_perplexity(Progress& progress, const Evaluation* reference, KeptStates* kept);
-  void own_latency(Progress& progress);
   void own_generation(Progress& progress);
-  void in_transformers();
-  void set_latency(const LatencySamples& samples) {
-    result_.latency = {spread_of(samples.prompt_ms), spread_of(samples.decode_ms)};
-  }
 
   const EvalRequest& request_;
-  size_t number_;
-  size_t count_;
-  ModelConfig config_;
+  const size_t number_;
+  const size_t count_;
+  const ModelConfig config_;
   CheckpointReader reader_;
   MeasuredModel result_;
   fs::path token_file_;  // empty: no perplexity
   at::Tensor windows_;
-  PromptIds prompts_;
+  std::vector<at::Tensor> prompts_;  // ids [1, n] int64 for each prompt
 };
 
 constexpr char kPerplexityPhase[] = "perplexity";
@@ -86,29 +92,48 @@ Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t
   result_.model = model;
   result_.vocab_size = config_.vocab_size;
   result_.parameters = stored_parameters(config_);
-  result_.bytes = stored_bytes(reader_, config_);
+  for (const auto& [name, shape] : expected_shapes(config_)) {
+    result_.bytes += static_cast<int64_t>(reader_.get(name, shape).nbytes());
+  }
   if (request.runtime == Runtime::kTransformers) may_run_code(result_.model, config_);
-  if (request.perplexity()) load_windows(cache_dir);
+  if (request.perplexity()) {
+    SelfCommunicator self;
+    const TokenWindows tokens =
+        load_token_windows(self, request_.source, {}, result_.model, config_, cache_dir);
+    token_file_ = token_file(request_.source, result_.model, cache_dir);
+    windows_ = tokens.windows;
+    const int64_t seqlen = windows_.size(1);
+    check_positions(result_.model, config_, "windows", seqlen);
+    result_.perplexity = {0.0, windows_.size(0) * (seqlen - 1), seqlen, tokens.fingerprint};
+  }
   if (request.latency) {
     check_positions(result_.model, config_, "prompt and decoding",
                     request.latency_options.tokens());
   }
-  if (request.generation()) {
-    prompts_ = tokenize_prompts(request.prompts, result_.model, config_.vocab_size);
-    check_positions(result_.model, config_, "text and continuation",
-                    prompts_.longest + request.new_tokens);
-  }
+  if (request.generation()) load_prompts();
 }
 
-void Evaluation::load_windows(const fs::path& cache_dir) {
-  SelfCommunicator self;
-  const TokenWindows tokens =
-      load_token_windows(self, request_.source, {}, result_.model, config_, cache_dir);
-  token_file_ = token_file(request_.source, result_.model, cache_dir);
-  windows_ = tokens.windows;
-  const int64_t seqlen = windows_.size(1);
-  check_positions(result_.model, config_, "windows", seqlen);
-  result_.perplexity = {0.0, windows_.size(0) * (seqlen - 1), seqlen, tokens.fingerprint};
+/// Tokenises the prompts with the model's own tokenizer. Throws InputError if it is missing, or if
+/// a prompt has no tokens.
+void Evaluation::load_prompts() {
+  std::string document;
+  try {
+    document = Json(request_.prompts).dump();
+  } catch (const Json::type_error&) {
+    throw InputError("--generate", "a prompt is not UTF-8");
+  }
+  int64_t longest = 0;
+  for (const Json& row : translate("--encode", result_.model, document)) {
+    const auto ids = row.get<std::vector<int64_t>>();
+    if (std::ranges::max(ids) >= config_.vocab_size) {
+      throw InputError(result_.model.string() + ": its tokenizer knows the token " +
+                       std::to_string(std::ranges::max(ids)) + ", but the model has only " +
+                       std::to_string(config_.vocab_size));
+    }
+    prompts_.push_back(at::tensor(ids, at::kLong).view({1, -1}));
+    longest = std::max(longest, std::ssize(ids));
+  }
+  check_positions(result_.model, config_, "text and continuation", longest + request_.new_tokens);
 }
 
 std::string Evaluation::phase_name(const char* what) const {
@@ -135,7 +160,7 @@ std::vector<ProgressPhase> Evaluation::phases() const {
   }
   if (request_.generation()) {
     int64_t tokens = 0;
-    for (const at::Tensor& ids : prompts_.ids) tokens += ids.size(1) + request_.new_tokens - 1;
+    for (const at::Tensor& ids : prompts_) tokens += ids.size(1) + request_.new_tokens - 1;
     phases.push_back({phase_name(kGenerationPhase), {tokens, static_cast<double>(tokens)}});
   }
   return phases;
@@ -155,14 +180,28 @@ void Evaluation::require_comparable(const Evaluation& reference) const {
 
 MeasuredModel Evaluation::measure(Progress& progress, const Evaluation* reference,
                                   KeptStates* kept) {
+  const auto set_latency = [&](const LatencySamples& samples) {
+    result_.latency = {spread_of(samples.prompt_ms), spread_of(samples.decode_ms)};
+  };
   if (request_.runtime == Runtime::kTransformers) {
     progress.enter(phase_name(kTransformersPhase));
-    in_transformers();
-  } else {
-    if (request_.perplexity()) own_perplexity(progress, reference, kept);
-    if (request_.latency) own_latency(progress);
-    if (request_.generation()) own_generation(progress);
+    std::optional<LatencyOptions> latency;
+    if (request_.latency) latency = request_.latency_options;
+    const TransformersResult measured =
+        run_in_transformers(result_.model, config_, token_file_,
+                            result_.perplexity ? result_.perplexity->seqlen : 0, latency);
+    if (measured.perplexity) result_.perplexity->value = *measured.perplexity;
+    if (measured.latency) set_latency(*measured.latency);
+    return result_;
   }
+  if (request_.perplexity()) own_perplexity(progress, reference, kept);
+  if (request_.latency) {
+    progress.enter(phase_name(kLatencyPhase));
+    const WholeModel model = load_whole_model(reader_, config_, at::kFloat);
+    set_latency(measure_latency(model, request_.latency_options,
+                                [&](int64_t tokens) { progress.tokens_seen(tokens); }));
+  }
+  if (request_.generation()) own_generation(progress);
   return result_;
 }
 
@@ -190,28 +229,26 @@ void Evaluation::own_perplexity(Progress& progress, const Evaluation* reference,
   result_.perplexity->divergence = sums.divergence;
 }
 
-void Evaluation::own_latency(Progress& progress) {
-  progress.enter(phase_name(kLatencyPhase));
-  const WholeModel model = load_whole_model(reader_, config_, at::kFloat);
-  set_latency(measure_latency(model, request_.latency_options,
-                              [&](int64_t tokens) { progress.tokens_seen(tokens); }));
-}
-
+/// Continues each prompt by `new_tokens` tokens, always the likeliest one, so that two models can
+/// be compared.
 void Evaluation::own_generation(Progress& progress) {
   progress.enter(phase_name(kGenerationPhase));
   const WholeModel model = load_whole_model(reader_, config_, at::kFloat);
-  result_.continuations = continue_prompts(model, result_.model, prompts_, request_.new_tokens,
-                                           [&](int64_t tokens) { progress.tokens_seen(tokens); });
-}
-
-void Evaluation::in_transformers() {
-  std::optional<LatencyOptions> latency;
-  if (request_.latency) latency = request_.latency_options;
-  const TransformersResult measured =
-      run_in_transformers(result_.model, config_, token_file_,
-                          result_.perplexity ? result_.perplexity->seqlen : 0, latency);
-  if (measured.perplexity) result_.perplexity->value = *measured.perplexity;
-  if (measured.latency) set_latency(*measured.latency);
+  Json rows = Json::array();
+  for (const at::Tensor& ids : prompts_) {
+    Decoder decoder(model, 1, ids.size(1) + request_.new_tokens);
+    std::vector<int64_t> written;
+    at::Tensor next = ids;
+    while (std::ssize(written) < request_.new_tokens) {
+      const at::Tensor likeliest = decoder.read(next).argmax(-1);
+      progress.tokens_seen(next.size(1));
+      written.push_back(likeliest.item<int64_t>());
+      next = likeliest.view({1, 1});
+    }
+    rows.push_back(std::move(written));
+  }
+  result_.continuations =
+      translate("--decode", result_.model, rows.dump()).get<std::vector<std::string>>();
 }
 
 /// The reference's final states, kept on disk while the other models are measured.

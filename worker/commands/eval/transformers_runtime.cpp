@@ -22,22 +22,6 @@ using nlohmann::json;
 
 constexpr size_t kMaxFileBytes = 16 << 20;
 
-std::vector<std::string> latency_arguments(const LatencyOptions& options) {
-  const std::array<std::pair<const char*, int64_t>, 6> numbers = {
-      {{"--prompt", options.prompt},
-       {"--decode", options.decode},
-       {"--batch", options.batch},
-       {"--repetitions", options.repetitions},
-       {"--warmup", options.warmup},
-       {"--seed", static_cast<int64_t>(options.seed)}}};
-  std::vector<std::string> arguments = {"--latency"};
-  for (const auto& [name, number] : numbers) {
-    arguments.emplace_back(name);
-    arguments.push_back(std::to_string(number));
-  }
-  return arguments;
-}
-
 }  // namespace
 
 bool may_run_code(const fs::path& model_dir, const ModelConfig& config) {
@@ -74,8 +58,17 @@ TransformersResult run_in_transformers(const fs::path& model_dir, const ModelCon
                                        std::to_string(seqlen)});
   }
   if (latency) {
-    const std::vector<std::string> more = latency_arguments(*latency);
-    arguments.insert(arguments.end(), more.begin(), more.end());
+    const std::array<std::pair<const char*, int64_t>, 6> numbers = {
+        {{"--prompt", latency->prompt},
+         {"--decode", latency->decode},
+         {"--batch", latency->batch},
+         {"--repetitions", latency->repetitions},
+         {"--warmup", latency->warmup},
+         {"--seed", static_cast<int64_t>(latency->seed)}}};
+    arguments.emplace_back("--latency");
+    for (const auto& [name, number] : numbers) {
+      arguments.insert(arguments.end(), {name, std::to_string(number)});
+    }
   }
   run_python_helper("transformers", run_in_transformers_py(), arguments);
 

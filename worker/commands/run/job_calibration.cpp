@@ -1,5 +1,3 @@
-#include "worker/commands/run/job_calibration.h"
-
 #include <fmt/core.h>
 
 #include <chrono>
@@ -18,7 +16,7 @@
 #include "worker/calibration/storage/background_sink.h"
 #include "worker/calibration/storage/statistics.h"
 #include "worker/calibration/sublayer_cuts.h"
-#include "worker/commands/run/held_out.h"
+#include "worker/commands/run/job_steps.h"
 #include "worker/commands/run/output/fingerprints.h"
 #include "worker/commands/run/output/output_model.h"
 #include "worker/transformer/fold_sublayer.h"
@@ -26,31 +24,6 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
-
-MapOptions map_options(const ResolvedJob& job) {
-  MapOptions options{job.method.basis, job.method.map, job.maps.metric};
-  options.sinkhorn.lambda = job.maps.lambda;
-  options.accept_nonconvergence = job.maps.accept_nonconvergence;
-  return options;
-}
-
-/// Saves the statistics of all junctions, whatever the job does with the last one.
-void save_statistics(JobContext& run, const CalibrationJob& job,
-                     const CalibrationObserver& observer, StatisticsDirectory& statistics) {
-  CalibrationJob all{job.config,
-                     job.reader,
-                     job.plan,
-                     statistics.journal(),
-                     {},
-                     job.windows,
-                     job.map,
-                     uniform_widths(job.config, /*head_sliced=*/true, job.config.hidden_size),
-                     job.compute_dtype,
-                     job.sharing};
-  all.device = job.device;
-  take_statistics(run.comm, all, observer, run.clock);
-  statistics.publish(run.comm);
-}
 
 std::vector<AttentionReport> report_attentions(const JobContext& run, const Allocation& chosen,
                                                const ModelConfig& cut) {
@@ -88,19 +61,8 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const std::optional<Al
   return reports;
 }
 
-/// Returns the dense model, with narrower MLPs and value heads if the job asks for them. `choice`:
-/// null without an allocation.
-ModelConfig cut_model(JobContext& run, AllocationChoice* choice, const TokenWindows& tokens,
-                      OpenedJournal& opened, const CalibrationObserver& observer) {
-  if (choice) return choice->cut();
-  if (!run.job.mlp) return run.config;
-  const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
-  ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
-  cut_sublayers(run.comm, dense, run.job, cut, observer, run.clock);
-  return cut;
-}
-
-/// Calibrates the maps and folds the model into `sink`. `cut`: result of cut_model().
+/// Calibrates the maps and folds the model into `sink`. `cut`: the dense model, with
+/// narrower MLPs and value heads if the job asks for them.
 void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& cut,
                     const TokenWindows& tokens, OpenedJournal& opened,
                     std::optional<StatisticsDirectory>& statistics,
@@ -112,28 +74,51 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
   if (statistics && !run.job.target.allocation) {
-    if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
+    if (!statistics->whole()) {
+      // Statistics of all junctions, whatever the job does with the last one.
+      CalibrationJob all{job.config,
+                         job.reader,
+                         job.plan,
+                         statistics->journal(),
+                         {},
+                         job.windows,
+                         job.map,
+                         uniform_widths(job.config, /*head_sliced=*/true, job.config.hidden_size),
+                         job.compute_dtype,
+                         job.sharing};
+      all.device = job.device;
+      take_statistics(run.comm, all, observer, run.clock);
+      statistics->publish(run.comm);
+    }
     job.statistics = &statistics->journal();
   }
   if (job.mapped_junctions() == 0) return write_without_maps(run.comm, job, sink, run.clock);
   calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 
-/// Writes the output with the job's current widths, and returns the results.
+/// Writes the output with the job's current widths, and returns the results. `choice`: null without
+/// an allocation.
 Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWindows& tokens,
                         OpenedJournal& opened, std::optional<StatisticsDirectory>& statistics,
                         const CalibrationObserver& observer) {
   const std::optional<Allocation> chosen = choice ? std::optional(choice->chosen()) : std::nullopt;
-  const ModelConfig cut = cut_model(run, choice, tokens, opened, observer);
-  OutputShards shards(run.comm, run.partial(), cut, run.job, run.plan);
-  BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
-                      [&] { run.progress().sublayers_written(1); });
+  ModelConfig cut = run.config;
+  if (choice) {
+    cut = choice->cut();
+  } else if (run.job.mlp) {
+    const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
+    cut = with_cut_mlps(run.config, run.job.mlp);
+    cut_sublayers(run.comm, dense, run.job, cut, observer, run.clock);
+  }
+  OutputShards shards(run.comm, run.partial, cut, run.job, run.plan);
+  BackgroundSink sink(shards, run.environment.device.device, !run.shard.overlaps, run.clock,
+                      [&] { run.progress.sublayers_written(1); });
   calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
   Calibrated found{
       shards.widths(), cut, shards.output(), shards.layout(), {}, {}, {}, chosen, {}, 0.0};
-  if (run.root()) {
+  if (run.root) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
     for (int64_t j = 0; chosen && j < chosen->widths.mapped_count; ++j) {
       const auto junction = static_cast<std::size_t>(j);
@@ -143,7 +128,7 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
     found.mlps = report_mlps(run, chosen, cut, opened.journal);
     if (chosen) found.attentions = report_attentions(run, *chosen, cut);
     const PhaseClock::Scope scope(run.clock, "write");
-    write_companion_files(run.partial(), found.layout, found.output, run.job);
+    write_companion_files(run.partial, found.layout, found.output, run.job);
   }
   run.comm.barrier();  // now the shards are complete and can be loaded
   return found;
@@ -154,32 +139,48 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
                          std::optional<StatisticsDirectory>& statistics,
                          const CalibrationObserver& observer,
                          const std::function<Calibrated(AllocationChoice* choice)>& write) {
-  HeldOutDivergence held_out(run, tokens.held_out.value(), opened.journal);
+  const TokenWindows& held_out = tokens.held_out.value();
+  KeptStates states(opened.journal, dense_states_entry(held_out));
+  {
+    const PhaseClock::Scope scope(run.clock, "check");
+    keep_dense_states(run, held_out.windows, states);
+  }
+  // KL divergence from the dense model in nats a token, rounded to four digits. The same on every
+  // rank and for any number of ranks.
+  const auto divergence_of = [&](const CheckpointReader& reader, const ModelConfig& config) {
+    const PhaseClock::Scope scope(run.clock, "check");
+    const EvaluatedReference reference{run.source, run.config,
+                                       [&](int64_t microbatch) { return states.get(microbatch); }};
+    CheckpointEvaluation compared = evaluation_of(run, reader, config, held_out.windows);
+    compared.tokens_seen = [](int64_t) {};  // the job's progress does not expect them
+    compared.reference = &reference;
+    return evaluate_checkpoint(run.comm, compared).divergence->rounded_mean_kl();
+  };
   const ResolvedJob asked = run.job;
   CalibrationJob dense = calibration_job(run, run.config, run.source, tokens.calibration, opened);
   if (statistics) dense.first_round = &statistics->journal();
   const auto trial = [&](const ModelConfig& cut) {
     const CheckpointReader source(asked.model.path,
                                   cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
-    return held_out.of(source, cut);
+    return divergence_of(source, cut);
   };
-  AllocationChoice choice(run.comm, dense, tokens.all_windows, tokens.held_out->numbers, asked,
-                          observer, run.clock, trial);
+  AllocationChoice choice(run.comm, dense, tokens.all_windows, held_out.numbers, asked, observer,
+                          run.clock, trial);
   if (statistics && !statistics->whole()) statistics->publish(run.comm);
   const auto write_chosen = [&] {
     run.job = with_allocation(asked, run.config, choice.chosen());
     Calibrated found = write(&choice);
     found.held_out_kl = choice.seen_in_trial();
     if (!found.held_out_kl) {
-      const CheckpointReader written(run.partial());
-      found.held_out_kl = held_out.of(written, found.output);
+      const CheckpointReader written(run.partial);
+      found.held_out_kl = divergence_of(written, found.output);
     }
     return found;
   };
   Calibrated found = write_chosen();
   const double predicted = choice.chosen().predicted_loss_increase();
   if (!choice.correct(*found.held_out_kl)) return found;
-  if (run.root()) {
+  if (run.root) {
     fmt::print(stderr,
                "note: the output has a KL of {:.3g} on the held-out windows, {:.3g} were "
                "predicted: its sizes are chosen once more\n",
@@ -189,31 +190,20 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
   return write_chosen();
 }
 
-/// Bytes of healing's entries in the journal: the layers until the end, two epochs of updates with
-/// both moments, and the dense model's final states.
-int64_t healing_journal_bytes(const JobContext& run, const JobTokens& tokens) {
-  constexpr int64_t kUpdateBytes = 24;
-  int64_t updates = 0;
-  for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
-    updates += update_parameters(run.config, s);
-  }
-  return stored_parameters(run.config) * size_in_bytes(run.job.output.dtype) +
-         kUpdateBytes * updates +
-         tokens.healing->windows.numel() * run.config.hidden_size *
-             size_in_bytes(run.job.resources.compute_dtype);
-}
-
 }  // namespace
 
 CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
                                const CheckpointReader& reader, const TokenWindows& tokens,
                                OpenedJournal& opened) {
   const ResolvedJob& job = run.job;
+  MapOptions map{job.method.basis, job.method.map, job.maps.metric};
+  map.sinkhorn.lambda = job.maps.lambda;
+  map.accept_nonconvergence = job.maps.accept_nonconvergence;
+  map.decomposition_threads = opened.decomposition_threads;
+  map.svd_driver = opened.svd_driver;
   CalibrationJob calibration{
-      config,         reader,           run.plan,   opened.journal,      opened.finished,
-      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.maps.groups};
-  calibration.map.decomposition_threads = opened.decomposition_threads;
-  calibration.map.svd_driver = opened.svd_driver;
+      config,         reader, run.plan,   opened.journal,    opened.finished,
+      tokens.windows, map,    job.widths, run.compute_dtype, job.maps.groups};
   calibration.window_numbers = tokens.numbers;
   calibration.shortcuts = job.maps.shortcuts;
   calibration.device = run.environment.device.device;
@@ -223,7 +213,7 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
 
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   const fs::path dir = run.environment.output.journal();
-  if (run.root()) {
+  if (run.root) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
     int64_t bytes = traffic.written_bytes - traffic.statistics_bytes - size_of_directory(dir);
     if (tokens.evaluation) {  // the estimate does not know its length
@@ -231,8 +221,18 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
           tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
       bytes += kept_states_bytes(run.config, run.job, more);
     }
-    if (run.job.heals()) bytes += healing_journal_bytes(run, tokens);
-    check_space(run.partial(), bytes);
+    if (run.job.heals()) {
+      // The layers until the end, two epochs of updates with both moments, and the dense model's
+      // final states.
+      constexpr int64_t kUpdateBytes = 24;
+      bytes += stored_parameters(run.config) * size_in_bytes(run.job.output.dtype) +
+               tokens.healing->windows.numel() * run.config.hidden_size *
+                   size_in_bytes(run.job.resources.compute_dtype);
+      for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
+        bytes += kUpdateBytes * update_parameters(run.config, s);
+      }
+    }
+    check_space(run.partial, bytes);
   }
   return open_journal(run.comm, dir,
                       job_fingerprint(run.job, tokens.calibration,
@@ -246,7 +246,7 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
   std::optional<StatisticsDirectory> statistics;
   statistics.emplace(run.comm, run.job, run.config,
                      statistics_fingerprint(run.job, tokens, run.source.files()));
-  if (run.root() && !statistics->whole()) {
+  if (run.root && !statistics->whole()) {
     const fs::path unfinished = partial_path(run.job.statistics.save);
     check_space(unfinished,
                 saved_statistics_bytes(run.config, run.job) - size_of_directory(unfinished));
@@ -257,10 +257,10 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
 Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
                      std::optional<StatisticsDirectory>& statistics) {
   const auto start = std::chrono::steady_clock::now();
-  run.progress().enter("calibrate");
+  run.progress.enter("calibrate");
   const CalibrationObserver observer{
-      run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); },
-      [&](int64_t junctions) { run.progress().junctions_found(junctions); }};
+      run.count_tokens, [&](int64_t junctions) { run.progress.junctions_solved(junctions); },
+      [&](int64_t junctions) { run.progress.junctions_found(junctions); }};
   const auto write = [&](AllocationChoice* choice) {
     return write_output(run, choice, tokens.calibration, opened, statistics, observer);
   };

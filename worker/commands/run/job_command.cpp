@@ -1,5 +1,3 @@
-#include "worker/commands/run/job_command.h"
-
 #include <fmt/ranges.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -35,12 +33,12 @@
 #include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/commands/progress.h"
-#include "worker/commands/progress_records.h"
 #include "worker/commands/run/ranks/rank_links.h"
 #include "worker/commands/run/ranks/rank_process.h"
+#include "worker/commands/run/ranks/rank_summary.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
-#include "worker/commands/run/trace.h"
+#include "worker/commands/worker_program.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/cuda/self_test.h"
 
@@ -48,59 +46,42 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// Checks the number of launched ranks. A server has planned the job for a fixed number, so others
-/// are an error. By hand any number may be launched, with a note.
-void check_ranks(const v1::JobSpec& spec, int launched, bool of_server) {
-  const int asked = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
-  if (asked == launched) return;
-  if (of_server) {
-    throw std::runtime_error(fmt::format(
-        "the job has {} ranks, and MPI knows of {}: start all of them at once, with the "
-        "mpirun of OpenMPI or srun --mpi=pmix",
-        asked, launched));
-  }
-  if (!spec.resources().has_ranks()) return;
-  fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked, launched);
-}
-
 /// Reads the job file on rank 0 and shares it with all ranks. `of_server`: a server started the
 /// job.
-v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file,
-                       const std::vector<std::string>& changes, bool of_server) {
+v1::JobSpec share_spec(Communicator& comm, const JobCommandOptions& options, bool of_server) {
   v1::JobSpec spec;
   if (comm.rank() == 0) {
-    spec = read_job_file(job_file, changes);
+    spec = open_job_file(options.job_file, options.changes).spec;
     require_local_paths(spec);
-    check_ranks(spec, comm.size(), of_server);
+    const v1::Resources& resources = spec.resources();
+    const int asked = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
+    if (asked != comm.size() && of_server) {  // the server has planned it for this number
+      throw std::runtime_error(fmt::format(
+          "the job has {} ranks, and MPI knows of {}: start all of them at once, with the "
+          "mpirun of OpenMPI or srun --mpi=pmix",
+          asked, comm.size()));
+    }
+    if (asked != comm.size() && resources.has_ranks()) {  // any number may be launched by hand
+      fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
+                 comm.size());
+    }
   }
   spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));
   return spec;
 }
 
-/// Minimum over all ranks. Collective.
-int64_t least(Communicator& comm, int64_t mine) {
-  return std::ranges::min(gather_numbers(comm, mine));
-}
-
-/// Returns the resources of this launch. Collective.
-LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const ChosenDevice& device) {
+/// Returns the resources of this launch, and the schedule of an interrupted run, if its journal
+/// counts. Collective.
+LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const ChosenDevice& device,
+                         const fs::path& output, bool fresh) {
+  const auto least = [&](int64_t mine) { return std::ranges::min(gather_numbers(comm, mine)); };
   LaunchFacts facts{comm.size(), device.facts()};
-  facts.memory = least(comm, usable_memory_bytes() / ranks.size());
-  if (device.cuda != nullptr) facts.device_memory = least(comm, device.cuda->free_memory_bytes());
+  facts.memory = least(usable_memory_bytes() / ranks.size());
+  if (device.cuda != nullptr) facts.device_memory = least(device.cuda->free_memory_bytes());
+  if (!fresh) {
+    facts.schedule = broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
+  }
   return facts;
-}
-
-/// Shares the schedule of an interrupted run (journal_schedule) with all ranks. Collective.
-std::string share_journal_schedule(Communicator& comm, const fs::path& output) {
-  return broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
-}
-
-/// Returns advice on non-finite numbers, if float16 may be the cause; otherwise empty.
-std::string overflow_advice(const ResolvedJob& job, const ChosenDevice& device) {
-  if (job.resources.compute_dtype != Dtype::kFloat16) return "";
-  const bool bfloat16 = device.cuda == nullptr || device.least_capability >= 80;
-  return fmt::format(" (float16 ends at 65504; resources.compute_dtype: float32{} has the range)",
-                     bfloat16 ? " or bfloat16" : "");
 }
 
 void print_summary(const Report& report) {
@@ -132,34 +113,23 @@ v1::Progress progress_message(const ProgressState& state) {
 
 class JobCommand {
  public:
-  JobCommand(const JobCommandOptions& options, MakeTransport transport)
-      : transport_(std::move(transport)),
-        job_file_(options.job_file),
+  JobCommand(const JobCommandOptions& options, const MakeTransport& transport)
+      : options_(options),
+        transport_(transport),
         cache_dir_((options.work_dir.empty() ? fs::absolute(options.job_file).parent_path()
                                              : options.work_dir) /
                    ".dotresize-cache"),
-        trace_(options.trace),
-        dense_loss_(options.dense_loss),
-        decomposition_threads_(options.decomposition_threads),
-        fresh_(options.fresh),
-        changes_(options.changes),
-        progress_records_(options.progress_records),
         coordinator_(options.attempt.empty() ? attempt_from_environment()
                                              : read_attempt_file(options.attempt)),
+        printer_(options.progress_records),
         progress_([this](const ProgressState& state) {
-          if (rank_ != 0) return;
-          progress_records_ ? records_.show(state) : lines_.show(state);
+          if (rank_ == 0) printer_.show(state);
         }) {}
 
   int run(StopSignals& signals);
 
  private:
   void run_job_here(StopSignals& signals);
-  /// Confines the process to the server's allowed roots and its own cache.
-  void confine() const;
-  /// Refuses GPUs and links that fail the self-test. Returns the faster driver of singular values,
-  /// if GPUs compute.
-  std::optional<SvdDriver> prove_device(const ChosenDevice& device, Dtype compute_dtype);
   /// Opens the output directory on every rank.
   void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
   HeartbeatOptions heartbeat_options(const ResolvedJob& job);
@@ -169,21 +139,14 @@ class JobCommand {
   /// Reports the failure. Does not return if there are other ranks.
   int fail(int exit_code, const std::string& message);
 
-  MakeTransport transport_;
-  fs::path job_file_;
-  fs::path cache_dir_;
-  fs::path trace_;
-  fs::path dense_loss_;
-  int decomposition_threads_;
-  bool fresh_;
-  std::vector<std::string> changes_;
-  bool progress_records_;
+  const JobCommandOptions& options_;
+  const MakeTransport& transport_;
+  const fs::path cache_dir_;
   std::optional<AttemptFile> coordinator_;
-  int rank_ = world_rank();
+  const int rank_ = world_rank();
   std::once_flag told_;
-  std::string overflow_advice_;
-  ProgressLines lines_;
-  ProgressRecords records_;
+  std::string overflow_advice_;  ///< end of a message on numbers that are not finite
+  ProgressPrinter printer_;
   Progress progress_;
   // These are members so that they live while a failure is reported and MPI is aborted: destroying
   // a communicator of failed ranks may block.
@@ -215,20 +178,31 @@ int JobCommand::run(StopSignals& signals) {
 void JobCommand::run_job_here(StopSignals& signals) {
   const HostRanks ranks = ranks_on_this_host();
   set_threads(ranks);
-  if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
+  if (rank_ == 0 && !options_.trace.empty()) check_trace_path(options_.trace);
   MpiCommunicator before_job(MPI_COMM_WORLD, wait_at_most(std::chrono::minutes(10)));
-  const v1::JobSpec spec = share_spec(before_job, job_file_, changes_, coordinator_.has_value());
-  confine();
+  const v1::JobSpec spec = share_spec(before_job, options_, coordinator_.has_value());
+  const std::vector<std::string> allowed =
+      coordinator_ ? coordinator_->roots : roots_from_environment();
+  if (!allowed.empty()) {
+    std::vector<fs::path> roots(allowed.begin(), allowed.end());
+    roots.push_back(cache_dir_);
+    confine_process(roots);
+  }
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
   if (rank_ == 0 && !device.why_not_cuda.empty()) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);
   }
   const ModelConfig config = read_model_config(spec.model().path());
-  LaunchFacts launch = launch_facts(before_job, ranks, device);
-  if (!fresh_) launch.schedule = share_journal_schedule(before_job, spec.output().path());
-  const JobPlan plan = plan_job(spec, config, launch);
+  const JobPlan plan = plan_job(
+      spec, config, launch_facts(before_job, ranks, device, spec.output().path(), options_.fresh));
   const ResolvedJob& job = plan.job;
-  overflow_advice_ = overflow_advice(job, device);
+  if (job.resources.compute_dtype == Dtype::kFloat16) {
+    const bool bfloat16 = device.cuda == nullptr ||
+                          auto_gpu_dtype(device.least_capability) == Dtype::kBFloat16;
+    overflow_advice_ =
+        fmt::format(" (float16 ends at 65504; resources.compute_dtype: float32{} has the range)",
+                    bfloat16 ? " or bfloat16" : "");
+  }
   open_output(job, before_job, signals);
   if (rank_ == 0 && coordinator_) {
     to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
@@ -236,37 +210,25 @@ void JobCommand::run_job_here(StopSignals& signals) {
   links_.emplace(before_job, transport_ ? transport_ : transport_of(device.cuda),
                  heartbeat_options(job));
   std::optional<SvdDriver> svd_driver;
-  if (device.cuda != nullptr) svd_driver = prove_device(device, job.resources.compute_dtype);
+  if (device.cuda != nullptr) {
+    const SelfTestResult proof = self_test(
+        self_test_subject(device, scalar_type(job.resources.compute_dtype)), links_->comm());
+    if (rank_ == 0) fmt::print(stderr, "{}\n", self_test_text(proof));
+    if (proof.svd) svd_driver = faster_svd(*proof.svd);
+  }
   const Report report =
       run_job(job, config, plan.shards,
-              {links_->comm(), progress_, *output_, cache_dir_, trace_, dense_loss_,
-               decomposition_threads_, device, svd_driver, usable_cores(ranks)});
+              {links_->comm(), progress_, *output_, cache_dir_, options_.trace, options_.dense_loss,
+               options_.decomposition_threads, device, svd_driver, usable_cores(ranks)});
   links_->comm().barrier();  // notices ranks that fell silent before the output was complete
   if (rank_ == 0) print_summary(report);
-}
-
-void JobCommand::confine() const {
-  const std::vector<std::string> allowed =
-      coordinator_ ? coordinator_->roots : roots_from_environment();
-  if (allowed.empty()) return;
-  std::vector<fs::path> roots(allowed.begin(), allowed.end());
-  roots.push_back(cache_dir_);
-  confine_process(roots);
-}
-
-std::optional<SvdDriver> JobCommand::prove_device(const ChosenDevice& device, Dtype compute_dtype) {
-  const SelfTestResult result =
-      self_test(self_test_subject(device, scalar_type(compute_dtype)), links_->comm());
-  if (rank_ == 0) fmt::print(stderr, "{}\n", self_test_text(result));
-  if (!result.svd) return std::nullopt;
-  return faster_svd(*result.svd);
 }
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
   if (rank_ == 0) {
     const OutputOwner owner =
         coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
-    output_.emplace(job.output.path, job.output.overwrite, fresh_, owner);
+    output_.emplace(job.output.path, job.output.overwrite, options_.fresh, owner);
   } else {
     comm.barrier();  // waits until rank 0 has created it
     output_.emplace(job.output.path);

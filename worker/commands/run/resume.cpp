@@ -44,66 +44,54 @@ Json read_fingerprint(const fs::path& file) {
   }
 }
 
-/// Reads the number of threads of the decompositions.
-int threads_of(const Json& fingerprint, const fs::path& file) {
-  constexpr int64_t kMaxThreads = 1 << 16;
-  const Json threads = fingerprint.value(kThreads, Json());
-  const bool known = threads.is_number_integer() && threads > 0 && threads <= kMaxThreads;
-  if (!known) refuse_damaged(shown_path(file) + ": " + kThreads + " is no number of threads");
-  return threads;
-}
-
 /// Settings that affect the rounding of decompositions.
 struct Decompositions {
   int threads = 0;
   std::optional<SvdDriver> svd_driver;  ///< GPUs only
 };
 
-Decompositions decompositions_of(const Json& fingerprint, const fs::path& file) {
-  Decompositions found{threads_of(fingerprint, file), std::nullopt};
-  if (!fingerprint.contains(kSvd)) return found;
-  const Json& name = fingerprint.at(kSvd);
-  if (name.is_string()) found.svd_driver = svd_driver_named(name.get<std::string>());
-  if (!found.svd_driver) refuse_damaged(shown_path(file) + ": " + kSvd + " is no such driver");
-  return found;
-}
-
-void check_same_job(const fs::path& dir, const Json& job, Json journal) {
-  journal.erase(kThreads);
-  journal.erase(kSvd);
-  journal.erase(kInputs);
-  const std::string what = difference(job, journal, "the journal");
-  if (what.empty()) return;
-  throw InputError("output.path",
-                   shown_path(dir) + " is the journal of another job: " + what + kFresh);
-}
-
-Json to_json(const FileStamp& stamp) {
+Json stamp_of(const fs::path& file) {
+  const FileStamp stamp = InputFile(file.string()).stamp();
   return {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns};
 }
 
-Json stamps_of(const std::vector<fs::path>& inputs) {
-  Json stamps = Json::object();
-  for (const fs::path& file : inputs) {
-    stamps[file.filename().string()] = to_json(InputFile(file.string()).stamp());
+/// Checks that an existing journal is undamaged, of the same job, and of the same inputs. `file`:
+/// its fingerprint.
+Decompositions check_journal(const fs::path& dir, const fs::path& file, const Json& fingerprint,
+                             const std::vector<fs::path>& inputs) {
+  const Json found = read_fingerprint(file);
+  Json of_job = found;
+  for (const char* key : {kThreads, kSvd, kInputs}) of_job.erase(key);
+  const std::string what = difference(fingerprint, of_job, "the journal");
+  if (!what.empty()) {
+    throw InputError("output.path",
+                     shown_path(dir) + " is the journal of another job: " + what + kFresh);
   }
-  return stamps;
-}
-
-/// Compares the inputs with their stamps. The fingerprint's size and modification time are not
-/// proof, because both can be set.
-void check_same_inputs(const fs::path& dir, const std::vector<fs::path>& inputs,
-                       const Json& stamps) {
-  for (const fs::path& file : inputs) {
-    const std::string name = file.filename().string();
-    if (stamps.value(name, Json()) == to_json(InputFile(file.string()).stamp())) continue;
+  // The fingerprint's sizes and modification times are no proof, because both can be set.
+  const bool stamped = found.contains(kInputs);
+  for (const fs::path& input : inputs) {
+    const std::string name = input.filename().string();
+    if (!stamped || found.at(kInputs).value(name, Json()) == stamp_of(input)) continue;
     const fs::path hash = input_hash_file(dir, name);
-    if (fs::exists(hash) && read_whole_file(hash, kMaxHashBytes) == sha256_of_file(file)) continue;
-    throw InputError("model.path", file.string() +
+    if (fs::exists(hash) && read_whole_file(hash, kMaxHashBytes) == sha256_of_file(input)) continue;
+    throw InputError("model.path", input.string() +
                                        " was replaced or changed since the interrupted run, and "
                                        "its content is not, or not known to be, the same" +
                                        kFresh);
   }
+  constexpr int64_t kMaxThreads = 1 << 16;
+  const Json threads = found.value(kThreads, Json());
+  if (!threads.is_number_integer() || threads <= 0 || threads > kMaxThreads) {
+    refuse_damaged(shown_path(file) + ": " + kThreads + " is no number of threads");
+  }
+  Decompositions decompositions{threads, std::nullopt};
+  if (!found.contains(kSvd)) return decompositions;
+  const Json& svd = found.at(kSvd);
+  if (svd.is_string()) decompositions.svd_driver = svd_driver_named(svd.get<std::string>());
+  if (!decompositions.svd_driver) {
+    refuse_damaged(shown_path(file) + ": " + kSvd + " is no such driver");
+  }
+  return decompositions;
 }
 
 /// Begins the journal, or checks an existing one. Runs on rank 0.
@@ -112,38 +100,15 @@ Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
   fs::create_directory(dir);
   Journal::remove_unfinished(dir);
   const fs::path file = dir / kJournalOfJob;
-  if (fs::exists(file)) {
-    const Json found = read_fingerprint(file);
-    check_same_job(dir, fingerprint, found);
-    if (found.contains(kInputs)) check_same_inputs(dir, inputs, found.at(kInputs));
-    return decompositions_of(found, file);
-  }
+  if (fs::exists(file)) return check_journal(dir, file, fingerprint, inputs);
   if (!Journal(dir).entries().empty()) refuse_damaged(shown_path(file) + " is missing");
   Json begun = fingerprint;
   begun[kThreads] = own.threads;
   if (own.svd_driver) begun[kSvd] = to_string(*own.svd_driver);
-  begun[kInputs] = stamps_of(inputs);
+  begun[kInputs] = Json::object();
+  for (const fs::path& input : inputs) begun[kInputs][input.filename().string()] = stamp_of(input);
   write_file_atomically(file, begun.dump(2) + "\n");
   return own;
-}
-
-JunctionReport describe_junction(const std::string& name, int64_t width,
-                                 const MapDiagnostics& found, bool transport) {
-  JunctionReport report;
-  report.name = name;
-  report.width = width;
-  report.effective_rank = found.effective_rank;
-  report.retained_energy = found.retained_energy;
-  report.spectrum = found.spectrum;
-  if (!transport) return report;
-  report.sinkhorn_iterations = found.sinkhorn_iterations;
-  report.sinkhorn_violation = found.sinkhorn_violation;
-  report.sinkhorn_converged = found.sinkhorn_converged;
-  report.qr_condition = found.qr_condition;
-  report.transport = found.transport;
-  report.cost_dtype = found.half_cost ? Dtype::kFloat16 : Dtype::kFloat32;
-  report.cost_error = found.half_cost_error;
-  return report;
 }
 
 std::string name_of(const TokenWindows& evaluation) {
@@ -231,15 +196,23 @@ std::vector<JunctionReport> report_junctions(const Journal& journal, const Junct
   std::vector<JunctionReport> reports;
   for (const int64_t width : widths.all) {
     const auto junction = static_cast<int64_t>(reports.size());
-    const std::string name = junction_name(junction);
-    if (junction < widths.mapped_count) {
-      reports.push_back(describe_junction(name, width, journal.diagnostics(junction), transport));
-    } else {
-      JunctionReport& report = reports.emplace_back();
-      report.name = name;
-      report.width = width;
-      report.mapped = false;
-    }
+    JunctionReport& report = reports.emplace_back();
+    report.name = junction_name(junction);
+    report.width = width;
+    report.mapped = junction < widths.mapped_count;
+    if (!report.mapped) continue;
+    const MapDiagnostics found = journal.diagnostics(junction);
+    report.effective_rank = found.effective_rank;
+    report.retained_energy = found.retained_energy;
+    report.spectrum = found.spectrum;
+    if (!transport) continue;
+    report.sinkhorn_iterations = found.sinkhorn_iterations;
+    report.sinkhorn_violation = found.sinkhorn_violation;
+    report.sinkhorn_converged = found.sinkhorn_converged;
+    report.qr_condition = found.qr_condition;
+    report.transport = found.transport;
+    report.cost_dtype = found.half_cost ? Dtype::kFloat16 : Dtype::kFloat32;
+    report.cost_error = found.half_cost_error;
   }
   return reports;
 }

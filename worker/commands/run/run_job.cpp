@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
@@ -13,39 +15,36 @@
 #include "base/files/sha256_sums.h"
 #include "base/process/program.h"
 #include "base/seconds_since.h"
-#include "job/model/companion_files.h"
 #include "job/model/model_size.h"
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/page/page_html.h"
 #include "job/page/report_page.h"
 #include "job/plan/allocate/junction_widths.h"
+#include "job/plan/estimate/reference_hardware.h"
+#include "job/plan/estimate/time_estimate.h"
 #include "job/plan/estimate/traffic.h"
+#include "job/plan/token_windows.h"
 #include "job/report/model_card.h"
 #include "worker/checkpoint/verify.h"
-#include "worker/commands/run/expected_phases.h"
-#include "worker/commands/run/held_out.h"
-#include "worker/commands/run/job_calibration.h"
-#include "worker/commands/run/job_context.h"
-#include "worker/commands/run/job_evaluation.h"
-#include "worker/commands/run/job_healing.h"
+#include "worker/commands/run/job_steps.h"
 #include "worker/commands/run/output/background_hashes.h"
-#include "worker/commands/run/output/output_maps.h"
 #include "worker/commands/run/output/output_model.h"
 #include "worker/commands/run/ranks/rank_summary.h"
-#include "worker/commands/run/resume.h"
-#include "worker/commands/run/trace.h"
 #include "worker/transformer/load.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr char kPreparePhase[] = "prepare";
+
 /// Checks every rank's part of the source, so that a missing, misshapen or non-finite tensor is
 /// refused before any rank starts to work. The values of tensors that the first step reads anyway
 /// are checked there; here only their names and shapes are.
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
-  const RankShard& shard = run.shard();
+  const RankShard& shard = run.shard;
   const at::ScalarType dtype = scalar_type(run.job.model.dtype);
   // A pipeline does not run the sublayers after the last junction with a map.
   const int64_t last_run = run.job.widths.mapped_count - 1;
@@ -89,57 +88,79 @@ JobTokens load_tokens(JobContext& run) {
     tokens.healing = source.samples ? load(source, {.calibration = true}) : tokens.calibration;
   }
   tokens.all_windows = tokens.calibration.windows;
-  tokens.held_out = take_held_out(run.job, tokens.calibration);
+  if (run.job.target.allocation) {  // the job checks its own choice
+    SplitWindows split = split_windows(tokens.calibration.windows);
+    tokens.calibration.windows = split.fitted;
+    tokens.calibration.numbers = std::move(split.fitted_numbers);
+    tokens.held_out = TokenWindows{split.held_out, "held-out", std::move(split.held_out_numbers)};
+  }
   return tokens;
 }
 
-std::vector<ProgressPhase> expected_phases_of(const JobContext& run, const JobTokens& tokens) {
-  const JobSize size{tokens.calibration.windows.numel(),
-                     tokens.evaluation ? tokens.evaluation->windows.numel() : 0,
-                     tokens.healing ? tokens.healing->windows.size(0) : 0,
-                     tokens.calibration.windows.size(1)};
-  return expected_phases(run.config, run.job, run.plan, size, run.environment.device.facts());
-}
-
-/// Hashes the inputs. The journal keeps the hashes for a run that resumes with files whose stamps
-/// changed.
-BackgroundHashes hash_inputs(const JobContext& run) {
-  const fs::path journal = run.environment.output.journal();
-  return {run.comm, run.input_files(), [journal](const auto& name, const std::string& hash) {
-            write_file_atomically(input_hash_file(journal, name), hash);
-          }};
-}
-
-std::vector<fs::path> shard_files(const JobContext& run, const ShardLayout& layout) {
-  std::vector<fs::path> files;
-  for (const ShardLayout::Shard& shard : layout.shards) files.push_back(run.partial() / shard.file);
-  return files;
+/// Returns the phases of a job on rank 0, each with its expected time on a machine like this one
+/// (reference_hardware).
+std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobTokens& tokens) {
+  const ModelConfig& config = run.config;
+  const ResolvedJob& job = run.job;
+  const ShardPlan& plan = run.plan;
+  const int64_t calibrated = tokens.calibration.windows.numel();
+  const int64_t evaluated = tokens.evaluation ? tokens.evaluation->windows.numel() : 0;
+  const TimeEstimate::Steps steps =
+      estimate_time(config, job, plan, reference_hardware(run.environment.device.facts())).steps;
+  // The estimate is for the requested tokens. The text may have fewer.
+  const auto expected = static_cast<double>(expected_samples(job) * expected_seqlen(job, config));
+  const double calibration = static_cast<double>(calibrated) / expected;
+  const double evaluation = static_cast<double>(evaluated) / expected;
+  const int64_t mapped = job.widths.mapped_count;
+  const int64_t seen =
+      takes_no_tokens(job)
+          ? 0
+          : job.schedule.tokens_seen({calibrated, job.resources.ranks, job.method.passes(),
+                                      job.gradients(), plan.cut_passes(), plan.cut_passes_back,
+                                      config.num_sublayers(), mapped,
+                                      sums_junctions(job) ? plan.junction_groups : 0,
+                                      allocation_passes(config, job, plan)});
+  int64_t healed = 0;  // tokens, once for each layer that they pass
+  if (job.healing) {
+    const int64_t windows = tokens.healing->windows.size(0);
+    const int64_t seqlen = tokens.calibration.windows.size(1);
+    const int64_t of_layers = counted_healing_tokens(*job.healing, windows, seqlen);
+    const int64_t of_output = job.healing->epochs * fitted_windows(windows) * seqlen;
+    healed = config.num_layers * (of_layers + of_output);
+  }
+  const RankShard& first = plan.of_rank(0);
+  return {{.name = kPreparePhase, .uncounted_seconds = steps.check},
+          {.name = "evaluate_dense", .tokens = {evaluated, evaluation * steps.evaluate_dense}},
+          {.name = "calibrate",
+           .tokens = {seen, calibration * steps.tokens},
+           .junctions = {mapped, steps.junctions},
+           .sublayers = {first.end_sublayer - first.first_sublayer, steps.sublayers}},
+          {.name = "heal", .tokens = {healed, steps.heal}},
+          {.name = "evaluate_compressed",
+           .tokens = {evaluated, evaluation * steps.evaluate_compressed}},
+          {.name = "finish", .uncounted_seconds = steps.hash}};
 }
 
 using Hashes = BackgroundHashes::Hashes;
 
-Hashes gather(JobContext& run, BackgroundHashes& hashes) {
-  const PhaseClock::Scope scope(run.clock, "hash");
-  return hashes.gather(run.comm);
-}
-
-/// Adds the predicted loss increases of the shortcuts; a stock output has no shortcuts.
-void add_loss_increases(const Allocation& chosen, std::vector<ShortcutReport>& shortcuts) {
-  for (std::size_t s = 0; s < shortcuts.size(); ++s) {
-    shortcuts[s].predicted_loss_increase = chosen.shortcut_loss_increases.at(s);
-  }
-}
-
-/// Makes the report without perplexities, warnings, ranks and wall time. Runs on rank 0.
-Report make_report(const JobContext& run, const JobTokens& tokens, const Calibrated& calibrated,
-                   const Hashes& inputs) {
+/// Makes the report without ranks and wall time. Runs on rank 0.
+Report make_report(const JobContext& run, const JobTokens& tokens,
+                   const std::optional<DenseEvaluation>& dense, const Calibrated& calibrated,
+                   const std::optional<HealingReport>& healed,
+                   const std::optional<EvaluationSums>& compressed, const Hashes& inputs) {
   Report report;
   report.tool_version = kVersion;
   report.job = run.job;
   report.widths = calibrated.widths;
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
-  if (calibrated.allocation) add_loss_increases(*calibrated.allocation, report.shortcuts);
+  if (calibrated.allocation) {
+    // A stock output has no shortcuts.
+    for (std::size_t s = 0; s < report.shortcuts.size(); ++s) {
+      report.shortcuts[s].predicted_loss_increase =
+          calibrated.allocation->shortcut_loss_increases.at(s);
+    }
+  }
   report.mlps = calibrated.mlps;
   report.attentions = calibrated.attentions;
   report.allocation = calibrated.allocation;
@@ -156,23 +177,24 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
     report.evaluation_seqlen = tokens.evaluation->windows.size(1);
     report.fingerprints["evaluation_tokens"] = tokens.evaluation->fingerprint;
   }
-  return report;
-}
-
-void add_evaluation(Report& report, const NegativeLogLikelihood& dense,
-                    const EvaluationSums& compressed) {
-  report.evaluation_tokens = dense.tokens;
-  report.dense.perplexity = dense.perplexity();
-  report.compressed.perplexity = compressed.loss.perplexity();
-  if (!compressed.divergence) return;
-  report.compressed.kl = compressed.divergence->mean_kl();
-  report.compressed.agreement = compressed.divergence->agreement();
-}
-
-void add_warnings(const JobContext& run, Report& report) {
+  if (tokens.healing) {
+    report.healing = healed;
+    report.healing_tokens = tokens.healing->windows.numel();
+    report.fingerprints["healing_tokens"] = tokens.healing->fingerprint;
+  }
+  if (dense) {
+    report.evaluation_tokens = dense->loss.tokens;
+    report.dense.perplexity = dense->loss.perplexity();
+    report.compressed.perplexity = compressed->loss.perplexity();
+  }
+  if (dense && compressed->divergence) {
+    report.compressed.kl = compressed->divergence->mean_kl();
+    report.compressed.agreement = compressed->divergence->agreement();
+  }
   report.warnings = warnings_of(report);
   const std::string& on_cpu = run.environment.device.why_not_cuda;
   if (!on_cpu.empty()) report.warnings.push_back(on_cpu);
+  return report;
 }
 
 /// Writes the files that describe the output, and gives it its name. Runs on rank 0.
@@ -190,48 +212,6 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
   output.close_journal();
   write_file_atomically(dir / kSumsFile, sha256_sums(dir, shards));
   output.commit();
-}
-
-Report run_steps(JobContext& run) {
-  const auto start = std::chrono::steady_clock::now();
-  const PhaseClock::Scope scope(run.clock, "other");
-  if (run.root()) require_regular_companions(run.job.model.path);
-  check_weights(run);
-  const JobTokens tokens = load_tokens(run);
-  run.progress().plan(expected_phases_of(run, tokens));
-  OpenedJournal opened = open_journal_of(run, tokens);
-  std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
-  const auto dense = evaluate_dense(run, tokens, opened.journal);
-  BackgroundHashes of_inputs = hash_inputs(run);
-  const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
-  if (run.job.output.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
-  const std::optional<HealingReport> healed = heal(run, tokens, opened, calibrated);
-  BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
-  const auto compressed = evaluate_compressed(run, tokens, dense);
-  const Hashes shards = gather(run, of_shards);
-  const Hashes inputs = gather(run, of_inputs);
-  run.require_unchanged_inputs();
-  run.comm.barrier();  // the measured time ends when the last rank is done
-  const double wall_time_s = seconds_since(start);
-
-  run.progress().enter("finish");
-  if (!run.environment.trace.empty()) write_trace(run.comm, run.clock, run.environment.trace);
-  if (!run.root()) run.environment.output.leave();
-  std::vector<RankReport> ranks =
-      gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
-  if (!run.root()) return {};
-  Report report = make_report(run, tokens, calibrated, inputs);
-  if (tokens.healing) {
-    report.healing = healed;
-    report.healing_tokens = tokens.healing->windows.numel();
-    report.fingerprints["healing_tokens"] = tokens.healing->fingerprint;
-  }
-  if (dense) add_evaluation(report, dense->loss, *compressed);
-  add_warnings(run, report);
-  report.ranks = std::move(ranks);
-  report.wall_time_s = wall_time_s;
-  publish(run.environment.output, report, run.config, shards);
-  return report;
 }
 
 }  // namespace
@@ -259,7 +239,48 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   JobContext run{job, config, plan, environment};
   run.comm.barrier();  // gives all ranks the same time origin
   run.clock.set_origin();
-  return run_steps(run);
+  const auto start = std::chrono::steady_clock::now();
+  const PhaseClock::Scope scope(run.clock, "other");
+  if (run.root) require_regular_companions(run.job.model.path);
+  check_weights(run);
+  const JobTokens tokens = load_tokens(run);
+  run.progress.plan(expected_phases(run, tokens));
+  OpenedJournal opened = open_journal_of(run, tokens);
+  std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
+  const auto dense = evaluate_dense(run, tokens, opened.journal);
+  // The journal keeps the hashes for a run that resumes with files whose stamps changed.
+  const auto keep_hash = [journal = environment.output.journal()](const std::string& name,
+                                                                  const std::string& hash) {
+    write_file_atomically(input_hash_file(journal, name), hash);
+  };
+  BackgroundHashes of_inputs(run.comm, run.input_files(), keep_hash);
+  const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
+  if (run.job.output.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
+  const std::optional<HealingReport> healed = heal(run, tokens, opened, calibrated);
+  std::vector<fs::path> files;
+  for (const auto& shard : calibrated.layout.shards) files.push_back(run.partial / shard.file);
+  BackgroundHashes of_shards(run.comm, files);
+  const auto compressed = evaluate_compressed(run, tokens, dense);
+  const auto gather = [&run](BackgroundHashes& hashes) {
+    const PhaseClock::Scope waits(run.clock, "hash");
+    return hashes.gather(run.comm);
+  };
+  const Hashes shards = gather(of_shards);
+  const Hashes inputs = gather(of_inputs);
+  run.require_unchanged_inputs();
+  run.comm.barrier();  // the measured time ends when the last rank is done
+  const double wall_time_s = seconds_since(start);
+
+  run.progress.enter("finish");
+  if (!environment.trace.empty()) write_trace(run.comm, run.clock, environment.trace);
+  if (!run.root) environment.output.leave();
+  std::vector<RankReport> ranks = gather_ranks(run.comm, plan, run.clock, environment.device);
+  if (!run.root) return {};
+  Report report = make_report(run, tokens, dense, calibrated, healed, compressed, inputs);
+  report.ranks = std::move(ranks);
+  report.wall_time_s = wall_time_s;
+  publish(environment.output, report, config, shards);
+  return report;
 }
 
 }  // namespace dotresize

@@ -1,9 +1,11 @@
-#include "worker/commands/verify/verify_command.h"
-
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "base/errors.h"
 #include "base/files/partial_path.h"
@@ -11,14 +13,19 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/report/report.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/token_input.h"
-#include "worker/commands/verify/verify_against.h"
+#include "worker/commands/worker_program.h"
+#include "worker/evaluation/perplexity.h"
+#include "worker/evaluation/whole_model.h"
+#include "worker/transformer/load.h"
 #include "worker/transformer/shortcut_check.h"
 
 namespace dotresize {
@@ -26,6 +33,194 @@ namespace fs = std::filesystem;
 namespace {
 
 using Problems = std::vector<std::string>;
+
+constexpr double kPerplexityTolerance = 1e-3;  // relative difference
+constexpr int64_t kComparedTokens = 512;       // tokens whose logits are compared
+constexpr int64_t kComparedRows = 4096;        // rows of embeddings at a time
+constexpr int64_t kRandomSeed = 1;
+constexpr char kEvaluationTokens[] = "evaluation_tokens";
+
+Dtype dtype_named(const std::string& name) {
+  if (const auto dtype = find_dtype(name)) return *dtype;
+  throw InputError("dtype '" + name + "' is none of float32, float16, bfloat16");
+}
+
+/// Largest ‖difference‖ / ‖logits‖ that rounding the folded weights may cause, with both models
+/// computed in float32.
+double logits_tolerance(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return 1e-4;
+    case Dtype::kFloat16:
+      return 4e-3;
+    case Dtype::kBFloat16:
+      return 3e-2;
+  }
+  throw std::logic_error("unknown dtype");
+}
+
+/// Compares an output with the model that it was made from.
+class Comparison {
+ public:
+  /// Text is tokenised with the source's tokenizer and cached in `cache_dir`.
+  Comparison(const VerifyRequest& request, const fs::path& cache_dir, Problems& problems);
+  void run();
+
+ private:
+  bool compare_fingerprints();
+  /// Checks the table of a tied output that keeps its tied source's table: they must be bitwise
+  /// equal.
+  void compare_tables();
+  void compare_logits();
+  at::Tensor compared_ids() const;
+  void compare_perplexities();
+  TokenWindows load_windows() const;
+
+  const VerifyRequest& request_;
+  const fs::path& cache_dir_;
+  Problems& problems_;
+  const ModelConfig output_;
+  const ModelConfig source_;
+  const ReportSummary report_;
+};
+
+Comparison::Comparison(const VerifyRequest& request, const fs::path& cache_dir, Problems& problems)
+    : request_(request),
+      cache_dir_(cache_dir),
+      problems_(problems),
+      output_(read_model_config(request.dir)),
+      source_(read_model_config(request.against)),
+      report_(read_report_summary(request.dir)) {}
+
+void Comparison::run() {
+  bool full_width = std::ranges::all_of(
+      output_.form.junction_widths, [&](int64_t width) { return width == source_.hidden_size; });
+  for (int64_t s = 0; s < std::min(output_.num_sublayers(), source_.num_sublayers()); ++s) {
+    full_width = full_width && mlp_width(output_, s) == mlp_width(source_, s) &&
+                 value_head_dim(output_, s) == value_head_dim(source_, s);
+  }
+  if (!full_width && (!report_.dense.perplexity || !report_.compressed.perplexity)) {
+    throw InputError(
+        (request_.dir / "dotresize/report.json").string() +
+        ": has no perplexities, because the job had no evaluation: nothing to measure again");
+  }
+  if (!full_width && !request_.source.given()) {
+    throw UsageError(
+        request_.dir.string() + " is narrower than " + request_.against.string() +
+        ", so the reported perplexities are measured again: give the texts or tokens of "
+        "its job's evaluation with --text or --tokens");
+  }
+  if (!compare_fingerprints()) return;  // another model; its results need not agree
+  compare_tables();
+  if (full_width) {
+    compare_logits();
+  } else {
+    compare_perplexities();
+  }
+}
+
+bool Comparison::compare_fingerprints() {
+  const size_t before = problems_.size();
+  std::vector<fs::path> files = CheckpointReader(request_.against).files();
+  files.push_back(request_.against / "config.json");
+  for (const fs::path& file : files) {
+    const auto known = report_.fingerprints.find(file.filename().string());
+    if (known == report_.fingerprints.end()) {
+      problems_.push_back(file.string() + ": not among the source's files in the report");
+    } else if (sha256_of_file(file) != known->second) {
+      problems_.push_back(file.string() + ": its content is not that of the source in the report");
+    }
+  }
+  return problems_.size() == before;
+}
+
+TokenWindows Comparison::load_windows() const {
+  TokenSource source = request_.source;
+  if (!source.seqlen) source.seqlen = report_.evaluation_seqlen;
+  SelfCommunicator self;
+  return load_token_windows(self, source, {}, request_.against, source_, cache_dir_);
+}
+
+/// Returns [windows, tokens]: the first given tokens, or random ones.
+at::Tensor Comparison::compared_ids() const {
+  if (!request_.source.given()) {
+    const int64_t tokens = std::min<int64_t>(64, source_.max_position_embeddings);
+    const at::Generator generator = at::detail::createCPUGenerator(kRandomSeed);
+    return at::randint(0, source_.vocab_size, {kComparedTokens / tokens, tokens}, generator,
+                       at::kLong);
+  }
+  const at::Tensor windows = load_windows().windows;
+  const int64_t tokens = std::min(kComparedTokens, windows.size(1));
+  const int64_t rows = std::min(kComparedTokens / tokens, windows.size(0));
+  return windows.narrow(0, 0, rows).narrow(1, 0, tokens);
+}
+
+void Comparison::compare_tables() {
+  const bool common = output_.tie_word_embeddings && source_.tie_word_embeddings &&
+                      output_.embedding_width() == source_.hidden_size;
+  if (!common) return;
+  const CheckpointReader output(request_.dir);
+  const CheckpointReader source(request_.against);
+  const StoredTensor table = embedding_tensor(output_);
+  const at::ScalarType dtype = scalar_type(dtype_named(output_.dtype));
+  for (int64_t first = 0; first < output_.vocab_size; first += kComparedRows) {
+    const int64_t count = std::min(kComparedRows, output_.vocab_size - first);
+    const auto rows = [&](const CheckpointReader& reader, const ModelConfig& config) {
+      return load_rows(reader, embedding_tensor(config), first, count, dtype);
+    };
+    if (at::equal(rows(output, output_), rows(source, source_))) continue;
+    problems_.push_back(fmt::format(
+        "tensor '{}' is not the source's, which a tied output keeps: rows {} to {} differ",
+        table.name, first, first + count - 1));
+    return;
+  }
+}
+
+void Comparison::compare_logits() {
+  const at::Tensor ids = compared_ids();
+  const auto logits_of = [&](const fs::path& dir, const ModelConfig& config) {
+    return logits(load_whole_model(CheckpointReader(dir), config, at::kFloat), ids);
+  };
+  const at::Tensor expected = logits_of(request_.against, source_);
+  const at::Tensor found = logits_of(request_.dir, output_);
+  const double difference =
+      (found - expected).norm().item<double>() / expected.norm().item<double>();
+  const double tolerance = logits_tolerance(dtype_named(output_.dtype));
+  if (difference <= tolerance) return;
+  problems_.push_back(fmt::format(
+      "the logits of output and source differ by {:.2g} of their norm; at full width in {} it "
+      "should be at most {:g}",
+      difference, output_.dtype, tolerance));
+}
+
+void Comparison::compare_perplexities() {
+  const TokenWindows tokens = load_windows();
+  const int64_t seqlen = tokens.windows.size(1);
+  if (seqlen != report_.evaluation_seqlen.value_or(seqlen)) {
+    throw InputError("--seqlen " + std::to_string(seqlen) +
+                     ": the job's evaluation had windows of " +
+                     std::to_string(*report_.evaluation_seqlen) + " tokens");
+  }
+  const auto known = report_.fingerprints.find(kEvaluationTokens);
+  if (known == report_.fingerprints.end() || known->second != tokens.fingerprint) {
+    throw InputError(
+        "these are not the tokens of the job's evaluation: the SHA-256 of their windows is " +
+        tokens.fingerprint + ", the report says " +
+        (known == report_.fingerprints.end() ? "nothing" : known->second));
+  }
+  const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
+  const auto compare = [&](const char* what, const fs::path& dir, const ModelConfig& config,
+                           double reported) {
+    const CheckpointReader reader(dir);
+    const double measured =
+        checkpoint_nll_alone(reader, config, tokens.windows, dtype).perplexity();
+    if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
+    problems_.push_back(fmt::format("the {} perplexity is {:.6g}, the report says {:.6g}", what,
+                                    measured, reported));
+  };
+  compare("dense", request_.against, source_, *report_.dense.perplexity);
+  compare("compressed", request_.dir, output_, *report_.compressed.perplexity);
+}
 
 bool is_there(const CheckpointReader& reader, const std::string& name,
               const std::vector<int64_t>& shape) {
@@ -43,15 +238,6 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
   }
 }
 
-/// Returns a problem of a sublayer's tensor; nothing if it is correct or cannot show its maps.
-std::optional<std::string> problem_of(const ModelConfig& config, int64_t sublayer, TensorRole role,
-                                      const at::Tensor& tensor) {
-  if (config.shortcut(sublayer).factors != 1) return {};  // oblique maps may stretch
-  if (role == TensorRole::kShortcut) return shortcut_problem(tensor, config.hidden_size);
-  return shortcut_factor_problem(tensor,
-                                 config.form.junction_widths.at(static_cast<size_t>(sublayer) + 1));
-}
-
 void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
                       Problems& problems) {
   for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
@@ -61,9 +247,11 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
       if (!is_there(reader, stored.name, stored.shape)) continue;
       const at::Tensor tensor = reader.get(stored.name, stored.shape);
       if (!all_finite(tensor)) continue;
-      if (const auto problem = problem_of(config, sublayer, stored.role, tensor)) {
-        problems.push_back("tensor " + in_quotes(stored.name) + " " + *problem);
-      }
+      if (config.shortcut(sublayer).factors != 1) continue;  // oblique maps may stretch
+      const int64_t width = config.form.junction_widths.at(static_cast<size_t>(sublayer) + 1);
+      const auto problem = factor ? shortcut_factor_problem(tensor, width)
+                                  : shortcut_problem(tensor, config.hidden_size);
+      if (problem) problems.push_back("tensor " + in_quotes(stored.name) + " " + *problem);
     }
   }
 }
@@ -96,7 +284,12 @@ int verify_command(const VerifyRequest& request, bool json) {
   const c10::InferenceMode no_autograd;
   VerifyResult result = verify_output(request.dir);
   if (!request.against.empty()) {
-    verify_against(request, token_cache_dir(request.source), result.problems);
+    const fs::path cache_dir = token_cache_dir(request.source);
+    try {
+      Comparison(request, cache_dir, result.problems).run();
+    } catch (const InputError& error) {
+      result.problems.emplace_back(error.what());
+    }
   }
   if (json) {
     const nlohmann::json document = {{"ok", result.problems.empty()},

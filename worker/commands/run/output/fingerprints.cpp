@@ -15,16 +15,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Returns data that change with the file, without reading all of it.
-Json file_fingerprint(const fs::path& file) {
-  return {{"bytes", fs::file_size(file)},
-          {"modified", fs::last_write_time(file).time_since_epoch().count()}};
-}
-
 /// Returns the program's version, the model's files, the device and the compute dtype.
 Json model_fingerprint(const ResolvedJob& job, const std::vector<fs::path>& weights) {
   Json model = {{"config.json", sha256_of_file(job.model.path / "config.json")}};
-  for (const fs::path& file : weights) model[file.filename().string()] = file_fingerprint(file);
+  for (const fs::path& file : weights) {
+    // Size and time change with the file, and reading all of it would take long.
+    model[file.filename().string()] = {
+        {"bytes", fs::file_size(file)},
+        {"modified", fs::last_write_time(file).time_since_epoch().count()}};
+  }
   return {{"version", kVersion},
           {"model", std::move(model)},
           {"device", to_string(job.resources.device)},

@@ -98,16 +98,6 @@ PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path
   }
 }
 
-/// Removes the unfinished output even while files are being written into it, but not a later job's
-/// directory of the same name.
-void remove_unfinished(const PinnedDirectory& parent, const fs::path& name,
-                       const PinnedDirectory& partial) {
-  constexpr int kMaxAttempts = 100;  // limit if a thread or rank keeps adding files
-  for (int attempt = 0; attempt < kMaxAttempts && parent.holds(name, partial); ++attempt) {
-    if (!trim_unfinished(parent, name, partial)) return;
-  }
-}
-
 }  // namespace
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
@@ -163,7 +153,14 @@ void OutputDirectory::close_journal() {
 
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!settled_ && directory_) remove_unfinished(parent_, partial_name_, directory_);
+  if (settled_ || !directory_) return;
+  // Files may be written meanwhile, for ever if a thread or rank keeps adding some. A later job's
+  // directory of the same name stays.
+  constexpr int kMaxAttempts = 100;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (!parent_.holds(partial_name_, directory_)) return;
+    if (!trim_unfinished(parent_, partial_name_, directory_)) return;
+  }
 }
 
 void OutputDirectory::stop() {

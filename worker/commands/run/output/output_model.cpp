@@ -8,8 +8,8 @@
 
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
-#include "job/model/companion_files.h"
 #include "job/model/output_config.h"
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/net_size.h"
 #include "worker/checkpoint/dtypes.h"
@@ -25,33 +25,6 @@ constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
 /// Limit of a companion file; vocabularies of a million tokens take a tenth of it.
 constexpr uint64_t kMaxCompanionBytes = uint64_t{1} << 30;
 
-/// Returns the tokenizer's configuration without the classes of the source's own code. That code is
-/// not copied, and a user who trusts the output's code has not seen it.
-std::string without_code(const std::string& text) {
-  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!config.is_object() || config.erase("auto_map") == 0) return text;
-  return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-/// Returns the place of every tensor of the output (output_model_config).
-ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job) {
-  const at::ScalarType dtype = scalar_type(job.output.dtype);
-  std::vector<TensorSpec> specs;
-  for (StoredTensor& tensor : shard_tensors(output, 0, output.num_sublayers())) {
-    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
-  }
-  return make_shard_layout(specs);
-}
-
-/// Names of the output's tensors that come from the rank's shard.
-std::set<std::string> tensors_of(const ModelConfig& output, const RankShard& shard) {
-  std::set<std::string> names;
-  for (StoredTensor& tensor : shard_tensors(output, shard.first_sublayer, shard.end_sublayer)) {
-    names.insert(std::move(tensor.name));
-  }
-  return names;
-}
-
 }  // namespace
 
 OutputShards::OutputShards(Communicator& comm, fs::path dir, const ModelConfig& source,
@@ -61,11 +34,20 @@ OutputShards::OutputShards(Communicator& comm, fs::path dir, const ModelConfig& 
 void OutputShards::begin(const JunctionWidths& widths) {
   widths_ = widths;
   output_ = output_model_config(source_, job_, widths);
-  layout_ = output_layout(output_, job_);
+  std::vector<TensorSpec> specs;
+  for (StoredTensor& tensor : shard_tensors(output_, 0, output_.num_sublayers())) {
+    specs.push_back(
+        {std::move(tensor.name), scalar_type(job_.output.dtype), std::move(tensor.shape)});
+  }
+  layout_ = make_shard_layout(specs);
   if (comm_.rank() == 0) create_shards(dir_, layout_);
   comm_.barrier();
   const RankShard& shard = plan_.of_rank(comm_.rank());
-  writer_.emplace(dir_, layout_, tensors_of(output_, shard));
+  std::set<std::string> mine;
+  for (StoredTensor& tensor : shard_tensors(output_, shard.first_sublayer, shard.end_sublayer)) {
+    mine.insert(std::move(tensor.name));
+  }
+  writer_.emplace(dir_, layout_, mine);
   if (!output_.compressed && widths.mapped_count > 0) {
     norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output.dtype));
   }
@@ -109,8 +91,17 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
   }
   for (const char* name : kCompanionFiles) {
     if (!fs::exists(job.model.path / name)) continue;
-    const std::string text = read_whole_file(job.model.path / name, kMaxCompanionBytes);
-    write_file_atomically(dir / name, name == kTokenizerConfig ? without_code(text) : text);
+    std::string text = read_whole_file(job.model.path / name, kMaxCompanionBytes);
+    if (name == kTokenizerConfig) {
+      // Classes of the source's own code go: that code is not copied, and a user who trusts the
+      // output's code has not seen it.
+      using Json = nlohmann::ordered_json;
+      Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+      if (config.is_object() && config.erase("auto_map") > 0) {
+        text = config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      }
+    }
+    write_file_atomically(dir / name, text);
   }
   write_file_atomically(dir / "model.safetensors.index.json", index_json(layout));
 }

@@ -33,22 +33,6 @@ Json read_manifest(const fs::path& dir) {
   return read_json_object(dir / kStatisticsFile, kMaxManifestBytes);
 }
 
-bool has_shared_bases(const Json& manifest) {
-  return manifest.contains(kMapGroups) && manifest.at(kMapGroups) != kOwnBases;
-}
-
-/// Returns why the statistics of `found` do not fit the job; empty if they do. Statistics that the
-/// method does not need are accepted.
-std::string unfitness(const ResolvedJob& job, Json wanted, Json found) {
-  if (!job.method.transport()) {
-    for (Json* each : {&wanted, &found}) each->erase(kCosts);
-  }
-  if (job.method.passes() == 1) {
-    for (Json* each : {&wanted, &found}) each->erase(kMapGroups);
-  }
-  return difference(wanted, found, "the statistics");
-}
-
 }  // namespace
 
 StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& job,
@@ -58,7 +42,11 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
   if (comm.rank() == 0) {
     whole_ = find(fingerprint);
     if (!whole_) begin(fingerprint);
-    state = whole_ ? (has_shared_bases(read_manifest(dir_)) ? "shared" : "whole") : "begun";
+    state = "begun";
+    if (whole_) {
+      const Json own(kOwnBases);
+      state = read_manifest(dir_).value(kMapGroups, own) == own ? "whole" : "shared";
+    }
   }
   state = broadcast_string(comm, state, 0);
   whole_ = state != "begun";
@@ -77,7 +65,14 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   if (!fs::exists(dir_ / kStatisticsFile) || !fs::is_directory(dir_ / kEntries)) {
     throw InputError(key, in_quotes(dir_.string()) + " has no statistics of dotresize");
   }
-  const std::string what = unfitness(job_, fingerprint, read_manifest(dir_));
+  Json wanted = fingerprint;
+  Json found = read_manifest(dir_);
+  for (Json* each : {&wanted, &found}) {
+    // Statistics may have parts that the method does not need.
+    if (!job_.method.transport()) each->erase(kCosts);
+    if (job_.method.passes() == 1) each->erase(kMapGroups);
+  }
+  const std::string what = difference(wanted, found, "the statistics");
   if (!what.empty()) {
     throw InputError(key, in_quotes(dir_.string()) + " has statistics of another job: " + what);
   }

@@ -16,17 +16,6 @@
 #include "base/process/program.h"
 
 namespace dotresize {
-namespace {
-
-/// Returns the number of processes of this srun step; empty if srun did not start this process.
-std::string processes_of_srun() {
-  const char* started = std::getenv("SLURM_STEP_NUM_TASKS");
-  // An mpirun within an allocation starts its daemons with srun.
-  const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
-  return started == nullptr || by_mpirun ? "" : started;
-}
-
-}  // namespace
 
 StopSignals::StopSignals() {
   sigemptyset(&signals_);
@@ -49,7 +38,11 @@ void die_with_launcher() {
 }
 
 MpiSession::MpiSession() {
-  const std::string started = processes_of_srun();
+  // The environment is read before MPI starts, which sets variables itself. An mpirun within an
+  // allocation starts its daemons with srun.
+  const char* by_srun = std::getenv("SLURM_STEP_NUM_TASKS");
+  const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+  const std::string started = by_srun == nullptr || by_mpirun ? "" : by_srun;
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
   if (started.empty() || started == std::to_string(world_size())) return;

@@ -1,66 +1,44 @@
 #include "worker/commands/run/ranks/rank_summary.h"
 
 #include <ATen/ATen.h>
+#include <fmt/core.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "base/errors.h"
+#include "base/files/durable_file.h"
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
 #include "worker/cuda/gpu_limits.h"
 
 namespace dotresize {
+namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::json;
 
-double work_of(const PhaseClock& clock, const char* kind) {
-  const auto found = clock.work().find(kind);
-  return found == clock.work().end() ? 0.0 : found->second;
-}
-
-/// Limit in pairs a second for pairs of both precisions: their number over the least time for them.
-double limit_of_gpu(const GpuInfo& gpu, double float32_pairs, double float16_pairs) {
-  return (float32_pairs + float16_pairs) / (float32_pairs / l1_cost_limit(gpu, at::kFloat) +
-                                            float16_pairs / l1_cost_limit(gpu, at::kHalf));
-}
-
 /// Returns the pairs and time of this rank's l1 costs, with the limit of its GPU if it has one;
 /// nothing if it has computed no costs.
 std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device) {
-  const double float32_pairs = work_of(clock, "cost");
-  const double float16_pairs = work_of(clock, "cost_float16");
+  const auto work_of = [&clock](const char* kind) {
+    const auto found = clock.work().find(kind);
+    return found == clock.work().end() ? 0.0 : found->second;
+  };
+  const double float32_pairs = work_of("cost");
+  const double float16_pairs = work_of("cost_float16");
   const double pairs = float32_pairs + float16_pairs;
   if (pairs == 0.0) return std::nullopt;
   CostReport report{pairs, clock.seconds().at("cost")};
   if (device.cuda) {
+    // Number of the pairs of both precisions over the least time for them.
+    const GpuInfo gpu = device.cuda->info(device.device.index());
     report.limit_pairs_per_s =
-        limit_of_gpu(device.cuda->info(device.device.index()), float32_pairs, float16_pairs);
+        (float32_pairs + float16_pairs) / (float32_pairs / l1_cost_limit(gpu, at::kFloat) +
+                                           float16_pairs / l1_cost_limit(gpu, at::kHalf));
   }
-  return report;
-}
-
-int64_t peak_resident_bytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return int64_t{1024} * usage.ru_maxrss;
-}
-
-RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clock,
-                         const ChosenDevice& device) {
-  RankReport report;
-  report.rank = rank;
-  report.host = host_name();
-  report.first_sublayer = shard.first_sublayer;
-  report.end_sublayer = shard.end_sublayer;
-  report.seconds = clock.seconds();
-  report.peak_memory_bytes = peak_resident_bytes();
-  report.gpu = device.name;
-  if (device.cuda) {
-    report.peak_device_memory_bytes = device.cuda->peak_memory_bytes();
-    report.peak_device_allocated_bytes = device.cuda->peak_allocated_bytes();
-  }
-  report.cost = cost_report(clock, device);
   return report;
 }
 
@@ -69,12 +47,66 @@ RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clo
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
                                      const PhaseClock& clock, const ChosenDevice& device) {
   const RankShard& shard = plan.of_rank(comm.rank());
-  const RankReport mine = describe_rank(comm.rank(), shard, clock, device);
+  RankReport mine;
+  mine.rank = comm.rank();
+  mine.host = host_name();
+  mine.first_sublayer = shard.first_sublayer;
+  mine.end_sublayer = shard.end_sublayer;
+  mine.seconds = clock.seconds();
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  mine.peak_memory_bytes = int64_t{1024} * usage.ru_maxrss;
+  mine.gpu = device.name;
+  if (device.cuda) {
+    mine.peak_device_memory_bytes = device.cuda->peak_memory_bytes();
+    mine.peak_device_allocated_bytes = device.cuda->peak_allocated_bytes();
+  }
+  mine.cost = cost_report(clock, device);
   std::vector<RankReport> reports;
   for (const std::string& text : gather_strings(comm, to_json(mine).dump(), 0)) {
     reports.push_back(rank_report_from_json(Json::parse(text)));
   }
   return reports;
+}
+
+void check_trace_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(path).parent_path();
+  if (!fs::is_directory(folder, error)) {
+    throw InputError("--trace", folder.string() + ": there is no such directory");
+  }
+  if (fs::is_directory(path, error)) throw InputError("--trace", path.string() + " is a directory");
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw InputError("--trace", folder.string() + " is not writable");
+  }
+}
+
+void write_trace(Communicator& comm, const PhaseClock& clock, const fs::path& path) {
+  constexpr double kMicroseconds = 1e6;
+  const int rank = comm.rank();
+  Json mine =
+      Json::array({{{"name", "process_name"},
+                    {"ph", "M"},
+                    {"pid", rank},
+                    {"args", {{"name", fmt::format("rank {} on {}", rank, host_name())}}}}});
+  for (const PhaseClock::Span& span : clock.spans()) {
+    Json event = {{"name", span.phase},
+                  {"ph", "X"},
+                  {"ts", span.begin_s * kMicroseconds},
+                  {"dur", (span.end_s - span.begin_s) * kMicroseconds},
+                  {"pid", rank},
+                  {"tid", rank}};
+    if (!span.detail.empty()) event["args"] = {{"junction", span.detail}};
+    mine.push_back(std::move(event));
+  }
+  const std::vector<std::string> ranks = gather_strings(comm, mine.dump(), 0);
+  if (comm.rank() != 0) return;
+  Json events = Json::array();
+  for (const std::string& text : ranks) {
+    for (Json& event : Json::parse(text)) events.push_back(std::move(event));
+  }
+  const Json document = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
+  write_file_atomically(path, document.dump() + "\n");
 }
 
 }  // namespace dotresize

@@ -1,10 +1,11 @@
-#include "job/model/rotary_config.h"
+#include "job/model/config_sections.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace dotresize {
 namespace {
@@ -12,6 +13,11 @@ namespace {
 constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
 constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+
+// Upper limits, larger than those of any existing model. kMaxRows bounds the rows of all experts of
+// a layer together, so that no product of sizes overflows 64 bits.
+constexpr int64_t kMaxExperts = 2048;
+constexpr int64_t kMaxRows = int64_t{1} << 22;
 
 /// Inputs for reading the settings of one dialect.
 struct Reading {
@@ -23,13 +29,9 @@ struct Reading {
 
 std::string shown(double number) { return nlohmann::json(number).dump(); }
 
-void require_at_least_1(const Reading& read, const std::string& key, double value) {
-  if (value < 1.0) read.fields.fail(key, shown(value) + " is below 1");
-}
-
 double required_factor(const Reading& read) {
   const double factor = read.fields.required_positive("factor", kMaxFactor);
-  require_at_least_1(read, "factor", factor);
+  if (factor < 1.0) read.fields.fail("factor", shown(factor) + " is below 1");
   return factor;
 }
 
@@ -48,10 +50,6 @@ std::optional<int64_t> original_positions(const Reading& read) {
   return outside ? outside : inside;
 }
 
-void read_linear(const Reading& read, RotaryConfig& rotary) {
-  rotary.factor = required_factor(read);
-}
-
 void read_dynamic(const Reading& read, RotaryConfig& rotary) {
   rotary.factor = required_factor(read);
   if (read.model.rotary_dim() < 4) {
@@ -60,25 +58,20 @@ void read_dynamic(const Reading& read, RotaryConfig& rotary) {
   }
 }
 
-/// yarn's factor of cos and sin for an extension by `factor`.
-double yarn_scale(double factor, double weight) {
-  return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
-}
-
-double yarn_attention_factor(const Reading& read, double factor) {
-  const auto given = read.fields.positive("attention_factor", kMaxFactor);
-  const auto weight = read.fields.positive("mscale", kMaxFactor);
-  const auto weight_all = read.fields.positive("mscale_all_dim", kMaxFactor);
-  if (given) return *given;
-  if (!weight || !weight_all) return yarn_scale(factor, 1.0);
-  return yarn_scale(factor, *weight) / yarn_scale(factor, *weight_all);
-}
-
 void read_yarn(const Reading& read, RotaryConfig& rotary) {
   rotary.factor = required_factor(read);
   rotary.original_max_position_embeddings =
       original_positions(read).value_or(read.model.max_position_embeddings);
-  rotary.attention_factor = yarn_attention_factor(read, rotary.factor);
+  const auto given = read.fields.positive("attention_factor", kMaxFactor);
+  const auto weight = read.fields.positive("mscale", kMaxFactor);
+  const auto weight_all = read.fields.positive("mscale_all_dim", kMaxFactor);
+  const auto scale = [&](double of_weight) {  // factor of cos and sin
+    return rotary.factor <= 1.0 ? 1.0 : 0.1 * of_weight * std::log(rotary.factor) + 1.0;
+  };
+  const bool weighted = weight && weight_all;
+  rotary.attention_factor = given      ? *given
+                            : weighted ? scale(*weight) / scale(*weight_all)
+                                       : scale(1.0);
   rotary.beta_fast = read.fields.positive("beta_fast", kMaxFactor).value_or(rotary.beta_fast);
   rotary.beta_slow = read.fields.positive("beta_slow", kMaxFactor).value_or(rotary.beta_slow);
   // A null is not the default here: Python treats it as false.
@@ -92,14 +85,6 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
   }
 }
 
-double longrope_attention_factor(const Reading& read, const RotaryConfig& rotary) {
-  if (const auto given = read.fields.positive("attention_factor", kMaxFactor)) return *given;
-  if (rotary.factor <= 1.0) return 1.0;
-  const auto original = static_cast<double>(rotary.original_max_position_embeddings);
-  if (original < 2.0) read.fields.fail(kOriginalPositions, "1 is too few; at least 2 are needed");
-  return std::sqrt(1.0 + std::log(rotary.factor) / std::log(original));
-}
-
 void read_longrope(const Reading& read, RotaryConfig& rotary) {
   const int64_t pairs = read.model.rotary_dim() / 2;
   rotary.short_factor = read.fields.required_positives("short_factor", pairs, kMaxFactor);
@@ -107,10 +92,16 @@ void read_longrope(const Reading& read, RotaryConfig& rotary) {
   rotary.original_max_position_embeddings =
       original_positions(read).value_or(read.model.max_position_embeddings);
   const auto given = read.fields.positive("factor", kMaxFactor);
-  if (given) require_at_least_1(read, "factor", *given);
-  rotary.factor = given.value_or(static_cast<double>(read.model.max_position_embeddings) /
-                                 static_cast<double>(rotary.original_max_position_embeddings));
-  rotary.attention_factor = longrope_attention_factor(read, rotary);
+  if (given && *given < 1.0) read.fields.fail("factor", shown(*given) + " is below 1");
+  const auto original = static_cast<double>(rotary.original_max_position_embeddings);
+  rotary.factor =
+      given.value_or(static_cast<double>(read.model.max_position_embeddings) / original);
+  if (const auto scale = read.fields.positive("attention_factor", kMaxFactor)) {
+    rotary.attention_factor = *scale;
+  } else if (rotary.factor > 1.0) {
+    if (original < 2.0) read.fields.fail(kOriginalPositions, "1 is too few; at least 2 are needed");
+    rotary.attention_factor = std::sqrt(1.0 + std::log(rotary.factor) / std::log(original));
+  }
 }
 
 void read_llama3(const Reading& read, RotaryConfig& rotary) {
@@ -127,27 +118,29 @@ void read_llama3(const Reading& read, RotaryConfig& rotary) {
   }
 }
 
-void read_default(const Reading&, RotaryConfig&) {}
-
 struct RotaryType {
   std::string_view name;
   void (*read)(const Reading&, RotaryConfig&);
 };
 
 constexpr std::array kRotaryTypes = {
-    RotaryType{"default", read_default},   RotaryType{"linear", read_linear},
-    RotaryType{"dynamic", read_dynamic},   RotaryType{"yarn", read_yarn},
-    RotaryType{"longrope", read_longrope}, RotaryType{"llama3", read_llama3}};
+    RotaryType{"default", [](const Reading&, RotaryConfig&) {}},
+    RotaryType{"linear", [](const Reading& read,
+                            RotaryConfig& rotary) { rotary.factor = required_factor(read); }},
+    RotaryType{"dynamic", read_dynamic},
+    RotaryType{"yarn", read_yarn},
+    RotaryType{"longrope", read_longrope},
+    RotaryType{"llama3", read_llama3}};
 
-std::string read_type_name(const Reading& read, const char* key, const std::string& otherwise) {
-  const std::string name = read.fields.text(key).value_or(otherwise);
-  const bool old_name = name == "su" || name == "yarn";
-  return old_name && read.family.rotary_is_default_or_longrope ? "longrope" : name;
-}
-
-const RotaryType& read_type(const Reading& read) {
-  const std::string old = read_type_name(read, "type", "default");
-  const std::string name = read_type_name(read, "rope_type", old);
+/// Reads the settings that both dialects keep in one object.
+RotaryConfig read_scaling(const Reading& read, double theta) {
+  const auto name_of = [&](const char* key, const std::string& otherwise) {
+    const std::string name = read.fields.text(key).value_or(otherwise);
+    const bool old_name = name == "su" || name == "yarn";
+    return old_name && read.family.rotary_is_default_or_longrope ? "longrope" : name;
+  };
+  const std::string old = name_of("type", "default");
+  const std::string name = name_of("rope_type", old);
   if (read.fields.has("type") && name != old) {
     read.fields.fail("type", "'" + old + "' contradicts rope_type, '" + name + "'");
   }
@@ -165,17 +158,11 @@ const RotaryType& read_type(const Reading& read) {
     }
     read.fields.fail("rope_type", "'" + name + "' is not supported; " + names + " are");
   }
-  return *found;
-}
-
-/// Reads the settings that both dialects keep in one object.
-RotaryConfig read_scaling(const Reading& read, double theta) {
   RotaryConfig rotary;
   rotary.theta = theta;
   rotary.partial_factor = read.model.attention.rotary.partial_factor;
-  const RotaryType& type = read_type(read);
-  rotary.type = type.name;
-  type.read(read, rotary);
+  rotary.type = name;
+  found->read(read, rotary);
   return rotary;
 }
 
@@ -206,7 +193,9 @@ std::optional<RotaryConfig> read_version4(const ConfigFields& config, const Mode
   return rotary;
 }
 
-double read_partial_factor(const ConfigFields& config) {
+/// Reads the rotated fraction of a head's channels. `model` gets it.
+void read_partial_factor(const ConfigFields& config, const ModelFamily& family,
+                         ModelConfig& model) {
   const auto version4 = config.positive("partial_rotary_factor", 1.0);
   const auto parameters = config.object("rope_parameters");
   const auto version5 =
@@ -214,12 +203,9 @@ double read_partial_factor(const ConfigFields& config) {
   if (version4 && version5 && *version4 != *version5) {
     config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
   }
-  return version5.value_or(version4.value_or(1.0));
-}
-
-void check_partial_factor(const ConfigFields& config, const ModelFamily& family,
-                          const ModelConfig& model) {
-  if (model.attention.rotary.partial_factor == 1.0) return;
+  const double factor = version5.value_or(version4.value_or(1.0));
+  model.attention.rotary.partial_factor = factor;
+  if (factor == 1.0) return;
   if (!family.offers_partial_rotary) {
     config.fail("partial_rotary_factor",
                 "only 1.0 is supported for the family " + family.model_type);
@@ -232,19 +218,72 @@ void check_partial_factor(const ConfigFields& config, const ModelFamily& family,
   }
 }
 
+/// [num_layers] true: the layer's MLP is a mixture.
+std::vector<bool> read_layers(const ConfigFields& fields, const ModelFamily::Mixture& family,
+                              int64_t num_layers) {
+  std::vector<bool> layers(static_cast<std::size_t>(num_layers), true);
+  if (!family.offers_dense_layers) return layers;
+  const int64_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers).value_or(1);
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    layers[static_cast<std::size_t>(layer)] = (layer + 1) % step == 0;
+  }
+  const nlohmann::json& dense = fields.raw("mlp_only_layers");
+  if (!dense.is_null() && !dense.is_array()) {
+    fields.fail("mlp_only_layers", "must be a list of layers");
+  }
+  for (const nlohmann::json& layer : dense) {
+    const int64_t number = fields.required_integer("mlp_only_layers", layer, 0, num_layers - 1);
+    layers[static_cast<std::size_t>(number)] = false;
+  }
+  return layers;
+}
+
 }  // namespace
 
 void read_rotary_config(const ConfigFields& config, const ModelFamily& family, ModelConfig& model) {
   model.attention.rotary = RotaryConfig{};
   model.attention.rotary.theta = family.rope_theta_if_absent;
-  model.attention.rotary.partial_factor = read_partial_factor(config);
-  check_partial_factor(config, family, model);
+  read_partial_factor(config, family, model);
   const auto version5 = read_version5(config, family, model);
   const auto version4 = read_version4(config, family, model);
   if (version5 && version4 && *version5 != *version4) {
     config.fail("rope_parameters", "contradicts rope_theta and rope_scaling");
   }
   model.attention.rotary = version5 ? *version5 : version4.value_or(model.attention.rotary);
+}
+
+std::optional<MixtureConfig> read_mixture_config(const ConfigFields& fields,
+                                                 const ModelFamily& family,
+                                                 const ModelConfig& config) {
+  if (!family.mixture) return std::nullopt;
+  MixtureConfig mixture;
+  mixture.names = family.mixture->names;
+  // transformers 5 writes num_local_experts for every family.
+  constexpr const char* kVersion5 = "num_local_experts";
+  const std::string of_family = family.mixture->experts_key;
+  const std::string key = fields.has(of_family) ? of_family : kVersion5;
+  if (!fields.has(key)) fields.fail(of_family, "is missing");
+  mixture.experts = fields.required_integer(key, 1, kMaxExperts);
+  if (fields.has(kVersion5) && fields.integer(kVersion5, 1, kMaxExperts) != mixture.experts) {
+    fields.fail(kVersion5, "contradicts " + key + ", " + std::to_string(mixture.experts));
+  }
+  mixture.experts_per_token = fields.required_integer("num_experts_per_tok", 1, kMaxExperts);
+  if (mixture.experts_per_token > mixture.experts) {
+    fields.fail("num_experts_per_tok", std::to_string(mixture.experts_per_token) + " is above " +
+                                           std::to_string(mixture.experts) +
+                                           ", the number of experts");
+  }
+  const std::string rows_key = family.mixture->intermediate_size_key;
+  mixture.intermediate_size = fields.required_integer(rows_key, 1, kMaxRows);
+  if (mixture.experts > kMaxRows / mixture.intermediate_size) {
+    fields.fail(rows_key, std::to_string(mixture.intermediate_size) + " rows in each of " +
+                              std::to_string(mixture.experts) + " experts are above " +
+                              std::to_string(kMaxRows) + " together");
+  }
+  mixture.normed_weights =
+      !family.mixture->offers_plain_weights || fields.boolean("norm_topk_prob", false);
+  mixture.layers = read_layers(fields, *family.mixture, config.num_layers);
+  return mixture;
 }
 
 }  // namespace dotresize
