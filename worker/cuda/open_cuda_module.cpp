@@ -40,7 +40,7 @@ CudaModule& open_cuda_module() {
     if (make == nullptr)
       throw std::runtime_error(path.string() + " is no CUDA module of dotresize");
     CudaModule* opened = make();
-    set_cuda_kernels(opened->kernels());
+    kernels_of_process = opened->kernels();
     return opened;
   }();
   return *module;
