@@ -87,7 +87,7 @@ int64_t least(Communicator& comm, int64_t mine) {
 LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const ChosenDevice& device) {
   LaunchFacts facts{comm.size(), device.facts()};
   facts.memory = least(comm, usable_memory_bytes() / ranks.size());
-  if (device.cuda != nullptr) facts.device_memory = least(comm, device.cuda->free_memory_bytes());
+  if (device.cuda != nullptr) facts.device_memory = least(comm, device.cuda->memory().free);
   return facts;
 }
 

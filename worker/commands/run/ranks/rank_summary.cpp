@@ -7,7 +7,7 @@
 
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
-#include "worker/cuda/gpu_limits.h"
+#include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
 namespace {
@@ -57,8 +57,9 @@ RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clo
   report.peak_memory_bytes = peak_resident_bytes();
   report.gpu = device.name;
   if (device.cuda) {
-    report.peak_device_memory_bytes = device.cuda->peak_memory_bytes();
-    report.peak_device_allocated_bytes = device.cuda->peak_allocated_bytes();
+    const DeviceMemory memory = device.cuda->memory();
+    report.peak_device_memory_bytes = memory.peak;
+    report.peak_device_allocated_bytes = memory.peak_allocated;
   }
   report.cost = cost_report(clock, device);
   return report;
