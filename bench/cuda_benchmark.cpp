@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "worker/cuda/gpu_limits.h"
+#include "worker/cuda/cuda_module.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 

@@ -220,7 +220,7 @@ void measure_capacity(const Place& place) {
   std::printf("capacity:\n");
   print("  host", static_cast<double>(usable_memory_bytes()));
   if (place.cuda != nullptr) {
-    print("  device", static_cast<double>(place.cuda->free_memory_bytes()));
+    print("  device", static_cast<double>(place.cuda->memory().free));
   }
 }
 

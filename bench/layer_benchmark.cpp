@@ -171,7 +171,7 @@ void run_layer(benchmark::State& state, const Options& options, const Place& pla
     }
     state.counters["layer_s"] = sublayers + 2 * junction;
     if (place.cuda) {
-      state.counters["peak_GiB"] = 0x1p-30 * static_cast<double>(place.cuda->peak_memory_bytes());
+      state.counters["peak_GiB"] = 0x1p-30 * static_cast<double>(place.cuda->memory().peak);
     }
   }
 }

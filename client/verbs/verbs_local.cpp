@@ -311,8 +311,9 @@ std::string export_file(const std::string& model_dir, const std::string& ending)
   std::vector<std::string> arguments = {options.model, options.file};
   if (gguf) arguments.insert(arguments.end(), {"--type", options.type});
   if (common.json()) arguments.emplace_back("--json");
-  exec_program(python_helper_command(gguf ? export_gguf_modules() : export_nemotron_nas_modules(),
-                                     arguments));
+  const PythonModule program = gguf ? PythonModule{"export_gguf", export_gguf_py()}
+                                    : PythonModule{"export_nemotron_nas", export_nemotron_nas_py()};
+  exec_program(python_helper_command({{"exporting", exporting_py()}, program}, arguments));
 }
 
 Verb export_verb(CLI::App& app, CommonOptions& common) {

@@ -21,7 +21,10 @@ constexpr size_t kKeptErrors = size_t{4} * 1024;
 constexpr size_t kLongestMessage = 2000;
 
 std::vector<std::string> command_of(const std::vector<std::string>& arguments) {
-  return python_helper_command(remote_files_modules(), arguments);
+  return python_helper_command({{"remote_stores", remote_stores_py()},
+                                {"remote_cache", remote_cache_py()},
+                                {"remote_files", remote_files_py()}},
+                               arguments);
 }
 
 const char* kind_name(FetchKind kind) {

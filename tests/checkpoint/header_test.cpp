@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/files/input_file.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "worker/checkpoint/safetensors_header.h"
 
@@ -228,9 +229,9 @@ TEST(SafetensorsHeader, RefusesAPrefixThatEndsWithinTheHeader) {
 }
 
 TEST(SafetensorsHeader, SaysWhyAFileCannotBeRead) {
-  EXPECT_THROW(read_safetensors_header("/nonexistent/model.safetensors"), InputError);
-  EXPECT_THROW(read_safetensors_header("/tmp"), InputError);
-  EXPECT_THROW(read_safetensors_header("/dev/zero"), InputError);
+  EXPECT_THROW(read_safetensors_header(InputFile("/nonexistent/model.safetensors")), InputError);
+  EXPECT_THROW(read_safetensors_header(InputFile("/tmp")), InputError);
+  EXPECT_THROW(read_safetensors_header(InputFile("/dev/zero")), InputError);
 }
 
 TEST(SafetensorsHeader, SizesOfDtypes) {

@@ -114,7 +114,7 @@ TEST(ShardWriter, HeaderIsAlignedInLayoutOrderAndMarkedForPyTorch) {
   EXPECT_THAT(bytes, HasSubstr(R"({"__metadata__":{"format":"pt"},)"
                                R"("b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                                R"("a":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}} )"));
-  const auto header = SafetensorsFile(dir / kOnlyShard).header();
+  const auto header = SafetensorsFile(dir / kOnlyShard).header;
   EXPECT_EQ(header.metadata.at("format"), "pt");
   EXPECT_EQ(header.tensors.at("b").begin % 8, 0u);
 }
@@ -155,11 +155,11 @@ TEST(ShardWriter, WritesAMatrixByBlocksOfRows) {
   const auto layout = make_shard_layout({{"x", at::kFloat, {7, 3}}});
   create_shards(dir.path(), layout);
   ShardWriter writer(dir.path(), layout, {"x"});
-  writer.write_rows("x", 4, matrix.narrow(0, 4, 3));
+  writer.write("x", matrix.narrow(0, 4, 3), 4);
   EXPECT_THROW(writer.finish(), std::logic_error);
-  EXPECT_THROW(writer.write_rows("x", 5, matrix.narrow(0, 0, 4)), std::logic_error);
-  writer.write_rows("x", 0, matrix.narrow(0, 0, 4));
-  EXPECT_THROW(writer.write_rows("x", 0, matrix.narrow(0, 0, 1)), std::logic_error);
+  EXPECT_THROW(writer.write("x", matrix.narrow(0, 0, 4), 5), std::logic_error);
+  writer.write("x", matrix.narrow(0, 0, 4), 0);
+  EXPECT_THROW(writer.write("x", matrix.narrow(0, 0, 1), 0), std::logic_error);
   writer.finish();
   EXPECT_TRUE(SafetensorsFile(dir / kOnlyShard).tensor("x").equal(matrix));
 }

@@ -40,6 +40,8 @@ int bytes_of(const at::Tensor& tensor) {
 RendezvousCommunicator::RendezvousCommunicator(MPI_Comm parent, const WaitLimit& limit)
     : collectives_(parent, limit) {
   MPI_Comm_dup(parent, &transfers_);
+  rank_ = collectives_.rank();
+  size_ = collectives_.size();
 }
 
 RendezvousCommunicator::~RendezvousCommunicator() { MPI_Comm_free(&transfers_); }

@@ -17,8 +17,6 @@ class RendezvousCommunicator final : public Communicator {
   RendezvousCommunicator(const RendezvousCommunicator&) = delete;
   RendezvousCommunicator& operator=(const RendezvousCommunicator&) = delete;
 
-  int rank() const override { return collectives_.rank(); }
-  int size() const override { return collectives_.size(); }
   void broadcast(at::Tensor& tensor, int root) override { collectives_.broadcast(tensor, root); }
   void reduce_sum(at::Tensor& tensor, int root) override { collectives_.reduce_sum(tensor, root); }
   void all_reduce_sum(at::Tensor& tensor) override { collectives_.all_reduce_sum(tensor); }

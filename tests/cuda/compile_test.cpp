@@ -9,7 +9,6 @@
 
 #include "tests/temporary_directory.h"
 #include "worker/cuda/nvrtc.h"
-#include "worker/cuda/programs.h"
 
 namespace dotresize {
 namespace {

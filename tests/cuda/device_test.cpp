@@ -12,8 +12,6 @@
 #include "tests/cuda/gpu.h"
 #include "tests/cuda/lonely_host.h"
 #include "worker/cuda/choose_device.h"
-#include "worker/cuda/gpu_limits.h"
-#include "worker/cuda/gpu_support.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {
@@ -96,13 +94,13 @@ struct CudaModuleOnGpu : OnGpu {};
 
 TEST_F(CudaModuleOnGpu, RemembersItsPeakMemory) {
   const CudaModule& cuda = open_cuda_module();
-  const int64_t before = cuda.peak_memory_bytes();
+  const int64_t before = cuda.memory().peak;
   EXPECT_GT(before, 0);  // the context takes some
   constexpr int64_t kBytes = int64_t{256} << 20;
   at::empty({kBytes}, at::dtype(at::kByte).device(at::kCUDA));
-  EXPECT_GE(cuda.peak_memory_bytes(), kBytes);
-  EXPECT_LE(cuda.peak_memory_bytes(), before + 2 * kBytes);
-  EXPECT_GT(cuda.free_memory_bytes(), 0);
+  EXPECT_GE(cuda.memory().peak, kBytes);
+  EXPECT_LE(cuda.memory().peak, before + 2 * kBytes);
+  EXPECT_GT(cuda.memory().free, 0);
 }
 
 /// One GPU is enough for this test.

@@ -13,7 +13,6 @@
 #include "base/process/environment.h"
 #include "tests/comm/rendezvous_communicator.h"
 #include "tests/cuda/lonely_host.h"
-#include "worker/comm/announced_communicator.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/kernels/l1_cost.h"
 
@@ -158,10 +157,8 @@ TEST(SelfTest, OperationsOfLibtorchThatComputeWrongAreNamed) {
 class FlippingCommunicator final : public Communicator {
  public:
   FlippingCommunicator(Communicator& inner, int from, int to)
-      : inner_(inner), from_(from), to_(to) {}
+      : Communicator(inner.rank(), inner.size()), inner_(inner), from_(from), to_(to) {}
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
   void broadcast(at::Tensor& tensor, int root) override { inner_.broadcast(tensor, root); }
   void reduce_sum(at::Tensor& tensor, int root) override { inner_.reduce_sum(tensor, root); }
   void all_reduce_sum(at::Tensor& tensor) override { inner_.all_reduce_sum(tensor); }

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "worker/cuda/nvrtc.h"
-#include "worker/cuda/programs.h"
 
 int main(int argc, char** argv) {
   using namespace dotresize;

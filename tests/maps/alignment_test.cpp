@@ -8,8 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "worker/maps/spreading.h"
-
 namespace dotresize {
 namespace {
 

@@ -8,8 +8,8 @@
 
 #include "tests/maps/activations.h"
 #include "worker/maps/describe/transport_picture.h"
+#include "worker/maps/map_algorithm.h"
 #include "worker/maps/moments.h"
-#include "worker/maps/transport_map.h"
 
 namespace dotresize {
 namespace {

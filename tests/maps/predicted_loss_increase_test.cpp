@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "worker/maps/alignment.h"
-#include "worker/maps/describe/shortcut_loss_increase.h"
 #include "worker/maps/describe/spectrum.h"
 #include "worker/maps/metric.h"
 

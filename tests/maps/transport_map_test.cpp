@@ -1,5 +1,3 @@
-#include "worker/maps/transport_map.h"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 
 #include "tests/maps/activations.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {

@@ -60,7 +60,7 @@ class Load : public ::testing::Test {
   // Writes one value into the file directly, because the writer refuses values that are not finite.
   void overwrite_first(const std::string& name, float value) const {
     for (const auto& path : CheckpointReader(dir_).files()) {
-      const auto tensors = read_safetensors_header(path).tensors;
+      const auto tensors = read_safetensors_header(InputFile(path)).tensors;
       if (tensors.count(name) == 0) continue;
       std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
       file.seekp(static_cast<std::streamoff>(tensors.at(name).begin));

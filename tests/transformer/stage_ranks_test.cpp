@@ -13,7 +13,6 @@
 
 #include "tests/comm/rendezvous_communicator.h"
 #include "tests/transformer/whole_model.h"
-#include "worker/comm/announced_communicator.h"
 #include "worker/transformer/gradient/gradient_stream.h"
 
 namespace dotresize::testing {

@@ -11,7 +11,6 @@
 
 #include "worker/maps/describe/spectrum.h"
 #include "worker/maps/scoped_threads.h"
-#include "worker/maps/spreading.h"
 #include "worker/transformer/stage/stream_guard.h"
 #include "worker/transformer/weights.h"
 

@@ -16,7 +16,6 @@
 #include "worker/calibration/reason.h"
 #include "worker/calibration/storage/statistics.h"
 #include "worker/maps/describe/predicted_loss_increase.h"
-#include "worker/maps/describe/shortcut_loss_increase.h"
 #include "worker/maps/describe/spectrum.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/scoped_threads.h"

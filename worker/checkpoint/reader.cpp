@@ -18,81 +18,26 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 
-struct SafetensorsFile::Mapping {
-  explicit Mapping(const fs::path& file_path) : path(file_path) {
-    const InputFile file(path.string());
-    header = read_safetensors_header(file);
-    size = file.size();
-    stamp = file.stamp();
-    // The private mapping is writable, because the owner of a tensor that views it may change it in
-    // place.
-    void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                           file.descriptor(), 0);
-    if (address == MAP_FAILED) {
-      throw std::system_error(errno, std::generic_category(), path.string() + ": cannot map");
-    }
-    base = static_cast<char*>(address);
-  }
-  ~Mapping() { ::munmap(base, size); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  /// Starts to read [begin, end) from disk.
-  void prefetch(uint64_t begin, uint64_t end) const {
-    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    const uint64_t from = begin / page * page;
-    ::madvise(base + from, end - from, MADV_WILLNEED);  // only advice: failure is harmless
-  }
-
-  /// Drops the pages that lie wholly in [begin, begin + bytes).
-  void release(const char* begin, uint64_t bytes) const {
-    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    const uint64_t from = (static_cast<uint64_t>(begin - base) + page - 1) / page * page;
-    const uint64_t to = (static_cast<uint64_t>(begin - base) + bytes) / page * page;
-    if (from < to) ::madvise(base + from, to - from, MADV_DONTNEED);
-  }
-  bool holds(const void* address) const {
-    const auto* byte = static_cast<const char*>(address);
-    return byte >= base && byte < base + size;
-  }
-
-  fs::path path;
-  SafetensorsHeader header;
-  char* base = nullptr;
-  uint64_t size = 0;
-  FileStamp stamp;
-};
-
 namespace {
 
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 
-[[noreturn]] void refuse_directory(const fs::path& dir) {
-  if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such model directory");
-  const bool pickled =
-      fs::exists(dir / "pytorch_model.bin") || fs::exists(dir / "pytorch_model.bin.index.json");
-  throw InputError(dir.string() + ": neither " + kSingleFile + " nor " + kIndexFile +
-                   (pickled ? "; pytorch_model.bin is not read: load the model with transformers "
-                              "and save it with save_pretrained, which writes safetensors"
-                            : "; a model directory needs one of them"));
-}
-
 /// Checks both directions: each file has the tensors that the index lists, and no others.
 void check_index(const std::map<std::string, std::string>& index,
                  const std::map<std::string, SafetensorsFile>& files, const fs::path& index_path) {
   for (const auto& [name, file] : index) {
-    if (!files.at(file).header().tensors.contains(name)) {
+    if (!files.at(file).header.tensors.contains(name)) {
       throw InputError(index_path.string() + ": tensor " + in_quotes(name) + " should be in " +
                        file + ", which does not hold it");
     }
   }
   for (const auto& [file_name, file] : files) {
-    for (const auto& entry : file.header().tensors) {
+    for (const auto& entry : file.header.tensors) {
       const auto listed = index.find(entry.first);
       if (listed == index.end() || listed->second != file_name) {
         throw InputError(
-            file.path().string() + ": tensor " + in_quotes(entry.first) + " is in this file, but " +
+            file.path.string() + ": tensor " + in_quotes(entry.first) + " is in this file, but " +
             kIndexFile + " " +
             (listed == index.end() ? "does not list it" : "places it in " + listed->second));
       }
@@ -102,23 +47,27 @@ void check_index(const std::map<std::string, std::string>& index,
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const fs::path& path)
-    : mapping_(std::make_shared<const Mapping>(path)) {}
-
-const SafetensorsHeader& SafetensorsFile::header() const { return mapping_->header; }
-
-const fs::path& SafetensorsFile::path() const { return mapping_->path; }
-
-const FileStamp& SafetensorsFile::stamp() const { return mapping_->stamp; }
-
-std::string SafetensorsFile::sha256() const {
-  return sha256_of_bytes(mapping_->base, mapping_->size);
+SafetensorsFile::SafetensorsFile(const fs::path& file_path, const InputFile& file)
+    : path(file_path),
+      header(read_safetensors_header(file)),
+      stamp(file.stamp()),
+      size_(file.size()) {
+  // The private mapping is writable, because the owner of a tensor that views it may change it in
+  // place.
+  void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                         file.descriptor(), 0);
+  if (address == MAP_FAILED) {
+    throw std::system_error(errno, std::generic_category(), path.string() + ": cannot map");
+  }
+  mapping_ = {static_cast<char*>(address), [size = size_](char* base) { ::munmap(base, size); }};
 }
 
+std::string SafetensorsFile::sha256() const { return sha256_of_bytes(mapping_.get(), size_); }
+
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
-  const std::string where = path().string() + ": tensor " + in_quotes(name);
-  const auto found = header().tensors.find(name);
-  if (found == header().tensors.end()) throw InputError(where + " is not there");
+  const std::string where = path.string() + ": tensor " + in_quotes(name);
+  const auto found = header.tensors.find(name);
+  if (found == header.tensors.end()) throw InputError(where + " is not there");
   const TensorInfo& info = found->second;
   at::ScalarType dtype;
   try {
@@ -127,7 +76,7 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     throw InputError(where + ": " + error.what());
   }
   if (info.begin == info.end) return at::empty(info.shape, dtype);
-  char* data = mapping_->base + info.begin;
+  char* data = mapping_.get() + info.begin;
   if (info.begin % c10::elementSize(dtype) != 0) {
     at::Tensor copy = at::empty(info.shape, dtype);
     std::memcpy(copy.data_ptr(), data, info.end - info.begin);
@@ -141,19 +90,32 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
 }
 
 void SafetensorsFile::read_ahead(const std::string& name) const {
-  const TensorInfo& info = header().tensors.at(name);
-  if (info.begin != info.end) mapping_->prefetch(info.begin, info.end);
+  const TensorInfo& info = header.tensors.at(name);
+  if (info.begin == info.end) return;
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t from = info.begin / page * page;
+  // Only advice: failure is harmless.
+  ::madvise(mapping_.get() + from, info.end - from, MADV_WILLNEED);
 }
 
 void SafetensorsFile::release(const at::Tensor& view) const {
-  if (view.numel() == 0 || !view.is_contiguous() || !mapping_->holds(view.const_data_ptr())) return;
-  mapping_->release(static_cast<const char*>(view.const_data_ptr()), view.nbytes());
+  const char* base = mapping_.get();
+  const auto* begin = static_cast<const char*>(view.const_data_ptr());
+  if (view.numel() == 0 || !view.is_contiguous() || begin < base || begin >= base + size_) return;
+  // The pages that lie wholly in the view.
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = static_cast<uint64_t>(begin - base);
+  const uint64_t from = (first + page - 1) / page * page;
+  const uint64_t to = (first + view.nbytes()) / page * page;
+  if (from < to) ::madvise(mapping_.get() + from, to - from, MADV_DONTNEED);
 }
 
-CheckpointReader::CheckpointReader(const fs::path& model_dir) : dir_(model_dir) {
+CheckpointReader::CheckpointReader(const fs::path& model_dir,
+                                   const std::vector<fs::path>& replacements)
+    : dir_(model_dir) {
   const fs::path index_path = dir_ / kIndexFile;
   if (fs::exists(dir_ / kSingleFile)) {
-    files_.emplace(kSingleFile, SafetensorsFile(dir_ / kSingleFile));
+    files_.try_emplace(kSingleFile, dir_ / kSingleFile);
   } else if (fs::exists(index_path)) {
     const auto index = read_shard_index(index_path.string());
     for (const auto& [name, file] : index) {
@@ -161,23 +123,25 @@ CheckpointReader::CheckpointReader(const fs::path& model_dir) : dir_(model_dir) 
         throw InputError(index_path.string() + ": shard " + in_quotes(file) + " of tensor " +
                          in_quotes(name) + " is missing");
       }
-      if (!files_.contains(file)) files_.emplace(file, SafetensorsFile(dir_ / file));
+      if (!files_.contains(file)) files_.try_emplace(file, dir_ / file);
     }
     check_index(index, files_, index_path);
+  } else if (!fs::is_directory(dir_)) {
+    throw InputError(dir_.string() + ": no such model directory");
   } else {
-    refuse_directory(dir_);
+    const bool pickled =
+        fs::exists(dir_ / "pytorch_model.bin") || fs::exists(dir_ / "pytorch_model.bin.index.json");
+    throw InputError(dir_.string() + ": neither " + kSingleFile + " nor " + kIndexFile +
+                     (pickled ? "; pytorch_model.bin is not read: load the model with transformers "
+                                "and save it with save_pretrained, which writes safetensors"
+                              : "; a model directory needs one of them"));
   }
   for (const auto& [file_name, file] : files_) {
-    for (const auto& entry : file.header().tensors) owner_.emplace(entry.first, &file);
+    for (const auto& entry : file.header.tensors) owner_.emplace(entry.first, &file);
   }
-}
-
-CheckpointReader::CheckpointReader(const fs::path& model_dir,
-                                   const std::vector<fs::path>& replacements)
-    : CheckpointReader(model_dir) {
-  for (const fs::path& path : replacements) replacements_.emplace_back(path);
-  for (const SafetensorsFile& file : replacements_) {
-    for (const auto& entry : file.header().tensors) {
+  for (const fs::path& path : replacements) {
+    const SafetensorsFile& file = replacements_.emplace_back(path);
+    for (const auto& entry : file.header.tensors) {
       const auto replaced = owner_.find(entry.first);
       if (replaced != owner_.end()) replaced->second = &file;
     }
@@ -202,13 +166,13 @@ std::vector<std::string> CheckpointReader::names() const {
 }
 
 std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
-  return file_of(name).header().tensors.at(name).shape;
+  return file_of(name).header.tensors.at(name).shape;
 }
 
 at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expected_shape) const {
   const SafetensorsFile& file = file_of(name);
-  const std::string where = file.path().string() + ": tensor " + in_quotes(name);
-  const TensorInfo& info = file.header().tensors.at(name);
+  const std::string where = file.path.string() + ": tensor " + in_quotes(name);
+  const TensorInfo& info = file.header.tensors.at(name);
   if (expected_shape != at::IntArrayRef(info.shape)) {
     throw InputError(
         c10::str(where, " has shape ", at::IntArrayRef(info.shape), ", expected ", expected_shape));
@@ -229,7 +193,7 @@ std::vector<fs::path> CheckpointReader::files() const {
 
 std::map<std::string, FileStamp> CheckpointReader::stamps() const {
   std::map<std::string, FileStamp> stamps;
-  for (const auto& [name, file] : files_) stamps.emplace(name, file.stamp());
+  for (const auto& [name, file] : files_) stamps.emplace(name, file.stamp);
   return stamps;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,11 +19,8 @@ namespace dotresize {
 class SafetensorsFile {
  public:
   /// Throws InputError (see parse_safetensors_header).
-  explicit SafetensorsFile(const std::filesystem::path& path);
-  const SafetensorsHeader& header() const;
-  const std::filesystem::path& path() const;
-  /// Stamp of the mapped file; differs if the file was changed.
-  const FileStamp& stamp() const;
+  explicit SafetensorsFile(const std::filesystem::path& file_path)
+      : SafetensorsFile(file_path, InputFile(file_path.string())) {}
   /// Returns the SHA-256 of the mapped bytes.
   std::string sha256() const;
   /// Returns a view of the mapping, which lives as long as the tensor. Copies only BOOL, and data
@@ -36,9 +34,15 @@ class SafetensorsFile {
   /// any other tensor.
   void release(const at::Tensor& view) const;
 
+  const std::filesystem::path path;
+  const SafetensorsHeader header;
+  const FileStamp stamp;  ///< of the mapped file; differs if the file was changed
+
  private:
-  struct Mapping;
-  std::shared_ptr<const Mapping> mapping_;
+  SafetensorsFile(const std::filesystem::path& file_path, const InputFile& file);
+
+  uint64_t size_;
+  std::shared_ptr<char> mapping_;  ///< all bytes of the file
 };
 
 /// The weights of a Hugging Face directory: model.safetensors, or else model.safetensors.index.json
@@ -47,12 +51,10 @@ class CheckpointReader {
  public:
   /// Throws InputError if there is neither file, the index is malformed, a shard name leaves the
   /// directory, a shard is missing, or the index and the shards' headers disagree.
-  explicit CheckpointReader(const std::filesystem::path& model_dir);
-  /// Version that takes tensors from the safetensors files `replacements` instead of the directory.
-  /// Ignores tensors that the directory does not have. Throws InputError for a file that is not
-  /// safetensors.
-  CheckpointReader(const std::filesystem::path& model_dir,
-                   const std::vector<std::filesystem::path>& replacements);
+  /// Takes tensors from the safetensors files `replacements` instead of the directory, and ignores
+  /// their tensors that the directory does not have.
+  explicit CheckpointReader(const std::filesystem::path& model_dir,
+                            const std::vector<std::filesystem::path>& replacements = {});
   CheckpointReader(CheckpointReader&&) = default;
   CheckpointReader& operator=(CheckpointReader&&) = default;
 
@@ -81,7 +83,7 @@ class CheckpointReader {
 
   std::filesystem::path dir_;
   std::map<std::string, SafetensorsFile> files_;  ///< mapped files by name
-  std::vector<SafetensorsFile> replacements_;
+  std::list<SafetensorsFile> replacements_;
   std::map<std::string, const SafetensorsFile*> owner_;  ///< file of each tensor, by tensor name
 };
 

@@ -48,23 +48,12 @@ std::optional<int64_t> find_dtype_size(const std::string& dtype) {
   return found == kDtypeSizes.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Bytes of a tensor; nullopt if they exceed int64. A dimension of 0 counts as 1, so that strides
-/// cannot overflow either; the caller handles empty tensors.
-std::optional<int64_t> bytes_without_empty_dimensions(const std::vector<int64_t>& shape,
-                                                      int64_t element_bytes) {
-  int64_t bytes = element_bytes;
-  for (const int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) return std::nullopt;
-  }
-  return bytes;
-}
-
 class HeaderHandler final : public StrictJsonHandler {
  public:
   HeaderHandler(const std::string& origin, uint64_t data_begin, uint64_t file_size)
       : StrictJsonHandler(origin), data_begin_(data_begin), data_size_(file_size - data_begin) {}
 
-  SafetensorsHeader take() { return std::move(header_); }
+  SafetensorsHeader header;  ///< complete once the text is parsed
 
   bool start_object(size_t elements) override {
     if (place_ == Place::kStart) {
@@ -89,19 +78,32 @@ class HeaderHandler final : public StrictJsonHandler {
 
   bool key(string_t& value) override {
     if (place_ == Place::kTop) {
-      begin_entry(value);
-    } else if (place_ == Place::kMetadata) {
-      key_ = value;
-      if (header_.metadata.contains(value)) refuse("the key is there twice");
-    } else {
-      begin_tensor_field(value);
+      name_ = value;
+      key_.clear();
+      const bool metadata = value == "__metadata__";
+      if (metadata ? std::exchange(has_metadata_, true) : header.tensors.contains(value)) {
+        refuse("the name is there twice");
+      }
+      return true;
+    }
+    key_ = value;
+    if (place_ == Place::kMetadata) {
+      if (header.metadata.contains(value)) refuse("the key is there twice");
+      return true;
+    }
+    if (value != "dtype" && value != "shape" && value != "data_offsets") {
+      refuse("unknown key; a tensor has dtype, shape and data_offsets");
+    }
+    if ((value == "dtype" && !draft_.dtype.empty()) || (value == "shape" && draft_.has_shape) ||
+        (value == "data_offsets" && draft_.has_offsets)) {
+      refuse("the key is there twice");
     }
     return true;
   }
 
   bool string(string_t& value) override {
     if (place_ == Place::kMetadata) {
-      header_.metadata.emplace(key_, std::move(value));
+      header.metadata.emplace(key_, std::move(value));
     } else if (place_ == Place::kTensor && key_ == "dtype") {
       if (!find_dtype_size(value)) refuse("unknown dtype " + in_quotes(value));
       draft_.dtype = std::move(value);
@@ -127,7 +129,13 @@ class HeaderHandler final : public StrictJsonHandler {
 
   bool number_unsigned(number_unsigned_t value) override {
     if (place_ == Place::kShape) {
-      add_dimension(value);
+      if (draft_.shape.size() == kMaxDimensions) {
+        refuse("more than " + std::to_string(kMaxDimensions) + " dimensions");
+      }
+      if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        refuse("dimension " + std::to_string(value) + " is beyond 2^63 - 1");
+      }
+      draft_.shape.push_back(static_cast<int64_t>(value));
     } else if (place_ == Place::kOffsets) {
       if (draft_.offset_count == draft_.offsets.size()) {
         refuse("must be [begin, end], and has more than two numbers");
@@ -158,47 +166,11 @@ class HeaderHandler final : public StrictJsonHandler {
     return key_.empty() ? entry : entry + ", key " + in_quotes(key_);
   }
 
-  void begin_entry(const std::string& name) {
-    name_ = name;
-    key_.clear();
-    const bool metadata = name == "__metadata__";
-    if (metadata ? std::exchange(has_metadata_, true) : header_.tensors.contains(name)) {
-      refuse("the name is there twice");
-    }
-  }
-
-  void begin_tensor_field(const std::string& key) {
-    key_ = key;
-    if (key != "dtype" && key != "shape" && key != "data_offsets") {
-      refuse("unknown key; a tensor has dtype, shape and data_offsets");
-    }
-    if ((key == "dtype" && !draft_.dtype.empty()) || (key == "shape" && draft_.has_shape) ||
-        (key == "data_offsets" && draft_.has_offsets)) {
-      refuse("the key is there twice");
-    }
-  }
-
-  void add_dimension(uint64_t size) {
-    if (draft_.shape.size() == kMaxDimensions) {
-      refuse("more than " + std::to_string(kMaxDimensions) + " dimensions");
-    }
-    if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      refuse("dimension " + std::to_string(size) + " is beyond 2^63 - 1");
-    }
-    draft_.shape.push_back(static_cast<int64_t>(size));
-  }
-
   void add_tensor() {
     key_.clear();
     if (draft_.dtype.empty() || !draft_.has_shape || !draft_.has_offsets) {
       refuse("incomplete; a tensor has dtype, shape and data_offsets");
     }
-    const auto [begin, end] = checked_offsets();
-    header_.tensors.emplace(name_, TensorInfo{std::move(draft_.dtype), std::move(draft_.shape),
-                                              data_begin_ + begin, data_begin_ + end});
-  }
-
-  std::pair<uint64_t, uint64_t> checked_offsets() const {
     const auto [begin, end] = draft_.offsets;
     const std::string range = std::to_string(begin) + " to " + std::to_string(end);
     if (draft_.offset_count != draft_.offsets.size()) refuse("data_offsets must be [begin, end]");
@@ -207,21 +179,26 @@ class HeaderHandler final : public StrictJsonHandler {
       refuse("data_offsets " + range + " leave the file, which has " + std::to_string(data_size_) +
              " bytes of data");
     }
-    const auto& shape = draft_.shape;
-    const auto bytes = bytes_without_empty_dimensions(shape, safetensors_dtype_size(draft_.dtype));
-    if (!bytes) refuse("the shape has more than 2^63 - 1 bytes");
-    const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
-    const auto expected = empty ? uint64_t{0} : static_cast<uint64_t>(*bytes);
+    // A dimension of 0 counts as 1 first, so that strides cannot overflow either.
+    int64_t bytes = safetensors_dtype_size(draft_.dtype);
+    bool empty = false;
+    for (const int64_t size : draft_.shape) {
+      empty = empty || size == 0;
+      if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) {
+        refuse("the shape has more than 2^63 - 1 bytes");
+      }
+    }
+    const auto expected = empty ? uint64_t{0} : static_cast<uint64_t>(bytes);
     if (end - begin != expected) {
       refuse("data_offsets " + range + " hold " + std::to_string(end - begin) +
              " bytes, dtype and shape need " + std::to_string(expected));
     }
-    return {begin, end};
+    header.tensors.emplace(name_, TensorInfo{std::move(draft_.dtype), std::move(draft_.shape),
+                                             data_begin_ + begin, data_begin_ + end});
   }
 
   uint64_t data_begin_;
   uint64_t data_size_;
-  SafetensorsHeader header_;
   Place place_ = Place::kStart;
   bool has_metadata_ = false;
   std::string name_;  ///< last key of the header
@@ -299,13 +276,8 @@ SafetensorsHeader parse_safetensors_header(const char* prefix, uint64_t prefix_s
   const uint64_t data_begin = kLengthBytes + length;
   HeaderHandler handler(origin, data_begin, file_size);
   parse_strict_json(prefix + kLengthBytes, length, origin, handler);
-  SafetensorsHeader header = handler.take();
-  check_coverage(header, data_begin, file_size, origin);
-  return header;
-}
-
-SafetensorsHeader read_safetensors_header(const std::string& path) {
-  return read_safetensors_header(InputFile(path));
+  check_coverage(handler.header, data_begin, file_size, origin);
+  return std::move(handler.header);
 }
 
 SafetensorsHeader read_safetensors_header(const InputFile& file) {

@@ -36,7 +36,6 @@ SafetensorsHeader parse_safetensors_header(const char* prefix, uint64_t prefix_s
                                            uint64_t file_size, const std::string& origin);
 
 /// Reads and parses the header of a file. Throws InputError.
-SafetensorsHeader read_safetensors_header(const std::string& path);
 SafetensorsHeader read_safetensors_header(const InputFile& file);
 
 }  // namespace dotresize

@@ -1,6 +1,7 @@
 #include "worker/checkpoint/shard_index.h"
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "base/files/input_file.h"
@@ -11,11 +12,6 @@ namespace dotresize {
 namespace {
 
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
-
-bool is_plain_file_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
 
 /// Reads "weight_map" and skips everything else ("metadata").
 class IndexHandler final : public StrictJsonHandler {
@@ -31,7 +27,8 @@ class IndexHandler final : public StrictJsonHandler {
 
   bool string(string_t& value) override {
     if (!in_map() || depth_ == 1) return StrictJsonHandler::string(value);
-    if (!is_plain_file_name(value)) {
+    if (value.empty() || value == "." || value == ".." ||
+        value.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
       refuse("file " + in_quotes(value) + " is not a plain file name within the directory");
     }
     files_.emplace(tensor_, std::move(value));

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
+#include "base/errors.h"
+#include "base/text/checked_json.h"
 #include "base/text/printable.h"
 
 namespace dotresize {
@@ -25,14 +29,17 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return unexpected("binary data"); }
   bool start_object(size_t) override { return unexpected("an object"); }
   bool start_array(size_t) override { return unexpected("an array"); }
-  bool parse_error(size_t position, const std::string& last_token,
-                   const nlohmann::json::exception& error) override;
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
+    throw InputError(origin_ + ": not valid JSON: " + json_fault(error));
+  }
 
  protected:
   /// Location of the current value, for messages: "tensor 'a', key 'shape'".
   virtual std::string where() const = 0;
   /// Throws InputError: "ORIGIN: WHERE: fault".
-  [[noreturn]] void refuse(const std::string& fault) const;
+  [[noreturn]] void refuse(const std::string& fault) const {
+    throw InputError(origin_ + ": " + where() + ": " + fault);
+  }
   /// True if the current value is skipped, whatever it is.
   virtual bool passes_over() const { return false; }
 
@@ -49,7 +56,15 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
 
 /// Feeds the text to the handler. Refuses two things that nlohmann::json accepts: a byte order
 /// mark, and a NUL byte, which it takes for the end of the text.
-void parse_strict_json(const char* text, size_t size, const std::string& origin,
-                       StrictJsonHandler& handler);
+inline void parse_strict_json(const char* text, size_t size, const std::string& origin,
+                              StrictJsonHandler& handler) {
+  if (size == 0 || text[0] != '{') {
+    throw InputError(origin + ": not valid JSON: it must begin with '{'");
+  }
+  if (std::memchr(text, '\0', size) != nullptr) {
+    throw InputError(origin + ": not valid JSON: it holds a NUL byte");
+  }
+  nlohmann::json::sax_parse(text, text + size, &handler);
+}
 
 }  // namespace dotresize

@@ -10,16 +10,6 @@ namespace {
 
 constexpr char kName[] = "tokens";
 
-void check_vocabulary(const at::Tensor& tokens, int64_t vocab_size, const std::string& where) {
-  const at::Tensor outside = tokens.lt(0).logical_or(tokens.ge(vocab_size));
-  if (!outside.any().item<bool>()) return;
-  const auto position = outside.nonzero()[0].item<int64_t>();
-  throw InputError(where + ": id " + std::to_string(tokens[position].item<int64_t>()) +
-                   " at position " + std::to_string(position) +
-                   " is outside the vocabulary, 0 to " + std::to_string(vocab_size - 1) +
-                   "; were the tokens made with another tokenizer?");
-}
-
 /// Returns the number of whole windows of `seqlen`. Throws InputError with found and needed numbers
 /// if there are fewer than `needed`.
 int64_t whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) {
@@ -59,7 +49,7 @@ TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size) {
   const at::Tensor stored = file.tensor(kName);
   const std::string where = path.string() + ": tensor '" + kName + "'";
   if (!at::isIntegralType(stored.scalar_type(), /*includeBool=*/false)) {
-    throw InputError(where + " has dtype " + file.header().tensors.at(kName).dtype +
+    throw InputError(where + " has dtype " + file.header.tensors.at(kName).dtype +
                      ", expected an integer one (I64, I32, I16, I8, U32, U16, U8)");
   }
   if (stored.dim() != 1 && stored.dim() != 2) {
@@ -69,7 +59,14 @@ TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size) {
   if (stored.numel() == 0) throw InputError(where + " is empty");
   TokenFile tokens{stored.to(at::kLong).flatten(), std::nullopt};
   if (stored.dim() == 2) tokens.row_length = stored.size(1);
-  check_vocabulary(tokens.tokens, vocab_size, where);
+  const at::Tensor outside = tokens.tokens.lt(0).logical_or(tokens.tokens.ge(vocab_size));
+  if (outside.any().item<bool>()) {
+    const auto position = outside.nonzero()[0].item<int64_t>();
+    throw InputError(where + ": id " + std::to_string(tokens.tokens[position].item<int64_t>()) +
+                     " at position " + std::to_string(position) +
+                     " is outside the vocabulary, 0 to " + std::to_string(vocab_size - 1) +
+                     "; were the tokens made with another tokenizer?");
+  }
   return tokens;
 }
 

@@ -19,12 +19,6 @@
 namespace dotresize {
 namespace {
 
-std::string shard_file_name(size_t number, size_t count) {
-  char name[64];
-  std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", number, count);
-  return name;
-}
-
 constexpr uint64_t kHeaderAlignment = 8;
 
 /// Returns the length field and the JSON, padded with spaces to a multiple of 8 bytes.
@@ -78,12 +72,6 @@ void check_fits(const TensorSpec& spec, int64_t first, const at::Tensor& rows) {
   }
 }
 
-uint64_t data_bytes(const ShardLayout::Shard& shard) {
-  int64_t bytes = 0;
-  for (const TensorSpec& spec : shard.tensors) bytes += spec.bytes();
-  return static_cast<uint64_t>(bytes);
-}
-
 }  // namespace
 
 int64_t TensorSpec::elements() const { return c10::multiply_integers(shape); }
@@ -107,7 +95,10 @@ ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t ma
     layout.total_parameters += spec.elements();
   }
   for (size_t i = 0; i < layout.shards.size(); ++i) {
-    layout.shards[i].file = shard_file_name(i + 1, layout.shards.size());
+    char name[64];
+    std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", i + 1,
+                  layout.shards.size());
+    layout.shards[i].file = name;
   }
   return layout;
 }
@@ -128,8 +119,10 @@ std::string index_json(const ShardLayout& layout) {
 void create_shards(const std::filesystem::path& dir, const ShardLayout& layout) {
   for (const ShardLayout::Shard& shard : layout.shards) {
     const std::string header = header_bytes(shard.tensors);
+    int64_t bytes = 0;
+    for (const TensorSpec& spec : shard.tensors) bytes += spec.bytes();
     OutputFile file(dir / shard.file, OutputFile::Mode::kTruncate);
-    file.reserve(header.size() + data_bytes(shard));
+    file.reserve(header.size() + static_cast<uint64_t>(bytes));
     file.write(header.data(), header.size(), 0);
     file.close();
   }
@@ -142,28 +135,6 @@ struct ShardWriter::OpenShard {
     int64_t written = 0;  ///< number of elements
   };
 
-  OpenShard(OutputFile output, const std::vector<TensorSpec>& tensors,
-            const std::set<std::string>& mine)
-      : file(std::move(output)) {
-    uint64_t offset = header_bytes(tensors).size();
-    for (const TensorSpec& spec : tensors) {
-      if (mine.contains(spec.name)) places.emplace(spec.name, Place{spec, offset});
-      offset += static_cast<uint64_t>(spec.bytes());
-    }
-  }
-
-  void write(Place& place, int64_t first_row, const at::Tensor& rows) {
-    const int64_t before = first_row == 0 ? 0 : first_row * (rows.numel() / rows.size(0));
-    for_each_block(rows, [&](const at::Tensor& block, int64_t first) {
-      const at::Tensor source = block.cpu();
-      const at::Tensor converted = source.to(place.spec.dtype).contiguous();
-      check_finite(source, converted, place.spec.name);
-      file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
-                 place.offset + static_cast<uint64_t>(before + first) * converted.element_size());
-    });
-    place.written += rows.numel();
-  }
-
   OutputFile file;
   std::map<std::string, Place> places;
 };
@@ -174,22 +145,37 @@ ShardWriter::ShardWriter(const std::filesystem::path& dir, const ShardLayout& la
     const bool has_mine = std::ranges::any_of(
         shard.tensors, [&](const TensorSpec& spec) { return mine.contains(spec.name); });
     if (!has_mine) continue;
-    shards_.emplace_back(OutputFile(dir / shard.file, OutputFile::Mode::kMustExist), shard.tensors,
-                         mine);
+    OpenShard& open =
+        shards_.emplace_back(OutputFile(dir / shard.file, OutputFile::Mode::kMustExist));
+    uint64_t offset = header_bytes(shard.tensors).size();
+    for (const TensorSpec& spec : shard.tensors) {
+      if (mine.contains(spec.name)) open.places.emplace(spec.name, OpenShard::Place{spec, offset});
+      offset += static_cast<uint64_t>(spec.bytes());
+    }
   }
 }
 
 ShardWriter::~ShardWriter() = default;
 
-void ShardWriter::write_rows(const std::string& name, int64_t first, const at::Tensor& rows) {
+void ShardWriter::write(const std::string& name, const at::Tensor& rows, int64_t first) {
   for (OpenShard& shard : shards_) {
     const auto found = shard.places.find(name);
     if (found == shard.places.end()) continue;
-    check_fits(found->second.spec, first, rows);
-    if (found->second.written + rows.numel() > found->second.spec.elements()) {
+    OpenShard::Place& place = found->second;
+    check_fits(place.spec, first, rows);
+    if (place.written + rows.numel() > place.spec.elements()) {
       throw std::logic_error("tensor " + name + " was written before");
     }
-    shard.write(found->second, first, rows);
+    const int64_t before = first == 0 ? 0 : first * (rows.numel() / rows.size(0));
+    for_each_block(rows, [&](const at::Tensor& block, int64_t block_first) {
+      const at::Tensor source = block.cpu();
+      const at::Tensor converted = source.to(place.spec.dtype).contiguous();
+      check_finite(source, converted, name);
+      const auto elements = static_cast<uint64_t>(before + block_first);
+      shard.file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
+                       place.offset + elements * converted.element_size());
+    });
+    place.written += rows.numel();
     return;
   }
   throw std::logic_error("tensor " + name + " is not among this rank's");

@@ -64,9 +64,8 @@ class ShardWriter {
   /// a name that is not this rank's, was written before, or has another shape; InputError for a
   /// finite value that the dtype cannot hold; std::runtime_error for NaN or infinity, and with
   /// errno's text if the disk fails.
-  void write(const std::string& name, const at::Tensor& tensor) { write_rows(name, 0, tensor); }
-  /// Version of write() for rows [first, first + rows.size(0)). Each row must be written once.
-  void write_rows(const std::string& name, int64_t first, const at::Tensor& rows);
+  /// Rows [first, first + rows.size(0)) may come alone; each row must be written once.
+  void write(const std::string& name, const at::Tensor& rows, int64_t first = 0);
   /// Flushes this rank's files. Throws std::logic_error naming a tensor of `mine` that was never
   /// written.
   void finish();

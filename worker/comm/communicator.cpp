@@ -8,8 +8,6 @@
 namespace dotresize {
 namespace {
 
-at::Tensor length_tensor(int64_t length) { return at::full({1}, length, at::kLong); }
-
 at::Tensor bytes_of(const std::string& text) {
   at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::memcpy(bytes.data_ptr(), text.data(), text.size());
@@ -18,19 +16,6 @@ at::Tensor bytes_of(const std::string& text) {
 
 std::string text_of(const at::Tensor& bytes) {
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
-}
-
-std::string receive_string(Communicator& comm, int from) {
-  at::Tensor length = length_tensor(0);
-  comm.receive(length, from)->wait();
-  at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
-  comm.receive(bytes, from)->wait();
-  return text_of(bytes);
-}
-
-void send_string(Communicator& comm, const std::string& text, int to) {
-  comm.send(length_tensor(static_cast<int64_t>(text.size())), to)->wait();
-  comm.send(bytes_of(text), to)->wait();
 }
 
 constexpr const char* kMoving = "communicate";
@@ -53,6 +38,44 @@ class TimedTransfer final : public Transfer {
  private:
   std::unique_ptr<Transfer> inner_;
   PhaseClock& clock_;
+};
+
+class AnnouncedSend final : public Transfer {
+ public:
+  AnnouncedSend(std::unique_ptr<Transfer> note, std::unique_ptr<Transfer> inner)
+      : note_(std::move(note)), inner_(std::move(inner)) {}
+
+  void wait() override {
+    note_->wait();
+    inner_->wait();
+  }
+
+ private:
+  std::unique_ptr<Transfer> note_;
+  std::unique_ptr<Transfer> inner_;
+};
+
+class AnnouncedReceive final : public Transfer {
+ public:
+  AnnouncedReceive(Communicator& notes, int from, std::unique_ptr<Transfer> inner)
+      : notes_(notes), from_(from), inner_(std::move(inner)) {}
+
+  void begin() override {
+    if (std::exchange(begun_, true)) return;
+    at::Tensor note = at::zeros({1}, at::kByte);
+    notes_.receive(note, from_)->wait();
+    inner_->begin();
+  }
+  void wait() override {
+    begin();
+    inner_->wait();
+  }
+
+ private:
+  Communicator& notes_;
+  int from_;
+  std::unique_ptr<Transfer> inner_;
+  bool begun_ = false;
 };
 
 }  // namespace
@@ -91,7 +114,7 @@ std::vector<int64_t> gather_numbers(Communicator& comm, int64_t mine) {
 }
 
 std::string broadcast_string(Communicator& comm, const std::string& text, int root) {
-  at::Tensor length = length_tensor(static_cast<int64_t>(text.size()));
+  at::Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
   comm.broadcast(length, root);
   at::Tensor bytes =
       comm.rank() == root ? bytes_of(text) : at::empty({length.item<int64_t>()}, at::kByte);
@@ -101,12 +124,22 @@ std::string broadcast_string(Communicator& comm, const std::string& text, int ro
 
 std::vector<std::string> gather_strings(Communicator& comm, const std::string& text, int root) {
   if (comm.rank() != root) {
-    send_string(comm, text, root);
+    comm.send(at::full({1}, static_cast<int64_t>(text.size()), at::kLong), root)->wait();
+    comm.send(bytes_of(text), root)->wait();
     return {};
   }
   std::vector<std::string> texts(static_cast<size_t>(comm.size()));
   for (int rank = 0; rank < comm.size(); ++rank) {
-    texts[static_cast<size_t>(rank)] = rank == root ? text : receive_string(comm, rank);
+    std::string& received = texts[static_cast<size_t>(rank)];
+    if (rank == root) {
+      received = text;
+      continue;
+    }
+    at::Tensor length = at::zeros({1}, at::kLong);
+    comm.receive(length, rank)->wait();
+    at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
+    comm.receive(bytes, rank)->wait();
+    received = text_of(bytes);
   }
   return texts;
 }
@@ -139,6 +172,15 @@ std::unique_ptr<Transfer> TimedCommunicator::receive(at::Tensor& tensor, int fro
 void TimedCommunicator::barrier() {
   const PhaseClock::Scope scope(clock_, kWaiting);
   inner_.barrier();
+}
+
+std::unique_ptr<Transfer> AnnouncedCommunicator::send(const at::Tensor& tensor, int to) {
+  std::unique_ptr<Transfer> note = notes_.send(at::zeros({1}, at::kByte), to);
+  return std::make_unique<AnnouncedSend>(std::move(note), inner_.send(tensor, to));
+}
+
+std::unique_ptr<Transfer> AnnouncedCommunicator::receive(at::Tensor& tensor, int from) {
+  return std::make_unique<AnnouncedReceive>(notes_, from, inner_.receive(tensor, from));
 }
 
 }  // namespace dotresize

@@ -53,8 +53,8 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
 
   virtual void broadcast(at::Tensor& tensor, int root) = 0;
   /// Stores the sum over ranks at `root`; the other ranks' tensors are unchanged.
@@ -65,6 +65,12 @@ class Communicator {
   /// Never blocks; Transfer::begin() may.
   virtual std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) = 0;
   virtual void barrier() = 0;
+
+ protected:
+  explicit Communicator(int rank = 0, int size = 1) : rank_(rank), size_(size) {}
+
+  int rank_;
+  int size_;
 };
 
 /// Returns the rank whose turn it is at `step`, for work that ranks do in turns, such as sublayers.
@@ -75,8 +81,6 @@ inline int rank_in_turn(const Communicator& comm, int64_t step) {
 /// Communicator of a single rank: collectives are the identity, and there is no peer.
 class SelfCommunicator final : public Communicator {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
   void broadcast(at::Tensor&, int) override {}
   void reduce_sum(at::Tensor&, int) override {}
   void all_reduce_sum(at::Tensor&) override {}
@@ -102,10 +106,9 @@ std::vector<std::string> gather_strings(Communicator& comm, const std::string& t
 /// another rank is through, "communicate" in collectives (which also wait for the last rank).
 class TimedCommunicator final : public Communicator {
  public:
-  TimedCommunicator(Communicator& inner, PhaseClock& clock) : inner_(inner), clock_(clock) {}
+  TimedCommunicator(Communicator& inner, PhaseClock& clock)
+      : Communicator(inner.rank(), inner.size()), inner_(inner), clock_(clock) {}
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
   void broadcast(at::Tensor& tensor, int root) override;
   void reduce_sum(at::Tensor& tensor, int root) override;
   void all_reduce_sum(at::Tensor& tensor) override;
@@ -116,6 +119,28 @@ class TimedCommunicator final : public Communicator {
  private:
   Communicator& inner_;
   PhaseClock& clock_;
+};
+
+/// A communicator that makes blocking transfers (NCCL's, which block until both ranks have begun
+/// them) safe for schedules that receive ahead. A send is announced to the receiver's host first,
+/// and a receive begins once the announcement has come. So nothing waits on a device for a peer
+/// that has not begun to send. Transfers between two ranks begin in the order of the sends.
+class AnnouncedCommunicator final : public Communicator {
+ public:
+  /// `notes` carries only the announcements, as tensors on the CPU. Both must outlive this object.
+  AnnouncedCommunicator(Communicator& notes, Communicator& inner)
+      : Communicator(inner.rank(), inner.size()), notes_(notes), inner_(inner) {}
+
+  void broadcast(at::Tensor& tensor, int root) override { inner_.broadcast(tensor, root); }
+  void reduce_sum(at::Tensor& tensor, int root) override { inner_.reduce_sum(tensor, root); }
+  void all_reduce_sum(at::Tensor& tensor) override { inner_.all_reduce_sum(tensor); }
+  void barrier() override { inner_.barrier(); }
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
+
+ private:
+  Communicator& notes_;
+  Communicator& inner_;
 };
 
 }  // namespace dotresize

@@ -81,25 +81,23 @@ Heartbeats::~Heartbeats() {
   thread_.join();
 }
 
-template <typename Condition>
-int Heartbeats::find_peer(const Condition& wanted) const {
-  for (size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (static_cast<int>(rank) != sockets_.rank && wanted(peers_[rank])) {
-      return static_cast<int>(rank);
-    }
-  }
-  return -1;
-}
-
 std::string Heartbeats::name(int rank) const {
   return "rank " + std::to_string(rank) + " on " + sockets_.ranks[static_cast<size_t>(rank)].host;
 }
 
 void Heartbeats::wait_for_peers() {
-  const auto unheard = [this] { return find_peer([](const Peer& peer) { return !peer.heard; }); };
+  int unheard = 0;
+  const auto all_heard = [&] {
+    unheard = 0;
+    while (unheard < std::ssize(peers_) &&
+           (unheard == sockets_.rank || peers_[static_cast<size_t>(unheard)].heard)) {
+      ++unheard;
+    }
+    return unheard == std::ssize(peers_);
+  };
   std::unique_lock<std::mutex> lock(mutex_);
-  if (heard_.wait_for(lock, options_.start_timeout, [&] { return unheard() < 0; })) return;
-  throw CommunicationError("no heartbeat of " + name(unheard()) + " has arrived within " +
+  if (heard_.wait_for(lock, options_.start_timeout, all_heard)) return;
+  throw CommunicationError("no heartbeat of " + name(unheard) + " has arrived within " +
                            in_seconds(options_.start_timeout) +
                            ": UDP packets must get from rank to rank");
 }
@@ -193,15 +191,6 @@ void Heartbeats::receive_beats() {
   }
 }
 
-std::string Heartbeats::find_silent_peer(Clock::time_point now) const {
-  const int rank =
-      find_peer([&](const Peer& peer) { return peer.heard && now - peer.last > options_.timeout; });
-  if (rank < 0) return "";
-  const std::string& phase = peers_[static_cast<size_t>(rank)].phase;
-  return name(rank) + " has been silent for " + in_seconds(options_.timeout) +
-         " (resources.timeout_s), last in " + (phase.empty() ? "start" : phase);
-}
-
 std::string Heartbeats::find_stall(Clock::time_point now) const {
   std::string waits;
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
@@ -218,7 +207,12 @@ std::string Heartbeats::find_stall(Clock::time_point now) const {
 void Heartbeats::judge(Clock::time_point now) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (silence_.empty()) {
-    silence_ = find_silent_peer(now);
+    for (int rank = 0; rank < std::ssize(peers_) && silence_.empty(); ++rank) {
+      const Peer& peer = peers_[static_cast<size_t>(rank)];
+      if (rank == sockets_.rank || !peer.heard || now - peer.last <= options_.timeout) continue;
+      silence_ = name(rank) + " has been silent for " + in_seconds(options_.timeout) +
+                 " (resources.timeout_s), last in " + (peer.phase.empty() ? "start" : peer.phase);
+    }
     if (silence_.empty()) silence_ = find_stall(now);
     if (silence_.empty()) return;
     found_silent_ = now;

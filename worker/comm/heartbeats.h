@@ -78,13 +78,9 @@ class Heartbeats {
   void receive_beats();
   /// Returns this rank's wait. The functions from here on require the mutex to be held.
   Wait my_wait(Clock::time_point now) const;
-  std::string find_silent_peer(Clock::time_point now) const;
   /// Returns an empty text if a rank goes on.
   std::string find_stall(Clock::time_point now) const;
   void judge(Clock::time_point now);
-  /// Returns the first peer that satisfies `wanted`, or -1.
-  template <typename Condition>
-  int find_peer(const Condition& wanted) const;
   std::string name(int rank) const;
 
   PeerSockets sockets_;
@@ -92,7 +88,7 @@ class Heartbeats {
   Clock::duration interval_;
   UniqueFd wake_;  ///< readable when the thread is to end
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards the members from here to `told_`
   std::condition_variable heard_;
   std::vector<Peer> peers_;
   Wait mine_;                ///< latest wait of the main thread, ended or not

@@ -20,6 +20,7 @@ constexpr int64_t kFragmentBytes = int64_t{32} << 10;
 // fragment. The next fragment comes as soon as the other side has looked. So after such a look this
 // rank looks again at once, this many times.
 constexpr int kLooksAtOnce = 20;
+constexpr double kLeastBytesPerSecond = 1e8;
 constexpr int kLooksAfterPause = 3;  // the first of them is always slow
 constexpr std::chrono::microseconds kLongestPause{1000};
 // A rank that waits for a message looks at least once in the longest pause. A rank that has not
@@ -72,24 +73,6 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
   } while (offset < bytes);
 }
 
-/// Limit on the looks that may have moved bytes of the tensor: more than it has fragments, because
-/// a rank may pass them on to others. On a busy machine, looks beyond it were slow without moving
-/// bytes.
-int64_t most_moves(const at::Tensor& tensor) {
-  constexpr int64_t kPassedOn = 8;
-  constexpr int64_t kOthers = 1000;
-  const size_t bytes = tensor.defined() ? tensor.nbytes() : 0;
-  return kOthers + kPassedOn * static_cast<int64_t>(bytes) / kFragmentBytes;
-}
-
-/// Time in which ranks that have met should move this many bytes; after it they pause again.
-Clock::duration time_to_move(int bytes) {
-  constexpr double kLeastBytesPerSecond = 1e8;
-  return std::chrono::milliseconds(10) +
-         std::chrono::duration_cast<Clock::duration>(
-             std::chrono::duration<double>(bytes / kLeastBytesPerSecond));
-}
-
 /// Runs a collective operation: start(pointer, bytes, request) for one piece of the tensor at a
 /// time. MPI moves a piece by fragments, each of which waits for a look of all sides. So the ranks
 /// meet first, which takes one look, and then none of them pauses.
@@ -100,7 +83,10 @@ void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::
     Clock::time_point pause_from = {};
     if (bytes > kFragmentBytes) {
       comm.meet(operation);
-      pause_from = Clock::now() + time_to_move(bytes);
+      // Time in which ranks that have met should move these bytes; after it they pause again.
+      const std::chrono::duration<double> to_move(bytes / kLeastBytesPerSecond);
+      pause_from = Clock::now() + (std::chrono::milliseconds(10) +
+                                   std::chrono::duration_cast<Clock::duration>(to_move));
     }
     MPI_Request request;
     check(start(data, bytes, &request), operation);
@@ -110,12 +96,16 @@ void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::
 
 }  // namespace
 
-class MpiTransfer : public Transfer {
+/// A send or a receive, which begins with start().
+class MpiTransfer final : public Transfer {
  public:
-  MpiTransfer(MpiCommunicator& comm, at::Tensor tensor, std::string operation)
-      : comm_(comm), tensor_(std::move(tensor)), operation_(std::move(operation)) {}
+  MpiTransfer(MpiCommunicator& comm, at::Tensor tensor, std::string operation, bool is_send)
+      : comm_(comm), tensor_(std::move(tensor)), operation_(std::move(operation)) {
+    if (is_send) comm_.sends_.insert(this);
+  }
 
   ~MpiTransfer() override {
+    comm_.sends_.erase(this);
     if (!requests_.empty()) keep_forever(tensor_);
   }
   MpiTransfer(const MpiTransfer&) = delete;
@@ -134,24 +124,8 @@ class MpiTransfer : public Transfer {
   void wait() override {
     for (MPI_Request& request : requests_) comm_.wait(request, operation_, tensor_);
     requests_.clear();
+    if (!comm_.sends_.contains(this)) comm_.see_off();
   }
-
- protected:
-  MpiCommunicator& comm_;
-  at::Tensor tensor_;  // keeps the memory alive while MPI uses it
-  std::string operation_;
-  std::vector<MPI_Request> requests_;
-};
-
-class MpiSend final : public MpiTransfer {
- public:
-  MpiSend(MpiCommunicator& comm, const at::Tensor& tensor, int to)
-      : MpiTransfer(comm, tensor, "send to rank " + std::to_string(to)) {
-    comm_.sends_.insert(this);
-  }
-  ~MpiSend() override { comm_.sends_.erase(this); }
-  MpiSend(const MpiSend&) = delete;
-  MpiSend& operator=(const MpiSend&) = delete;
 
   /// True if the message has gone.
   bool test() {
@@ -161,17 +135,12 @@ class MpiSend final : public MpiTransfer {
           operation_);
     return gone != 0;
   }
-};
 
-class MpiReceive final : public MpiTransfer {
- public:
-  MpiReceive(MpiCommunicator& comm, const at::Tensor& tensor, int from)
-      : MpiTransfer(comm, tensor, "receive from rank " + std::to_string(from)) {}
-
-  void wait() override {
-    MpiTransfer::wait();
-    comm_.see_off();
-  }
+ private:
+  MpiCommunicator& comm_;
+  at::Tensor tensor_;  // keeps the memory alive while MPI uses it
+  std::string operation_;
+  std::vector<MPI_Request> requests_;
 };
 
 MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std::move(limit)) {
@@ -203,7 +172,13 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
   auto pause = std::chrono::microseconds(0);
   int at_once = kLooksAtOnce;
   bool after_pause = false;
-  int64_t moves_left = most_moves(tensor);
+  // Limit on the looks that may have moved bytes of the tensor: more than it has fragments, because
+  // a rank may pass them on to others. On a busy machine, looks beyond it were slow without moving
+  // bytes.
+  constexpr int64_t kPassedOn = 8;
+  constexpr int64_t kOthers = 1000;
+  const size_t bytes = tensor.defined() ? tensor.nbytes() : 0;
+  int64_t moves_left = kOthers + kPassedOn * static_cast<int64_t>(bytes) / kFragmentBytes;
   for (int done = 0;;) {
     const std::chrono::nanoseconds before_look = processor_time();
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), operation);
@@ -235,7 +210,7 @@ void MpiCommunicator::see_off() const {
   Clock::time_point moved = Clock::now();
   const auto all_gone = [&] {
     bool gone = true;
-    for (MpiSend* send : sends_) gone = send->test() && gone;
+    for (MpiTransfer* send : sends_) gone = send->test() && gone;
     return gone;
   };
   while (Clock::now() < end) {
@@ -275,7 +250,8 @@ void MpiCommunicator::all_reduce_sum(at::Tensor& tensor) {
 }
 
 std::unique_ptr<Transfer> MpiCommunicator::send(const at::Tensor& tensor, int to) {
-  auto transfer = std::make_unique<MpiSend>(*this, tensor, to);
+  auto transfer = std::make_unique<MpiTransfer>(*this, tensor, "send to rank " + std::to_string(to),
+                                                /*is_send=*/true);
   transfer->start([&](char* data, int bytes, MPI_Request* request) {
     return MPI_Isend(data, bytes, MPI_BYTE, to, kTag, comm_, request);
   });
@@ -283,7 +259,8 @@ std::unique_ptr<Transfer> MpiCommunicator::send(const at::Tensor& tensor, int to
 }
 
 std::unique_ptr<Transfer> MpiCommunicator::receive(at::Tensor& tensor, int from) {
-  auto transfer = std::make_unique<MpiReceive>(*this, tensor, from);
+  auto transfer = std::make_unique<MpiTransfer>(
+      *this, tensor, "receive from rank " + std::to_string(from), /*is_send=*/false);
   transfer->start([&](char* data, int bytes, MPI_Request* request) {
     return MPI_Irecv(data, bytes, MPI_BYTE, from, kTag, comm_, request);
   });

@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-class MpiSend;
+class MpiTransfer;
 
 /// MPI between CPU ranks. Every operation starts non-blocking and is polled until it completes or
 /// is given up. Between polls the thread sleeps while no bytes move, so waiting ranks leave their
@@ -26,8 +26,6 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
   void broadcast(at::Tensor& tensor, int root) override;
   void reduce_sum(at::Tensor& tensor, int root) override;
   void all_reduce_sum(at::Tensor& tensor) override;
@@ -42,19 +40,16 @@ class MpiCommunicator final : public Communicator {
             std::chrono::steady_clock::time_point pause_from = {}) const;
 
  private:
-  friend class MpiSend;
-  friend class MpiReceive;
+  friend class MpiTransfer;
 
   /// True if a poll that took `look` has moved bytes.
   bool has_moved(std::chrono::nanoseconds look) const;
   /// Stays in MPI while this rank's messages move, at most for kLongestStay.
   void see_off() const;
 
-  std::set<MpiSend*> sends_;  ///< sends with an existing transfer
+  std::set<MpiTransfer*> sends_;  ///< sends with an existing transfer
   MPI_Comm comm_ = MPI_COMM_NULL;
   WaitLimit limit_;
-  int rank_ = 0;
-  int size_ = 1;
   mutable std::chrono::nanoseconds shortest_look_ = std::chrono::nanoseconds::max();
 };
 

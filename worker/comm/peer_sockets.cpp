@@ -12,6 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "base/process/environment.h"
 
@@ -22,20 +23,6 @@ using Json = nlohmann::json;
 
 CommunicationError socket_error(const std::string& what) {
   return CommunicationError(what + " for heartbeats: " + std::generic_category().message(errno));
-}
-
-const sockaddr* generic(const sockaddr_in& address) {
-  return reinterpret_cast<const sockaddr*>(&address);
-}
-
-/// Returns a text that is equal exactly for processes that share a loopback device.
-std::string network_stack() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  std::error_code error;
-  const std::string space = std::filesystem::read_symlink("/proc/self/ns/net", error).string();
-  return boot.empty() || error ? "" : boot + " " + space;
 }
 
 /// Returns IPv4 addresses of this host's active networks, without the loopback device.
@@ -65,22 +52,6 @@ std::vector<Json> share(Communicator& comm, const Json& mine) {
   return Json::parse(broadcast_string(comm, comm.rank() == 0 ? all.dump() : "", 0));
 }
 
-PeerSocket peer_socket(const Json& peer, bool same_stack) {
-  const uint16_t port = peer.at("port");
-  PeerSocket found{peer.at("host"), {}};
-  if (same_stack) {
-    found.addresses = {loopback_address(port)};
-    return found;
-  }
-  for (const std::string text : peer.at("addresses")) {
-    sockaddr_in address = loopback_address(port);
-    if (::inet_pton(AF_INET, text.c_str(), &address.sin_addr) == 1) {
-      found.addresses.push_back(address);
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
 sockaddr_in loopback_address(uint16_t port) {
@@ -96,7 +67,7 @@ UniqueFd open_udp_socket(bool loopback_only) {
   if (!fd) throw socket_error("cannot open a UDP socket");
   sockaddr_in address = loopback_address(0);
   if (!loopback_only) address.sin_addr.s_addr = htonl(INADDR_ANY);
-  if (::bind(fd.get(), generic(address), sizeof(address)) != 0) {
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     throw socket_error("cannot bind a UDP socket");
   }
   return fd;
@@ -112,7 +83,14 @@ uint16_t port_of(const UniqueFd& socket) {
 }
 
 PeerSockets open_peer_sockets(Communicator& comm) {
-  const std::string stack = network_stack();
+  // A text that is equal exactly for processes that share a loopback device; empty if unknown.
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::error_code error;
+  const std::string space = std::filesystem::read_symlink("/proc/self/ns/net", error).string();
+  const std::string stack = boot.empty() || error ? "" : boot + " " + space;
+
   const std::vector<Json> stacks = share(comm, stack);
   const bool one_stack = !stack.empty() && std::ranges::count(stacks, Json(stack)) == comm.size();
   PeerSockets sockets{comm.rank(), open_udp_socket(one_stack), {}, {}};
@@ -122,8 +100,20 @@ PeerSockets open_peer_sockets(Communicator& comm) {
                                                {"port", port_of(sockets.socket)},
                                                {"addresses", network_addresses()}});
   for (size_t rank = 0; rank < peers.size(); ++rank) {
-    const bool same_stack = !stack.empty() && stacks[rank] == stack;
-    sockets.ranks.push_back(peer_socket(peers[rank], same_stack));
+    const Json& peer = peers[rank];
+    const uint16_t port = peer.at("port");
+    PeerSocket found{peer.at("host"), {}};
+    if (!stack.empty() && stacks[rank] == stack) {
+      found.addresses = {loopback_address(port)};
+    } else {
+      for (const std::string text : peer.at("addresses")) {
+        sockaddr_in address = loopback_address(port);
+        if (::inet_pton(AF_INET, text.c_str(), &address.sin_addr) == 1) {
+          found.addresses.push_back(address);
+        }
+      }
+    }
+    sockets.ranks.push_back(std::move(found));
   }
   return sockets;
 }

@@ -1,16 +1,17 @@
 #include "worker/cuda/choose_device.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <stdexcept>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/process/environment.h"
-#include "worker/cuda/gpu_support.h"
 
 namespace dotresize {
 namespace {
@@ -49,12 +50,6 @@ Finding find_gpu(int local_rank) {
   return found;
 }
 
-std::string to_json(const Finding& found) {
-  Json json = {{"reason", found.reason}};
-  if (found.gpu) json.update({{"uuid", found.gpu->uuid}, {"capability", found.gpu->capability}});
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 /// Judges all ranks' findings: {"reason", "capability", "any"}. The reason is empty if each rank
 /// has its own GPU. "any": a rank has a GPU.
 Json judge(const std::vector<std::string>& findings) {
@@ -84,7 +79,10 @@ Json judge(const std::vector<std::string>& findings) {
 ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, int local_rank) {
   if (asked == DeviceKind::kCpu) return {};
   const Finding mine = find_gpu(local_rank);
-  const std::vector<std::string> findings = gather_strings(comm, to_json(mine), 0);
+  Json finding = {{"reason", mine.reason}};
+  if (mine.gpu) finding.update({{"uuid", mine.gpu->uuid}, {"capability", mine.gpu->capability}});
+  const std::vector<std::string> findings =
+      gather_strings(comm, finding.dump(-1, ' ', false, Json::error_handler_t::replace), 0);
   const Json verdict = Json::parse(
       broadcast_string(comm, comm.rank() == 0 ? judge(findings).dump() : std::string(), 0));
   const std::string reason = verdict.at("reason");
@@ -101,6 +99,27 @@ ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, 
     return cpu;
   }
   throw InputError("resources.device", "cuda is not possible: " + reason);
+}
+
+GpuCode gpu_code(const std::string& flags) {
+  static const std::regex kCode("code=(sm|compute)_([0-9]{2,3})(?![0-9a-z])");
+  GpuCode code;
+  for (std::sregex_iterator found(flags.begin(), flags.end(), kCode), end; found != end; ++found) {
+    (found->str(1) == "sm" ? code.binaries : code.portable).push_back(std::stoi(found->str(2)));
+  }
+  return code;
+}
+
+std::string why_no_code_for(int capability, const GpuCode& code) {
+  const bool binary = std::ranges::any_of(code.binaries, [capability](int one) {
+    return one / 10 == capability / 10 && one <= capability;
+  });
+  const bool portable =
+      std::ranges::any_of(code.portable, [capability](int one) { return one <= capability; });
+  if (binary || portable) return "";
+  return fmt::format(
+      "libtorch has no kernels for sm_{}, only for sm_{}: install a torch that has them",
+      capability, fmt::join(code.binaries, ", sm_"));
 }
 
 }  // namespace dotresize

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "job/plan/device.h"
 #include "worker/comm/communicator.h"
@@ -31,5 +32,19 @@ struct ChosenDevice {
 /// rank among those of its host, which take the visible GPUs in turn. Collective. For `kCuda` all
 /// ranks throw InputError if one has no GPU, naming rank and reason.
 ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, int local_rank);
+
+/// GPU architectures of a libtorch build: 70 for sm_70.
+struct GpuCode {
+  std::vector<int> binaries;  ///< machine code; runs on the same major version, from this minor
+                              ///< version on
+  std::vector<int> portable;  ///< PTX; the driver compiles it for any GPU from this one on
+};
+
+/// Parses nvcc flags: "-gencode;arch=compute_70,code=sm_70;...".
+GpuCode gpu_code(const std::string& flags);
+
+/// Returns why the code cannot run on a GPU of this compute capability (90 for sm_90): "libtorch
+/// has no kernels for sm_60, only for sm_70, sm_75: ..."; empty if it can.
+std::string why_no_code_for(int capability, const GpuCode& code);
 
 }  // namespace dotresize

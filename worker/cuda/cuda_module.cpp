@@ -15,40 +15,11 @@
 
 #include "base/text/printable.h"
 #include "worker/cuda/gpu_program.h"
-#include "worker/cuda/l1_cost_cuda.h"
 #include "worker/cuda/nccl_communicator.h"
 #include "worker/cuda/nvrtc.h"
-#include "worker/cuda/programs.h"
-#include "worker/cuda/sinkhorn_cuda.h"
 
 namespace dotresize {
 namespace {
-
-struct Memory {
-  int64_t free = 0;
-  int64_t total = 0;
-};
-
-/// Memory of the current device in bytes.
-Memory memory() {
-  size_t free = 0;
-  size_t total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
-  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
-}
-
-using c10::CachingDeviceAllocator::DeviceStats;
-constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-
-DeviceStats stats_of_device() {
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
-}
-
-/// Bytes of the device that are in use now outside PyTorch's allocator.
-int64_t taken_without(const DeviceStats& stats) {
-  const Memory now = memory();
-  return now.total - now.free - stats.reserved_bytes[kAggregate].current;
-}
 
 /// A moment of a CUDA stream. If CUDA fails, phases take no time until the next use of the device
 /// ends the job.
@@ -133,16 +104,17 @@ class Module final : public CudaModule {
     return std::make_shared<StreamMoment>(c10::cuda::getCurrentCUDAStream());
   }
 
-  int64_t free_memory_bytes() const override { return memory().free; }
-
-  int64_t peak_memory_bytes() const override {
-    const DeviceStats stats = stats_of_device();
-    return stats.reserved_bytes[kAggregate].peak + taken_without(stats);
-  }
-
-  int64_t peak_allocated_bytes() const override {
-    const DeviceStats stats = stats_of_device();
-    return stats.allocated_bytes[kAggregate].peak + taken_without(stats);
+  DeviceMemory memory() const override {
+    size_t free = 0;
+    size_t total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+    constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const c10::CachingDeviceAllocator::DeviceStats stats =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+    const int64_t outside_pytorch =
+        static_cast<int64_t>(total - free) - stats.reserved_bytes[kAggregate].current;
+    return {static_cast<int64_t>(free), stats.reserved_bytes[kAggregate].peak + outside_pytorch,
+            stats.allocated_bytes[kAggregate].peak + outside_pytorch};
   }
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -17,6 +19,23 @@ struct GpuInfo {
   int capability = 0;  ///< 90 for sm_90
   int multiprocessors = 0;
   double clock_hz = 0.0;  ///< highest clock rate
+};
+
+/// Returns the upper limit in pairs a second of the l1 kernels (worker/cuda/l1_cost.cu) on a GPU at
+/// its highest clock: a subtraction and an addition a pair, in every lane and cycle. dtype: of the
+/// differences, float32 or float16. An unknown architecture counts as the newest one.
+double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype);
+
+/// Memory of a GPU in bytes.
+struct DeviceMemory {
+  int64_t free = 0;
+  /// Peak memory of this process: the peak that PyTorch's allocator reserved, plus the memory taken
+  /// now outside of it (CUDA context, kernels, NCCL; also memory of other processes).
+  int64_t peak = 0;
+  /// Version of `peak` with the tensors' peak in place of the reserved memory: the need of the
+  /// process, which the plan states. The allocator keeps freed blocks for later tensors with the
+  /// same size, and returns them when memory runs out.
+  int64_t peak_allocated = 0;
 };
 
 /// The parts of the worker that need CUDA's libraries: libdotresize_cuda.so. A worker opens it only
@@ -45,16 +64,8 @@ class CudaModule {
   /// Records a moment of PyTorch's current stream, which passes when all work queued so far is
   /// done.
   virtual std::shared_ptr<DeviceMoment> mark() const noexcept = 0;
-  /// Free bytes of the thread's device.
-  virtual int64_t free_memory_bytes() const = 0;
-  /// Peak memory of this process on the thread's device, in bytes: the peak that PyTorch's
-  /// allocator reserved, plus the memory taken now outside of it (CUDA context, kernels, NCCL; also
-  /// memory of other processes).
-  virtual int64_t peak_memory_bytes() const = 0;
-  /// Version of peak_memory_bytes() with the tensors' peak in place of the reserved memory: the
-  /// need of the process, which the plan states. The allocator keeps freed blocks for later tensors
-  /// with the same size, and returns them when memory runs out.
-  virtual int64_t peak_allocated_bytes() const = 0;
+  /// Memory of the thread's device.
+  virtual DeviceMemory memory() const = 0;
   /// Creates NCCL between the ranks of `host`, each of which has set its own GPU by use(). Tensors
   /// on the CPU go through `host`. `host` and the objects that `limit` refers to must outlive the
   /// result. Collective.

@@ -1,13 +1,11 @@
-#include "worker/cuda/l1_cost_cuda.h"
-
 #include <ATen/ATen.h>
+#include <ATen/ceil_div.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <cstdint>
 #include <limits>
 
 #include "worker/cuda/gpu_program.h"
-#include "worker/cuda/programs.h"
 
 namespace dotresize {
 namespace {
@@ -31,10 +29,6 @@ void check(const at::Tensor& x, at::ScalarType dtype, const at::Tensor& cost) {
   TORCH_CHECK(x.size(0) <= kMaxSize && x.size(1) <= kMaxSize, "l1 cost: too large: ", x.sizes());
 }
 
-unsigned int tiles_across(int64_t width, int64_t tile) {
-  return static_cast<unsigned int>((width + tile - 1) / tile);
-}
-
 /// `options`: kernel arguments besides x, cost and their sizes.
 template <typename... Options>
 void launch(const char* kernel, const at::Tensor& x, at::Tensor& cost, Options... options) {
@@ -44,7 +38,7 @@ void launch(const char* kernel, const at::Tensor& x, at::Tensor& cost, Options..
   const auto tokens = static_cast<int>(x.size(0));
   const auto width = static_cast<int>(cost.size(0));
   double* sums = cost.data_ptr<double>();
-  const unsigned int tiles = tiles_across(width, kTile);
+  const auto tiles = static_cast<unsigned int>(at::ceil_div(int64_t{width}, kTile));
   program.kernel(kernel).launch(tiles * (tiles + 1) / 2, kThreads, x.const_data_ptr(), sums, tokens,
                                 width, options...);
 }
@@ -70,7 +64,7 @@ void mirror_upper_triangle_cuda(at::Tensor& matrix) {
   const c10::cuda::CUDAGuard guard(matrix.device());
   const GpuProgram& program = loaded_program(l1_cost_program(), matrix.get_device());
   const auto width = static_cast<int>(matrix.size(0));
-  const unsigned int mirrors = tiles_across(width, kMirrorTile);
+  const auto mirrors = static_cast<unsigned int>(at::ceil_div(int64_t{width}, kMirrorTile));
   program.kernel("mirror_upper_triangle")
       .launch({mirrors, mirrors}, {static_cast<unsigned int>(kMirrorTile), 8},
               matrix.data_ptr<double>(), width);

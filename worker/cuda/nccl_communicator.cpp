@@ -17,6 +17,7 @@
 namespace dotresize {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using Event = std::shared_ptr<CUevent_st>;
 
 constexpr std::chrono::microseconds kMaxPause(500);
@@ -34,18 +35,6 @@ void check_cuda(cudaError_t result, const std::string& operation) {
   throw CommunicationError(operation + ": " + cudaGetErrorString(result));
 }
 
-/// Aborts, but returns after kPatienceWithAbort, because ncclCommAbort may wait for peers. On an
-/// H200 with NCCL 2.28.9, after a transfer that was given up, one of two ranks did not end, most
-/// likely here.
-void abort_in_time(ncclComm_t comm) {
-  auto aborted = std::make_shared<std::promise<void>>();
-  std::thread([comm, aborted] {
-    ncclCommAbort(comm);
-    aborted->set_value();
-  }).detach();
-  aborted->get_future().wait_for(kPatienceWithAbort);
-}
-
 /// Records an event on the stream, after everything queued there.
 Event record(cudaStream_t stream, const std::string& operation) {
   cudaEvent_t event = nullptr;
@@ -54,26 +43,6 @@ Event record(cudaStream_t stream, const std::string& operation) {
   check_cuda(cudaEventRecord(event, stream), operation);
   return owner;
 }
-
-/// A wait in progress; its pauses grow with time.
-class Waiting {
- public:
-  Waiting(const WaitLimit& limit, const std::string& operation)
-      : limit_(limit), operation_(operation) {}
-  std::string why_give_up() const { return limit_(operation_, start_); }
-  /// Restarts the time limit: the wait so far was for this rank's own GPU, from now on for peers.
-  void restart() { start_ = std::chrono::steady_clock::now(); }
-  void pause() {
-    std::this_thread::sleep_for(length_);
-    length_ = std::min(length_ + std::chrono::microseconds(10), kMaxPause);
-  }
-
- private:
-  const WaitLimit& limit_;
-  const std::string& operation_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::chrono::microseconds length_{0};
-};
 
 ncclDataType_t reducible_type(at::ScalarType dtype) {
   switch (dtype) {
@@ -91,14 +60,16 @@ ncclDataType_t reducible_type(at::ScalarType dtype) {
 
 class NcclTransfer final : public Transfer {
  public:
-  /// Begins after all work of PyTorch's current stream.
+  /// Begins after all work of PyTorch's current stream. Every rank skips empty tensors.
   NcclTransfer(NcclChannel& channel, std::string operation, at::Tensor tensor,
                NcclChannel::Call call)
       : channel_(channel),
         operation_(std::move(operation)),
         tensor_(std::move(tensor)),
-        call_(std::move(call)),
-        ready_(record(c10::cuda::getCurrentCUDAStream(), operation_)) {}
+        call_(tensor_.numel() == 0 ? nullptr : std::move(call)),
+        ready_(record(c10::cuda::getCurrentCUDAStream(), operation_)) {
+    TORCH_INTERNAL_ASSERT(tensor_.is_contiguous());
+  }
 
   ~NcclTransfer() override {
     if (done_) keep_forever(tensor_);
@@ -123,19 +94,6 @@ class NcclTransfer final : public Transfer {
   Event ready_;
   Event done_;
 };
-
-/// Prepares a transfer. Every rank skips empty tensors.
-std::unique_ptr<Transfer> prepare(NcclChannel& channel, const std::string& operation,
-                                  const at::Tensor& tensor, NcclChannel::Call call) {
-  TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
-  if (tensor.numel() == 0) call = nullptr;
-  return std::make_unique<NcclTransfer>(channel, operation, tensor, std::move(call));
-}
-
-void run_to_end(NcclChannel& channel, const std::string& operation, const at::Tensor& tensor,
-                NcclChannel::Call call) {
-  prepare(channel, operation, tensor, std::move(call))->wait();
-}
 
 ncclUniqueId share_id(Communicator& host) {
   ncclUniqueId id{};
@@ -172,7 +130,15 @@ NcclChannel::~NcclChannel() {
   } catch (const CommunicationError&) {
     // The job's results do not depend on the end of NCCL.
   }
-  abort_in_time(comm_);
+  // ncclCommAbort may wait for peers, so this returns after kPatienceWithAbort. On an H200 with
+  // NCCL 2.28.9, after a transfer that was given up, one of two ranks did not end, most likely
+  // here.
+  auto aborted = std::make_shared<std::promise<void>>();
+  std::thread([comm = comm_, aborted] {
+    ncclCommAbort(comm);
+    aborted->set_value();
+  }).detach();
+  aborted->get_future().wait_for(kPatienceWithAbort);
 }
 
 void NcclChannel::give_up(const std::string& operation, const std::string& reason) {
@@ -184,13 +150,20 @@ void NcclChannel::check_usable(const std::string& operation) const {
   if (failed_) throw CommunicationError(operation + ": NCCL was given up before");
 }
 
+void NcclChannel::pause(const std::string& operation, Clock::time_point start,
+                        std::chrono::microseconds& length) {
+  if (const std::string reason = limit_(operation, start); !reason.empty()) {
+    give_up(operation, reason);
+  }
+  std::this_thread::sleep_for(length);
+  length = std::min(length + std::chrono::microseconds(10), kMaxPause);
+}
+
 void NcclChannel::settle(const std::string& operation, ncclResult_t result) {
-  Waiting waiting(limit_, operation);
+  const Clock::time_point start = Clock::now();
+  std::chrono::microseconds length{0};
   while (result == ncclInProgress) {
-    if (const std::string reason = waiting.why_give_up(); !reason.empty()) {
-      give_up(operation, reason);
-    }
-    waiting.pause();
+    pause(operation, start, length);
     ncclResult_t state = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
     result = asked == ncclSuccess ? state : asked;
@@ -220,21 +193,21 @@ bool NcclChannel::is_done(const std::string& operation, const Event& event) {
 
 void NcclChannel::wait(const std::string& operation, const Event& ready, const Event& done) {
   check_usable(operation);
-  Waiting waiting(limit_, operation);
+  Clock::time_point start = Clock::now();
+  std::chrono::microseconds length{0};
   for (;;) {
     if (is_done(operation, done)) return;
-    if (!is_done(operation, ready)) waiting.restart();
+    // The wait so far was for this rank's own GPU, from now on for peers.
+    if (!is_done(operation, ready)) start = Clock::now();
     ncclResult_t error = ncclSuccess;
     ncclCommGetAsyncError(comm_, &error);
     if (error != ncclSuccess && error != ncclInProgress) settle(operation, error);
-    if (const std::string reason = waiting.why_give_up(); !reason.empty()) {
-      give_up(operation, reason);
-    }
-    waiting.pause();
+    pause(operation, start, length);
   }
 }
 
-NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) : host_(host) {
+NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit)
+    : Communicator(host.rank(), host.size()), host_(host) {
   if (ranks_share_gpus()) {
     ::setenv("NCCL_HOSTID", ("rank " + std::to_string(rank())).c_str(), /*overwrite=*/0);
   }
@@ -261,66 +234,69 @@ void NcclCommunicator::connect_neighbours() {
   auto* data = static_cast<char*>(bytes.data_ptr());
   for (int sender = 0; sender < 2 && !neighbours.empty(); ++sender) {
     const bool sends = rank() % 2 == sender;
-    run_to_end(channel_of_sender(sender), "connection to the neighbours", bytes,
-               [&](ncclComm_t comm, cudaStream_t stream) {
-                 ncclGroupStart();
-                 for (size_t i = 0; i < neighbours.size(); ++i) {
-                   sends ? ncclSend(data + i, 1, ncclInt8, neighbours[i], comm, stream)
-                         : ncclRecv(data + i, 1, ncclInt8, neighbours[i], comm, stream);
-                 }
-                 return ncclGroupEnd();  // returns the error of a call in the group
-               });
+    NcclTransfer(channel_of_sender(sender), "connection to the neighbours", bytes,
+                 [&](ncclComm_t comm, cudaStream_t stream) {
+                   ncclGroupStart();
+                   for (size_t i = 0; i < neighbours.size(); ++i) {
+                     sends ? ncclSend(data + i, 1, ncclInt8, neighbours[i], comm, stream)
+                           : ncclRecv(data + i, 1, ncclInt8, neighbours[i], comm, stream);
+                   }
+                   return ncclGroupEnd();  // returns the error of a call in the group
+                 })
+        .wait();
   }
 }
 
 void NcclCommunicator::broadcast(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.broadcast(tensor, root);
   const std::string operation = "broadcast from rank " + std::to_string(root);
-  run_to_end(*collectives_, operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+  NcclTransfer(*collectives_, operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
     return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclInt8, root,
                          comm, stream);
-  });
+  }).wait();
 }
 
 void NcclCommunicator::reduce_sum(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.reduce_sum(tensor, root);
   const ncclDataType_t type = reducible_type(tensor.scalar_type());
   const std::string operation = "reduction to rank " + std::to_string(root);
-  run_to_end(*collectives_, operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+  NcclTransfer(*collectives_, operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
     // NCCL does not write the result buffers of other ranks.
     return ncclReduce(tensor.data_ptr(), tensor.data_ptr(), static_cast<size_t>(tensor.numel()),
                       type, ncclSum, root, comm, stream);
-  });
+  }).wait();
 }
 
 void NcclCommunicator::all_reduce_sum(at::Tensor& tensor) {
   if (!tensor.is_cuda()) return host_.all_reduce_sum(tensor);
   const ncclDataType_t type = reducible_type(tensor.scalar_type());
-  run_to_end(
-      *collectives_, "reduction to all ranks", tensor, [&](ncclComm_t comm, cudaStream_t stream) {
-        return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(),
-                             static_cast<size_t>(tensor.numel()), type, ncclSum, comm, stream);
-      });
+  NcclTransfer(*collectives_, "reduction to all ranks", tensor,
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(),
+                                      static_cast<size_t>(tensor.numel()), type, ncclSum, comm,
+                                      stream);
+               })
+      .wait();
 }
 
 std::unique_ptr<Transfer> NcclCommunicator::send(const at::Tensor& tensor, int to) {
   if (!tensor.is_cuda()) return host_.send(tensor, to);
-  auto transfer = prepare(channel_of_sender(rank()), "send to rank " + std::to_string(to), tensor,
-                          [tensor, to](ncclComm_t comm, cudaStream_t stream) {
-                            return ncclSend(tensor.const_data_ptr(), tensor.nbytes(), ncclInt8, to,
-                                            comm, stream);
-                          });
+  auto transfer = std::make_unique<NcclTransfer>(
+      channel_of_sender(rank()), "send to rank " + std::to_string(to), tensor,
+      [tensor, to](ncclComm_t comm, cudaStream_t stream) {
+        return ncclSend(tensor.const_data_ptr(), tensor.nbytes(), ncclInt8, to, comm, stream);
+      });
   transfer->begin();
   return transfer;
 }
 
 std::unique_ptr<Transfer> NcclCommunicator::receive(at::Tensor& tensor, int from) {
   if (!tensor.is_cuda()) return host_.receive(tensor, from);
-  return prepare(channel_of_sender(from), "receive from rank " + std::to_string(from), tensor,
-                 [tensor, from](ncclComm_t comm, cudaStream_t stream) {
-                   return ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclInt8, from, comm,
-                                   stream);
-                 });
+  return std::make_unique<NcclTransfer>(
+      channel_of_sender(from), "receive from rank " + std::to_string(from), tensor,
+      [tensor, from](ncclComm_t comm, cudaStream_t stream) {
+        return ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclInt8, from, comm, stream);
+      });
 }
 
 }  // namespace dotresize

@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,6 +44,10 @@ class NcclChannel {
   bool is_done(const std::string& operation, const std::shared_ptr<CUevent_st>& event);
   [[noreturn]] void give_up(const std::string& operation, const std::string& reason);
   void check_usable(const std::string& operation) const;
+  /// Gives up a wait that began at `start` if its limit says so; else sleeps for `length`, which
+  /// grows.
+  void pause(const std::string& operation, std::chrono::steady_clock::time_point start,
+             std::chrono::microseconds& length);
 
   ncclComm_t comm_ = nullptr;
   bool failed_ = false;
@@ -62,8 +67,6 @@ class NcclCommunicator final : public Communicator {
   /// start fails. Communicators that have started then end with the process.
   NcclCommunicator(Communicator& host, const WaitLimit& limit);
 
-  int rank() const override { return host_.rank(); }
-  int size() const override { return host_.size(); }
   void broadcast(at::Tensor& tensor, int root) override;
   void reduce_sum(at::Tensor& tensor, int root) override;
   void all_reduce_sum(at::Tensor& tensor) override;

@@ -11,18 +11,24 @@ namespace {
 
 constexpr char kModule[] = "libdotresize_cuda.so";
 
-fs::path program_directory() { return fs::read_symlink("/proc/self/exe").parent_path(); }
-
-template <typename Function>
-Function* symbol(void* library, const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
 }  // namespace
+
+double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype) {
+  constexpr double kAdditionsOfAPair = 2.0;
+  // Additions that a multiprocessor completes in a cycle: CUDA C++ Programming Guide, "Throughput
+  // of Native Arithmetic Instructions". An HADD2 counts as two.
+  double additions = gpu.capability <= 80 ? 64.0 : 128.0;
+  if (dtype == at::kHalf) {
+    const bool data_centre =
+        gpu.capability == 80 || gpu.capability == 90 || gpu.capability / 10 == 10;
+    additions = data_centre ? 256.0 : 128.0;
+  }
+  return gpu.multiprocessors * gpu.clock_hz * additions / kAdditionsOfAPair;
+}
 
 fs::path cuda_module_path() {
   if (const char* path = std::getenv("DOTRESIZE_CUDA_MODULE")) return path;
-  const fs::path bin = program_directory();
+  const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path beside = bin / kModule;
   return fs::exists(beside) ? beside : bin.parent_path() / "lib" / kModule;
 }
@@ -36,11 +42,11 @@ CudaModule& open_cuda_module() {
     // The module stays open, because libtorch's CUDA half cannot be unloaded.
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) throw std::runtime_error(::dlerror());
-    auto* make = symbol<CudaModule*()>(library, "dotresize_cuda_module");
+    auto* make = reinterpret_cast<CudaModule* (*)()>(::dlsym(library, "dotresize_cuda_module"));
     if (make == nullptr)
       throw std::runtime_error(path.string() + " is no CUDA module of dotresize");
     CudaModule* opened = make();
-    set_cuda_kernels(opened->kernels());
+    kernels_of_process = opened->kernels();
     return opened;
   }();
   return *module;

@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -51,43 +49,6 @@ void compare(const at::Tensor& result, const at::Tensor& expected, double limit)
       "differs from the CPU's by {:.2g} of its largest value, {:.2g} is the limit", error, limit));
 }
 
-/// Returns the upper triangle of the cost after `kernel` has added to zeros.
-template <class Kernel>
-at::Tensor upper_cost(const SelfTestSubject& subject, const Kernel& kernel) {
-  at::Tensor cost = at::zeros({kWidth, kWidth}, at::dtype(at::kDouble).device(subject.device));
-  kernel(cost);
-  return cost.triu(1);
-}
-
-at::Tensor expected_cost(const at::Tensor& x) {
-  const at::Tensor channels = x.to(at::kDouble).t().contiguous();
-  return at::cdist(channels, channels, /*p=*/1.0).triu_(1);
-}
-
-void try_l1_cost(const SelfTestSubject& subject) {
-  const at::Tensor x = numbers(kTokens, kWidth).to(at::kFloat);
-  const at::Tensor cost = upper_cost(
-      subject, [&](at::Tensor& sums) { subject.kernels.add_l1_cost(x.to(subject.device), sums); });
-  compare(cost, expected_cost(x), 1e-5);
-}
-
-void try_half_l1_cost(const SelfTestSubject& subject) {
-  constexpr double kUnit = 0.25;
-  const at::Tensor x = numbers(kTokens, kWidth).to(at::kHalf);
-  const at::Tensor cost = upper_cost(subject, [&](at::Tensor& sums) {
-    subject.kernels.add_half_l1_cost(x.to(subject.device), kUnit, sums);
-  });
-  compare(cost, expected_cost(x).mul_(kUnit), kMaxHalfL1CostError);
-}
-
-void try_mirror(const SelfTestSubject& subject) {
-  const at::Tensor matrix = numbers(kWidth, kWidth);
-  at::Tensor mirrored = matrix.to(subject.device, at::kDouble, /*non_blocking=*/false,
-                                  /*copy=*/true);
-  subject.kernels.mirror_upper_triangle(mirrored);
-  compare(mirrored, matrix.triu().add_(matrix.triu(1).t()), 0.0);
-}
-
 /// Returns the plan after this many iterations in the log domain.
 at::Tensor expected_plan(const at::Tensor& cost, const SinkhornOptions& options,
                          int64_t iterations) {
@@ -102,29 +63,47 @@ at::Tensor expected_plan(const at::Tensor& cost, const SinkhornOptions& options,
   return (alpha.unsqueeze(1) - scaled + beta).exp();
 }
 
-void try_sinkhorn(const SelfTestSubject& subject) {
-  const at::Tensor cost = numbers(kWidth, kSupport).abs_();
-  const SinkhornOptions options;
-  const SinkhornResult result = subject.kernels.sinkhorn(cost.to(subject.device), options);
-  if (!result.converged) {
-    throw std::runtime_error(
-        fmt::format("does not converge within {} iterations, marginals are off by {:.2g}",
-                    result.iterations, result.violation));
+/// Compares the kernels with the CPU. `trial` receives the name of each trial before it runs.
+void try_kernels(const SelfTestSubject& subject, std::string& trial) {
+  const CudaKernels& kernels = subject.kernels;
+  // Compares `unit` times the l1 cost that `add` adds to zeros.
+  const auto compare_cost = [&](const at::Tensor& x, double unit, double limit, const auto& add) {
+    at::Tensor cost = at::zeros({kWidth, kWidth}, at::dtype(at::kDouble).device(subject.device));
+    add(x.to(subject.device), cost);
+    const at::Tensor channels = x.to(at::kDouble).t().contiguous();
+    compare(cost.triu(1), at::cdist(channels, channels, /*p=*/1.0).triu_(1).mul_(unit), limit);
+  };
+  if (kernels.add_l1_cost) {
+    trial = "l1 cost of float32";
+    compare_cost(numbers(kTokens, kWidth).to(at::kFloat), 1.0, 1e-5, kernels.add_l1_cost);
   }
-  compare(result.plan, expected_plan(cost, options, result.iterations), 1e-9);
-}
-
-/// Error limit of products in the dtype: allows the rounding of 16-bit results, but not TF32.
-double product_limit(at::ScalarType dtype) {
-  if (dtype == at::kHalf) return 0x1p-10;
-  return dtype == at::kBFloat16 ? 0x1p-7 : 1e-5;
-}
-
-void try_product(const SelfTestSubject& subject) {
-  const at::Tensor a = numbers(kWidth, kTokens).to(subject.compute_dtype);
-  const at::Tensor b = numbers(kTokens, kSupport).to(subject.compute_dtype);
-  compare(at::mm(a.to(subject.device), b.to(subject.device)),
-          at::mm(a.to(at::kDouble), b.to(at::kDouble)), product_limit(subject.compute_dtype));
+  if (kernels.add_half_l1_cost) {
+    trial = "l1 cost of float16";
+    constexpr double kUnit = 0.25;
+    compare_cost(
+        numbers(kTokens, kWidth).to(at::kHalf), kUnit, kMaxHalfL1CostError,
+        [&](const at::Tensor& x, at::Tensor& cost) { kernels.add_half_l1_cost(x, kUnit, cost); });
+  }
+  if (kernels.mirror_upper_triangle) {
+    trial = "mirrored triangle";
+    const at::Tensor matrix = numbers(kWidth, kWidth);
+    at::Tensor mirrored = matrix.to(subject.device, at::kDouble, /*non_blocking=*/false,
+                                    /*copy=*/true);
+    kernels.mirror_upper_triangle(mirrored);
+    compare(mirrored, matrix.triu().add_(matrix.triu(1).t()), 0.0);
+  }
+  if (kernels.sinkhorn) {
+    trial = "Sinkhorn plan";
+    const at::Tensor cost = numbers(kWidth, kSupport).abs_();
+    const SinkhornOptions options;
+    const SinkhornResult result = kernels.sinkhorn(cost.to(subject.device), options);
+    if (!result.converged) {
+      throw std::runtime_error(
+          fmt::format("does not converge within {} iterations, marginals are off by {:.2g}",
+                      result.iterations, result.violation));
+    }
+    compare(result.plan, expected_plan(cost, options, result.iterations), 1e-9);
+  }
 }
 
 void try_eigh(const SelfTestSubject& subject) {
@@ -173,83 +152,31 @@ std::optional<SvdSeconds> try_svd_drivers(const SelfTestSubject& subject) {
   return seconds;
 }
 
-struct Trial {
-  std::string name;
-  std::function<void(const SelfTestSubject& subject)> run;
-};
-
-/// `svd` receives the times of the drivers.
-std::vector<Trial> trials_of(const SelfTestSubject& subject, std::optional<SvdSeconds>& svd) {
-  std::vector<Trial> trials;
-  const CudaKernels& kernels = subject.kernels;
-  if (kernels.add_l1_cost) trials.push_back({"l1 cost of float32", try_l1_cost});
-  if (kernels.add_half_l1_cost) trials.push_back({"l1 cost of float16", try_half_l1_cost});
-  if (kernels.mirror_upper_triangle) trials.push_back({"mirrored triangle", try_mirror});
-  if (kernels.sinkhorn) trials.push_back({"Sinkhorn plan", try_sinkhorn});
-  trials.push_back(
-      {fmt::format("product in {}", at::toString(subject.compute_dtype)), try_product});
-  trials.push_back({"eigh in Double", try_eigh});
-  trials.push_back(
-      {"svd in Double", [&svd](const SelfTestSubject& tried) { svd = try_svd_drivers(tried); }});
-  return trials;
-}
-
 /// Returns the device's first fault, with the name of the failed trial; empty if there is none.
+/// `svd` receives the times of the drivers.
 std::string device_fault(const SelfTestSubject& subject, std::optional<SvdSeconds>& svd) {
-  for (const Trial& trial : trials_of(subject, svd)) {
-    try {
-      trial.run(subject);
-    } catch (const c10::Error& error) {
-      return trial.name + ": " + error.what_without_backtrace();
-    } catch (const std::exception& error) {
-      return trial.name + ": " + error.what();
-    }
+  std::string trial;
+  try {
+    try_kernels(subject, trial);
+    const at::ScalarType dtype = subject.compute_dtype;
+    trial = fmt::format("product in {}", at::toString(dtype));
+    const at::Tensor a = numbers(kWidth, kTokens).to(dtype);
+    const at::Tensor b = numbers(kTokens, kSupport).to(dtype);
+    // The limit allows the rounding of 16-bit results, but not TF32.
+    const double limit = dtype == at::kHalf ? 0x1p-10 : dtype == at::kBFloat16 ? 0x1p-7 : 1e-5;
+    compare(at::mm(a.to(subject.device), b.to(subject.device)),
+            at::mm(a.to(at::kDouble), b.to(at::kDouble)), limit);
+    trial = "eigh in Double";
+    try_eigh(subject);
+    trial = "svd in Double";
+    svd = try_svd_drivers(subject);
+  } catch (const c10::Error& error) {
+    return trial + ": " + error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return trial + ": " + error.what();
   }
   return "";
 }
-
-/// Returns the message of rank `from` to rank `to`: [bytes] uint8 on the CPU.
-at::Tensor message(int from, int to, int64_t bytes) {
-  return at::arange(bytes, at::kInt)
-      .mul_(31 + 2 * from)
-      .add_(17 * to)
-      .remainder_(251)
-      .to(at::kByte);
-}
-
-/// Exchanges messages of one length with a peer.
-class Exchange {
- public:
-  Exchange(const SelfTestSubject& subject, Communicator& comm, int peer, int64_t bytes)
-      : comm_(comm),
-        peer_(peer),
-        mine_(message(comm.rank(), peer, bytes).to(subject.device)),
-        expected_(message(peer, comm.rank(), bytes)),
-        theirs_(at::zeros({bytes}, at::dtype(at::kByte).device(subject.device))) {}
-
-  /// Runs the exchange; the lower rank sends first.
-  void run() {
-    const bool first = comm_.rank() < peer_;
-    if (first) comm_.send(mine_, peer_)->wait();
-    comm_.receive(theirs_, peer_)->wait();
-    if (!first) comm_.send(mine_, peer_)->wait();
-  }
-
-  /// Describes bytes that arrived changed; empty if there are none.
-  std::string fault() const {
-    const auto wrong = theirs_.cpu().ne(expected_).sum().item<int64_t>();
-    if (wrong == 0) return "";
-    return fmt::format("ping: of {} bytes from rank {} {} arrive changed", expected_.numel(), peer_,
-                       wrong);
-  }
-
- private:
-  Communicator& comm_;
-  int peer_;
-  at::Tensor mine_;
-  at::Tensor expected_;  // CPU tensor
-  at::Tensor theirs_;
-};
 
 struct LinkResult {
   std::string fault;
@@ -259,31 +186,45 @@ struct LinkResult {
 /// Exchanges messages with one neighbour: a short one, after which both are ready, then a long one,
 /// which is timed. Throws CommunicationError.
 void ping(const SelfTestSubject& subject, Communicator& comm, int peer, LinkResult& link) {
-  Exchange note(subject, comm, peer, kNoteBytes);
-  Exchange bulk(subject, comm, peer, kBulkBytes);
+  struct Exchange {
+    at::Tensor mine;
+    at::Tensor expected;  ///< on the CPU
+    at::Tensor theirs;
+  };
+  const auto exchange_of = [&](int64_t bytes) {
+    const auto message = [bytes](int from, int to) {
+      return at::arange(bytes, at::kInt)
+          .mul_(31 + 2 * from)
+          .add_(17 * to)
+          .remainder_(251)
+          .to(at::kByte);
+    };
+    return Exchange{message(comm.rank(), peer).to(subject.device), message(peer, comm.rank()),
+                    at::zeros({bytes}, at::dtype(at::kByte).device(subject.device))};
+  };
+  const auto run = [&](Exchange& exchange) {  // the lower rank sends first
+    const bool first = comm.rank() < peer;
+    if (first) comm.send(exchange.mine, peer)->wait();
+    comm.receive(exchange.theirs, peer)->wait();
+    if (!first) comm.send(exchange.mine, peer)->wait();
+  };
+  Exchange note = exchange_of(kNoteBytes);
+  Exchange bulk = exchange_of(kBulkBytes);
   try {
-    note.run();
+    run(note);
     const auto start = std::chrono::steady_clock::now();
-    bulk.run();
+    run(bulk);
     if (peer > comm.rank()) link.speed = std::llround(2 * kBulkBytes / seconds_since(start));
   } catch (const CommunicationError& error) {
     throw CommunicationError(
         fmt::format("self-test: ping of ranks {} and {}: {}", comm.rank(), peer, error.what()));
   }
   for (const Exchange* exchange : {&note, &bulk}) {
-    if (link.fault.empty()) link.fault = exchange->fault();
+    const auto wrong = exchange->theirs.cpu().ne(exchange->expected).sum().item<int64_t>();
+    if (wrong == 0 || !link.fault.empty()) continue;
+    link.fault = fmt::format("ping: of {} bytes from rank {} {} arrive changed",
+                             exchange->expected.numel(), peer, wrong);
   }
-}
-
-/// Pings first the pairs that begin with an even rank, then those that begin with an odd one. So a
-/// rank has at most one peer in each round.
-LinkResult ping_neighbours(const SelfTestSubject& subject, Communicator& comm) {
-  LinkResult link;
-  for (int round = 0; round < 2; ++round) {
-    const int peer = comm.rank() % 2 == round ? comm.rank() + 1 : comm.rank() - 1;
-    if (peer >= 0 && peer < comm.size()) ping(subject, comm, peer, link);
-  }
-  return link;
 }
 
 /// Throws the fault of the lowest faulty rank on all ranks, if there is one.
@@ -321,7 +262,13 @@ SelfTestResult self_test(const SelfTestSubject& subject, Communicator& comm) {
   const auto start = std::chrono::steady_clock::now();
   SelfTestResult result;
   require_no_fault(subject, comm, device_fault(subject, result.svd));
-  const LinkResult link = ping_neighbours(subject, comm);
+  // The pairs that begin with an even rank ping first, then those that begin with an odd one. So a
+  // rank has at most one peer in each round.
+  LinkResult link;
+  for (int round = 0; round < 2; ++round) {
+    const int peer = comm.rank() % 2 == round ? comm.rank() + 1 : comm.rank() - 1;
+    if (peer >= 0 && peer < comm.size()) ping(subject, comm, peer, link);
+  }
   require_no_fault(subject, comm, link.fault);
   result.link_speeds = gather_numbers(comm, link.speed);
   result.link_speeds.pop_back();

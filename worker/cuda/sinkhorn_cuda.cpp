@@ -1,5 +1,3 @@
-#include "worker/cuda/sinkhorn_cuda.h"
-
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -9,7 +7,6 @@
 #include <utility>
 
 #include "worker/cuda/gpu_program.h"
-#include "worker/cuda/programs.h"
 
 // The iteration of worker/kernels/sinkhorn.cpp, with both updates in one pass over K. The pass from
 // (u, v) to (u', v') also computes K v, and so the violation of the row marginal by (u, v).
@@ -99,78 +96,47 @@ Pass pass_by_products(const at::Tensor& kernel, const at::Tensor& u, const at::T
   return pass;
 }
 
-class Iterate {
- public:
-  explicit Iterate(at::Tensor scaled_cost)
-      : scaled_cost_(std::move(scaled_cost)),
-        row_marginal_(1.0 / static_cast<double>(scaled_cost_.size(0))),
-        column_marginal_(1.0 / static_cast<double>(scaled_cost_.size(1))),
-        beta_(at::zeros({scaled_cost_.size(1)}, scaled_cost_.options())) {
-    if (scaled_cost_.size(1) <= kMaxSinkhornColumns) fused_.emplace(scaled_cost_);
-    advance_in_log_domain();
-  }
-
-  /// Computes the next iterate and returns the row violation of this one. Its columns are exact.
-  double look_ahead() {
-    next_ = fused_ ? (*fused_)(kernel_, u_, v_) : pass_by_products(kernel_, u_, v_);
-    return next_.row_violation;
-  }
-
-  /// Runs one row update and one column update. Call after look_ahead().
-  void advance() {
-    if (next_.next_is_in_range) {
-      u_ = next_.u;
-      v_ = next_.v;
-    } else {
-      beta_ += v_.log();
-      advance_in_log_domain();
-    }
-  }
-
-  at::Tensor plan() const { return u_.unsqueeze(1) * kernel_ * v_; }
-
-  /// Returns the larger of a plan's two marginal violations.
-  double violation_of(const at::Tensor& plan) const {
-    return std::max(l1_violation(plan.sum(1), row_marginal_),
-                    l1_violation(plan.sum(0), column_marginal_));
-  }
-
- private:
-  void advance_in_log_domain() {
-    const at::Tensor alpha =
-        std::log(row_marginal_) - at::logsumexp(beta_ - scaled_cost_, /*dim=*/1);
-    at::Tensor exponent = alpha.unsqueeze(1) - scaled_cost_;
-    beta_ = std::log(column_marginal_) - at::logsumexp(exponent, /*dim=*/0);
-    kernel_ = exponent.add_(beta_).exp_();
-    u_ = at::ones_like(alpha);
-    v_ = column_marginal_ / kernel_.sum(0);
-  }
-
-  at::Tensor scaled_cost_;  // C/λ [d, k]
-  double row_marginal_;     // 1/d
-  double column_marginal_;  // 1/k
-  std::optional<FusedPass> fused_;
-  at::Tensor beta_;    // absorbed potential of the columns [k]
-  at::Tensor kernel_;  // K [d, k]
-  at::Tensor u_;       // [d]
-  at::Tensor v_;       // [k]
-  Pass next_;
-};
-
 }  // namespace
 
 SinkhornResult sinkhorn_cuda(const at::Tensor& cost, const SinkhornOptions& options) {
   const c10::cuda::CUDAGuard guard(cost.device());
-  Iterate iterate((cost / options.lambda).contiguous());
+  const at::Tensor scaled_cost = (cost / options.lambda).contiguous();  // C/λ [d, k]
+  const double row_marginal = 1.0 / static_cast<double>(scaled_cost.size(0));
+  const double column_marginal = 1.0 / static_cast<double>(scaled_cost.size(1));
+  std::optional<FusedPass> fused;
+  if (scaled_cost.size(1) <= kMaxSinkhornColumns) fused.emplace(scaled_cost);
+
+  at::Tensor beta = at::zeros({scaled_cost.size(1)}, scaled_cost.options());  // absorbed potential
+  at::Tensor kernel;                                                          // K [d, k]
+  at::Tensor u;                                                               // [d]
+  at::Tensor v;                                                               // [k]
+  const auto advance_in_log_domain = [&] {
+    const at::Tensor alpha = std::log(row_marginal) - at::logsumexp(beta - scaled_cost, /*dim=*/1);
+    at::Tensor exponent = alpha.unsqueeze(1) - scaled_cost;
+    beta = std::log(column_marginal) - at::logsumexp(exponent, /*dim=*/0);
+    kernel = exponent.add_(beta).exp_();
+    u = at::ones_like(alpha);
+    v = column_marginal / kernel.sum(0);
+  };
+  advance_in_log_domain();
   for (int64_t iterations = 1;; ++iterations) {
     const bool last = iterations == options.max_iterations;
-    if (iterate.look_ahead() <= options.tolerance || last) {
-      const at::Tensor plan = iterate.plan();
-      const double violation = iterate.violation_of(plan);
+    // The next iterate comes with the row violation of this one. Its columns are exact.
+    const Pass next = fused ? (*fused)(kernel, u, v) : pass_by_products(kernel, u, v);
+    if (next.row_violation <= options.tolerance || last) {
+      const at::Tensor plan = u.unsqueeze(1) * kernel * v;
+      const double violation = std::max(l1_violation(plan.sum(1), row_marginal),
+                                        l1_violation(plan.sum(0), column_marginal));
       const bool converged = violation <= options.tolerance;
       if (last || converged) return {plan, iterations, violation, converged};
     }
-    iterate.advance();
+    if (next.next_is_in_range) {
+      u = next.u;
+      v = next.v;
+    } else {
+      beta += v.log();
+      advance_in_log_domain();
+    }
   }
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "worker/maps/reproducible_sum.h"
+#include "worker/maps/moments.h"
 
 namespace dotresize {
 

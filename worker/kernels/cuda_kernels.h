@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <stdexcept>
+
 #include "worker/kernels/sinkhorn.h"
 
 namespace dotresize {
@@ -16,9 +18,15 @@ struct CudaKernels {
   SinkhornResult (*sinkhorn)(const at::Tensor& cost, const SinkhornOptions& options) = nullptr;
 };
 
-/// Sets this process's kernels. Call once, before the first tensor is on a GPU.
-void set_cuda_kernels(const CudaKernels& kernels);
+/// This process's kernels. Set once, before the first tensor is on a GPU.
+inline CudaKernels kernels_of_process;
+
 /// Throws std::logic_error if no kernels are set.
-const CudaKernels& cuda_kernels();
+inline const CudaKernels& cuda_kernels() {
+  if (kernels_of_process.add_l1_cost == nullptr) {
+    throw std::logic_error("a tensor is on a GPU, but the CUDA module was not opened");
+  }
+  return kernels_of_process;
+}
 
 }  // namespace dotresize

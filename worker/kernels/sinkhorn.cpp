@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <vector>
@@ -30,18 +31,6 @@ namespace {
 
 constexpr double kMaxScaling = 1e100;
 
-/// False for NaN and infinity, too.
-bool in_range(const std::vector<double>& scaling) {
-  return std::all_of(scaling.begin(), scaling.end(),
-                     [](double s) { return s >= 1 / kMaxScaling && s <= kMaxScaling; });
-}
-
-double violation(const std::vector<double>& sums, double marginal) {
-  double total = 0.0;
-  for (const double sum : sums) total += std::abs(sum - marginal);
-  return total;
-}
-
 /// Blocks of a matrix's rows. They depend only on its size, and so does the order of a sum over all
 /// rows.
 class RowBlocks {
@@ -49,12 +38,18 @@ class RowBlocks {
   RowBlocks(int64_t rows, int64_t columns)
       : rows_(rows),
         columns_(columns),
-        block_rows_(std::max(kMinRows, (rows + kMaxBlocks - 1) / kMaxBlocks)) {}
+        block_rows_(std::max(kMinRows, (rows + kMaxBlocks - 1) / kMaxBlocks)),
+        count_((rows + block_rows_ - 1) / block_rows_) {}
 
-  /// Calls function(shape, first row) for each block.
+  /// Calls function(shape, first row, block) for each block.
   template <class Function>
   void for_each(const Function& function) const {
-    parallel_for_each(count(), [&](int64_t block) { run(block, function); });
+    parallel_for_each(count_, [&](int64_t block) {
+      const int64_t first = block * block_rows_;
+      const int64_t rows = std::min(block_rows_, rows_ - first);
+      function(SinkhornRows{static_cast<size_t>(rows), static_cast<size_t>(columns_)}, first,
+               static_cast<size_t>(block));
+    });
   }
 
   /// Calls function(shape, first row, vector over the columns) for each block. The vectors start as
@@ -62,11 +57,9 @@ class RowBlocks {
   template <class Function, class Join>
   std::vector<double> reduce(double start, const Join& join, const Function& function) const {
     const auto columns = static_cast<size_t>(columns_);
-    std::vector<double> parts(static_cast<size_t>(count()) * columns, start);
-    parallel_for_each(count(), [&](int64_t block) {
-      run(block, [&](SinkhornRows shape, int64_t first) {
-        function(shape, first, parts.data() + static_cast<size_t>(block) * columns);
-      });
+    std::vector<double> parts(static_cast<size_t>(count_) * columns, start);
+    for_each([&](SinkhornRows shape, int64_t first, size_t block) {
+      function(shape, first, parts.data() + block * columns);
     });
     std::vector<double> joined(columns, start);
     for (size_t i = 0; i < parts.size(); i += columns) {
@@ -74,28 +67,15 @@ class RowBlocks {
     }
     return joined;
   }
-  template <class Function>
-  std::vector<double> sum(const Function& function) const {
-    return reduce(
-        0.0, [](double a, double b) { return a + b; }, function);
-  }
 
  private:
   static constexpr int64_t kMinRows = 16;
   static constexpr int64_t kMaxBlocks = 64;
 
-  int64_t count() const { return (rows_ + block_rows_ - 1) / block_rows_; }
-
-  template <class Function>
-  void run(int64_t block, const Function& function) const {
-    const int64_t first = block * block_rows_;
-    const int64_t rows = std::min(block_rows_, rows_ - first);
-    function(SinkhornRows{static_cast<size_t>(rows), static_cast<size_t>(columns_)}, first);
-  }
-
   int64_t rows_;
   int64_t columns_;
   int64_t block_rows_;
+  int64_t count_;
 };
 
 struct Plan {
@@ -125,6 +105,10 @@ class Iterate {
     for (double& scaling : u) scaling = row_marginal_ / scaling;
     std::vector<double> v = next_column_sums_;
     for (double& scaling : v) scaling = column_marginal_ / scaling;
+    const auto in_range = [](const std::vector<double>& scalings) {  // NaN is not
+      return std::ranges::all_of(scalings,
+                                 [](double s) { return s >= 1 / kMaxScaling && s <= kMaxScaling; });
+    };
     if (in_range(u) && in_range(v)) {
       set_scalings(std::move(u), std::move(v));
     } else {
@@ -145,10 +129,15 @@ class Iterate {
     at::Tensor T = at::empty_like(kernel_);
     std::vector<double> rows(u_.size());
     const std::vector<double> columns =
-        blocks_.sum([&](SinkhornRows shape, int64_t first, double* sums) {
+        blocks_.reduce(0.0, std::plus<>(), [&](SinkhornRows shape, int64_t first, double* sums) {
           sinkhorn_make_plan(shape, row(kernel_, first), &u_[static_cast<size_t>(first)], v_.data(),
                              row(T, first), &rows[static_cast<size_t>(first)], sums);
         });
+    const auto violation = [](const std::vector<double>& sums, double marginal) {
+      double total = 0.0;
+      for (const double sum : sums) total += std::abs(sum - marginal);
+      return total;
+    };
     return {T, std::max(violation(rows, row_marginal_), violation(columns, column_marginal_))};
   }
 
@@ -160,17 +149,18 @@ class Iterate {
   void set_scalings(std::vector<double> u, std::vector<double> v) {
     u_ = std::move(u);
     v_ = std::move(v);
-    next_column_sums_ = blocks_.sum([&](SinkhornRows shape, int64_t first, double* sums) {
-      sinkhorn_scale(shape, row(kernel_, first), v_.data(), row_marginal_,
-                     &row_sums_[static_cast<size_t>(first)], sums);
-    });
+    next_column_sums_ =
+        blocks_.reduce(0.0, std::plus<>(), [&](SinkhornRows shape, int64_t first, double* sums) {
+          sinkhorn_scale(shape, row(kernel_, first), v_.data(), row_marginal_,
+                         &row_sums_[static_cast<size_t>(first)], sums);
+        });
   }
 
   /// Updates rows and columns of the potentials from β alone. Then the largest entry of a column of
   /// K is 1, and v is the column update.
   void advance_in_log_domain() {
     std::vector<double> alpha(static_cast<size_t>(d_));
-    blocks_.for_each([&](SinkhornRows shape, int64_t first) {
+    blocks_.for_each([&](SinkhornRows shape, int64_t first, size_t) {
       sinkhorn_log_row_sums(shape, row(cost_, first), lambda_, beta_.data(),
                             &alpha[static_cast<size_t>(first)]);
     });
@@ -182,10 +172,12 @@ class Iterate {
           sinkhorn_column_maxima(shape, row(cost_, first), lambda_,
                                  &alpha[static_cast<size_t>(first)], largest);
         });
-    std::vector<double> v = blocks_.sum([&](SinkhornRows shape, int64_t first, double* sums) {
-      sinkhorn_make_kernel(shape, row(cost_, first), lambda_, &alpha[static_cast<size_t>(first)],
-                           maxima.data(), row(kernel_, first), sums);
-    });
+    std::vector<double> v =
+        blocks_.reduce(0.0, std::plus<>(), [&](SinkhornRows shape, int64_t first, double* sums) {
+          sinkhorn_make_kernel(shape, row(cost_, first), lambda_,
+                               &alpha[static_cast<size_t>(first)], maxima.data(),
+                               row(kernel_, first), sums);
+        });
     for (double& scaling : v) scaling = column_marginal_ / scaling;
     for (size_t j = 0; j < beta_.size(); ++j) beta_[j] = -maxima[j];
     set_scalings(std::vector<double>(static_cast<size_t>(d_), 1.0), std::move(v));
@@ -206,7 +198,9 @@ class Iterate {
   std::vector<double> next_column_sums_;  // Kᵀu [k] of the next u
 };
 
-void check(const at::Tensor& cost, const SinkhornOptions& options) {
+}  // namespace
+
+SinkhornResult sinkhorn(const at::Tensor& cost, const SinkhornOptions& options) {
   TORCH_CHECK(cost.dim() == 2 && cost.numel() > 0 && cost.scalar_type() == at::kDouble,
               "a transport cost must be a float64 matrix, not ", cost.sizes(), " ",
               cost.scalar_type());
@@ -218,12 +212,6 @@ void check(const at::Tensor& cost, const SinkhornOptions& options) {
       !std::isfinite(greatest.item<double>() / options.lambda)) {
     throw std::runtime_error("the transport cost divided by lambda is not finite");
   }
-}
-
-}  // namespace
-
-SinkhornResult sinkhorn(const at::Tensor& cost, const SinkhornOptions& options) {
-  check(cost, options);
   if (cost.is_cuda()) return cuda_kernels().sinkhorn(cost, options);
   Iterate iterate(cost, options.lambda);
   for (int64_t iterations = 1;; ++iterations) {

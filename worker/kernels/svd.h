@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/linalg_svd.h>
 
 #include <optional>
 #include <string_view>
@@ -13,15 +14,25 @@ namespace dotresize {
 enum class SvdDriver { kGesvd, kGesvdj };
 
 /// "gesvd" and "gesvdj", as libtorch and cuSOLVER call them.
-std::string_view to_string(SvdDriver driver);
+inline std::string_view to_string(SvdDriver driver) {
+  return driver == SvdDriver::kGesvd ? "gesvd" : "gesvdj";
+}
 
 /// Returns the driver of this name, if there is one.
-std::optional<SvdDriver> svd_driver_named(std::string_view name);
+inline std::optional<SvdDriver> svd_driver_named(std::string_view name) {
+  for (const SvdDriver driver : {SvdDriver::kGesvd, SvdDriver::kGesvdj}) {
+    if (to_string(driver) == name) return driver;
+  }
+  return std::nullopt;
+}
 
 /// Returns P, values (descending) and Wt of E [m, n] = P[:, :v]·diag(values)·Wt[:v], v = min(m, n),
 /// in E's floating dtype. `full_matrices`: P is [m, m] and Wt [n, n]; otherwise [m, v] and [v, n].
 /// The CPU uses LAPACK, whatever `driver` is.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> svd(const at::Tensor& E, bool full_matrices,
-                                                   SvdDriver driver);
+inline std::tuple<at::Tensor, at::Tensor, at::Tensor> svd(const at::Tensor& E, bool full_matrices,
+                                                          SvdDriver driver) {
+  if (!E.is_cuda()) return at::linalg_svd(E, full_matrices);
+  return at::linalg_svd(E, full_matrices, to_string(driver));
+}
 
 }  // namespace dotresize

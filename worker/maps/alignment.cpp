@@ -18,7 +18,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <random>
 #include <tuple>
+#include <vector>
 
 namespace dotresize {
 namespace {
@@ -107,6 +111,20 @@ at::Tensor complete_basis(const at::Tensor& M) {
   const int64_t k = M.size(1);
   const at::Tensor Q = std::get<0>(at::linalg_qr(M, "complete"));
   return at::cat({M, Q.narrow(1, k, M.size(0) - k)}, 1);
+}
+
+at::Tensor spreading_rotation(int64_t k) {
+  // R_ij = s_i·sqrt(2/k)·cos(π(2i+1)j / 2k) with random signs s; column 0 is divided by sqrt(2).
+  // The angle is reduced in integers, because the cosine of a large angle would be rounded.
+  const at::Tensor index = at::arange(k, at::kLong);
+  const auto channels = static_cast<double>(k);
+  at::Tensor rotation = at::outer(2 * index + 1, index).remainder_(4 * k).to(at::kDouble);
+  rotation.mul_(std::numbers::pi / (2.0 * channels)).cos_().mul_(std::sqrt(2.0 / channels));
+  rotation.select(1, 0).mul_(std::sqrt(0.5));
+  std::mt19937 bits;  // the C++ standard fixes its numbers
+  std::vector<double> signs(static_cast<size_t>(k));
+  for (double& sign : signs) sign = (bits() & 1u) == 0 ? 1.0 : -1.0;
+  return rotation.mul_(at::tensor(signs, at::kDouble).unsqueeze(1));
 }
 
 }  // namespace dotresize

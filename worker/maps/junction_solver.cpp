@@ -21,47 +21,10 @@ void check_sum(const char* name, const at::Tensor& sum, at::IntArrayRef shape) {
   }
 }
 
-/// Returns tr(G), up to a positive factor.
-double energy(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis) {
-  const at::Tensor& gram = statistics.gram;
-  return (gram.defined() ? gram.trace() : eigenbasis.values.sum()).item<double>();
-}
-
-/// Checks all inputs of solve_map. `d`: width of the junction.
-void check(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
-           const MapOptions& options, int64_t width, int64_t d) {
-  TORCH_CHECK(width >= 1 && width <= d, "width must be between 1 and ", d, ", not ", width);
-  if (statistics.gram.defined()) check_sum("gram", statistics.gram, {d, d});
-  const MomentKinds needed = moments_in_basis(options);
-  if (needed.cost) check_sum("cost", statistics.cost, {d, d});
-  if (needed.abs_sum) check_sum("abs_sum", statistics.abs_sum, {d});
-  if (options.oblique()) check_sum("metric_factor", statistics.metric_factor, {d, d});
-  if (options.metric == Metric::kFisher && !options.oblique()) {
-    check_sum("fisher", statistics.fisher, {d, d});
-  }
-  if (statistics.tokens < 1) throw std::runtime_error("the junction has seen no tokens");
-  if (!(energy(statistics, eigenbasis) > 0)) {
-    throw std::runtime_error("all activations of the junction are zero");
-  }
-}
-
-int64_t hidden_size(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
-                    const MapOptions& options) {
-  const bool known =
-      options.basis == Basis::kPca ? eigenbasis.vectors.defined() : statistics.gram.defined();
-  TORCH_CHECK(known, "a junction needs a Gram matrix, or its eigenbasis");
-  return options.basis == Basis::kPca ? eigenbasis.vectors.size(0) : statistics.gram.size(0);
-}
-
-/// Returns the retained_energy of M = U·Q from the eigenvalues e of the Gram matrix and the norms
-/// of the rows of Q: tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², without a product with G.
-double retained_in_eigenbasis(const at::Tensor& eigenvalues, const at::Tensor& row_norms) {
-  return ((eigenvalues * row_norms.square()).sum() / eigenvalues.sum()).item<double>();
-}
-
 /// Returns the function that completes the diagnostics. They describe the activations, so in the
-/// metric of the loss the eigenvalues of the decomposition cannot be used. Only the norms of Q's
-/// rows are kept, to save memory for the plan, which is freed first.
+/// metric of the loss the eigenvalues of the decomposition cannot be used. With eigenvalues e of
+/// the Gram matrix and M = U·Q, tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², without a product with G. So only the
+/// norms of Q's rows are kept, to save memory for the plan, which is freed first.
 std::function<void(MapDiagnostics&)> describe_with(const JunctionStatistics& statistics,
                                                    const Eigenbasis& eigenbasis,
                                                    const MapOptions& options, const MapInBasis& map,
@@ -79,7 +42,8 @@ std::function<void(MapDiagnostics&)> describe_with(const JunctionStatistics& sta
         diagnostics.effective_rank = effective_rank(eigenvalues);
         diagnostics.spectrum = energy_over_rank(eigenvalues);
         diagnostics.retained_energy =
-            gram.defined() ? retained_energy(gram, M) : retained_in_eigenbasis(values, row_norms);
+            gram.defined() ? retained_energy(gram, M)
+                           : ((values * row_norms.square()).sum() / values.sum()).item<double>();
       };
 }
 
@@ -99,7 +63,25 @@ double retained_energy(const at::Tensor& gram, const at::Tensor& M) {
 
 SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
                          const MapOptions& options, int64_t width, const RunStep& run) {
-  check(statistics, eigenbasis, options, width, hidden_size(statistics, eigenbasis, options));
+  const at::Tensor& gram = statistics.gram;
+  const at::Tensor& basis = options.basis == Basis::kPca ? eigenbasis.vectors : gram;
+  TORCH_CHECK(basis.defined(), "a junction needs a Gram matrix, or its eigenbasis");
+  const int64_t d = basis.size(0);
+  TORCH_CHECK(width >= 1 && width <= d, "width must be between 1 and ", d, ", not ", width);
+  if (gram.defined()) check_sum("gram", gram, {d, d});
+  const MomentKinds needed = moments_in_basis(options);
+  if (needed.cost) check_sum("cost", statistics.cost, {d, d});
+  if (needed.abs_sum) check_sum("abs_sum", statistics.abs_sum, {d});
+  if (options.oblique()) check_sum("metric_factor", statistics.metric_factor, {d, d});
+  if (options.metric == Metric::kFisher && !options.oblique()) {
+    check_sum("fisher", statistics.fisher, {d, d});
+  }
+  if (statistics.tokens < 1) throw std::runtime_error("the junction has seen no tokens");
+  const at::Tensor energy = gram.defined() ? gram.trace() : eigenbasis.values.sum();
+  if (!(energy.item<double>() > 0)) {
+    throw std::runtime_error("all activations of the junction are zero");
+  }
+
   const MapAlgorithm& algorithm = map_algorithm(options.kind);
   MapProblem problem{statistics, eigenbasis, options};
   SolvedJunction solved;

@@ -18,7 +18,7 @@ struct SolvedJunction {
 
 /// Solves the map of width k of one junction (docs/method.md, "Maps"). `eigenbasis`: of gram/n, or
 /// of LᵀGL/n in the metric of the loss; may be undefined in the identity basis. Throws
-/// std::runtime_error as the map's algorithm does (transport_map.h), and if the statistics are not
+/// std::runtime_error as the map's algorithm does (map_algorithm.h), and if the statistics are not
 /// finite, have no tokens, or come from zero activations only. Errors do not name the junction; the
 /// caller adds it.
 SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,

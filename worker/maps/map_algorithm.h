@@ -56,4 +56,18 @@ bool needs_second_pass(const MapOptions& options);
 /// identity basis with the metric of the loss they are multiplied by the mean squared gradients.
 at::Tensor channel_energies(const MapProblem& problem);
 
+/// Plan T and its decomposition T = Q·R.
+struct TransportMap {
+  SinkhornResult sinkhorn;  ///< sinkhorn.plan is T [d, k]
+  at::Tensor Q;             ///< [d, k], orthonormal columns
+  at::Tensor R;             ///< [k, k], upper triangular, diag >= 0
+};
+
+/// Computes the map. cost: [d, k] float64, unscaled sums. Throws std::runtime_error if Sinkhorn
+/// does not converge (text: iterations and violation), unless that is accepted, and if T is
+/// numerically rank-deficient: min|R_ii| < 1e-12·max|R_ii| (text: both). An all-zero cost stays
+/// unscaled: its plan is uniform, hence rank-deficient if k > 1. The steps are "sinkhorn" and "qr".
+TransportMap transport_map(at::Tensor cost, const MapOptions& options,
+                           const RunStep& run = run_step);
+
 }  // namespace dotresize

@@ -20,17 +20,17 @@ at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
   return wanted ? at::zeros(shape, at::dtype(at::kDouble).device(device)) : at::Tensor();
 }
 
-/// Throws if a block is not finite. A float64 sum of float32 numbers cannot overflow, so it is
-/// finite if all of them are.
-void check_finite(at::TensorList blocks, const char* what) {
-  for (const at::Tensor& block : blocks) {
-    if (!std::isfinite(block.sum(at::kDouble).item<double>())) {
-      throw NonFiniteError(std::string("the ") + what + " are not finite");
-    }
-  }
+}  // namespace
+
+ReproducibleSum::ReproducibleSum(double bound) {
+  if (bound == 0.0) return;
+  const double quantum = std::exp2(std::ceil(std::log2(bound)) - 50.0);
+  shift = 1.5 * std::exp2(52.0) * quantum;
 }
 
-}  // namespace
+void ReproducibleSum::round(at::Tensor& summand) const {
+  if (shift != 0.0) summand.add_(shift).sub_(shift);
+}
 
 Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const MomentOptions& options)
     : gram(zeros(kinds.gram && !options.packed, {width, width}, device)),
@@ -60,18 +60,27 @@ void Moments::add(const at::Tensor& x) {
               x.scalar_type());
   const at::Tensor tokens = x.reshape({-1, width_}).contiguous();
   const std::vector<at::Tensor> blocks = tokens.split(kBlockTokens);
-  // A single check on a GPU waits only once.
-  check_finite(tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks), what_);
+  // A float64 sum of float32 numbers cannot overflow, so it is finite if all of them are. A single
+  // check on a GPU waits only once.
+  for (const at::Tensor& part :
+       tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks)) {
+    if (!std::isfinite(part.sum(at::kDouble).item<double>())) {
+      throw NonFiniteError(std::string("the ") + what_ + " are not finite");
+    }
+  }
   for (const at::Tensor& block : blocks) {
     if (gram.defined()) add_gram(block);
-    if (!packed_.empty()) add_packed(block);
+    for (at::Tensor& sum : packed_) {
+      const int64_t row = width_ - sum.size(1);
+      sum.addmm_(block.narrow(1, row, sum.size(0)).t(), block.narrow(1, row, sum.size(1)));
+    }
     if (!abs_sum.defined()) continue;
     at::Tensor part = block.abs().sum(0, /*keepdim=*/false, at::kDouble);
     abs_sum_rounding_.round(part);
     abs_sum += part;
   }
   if (!cost.defined()) return;
-  (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_rounding_.shift());
+  (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_rounding_.shift);
 }
 
 /// Products are summed in float64 on the CPU. With float32 blocks the projectors of a 256-wide
@@ -89,13 +98,6 @@ void Moments::add_gram(const at::Tensor& tokens) {
         at::mm(block.narrow(1, row, rows).t(), block.narrow(1, row, columns)).to(at::kDouble);
     gram_rounding_.round(part);
     gram.narrow(0, row, rows).narrow(1, row, columns) += part;
-  }
-}
-
-void Moments::add_packed(const at::Tensor& tokens) {
-  for (at::Tensor& sum : packed_) {
-    const int64_t row = width_ - sum.size(1);
-    sum.addmm_(tokens.narrow(1, row, sum.size(0)).t(), tokens.narrow(1, row, sum.size(1)));
   }
 }
 

@@ -6,8 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "worker/maps/reproducible_sum.h"
-
 namespace dotresize {
 
 /// Selects the sums over tokens to accumulate.
@@ -21,6 +19,19 @@ struct MomentKinds {
 struct SumBounds {
   int64_t tokens = 0;
   double max_norm = 0.0;
+};
+
+/// Rounds the summands of a sum to multiples of 2^-50 of a bound (docs/method.md, "Moments").
+/// float64 adds such multiples without error, so the sum does not depend, bit by bit, on the order
+/// of addition, hence not on the number of ranks.
+struct ReproducibleSum {
+  /// `bound`: largest magnitude of a partial sum. 0 (sums of zeros): no rounding.
+  explicit ReproducibleSum(double bound = 0.0);
+  /// summand: float64, changed in place.
+  void round(at::Tensor& summand) const;
+
+  /// Number that is added and subtracted to round; its last place is the quantum.
+  double shift = 0.0;
 };
 
 struct MomentOptions {
@@ -71,7 +82,6 @@ class Moments {
 
  private:
   void add_gram(const at::Tensor& tokens);
-  void add_packed(const at::Tensor& tokens);
   Moments copy_on(at::Device device) const;
 
   int64_t width_;

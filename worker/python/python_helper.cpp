@@ -50,20 +50,6 @@ std::vector<std::string> python_helper_command(const std::vector<PythonModule>& 
   return python_helper_command(kStart, all);
 }
 
-std::vector<PythonModule> remote_files_modules() {
-  return {{"remote_stores", remote_stores_py()},
-          {"remote_cache", remote_cache_py()},
-          {"remote_files", remote_files_py()}};
-}
-
-std::vector<PythonModule> export_gguf_modules() {
-  return {{"exporting", exporting_py()}, {"export_gguf", export_gguf_py()}};
-}
-
-std::vector<PythonModule> export_nemotron_nas_modules() {
-  return {{"exporting", exporting_py()}, {"export_nemotron_nas", export_nemotron_nas_py()}};
-}
-
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments) {
   const std::vector<std::string> command = python_helper_command(source, arguments);

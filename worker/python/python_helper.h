@@ -11,7 +11,8 @@ namespace dotresize {
 /// configuration_dotresize.py: goes into every output directory.
 std::string_view configuration_py();
 
-/// export_gguf.py and export_nemotron_nas.py, two programs, and the module that both import.
+/// export_gguf.py and export_nemotron_nas.py, two programs, and the module that both import:
+/// `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`.
 std::string_view export_gguf_py();
 std::string_view export_nemotron_nas_py();
 std::string_view exporting_py();
@@ -45,14 +46,6 @@ struct PythonModule {
 };
 std::vector<std::string> python_helper_command(const std::vector<PythonModule>& modules,
                                                const std::vector<std::string>& arguments);
-
-/// remote_files.py and the modules that it imports (job/remote/transfer.h runs it).
-std::vector<PythonModule> remote_files_modules();
-
-/// The exporters and the modules that they import: `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR
-/// OUT_DIR OPTIONS...`.
-std::vector<PythonModule> export_gguf_modules();
-std::vector<PythonModule> export_nemotron_nas_modules();
 
 /// Runs one of the programs above; error messages call it `what`. Throws InputError with the
 /// program's last line of stderr if it ends with kExitBadData, ProgramMissing if Python or one of

@@ -73,7 +73,10 @@ void run_to_end(Queued queued, bool writes, const Collective& collective) {
 }  // namespace
 
 FakeNccl::FakeNccl(Communicator& host, const WaitLimit& limit)
-    : host_(host), transport_(MPI_COMM_WORLD, limit), stream_(new_stream()) {}
+    : Communicator(host.rank(), host.size()),
+      host_(host),
+      transport_(MPI_COMM_WORLD, limit),
+      stream_(new_stream()) {}
 
 void FakeNccl::broadcast(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.broadcast(tensor, root);

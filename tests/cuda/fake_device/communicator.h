@@ -11,8 +11,6 @@ class FakeNccl final : public Communicator {
  public:
   FakeNccl(Communicator& host, const WaitLimit& limit);
 
-  int rank() const override { return host_.rank(); }
-  int size() const override { return host_.size(); }
   void broadcast(at::Tensor& tensor, int root) override;
   void reduce_sum(at::Tensor& tensor, int root) override;
   void all_reduce_sum(at::Tensor& tensor) override;

@@ -54,9 +54,9 @@ class Module final : public CudaModule {
   std::shared_ptr<DeviceMoment> mark() const noexcept override {
     return std::make_shared<HostMoment>();
   }
-  int64_t free_memory_bytes() const override { return kMemoryBytes - held_bytes(); }
-  int64_t peak_memory_bytes() const override { return most_held_bytes(); }
-  int64_t peak_allocated_bytes() const override { return most_held_bytes(); }
+  DeviceMemory memory() const override {
+    return {kMemoryBytes - held_bytes(), most_held_bytes(), most_held_bytes()};
+  }
   std::unique_ptr<Communicator> make_communicator(Communicator& host,
                                                   WaitLimit limit) const override {
     return std::make_unique<FakeNccl>(host, limit);

@@ -197,9 +197,9 @@ void BackgroundEntry::finish() {
 
 std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {
   const SafetensorsFile file(path(name, kTensors));
-  if (read_about(path(name, kAbout)).value("sha256", "") != file.sha256()) refuse(file.path());
+  if (read_about(path(name, kAbout)).value("sha256", "") != file.sha256()) refuse(file.path);
   std::map<std::string, at::Tensor> tensors;
-  for (const auto& entry : file.header().tensors) {
+  for (const auto& entry : file.header.tensors) {
     tensors.emplace(entry.first, file.tensor(entry.first));
   }
   return tensors;

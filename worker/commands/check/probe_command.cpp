@@ -10,9 +10,9 @@
 #include "base/process/program.h"
 #include "worker/calibration/reason.h"
 #include "worker/commands/worker_program.h"
+#include "worker/cuda/choose_device.h"
 #include "worker/cuda/cuda_module.h"
 #include "worker/cuda/driver.h"
-#include "worker/cuda/gpu_support.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

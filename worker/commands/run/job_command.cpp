@@ -77,7 +77,7 @@ LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const Chose
   const auto least = [&](int64_t mine) { return std::ranges::min(gather_numbers(comm, mine)); };
   LaunchFacts facts{comm.size(), device.facts()};
   facts.memory = least(usable_memory_bytes() / ranks.size());
-  if (device.cuda != nullptr) facts.device_memory = least(device.cuda->free_memory_bytes());
+  if (device.cuda != nullptr) facts.device_memory = least(device.cuda->memory().free);
   if (!fresh) {
     facts.schedule = broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
   }

@@ -7,22 +7,20 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "worker/maps/alignment.h"
 #include "worker/maps/metric.h"
 
 namespace dotresize {
 namespace {
 
-at::Tensor index_of(const std::vector<int64_t>& widths, at::Device device) {
-  return at::tensor(widths, at::kLong).to(device);
-}
-
 /// Returns, at each width, the sum from there on along the last dimension: [..., d] to [..., G].
 at::Tensor sums_beyond(const at::Tensor& x, const std::vector<int64_t>& widths) {
   const at::Tensor sums = x.flip(-1).cumsum(-1).flip(-1);
   at::Tensor padded = at::constant_pad_nd(sums, {0, 1});  // the sum beyond d is zero
-  return padded.index_select(-1, index_of(widths, x.device()));
+  return padded.index_select(-1, at::tensor(widths, at::kLong).to(x.device()));
 }
 
 /// Returns the share of the weight of y's d entries that does not come from the ridge, [d].
@@ -30,6 +28,12 @@ at::Tensor weights_without_ridge(const MetricBasis& junction) {
   const at::Tensor dual =
       at::linalg_solve_triangular(junction.factor.t(), junction.vectors, /*upper=*/true);
   return (1.0 - metric_ridge(junction.factor) * dual.square().sum(0)).clamp_min(0.0);
+}
+
+/// Returns, for each index in `first`, the sum of the products from that row and column on,
+/// [first]. products: [n, n]; indices are 0 to n.
+at::Tensor corner_sums(const at::Tensor& products, const std::vector<int64_t>& first) {
+  return sums_beyond(sums_beyond(products, first).t(), first).diagonal();
 }
 
 }  // namespace
@@ -63,8 +67,39 @@ at::Tensor loss_increases_of_shared(const MetricBasis& basis, const at::Tensor& 
   return corner_sums(products, widths).abs() / 2.0;
 }
 
-at::Tensor corner_sums(const at::Tensor& products, const std::vector<int64_t>& first) {
-  return sums_beyond(sums_beyond(products, first).t(), first).diagonal();
+JunctionMap map_of(const MetricBasis& junction, int64_t k) {
+  return map_from_metric(junction.factor, junction.vectors.narrow(1, 0, k));
+}
+
+// A token that enters the sublayer as y (k_in numbers, in the first map) leaves it with the error
+// y·A·B if the product A·B is missing from its shortcut. With C = E[yᵀy] and the Fisher matrix F in
+// the second map, the loss increases by ½ tr(C·A·B·F·Bᵀ·Aᵀ) = ½ Σ_ab (AᵀCA)_ab (BFBᵀ)_ab. The sum
+// runs over all pairs of missing columns of A: those from the rank on.
+at::Tensor loss_increases_of_ranks(const MetricBasis& before, const JunctionMap& in,
+                                   const MetricBasis& junction, const JunctionMap& out,
+                                   const std::vector<int64_t>& ranks, SvdDriver driver) {
+  const int64_t k_in = in.M.size(1);
+  const int64_t k_out = out.M.size(1);
+  const Alignment shortcut = align_oblique(in, out.M, std::min(k_in, k_out), driver);
+  const at::Tensor written = at::mm(shortcut.B, at::mm(shortcut.turn.t(), out.M_inv));
+  at::Tensor products;
+  {  // AᵀCA: x·L·V has the mean squares e, so it is Z diag(e) Zᵀ with Z = (L⁻¹·M·A)ᵀ·V.
+    const at::Tensor whitened =
+        at::linalg_solve_triangular(before.factor, at::mm(in.M, shortcut.A), /*upper=*/false);
+    const at::Tensor Z = at::mm(whitened.t(), before.vectors);
+    products = at::mm(Z * before.values.clamp_min(0.0), Z.t());
+  }
+  {  // BFBᵀ: F is L·Lᵀ without its ridge.
+    const at::Tensor BL = at::mm(written, junction.factor);
+    products = products *
+               (at::mm(BL, BL.t()) - metric_ridge(junction.factor) * at::mm(written, written.t()));
+  }
+  std::vector<int64_t> first;
+  first.reserve(ranks.size());
+  for (const int64_t rank : ranks) {
+    first.push_back(std::min(products.size(0), rank + std::max<int64_t>(0, k_in - k_out)));
+  }
+  return corner_sums(products, first).clamp_min(0.0) / 2.0;
 }
 
 TokenLossIncreases::TokenLossIncreases(const MetricBasis& basis, std::vector<int64_t> widths)

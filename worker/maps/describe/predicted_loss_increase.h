@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/maps/junction_map.h"
+
 namespace dotresize {
 
 // Predicted loss increase of a token by a map (docs/method.md, "All widths by loss"), from the sums
@@ -34,9 +36,18 @@ at::Tensor loss_increases_of_shared(const MetricBasis& basis, const at::Tensor& 
                                     const at::Tensor& before, const at::Tensor& fisher,
                                     const std::vector<int64_t>& widths);
 
-/// Returns, for each index in `first`, the sum of the products from that row and column on,
-/// [first]. products: [n, n]; indices are 0 to n.
-at::Tensor corner_sums(const at::Tensor& products, const std::vector<int64_t>& first);
+/// Returns the map of width k of the decomposition.
+JunctionMap map_of(const MetricBasis& junction, int64_t k);
+
+/// Returns the predicted loss increase of a token if the shortcut between two junctions is cut to
+/// each of `ranks`, [ranks] float64 (docs/method.md, "All widths by loss"). `in` and `out`, of
+/// widths k_in and k_out, are maps of the dense model's decompositions in the metric of the loss.
+/// If k_out < k_in, a shortcut keeps k_in - k_out more than its rank, as in shortcut_form().
+/// `junction` needs only its factor.
+at::Tensor loss_increases_of_ranks(const MetricBasis& before, const JunctionMap& in,
+                                   const MetricBasis& junction, const JunctionMap& out,
+                                   const std::vector<int64_t>& ranks,
+                                   SvdDriver driver = SvdDriver::kGesvd);
 
 /// Predicted loss increase of each token by the map of one junction, from its own activation and
 /// gradient: ½ (Σ_(b ≥ k) y_b h_b)², where y = x·L·V is the token and h = g·L⁻ᵀ·V its gradient. If

@@ -20,30 +20,6 @@ constexpr int64_t kBlock = 512;
 
 constexpr int kSpectrumPoints = 32;
 
-/// Returns ±1 for each column: the sign of its largest entry by magnitude, the first of equal ones.
-/// Fixed signs keep the l1 costs in the basis independent of the eigensolver.
-at::Tensor column_signs(const at::Tensor& vectors) {
-  at::Tensor signs = at::empty({vectors.size(1)}, vectors.options());
-  for (int64_t first = 0; first < vectors.size(1); first += kBlock) {
-    const int64_t count = std::min(kBlock, vectors.size(1) - first);
-    const at::Tensor columns = vectors.narrow(1, first, count);
-    const at::Tensor largest = columns.abs().argmax(/*dim=*/0, /*keepdim=*/true);
-    signs.narrow(0, first, count).copy_(columns.gather(0, largest).sign().squeeze(0));
-  }
-  return signs;
-}
-
-/// Returns the columns in reverse order, each multiplied by its sign; contiguous.
-at::Tensor descending_basis(const at::Tensor& ascending) {
-  const at::Tensor signs = column_signs(ascending).flip(0);
-  at::Tensor basis = at::empty(ascending.sizes(), ascending.options());  // contiguous
-  for (int64_t first = 0; first < basis.size(0); first += kBlock) {
-    const int64_t count = std::min(kBlock, basis.size(0) - first);
-    basis.narrow(0, first, count).copy_(ascending.narrow(0, first, count).flip(1) * signs);
-  }
-  return basis;
-}
-
 void check_gram(const at::Tensor& gram) {
   TORCH_CHECK(gram.dim() == 2 && gram.size(0) == gram.size(1) && gram.scalar_type() == at::kDouble,
               "a Gram matrix must be square and float64, not ", gram.sizes(), " ",
@@ -59,10 +35,6 @@ void check_eigenvalues(const at::Tensor& values) {
               values.scalar_type());
 }
 
-bool belongs_on_host(const at::Tensor& gram) {
-  return gram.is_cuda() && gram.size(0) < kMinWidthOnGpu;
-}
-
 // κ(R)² = λmax(RᵀR) · λmax((RᵀR)⁻¹). Both are found by the Lanczos method: the largest eigenvalue
 // of the symmetric A restricted to span{q, Aq, A²q, ...}. A is tridiagonal in the orthonormal basis
 // of that space (Golub and Van Loan, "Matrix Computations", chapter 10).
@@ -71,12 +43,6 @@ constexpr int64_t kMaxSteps = 300;
 constexpr double kRelativeChange =
     1e-9;  // relative change of the eigenvalue in each of the last steps
 constexpr int kSteadySteps = 3;
-
-/// Returns the start vector, the same in every run. It must not be orthogonal to an eigenvector.
-at::Tensor start_vector(int64_t size) {
-  const at::Tensor q = at::arange(1, size + 1, at::kDouble).square().sin().add(1.5);
-  return q / q.norm();
-}
 
 double largest_of_tridiagonal(const std::vector<double>& diagonal,
                               const std::vector<double>& beside) {
@@ -94,7 +60,9 @@ double largest_of_tridiagonal(const std::vector<double>& diagonal,
 template <class Apply>
 double largest_eigenvalue(int64_t size, const Apply& apply) {
   at::Tensor basis = at::zeros({std::min(size, kMaxSteps), size}, at::kDouble);
-  at::Tensor q = start_vector(size);
+  // The start is the same in every run. It must not be orthogonal to an eigenvector.
+  at::Tensor q = at::arange(1, size + 1, at::kDouble).square().sin().add(1.5);
+  q = q / q.norm();
   std::vector<double> diagonal;
   std::vector<double> beside;
   double value = 0.0;
@@ -121,17 +89,34 @@ double largest_eigenvalue(int64_t size, const Apply& apply) {
 
 Eigenbasis eigenbasis(const at::Tensor& gram) {
   check_gram(gram);
-  if (belongs_on_host(gram)) {
+  if (gram.is_cuda() && gram.size(0) < kMinWidthOnGpu) {
     const Eigenbasis basis = eigenbasis(gram.cpu());
     return {basis.values.to(gram.device()), basis.vectors.to(gram.device())};
   }
-  const auto [ascending, vectors] = at::linalg_eigh(gram);
-  return {ascending.flip(0), descending_basis(vectors)};
+  const auto [values, ascending] = at::linalg_eigh(gram);
+  // The sign of a column is that of its largest entry by magnitude, the first of equal ones. Fixed
+  // signs keep the l1 costs in the basis independent of the eigensolver.
+  at::Tensor signs = at::empty({ascending.size(1)}, ascending.options());
+  for (int64_t first = 0; first < ascending.size(1); first += kBlock) {
+    const int64_t count = std::min(kBlock, ascending.size(1) - first);
+    const at::Tensor columns = ascending.narrow(1, first, count);
+    const at::Tensor largest = columns.abs().argmax(/*dim=*/0, /*keepdim=*/true);
+    signs.narrow(0, first, count).copy_(columns.gather(0, largest).sign().squeeze(0));
+  }
+  signs = signs.flip(0);
+  at::Tensor basis = at::empty(ascending.sizes(), ascending.options());  // contiguous
+  for (int64_t first = 0; first < basis.size(0); first += kBlock) {
+    const int64_t count = std::min(kBlock, basis.size(0) - first);
+    basis.narrow(0, first, count).copy_(ascending.narrow(0, first, count).flip(1) * signs);
+  }
+  return {values.flip(0), basis};
 }
 
 at::Tensor spectrum(const at::Tensor& gram) {
   check_gram(gram);
-  if (belongs_on_host(gram)) return spectrum(gram.cpu()).to(gram.device());
+  if (gram.is_cuda() && gram.size(0) < kMinWidthOnGpu) {
+    return spectrum(gram.cpu()).to(gram.device());
+  }
   return at::linalg_eigvalsh(gram).flip(0);
 }
 

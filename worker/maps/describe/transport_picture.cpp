@@ -1,6 +1,7 @@
 #include "worker/maps/describe/transport_picture.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ceil_div.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,66 +16,26 @@ constexpr double kRounding = 1e6;
 
 double rounded(double value) { return std::round(value * kRounding) / kRounding; }
 
-int64_t blocks(int64_t channels, int64_t block) { return (channels + block - 1) / block; }
-
-/// Returns the smallest block with which the picture has at most kMaxRows rows.
-int64_t block_size(int64_t d, int64_t k) {
-  int64_t block = blocks(d, TransportPicture::kMaxRows);
-  while (blocks(k, block) + blocks(d - k, block) > TransportPicture::kMaxRows) ++block;
-  return block;
-}
-
-/// Returns the channels outside the support, ordered by the column that takes most of their mass,
-/// then by channel.
-at::Tensor merged_channels(const at::Tensor& T, const at::Tensor& support) {
-  at::Tensor is_merged = at::ones({T.size(0)}, support.options().dtype(at::kBool));
-  is_merged.index_fill_(0, support, false);
-  const at::Tensor channels = is_merged.nonzero().squeeze(1);
-  const at::Tensor targets = T.argmax(1).index_select(0, channels);
-  return channels.index_select(
-      0, std::get<1>(targets.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false)));
-}
-
-/// Appends the mass of each block of columns.
-void append_cells(const at::Tensor& rows, int64_t block, std::vector<double>& cells) {
-  const at::Tensor columns = rows.sum(0).cpu();
-  const auto masses = columns.accessor<double, 1>();
-  for (int64_t first = 0; first < masses.size(0); first += block) {
-    double cell = 0.0;
-    for (int64_t j = first; j < std::min(first + block, masses.size(0)); ++j) cell += masses[j];
-    cells.push_back(cell);
-  }
-}
-
-/// Returns the sum over rows of exp(entropy) of the row's shares.
-double targets_of(const at::Tensor& rows) {
-  const at::Tensor sums = rows.sum(1, /*keepdim=*/true);
-  const at::Tensor shares = rows / sums.clamp_min(std::numeric_limits<double>::min());
-  return at::special_entr(shares).sum(1).exp().sum().item<double>();
-}
-
-/// Appends the rows of these channels to the picture's cells, and returns the mean of targets_of()
-/// per channel.
+/// Appends the rows of these channels to the picture's cells: the mass of each block of columns.
+/// Returns the mean over the channels of exp(entropy) of the row's shares.
 double append_rows(const at::Tensor& T, const at::Tensor& channels, int64_t block,
                    std::vector<double>& cells) {
   double targets = 0.0;
   for (int64_t first = 0; first < channels.size(0); first += block) {
     const int64_t count = std::min(block, channels.size(0) - first);
     const at::Tensor rows = T.index_select(0, channels.narrow(0, first, count));
-    append_cells(rows, block, cells);
-    targets += targets_of(rows);
+    const at::Tensor columns = rows.sum(0).cpu();
+    const auto masses = columns.accessor<double, 1>();
+    for (int64_t start = 0; start < masses.size(0); start += block) {
+      double cell = 0.0;
+      for (int64_t j = start; j < std::min(start + block, masses.size(0)); ++j) cell += masses[j];
+      cells.push_back(cell);
+    }
+    const at::Tensor sums = rows.sum(1, /*keepdim=*/true);
+    const at::Tensor shares = rows / sums.clamp_min(std::numeric_limits<double>::min());
+    targets += at::special_entr(shares).sum(1).exp().sum().item<double>();
   }
   return rounded(targets / static_cast<double>(channels.size(0)));
-}
-
-/// Returns the fraction of the support's mass that stays at its own channel.
-double fraction_that_stays(const at::Tensor& T, const at::Tensor& support,
-                           const std::vector<double>& cells_of_support) {
-  const int64_t k = support.size(0);
-  const at::Tensor diagonal = T.take(support * k + at::arange(k, support.options()));
-  double mass = 0.0;
-  for (const double cell : cells_of_support) mass += cell;
-  return rounded(diagonal.sum().item<double>() / mass);
 }
 
 }  // namespace
@@ -88,14 +49,29 @@ TransportPicture transport_picture(const at::Tensor& T, const at::Tensor& suppor
   const int64_t d = T.size(0);
   const int64_t k = T.size(1);
   TransportPicture picture;
-  picture.block = block_size(d, k);
-  picture.columns = blocks(k, picture.block);
-  picture.rows = picture.columns + blocks(d - k, picture.block);
+  // The smallest block with which the picture has at most kMaxRows rows.
+  picture.block = at::ceil_div(d, int64_t{TransportPicture::kMaxRows});
+  for (;; ++picture.block) {
+    picture.columns = at::ceil_div(k, picture.block);
+    picture.rows = picture.columns + at::ceil_div(d - k, picture.block);
+    if (picture.rows <= TransportPicture::kMaxRows) break;
+  }
   std::vector<double> cells;
   picture.kept_targets = append_rows(T, support, picture.block, cells);
-  picture.stays = fraction_that_stays(T, support, cells);
+  double mass = 0.0;
+  for (const double cell : cells) mass += cell;
+  const at::Tensor diagonal = T.take(support * k + at::arange(k, support.options()));
+  picture.stays = rounded(diagonal.sum().item<double>() / mass);
   if (d > k) {
-    picture.merged_targets = append_rows(T, merged_channels(T, support), picture.block, cells);
+    // The other channels follow, ordered by the column that takes most of their mass, then by
+    // channel.
+    at::Tensor is_merged = at::ones({d}, support.options().dtype(at::kBool));
+    is_merged.index_fill_(0, support, false);
+    const at::Tensor channels = is_merged.nonzero().squeeze(1);
+    const at::Tensor targets = T.argmax(1).index_select(0, channels);
+    const at::Tensor merged = channels.index_select(
+        0, std::get<1>(targets.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false)));
+    picture.merged_targets = append_rows(T, merged, picture.block, cells);
   }
   picture.largest = *std::ranges::max_element(cells);
   picture.levels.reserve(cells.size());

@@ -24,83 +24,56 @@ namespace {
 constexpr double kRidge = 0.01;  // relative to the mean of the diagonal
 constexpr int64_t kBlock = 64;   // steps between two updates
 
-class FeatureRemoval {
- public:
-  FeatureRemoval(at::Tensor inverse, at::Tensor products)
-      : inverse_(std::move(inverse)),
-        products_(std::move(products)),
-        squares_(products_.diagonal().clone()),
-        diagonal_(inverse_.diagonal().clone()),
-        features_(at::arange(inverse_.size(0), at::kLong)) {}
-
-  void remove(int64_t count) {
-    for (; count > 0; count -= kBlock) {
-      if (8 * gone_ >= features_.size(0)) drop_gone();
-      remove_block(std::min(count, kBlock));
-    }
-  }
-  Removal removal() const { return {at::tensor(order_, at::kLong), loss_increases_}; }
-
- private:
+struct FeatureRemoval {
+  /// Removes `count` features.
   void remove_block(int64_t count);
-  void drop_gone();
 
-  at::Tensor inverse_;   ///< [n, n], after the last block
-  at::Tensor products_;  ///< VᵀV [n, n], after the last block
-  at::Tensor squares_;   ///< ‖v_j‖² [n]; infinite once the feature is removed
-  at::Tensor diagonal_;  ///< diagonal of the inverse [n]; 1 once the feature is removed
-  at::Tensor features_;  ///< features of the rows [n], on the CPU
-  int64_t gone_ = 0;     ///< number of rows whose feature is removed
-  std::vector<int64_t> order_;
-  std::vector<double> loss_increases_ = {0.0};
+  at::Tensor inverse;                                ///< [n, n], after the last block
+  at::Tensor products;                               ///< VᵀV [n, n], after the last block
+  at::Tensor squares = products.diagonal().clone();  ///< ‖v_j‖² [n]; infinite once removed
+  at::Tensor diagonal = inverse.diagonal().clone();  ///< of the inverse [n]; 1 once removed
+  at::Tensor features = at::arange(inverse.size(0), at::kLong);  ///< of the rows [n], on the CPU
+  int64_t gone = 0;  ///< number of rows whose feature is removed
+  std::vector<int64_t> order = {};
+  std::vector<double> loss_increases = {0.0};
 };
 
 void FeatureRemoval::remove_block(int64_t count) {
-  at::Tensor rows = at::empty({count, inverse_.size(1)}, inverse_.options());  // r of each step
-  at::Tensor changes = at::empty_like(rows);                                   // w of each step
-  at::Tensor costs = at::empty({count, 1}, inverse_.options());
-  at::Tensor removed = at::empty({count, 1}, inverse_.options().dtype(at::kLong));
+  at::Tensor rows = at::empty({count, inverse.size(1)}, inverse.options());  // r of each step
+  at::Tensor changes = at::empty_like(rows);                                 // w of each step
+  at::Tensor costs = at::empty({count, 1}, inverse.options());
+  at::Tensor removed = at::empty({count, 1}, inverse.options().dtype(at::kLong));
   for (int64_t step = 0; step < count; ++step) {
-    const auto [least, at] = (squares_ / diagonal_).min(0, /*keepdim=*/true);
+    const auto [least, at] = (squares / diagonal).min(0, /*keepdim=*/true);
     costs[step].copy_(least);
     removed[step].copy_(at);
     const auto of_removed = [&at = at](const at::Tensor& t) { return t.index_select(-1, at); };
     const at::Tensor past_rows = rows.narrow(0, 0, step);
     const at::Tensor past_changes = changes.narrow(0, 0, step);
     const at::Tensor of_rows = of_removed(past_rows).squeeze(1);
-    at::Tensor row = inverse_.index_select(0, at).squeeze(0) - at::mv(past_rows.t(), of_rows);
+    at::Tensor row = inverse.index_select(0, at).squeeze(0) - at::mv(past_rows.t(), of_rows);
     const at::Tensor pivot = of_removed(row).sqrt();
     row.div_(pivot);
-    at::Tensor change = products_.index_select(0, at).squeeze(0) -
+    at::Tensor change = products.index_select(0, at).squeeze(0) -
                         at::mv(past_changes.t(), of_rows) -
                         at::mv(past_rows.t(), of_removed(past_changes).squeeze(1));
-    change.div_(pivot).sub_(row * (of_removed(squares_) / (2.0 * pivot.square())));
-    squares_.addcmul_(row, change, -2.0);
-    diagonal_.sub_(row.square());
-    squares_.index_fill_(0, at, std::numeric_limits<double>::infinity());
-    diagonal_.index_fill_(0, at, 1.0);
+    change.div_(pivot).sub_(row * (of_removed(squares) / (2.0 * pivot.square())));
+    squares.addcmul_(row, change, -2.0);
+    diagonal.sub_(row.square());
+    squares.index_fill_(0, at, std::numeric_limits<double>::infinity());
+    diagonal.index_fill_(0, at, 1.0);
     rows[step].copy_(row);
     changes[step].copy_(change);
   }
-  inverse_.addmm_(rows.t(), rows, 1.0, -1.0);
-  products_.addmm_(changes.t(), rows, 1.0, -1.0).addmm_(rows.t(), changes, 1.0, -1.0);
+  inverse.addmm_(rows.t(), rows, 1.0, -1.0);
+  products.addmm_(changes.t(), rows, 1.0, -1.0).addmm_(rows.t(), changes, 1.0, -1.0);
   costs = costs.cpu();
   removed = removed.cpu();
   for (int64_t step = 0; step < count; ++step) {
-    loss_increases_.push_back(loss_increases_.back() + 0.5 * costs.const_data_ptr<double>()[step]);
-    order_.push_back(features_.const_data_ptr<int64_t>()[removed.const_data_ptr<int64_t>()[step]]);
+    loss_increases.push_back(loss_increases.back() + 0.5 * costs.const_data_ptr<double>()[step]);
+    order.push_back(features.const_data_ptr<int64_t>()[removed.const_data_ptr<int64_t>()[step]]);
   }
-  gone_ += count;
-}
-
-void FeatureRemoval::drop_gone() {
-  const at::Tensor left = at::nonzero(at::isfinite(squares_)).flatten();
-  inverse_ = inverse_.index_select(0, left).index_select(1, left);
-  products_ = products_.index_select(0, left).index_select(1, left);
-  squares_ = squares_.index_select(0, left);
-  diagonal_ = diagonal_.index_select(0, left);
-  features_ = features_.index_select(0, left.cpu());
-  gone_ = 0;
+  gone += count;
 }
 
 void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left, int64_t least) {
@@ -118,11 +91,6 @@ void add_ridge(at::Tensor& gram) {
   gram.diagonal().add_(mean > 0 ? kRidge * mean : 1.0);
 }
 
-at::Tensor products_of(const at::Tensor& weight, const at::Tensor& metric_factor) {
-  const at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight;
-  return at::mm(V.t(), V);
-}
-
 }  // namespace
 
 at::Tensor ridged_inverse(at::Tensor gram) {
@@ -136,9 +104,22 @@ Removal removal_of_features(at::Tensor gram, const at::Tensor& weight,
                             const at::Tensor& metric_factor, int64_t left) {
   check_shapes(gram, weight, left, 0);
   at::Tensor inverse = ridged_inverse(std::move(gram));
-  FeatureRemoval removal(std::move(inverse), products_of(weight, metric_factor));
-  removal.remove(weight.size(1) - left);
-  return removal.removal();
+  at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight;
+  FeatureRemoval removal{.inverse = std::move(inverse), .products = at::mm(V.t(), V)};
+  V.reset();
+  for (int64_t count = weight.size(1) - left; count > 0; count -= kBlock) {
+    if (8 * removal.gone >= removal.features.size(0)) {
+      const at::Tensor stays = at::nonzero(at::isfinite(removal.squares)).flatten();
+      removal.inverse = removal.inverse.index_select(0, stays).index_select(1, stays);
+      removal.products = removal.products.index_select(0, stays).index_select(1, stays);
+      removal.squares = removal.squares.index_select(0, stays);
+      removal.diagonal = removal.diagonal.index_select(0, stays);
+      removal.features = removal.features.index_select(0, stays.cpu());
+      removal.gone = 0;
+    }
+    removal.remove_block(std::min(count, kBlock));
+  }
+  return {at::tensor(removal.order, at::kLong), removal.loss_increases};
 }
 
 CutFeatures features_left(const at::Tensor& order, at::Tensor gram, const at::Tensor& weight,

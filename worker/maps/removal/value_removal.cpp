@@ -61,73 +61,50 @@ at::Tensor multiply_heads(const at::Tensor& matrices, const at::Tensor& rows) {
   return at::matmul(matrices.unsqueeze(1), by_head).reshape({-1, n});
 }
 
-class ValueRemoval {
- public:
-  /// Takes H⁻¹ [f, f] and Vᵀ [f, d] of rotated values.
-  ValueRemoval(at::Tensor inverse, at::Tensor read, AttentionHeads heads)
-      : heads_(heads),
-        dim_(read.size(0) / heads.query),
-        inverse_(std::move(inverse)),
-        read_(std::move(read)),
-        removed_(at::zeros({heads.value, dim_}, read_.options().dtype(at::kBool))) {}
-
-  void remove(int64_t count) {
-    for (; count > 0; --count) remove_one_of_each();
-  }
-  /// Returns the remaining channels of each value head, ascending [value, left].
-  at::Tensor kept() const {
-    return at::nonzero(removed_.logical_not()).select(1, 1).reshape({heads_.value, -1});
-  }
-  /// Returns V [d, query · left] of the remaining channels.
-  at::Tensor V() const { return read_.index_select(0, rows_of(kept())).t(); }
-  const std::vector<double>& loss_increases() const { return loss_increases_; }
-
- private:
-  int64_t sharing() const { return heads_.query / heads_.value; }
+struct ValueRemoval {
+  /// Removes the cheapest channel of each value head.
+  void remove_one_of_each();
   /// Returns the rows of the value heads' `channels` [value, n] in all query heads, [query · n].
   at::Tensor rows_of(const at::Tensor& channels) const {
-    const at::Tensor first = at::arange(heads_.query, channels.options()) * dim_;
-    return (first.unsqueeze(1) + channels.repeat_interleave(sharing(), 0)).flatten();
+    const at::Tensor first = at::arange(heads.query, channels.options()) * dim;
+    return (first.unsqueeze(1) + channels.repeat_interleave(sharing, 0)).flatten();
   }
-  at::Tensor costs() const;
-  void remove_one_of_each();
 
-  AttentionHeads heads_;
-  int64_t dim_;
-  at::Tensor inverse_;
-  at::Tensor read_;
-  at::Tensor removed_;  ///< [value, head_dim] bool
-  std::vector<double> loss_increases_ = {0.0};
+  AttentionHeads heads;
+  at::Tensor inverse;  ///< H⁻¹ [f, f] of rotated values
+  at::Tensor read;     ///< Vᵀ [f, d] of rotated values
+  int64_t dim = read.size(0) / heads.query;
+  int64_t sharing = heads.query / heads.value;
+  at::Tensor removed = at::zeros({heads.value, dim}, read.options().dtype(at::kBool));
+  std::vector<double> loss_increases = {0.0};
 };
 
-/// Returns the cost of each channel alone, [value, head_dim]; infinite once removed.
-at::Tensor ValueRemoval::costs() const {
+void ValueRemoval::remove_one_of_each() {
   // Entries of H⁻¹ between the query heads of a channel, [value, head_dim, sharing, sharing].
-  at::Tensor blocks = inverse_.view({heads_.value, sharing(), dim_, heads_.value, sharing(), dim_})
+  at::Tensor blocks = inverse.view({heads.value, sharing, dim, heads.value, sharing, dim})
                           .diagonal(0, 0, 3)  // [sharing, head_dim, sharing, head_dim, value]
                           .diagonal(0, 1, 3)  // [sharing, sharing, value, head_dim]
                           .permute({2, 3, 0, 1});
-  const at::Tensor nothing = removed_.to(at::kDouble).view({heads_.value, dim_, 1, 1});
-  blocks = blocks + nothing * at::eye(sharing(), read_.options());
-  const at::Tensor of_channels = read_.view({heads_.value, sharing(), dim_, -1}).transpose(1, 2);
+  const at::Tensor nothing = removed.to(at::kDouble).view({heads.value, dim, 1, 1});
+  blocks = blocks + nothing * at::eye(sharing, read.options());
+  const at::Tensor of_channels = read.view({heads.value, sharing, dim, -1}).transpose(1, 2);
   const at::Tensor products = at::matmul(of_channels, of_channels.mT());
-  return at::cholesky_solve(products, at::linalg_cholesky(blocks))
-      .diagonal(0, -2, -1)
-      .sum(-1)
-      .masked_fill(removed_, std::numeric_limits<double>::infinity());
-}
+  // The cost of each channel alone, [value, head_dim]; infinite once removed.
+  const at::Tensor costs = at::cholesky_solve(products, at::linalg_cholesky(blocks))
+                               .diagonal(0, -2, -1)
+                               .sum(-1)
+                               .masked_fill(removed, std::numeric_limits<double>::infinity());
 
-void ValueRemoval::remove_one_of_each() {
-  const at::Tensor cheapest = costs().argmin(1, /*keepdim=*/true);
-  removed_.scatter_(1, cheapest, true);
+  const at::Tensor cheapest = costs.argmin(1, /*keepdim=*/true);
+  removed.scatter_(1, cheapest, true);
   const at::Tensor J = rows_of(cheapest);
-  at::Tensor R = inverse_.index_select(0, J);
+  at::Tensor R = inverse.index_select(0, J);
   const at::Tensor C = at::linalg_cholesky(R.index_select(1, J));
   R = at::linalg_solve_triangular(C, R, /*upper=*/false);
-  const at::Tensor Y = at::linalg_solve_triangular(C, read_.index_select(0, J), /*upper=*/false);
-  loss_increases_.push_back(loss_increases_.back() + 0.5 * Y.square().sum().item<double>());
-  inverse_.addmm_(R.t(), R, 1.0, -1.0);
-  read_.addmm_(R.t(), Y, 1.0, -1.0);
+  const at::Tensor Y = at::linalg_solve_triangular(C, read.index_select(0, J), /*upper=*/false);
+  loss_increases.push_back(loss_increases.back() + 0.5 * Y.square().sum().item<double>());
+  inverse.addmm_(R.t(), R, 1.0, -1.0);
+  read.addmm_(R.t(), Y, 1.0, -1.0);
 }
 
 struct RemovedChannels {
@@ -147,8 +124,10 @@ RemovedChannels remove_channels(at::Tensor gram, const at::Tensor& weight,
   const Turns turned = turns_of(seen, V, heads);
   inverse = multiply_heads(turned.inverses, inverse);
   inverse = multiply_heads(turned.inverses, inverse.t());
-  ValueRemoval removal(std::move(inverse), multiply_heads(turned.inverses, V.t()), heads);
-  removal.remove(dim - left);
+  ValueRemoval removal{.heads = heads,
+                       .inverse = std::move(inverse),
+                       .read = multiply_heads(turned.inverses, V.t())};
+  for (int64_t count = dim - left; count > 0; --count) removal.remove_one_of_each();
   return {turned.turns, std::move(removal)};
 }
 
@@ -172,7 +151,7 @@ std::vector<double> value_removal_loss_increases(at::Tensor gram, const at::Tens
   check_attention(gram, weight, heads, left, 0);
   if (left * heads.query == weight.size(1)) return {0.0};
   return remove_channels(std::move(gram), weight, metric_factor, heads, left)
-      .removal.loss_increases();
+      .removal.loss_increases;
 }
 
 CutValues remove_values(at::Tensor gram, const at::Tensor& weight, const at::Tensor& metric_factor,
@@ -183,9 +162,14 @@ CutValues remove_values(at::Tensor gram, const at::Tensor& weight, const at::Ten
     return {unturned.expand({heads.value, left, left}), weight.clone(), 0.0};
   }
   const RemovedChannels done = remove_channels(std::move(gram), weight, metric_factor, heads, left);
-  const at::Tensor columns = done.removal.kept().unsqueeze(1).expand({-1, done.turns.size(1), -1});
-  CutValues cut{done.turns.gather(2, columns), done.removal.V(),
-                done.removal.loss_increases().back()};
+  const ValueRemoval& removal = done.removal;
+  // The remaining channels of each value head, ascending [value, left].
+  const at::Tensor kept =
+      at::nonzero(removal.removed.logical_not()).select(1, 1).reshape({heads.value, -1});
+  CutValues cut{
+      done.turns.gather(2, kept.unsqueeze(1).expand({-1, done.turns.size(1), -1})),
+      removal.read.index_select(0, removal.rows_of(kept)).t(),  // V of the remaining channels
+      removal.loss_increases.back()};
   if (metric_factor.defined()) {
     cut.weight = at::linalg_solve_triangular(metric_factor.t(), cut.weight, /*upper=*/true);
   }

@@ -54,13 +54,13 @@ void OutputShards::begin(const JunctionWidths& widths) {
 }
 
 void OutputShards::put_embedding_rows(int64_t first, const at::Tensor& rows) {
-  writer_->write_rows(embedding_tensor(output_).name, first, rows);
+  writer_->write(embedding_tensor(output_).name, rows, first);
 }
 
 void OutputShards::put_head_rows(int64_t first, const at::Tensor& rows) {
   const HeadWeights folded{at::Tensor(), rows};
   const HeadWeights stored = norm_ ? with_stock_norm(folded, *norm_) : folded;
-  writer_->write_rows(head_matrix(output_).name, first, stored.weight);
+  writer_->write(head_matrix(output_).name, stored.weight, first);
   if (norm_ && first == 0) {
     writer_->write(end_tensor(output_, TensorRole::kFinalNorm)->name, stored.norm);
   }

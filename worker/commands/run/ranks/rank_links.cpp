@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "worker/comm/announced_communicator.h"
 #include "worker/comm/peer_sockets.h"
 
 namespace dotresize {

@@ -12,7 +12,7 @@
 #include "base/files/durable_file.h"
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
-#include "worker/cuda/gpu_limits.h"
+#include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -58,8 +58,9 @@ std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
   mine.peak_memory_bytes = int64_t{1024} * usage.ru_maxrss;
   mine.gpu = device.name;
   if (device.cuda) {
-    mine.peak_device_memory_bytes = device.cuda->peak_memory_bytes();
-    mine.peak_device_allocated_bytes = device.cuda->peak_allocated_bytes();
+    const DeviceMemory memory = device.cuda->memory();
+    mine.peak_device_memory_bytes = memory.peak;
+    mine.peak_device_allocated_bytes = memory.peak_allocated;
   }
   mine.cost = cost_report(clock, device);
   std::vector<RankReport> reports;
