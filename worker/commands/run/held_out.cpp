@@ -73,7 +73,7 @@ double HeldOutDivergence::of(const CheckpointReader& reader, const ModelConfig& 
                                      [&](int64_t microbatch) { return states_.get(microbatch); }};
   CheckpointEvaluation compared = evaluation_of(run_, reader, config, windows_.windows);
   compared.reference = &reference;
-  return evaluate_checkpoint(run_.comm, compared).divergence->rounded_mean_kl();
+  return rounded_nats(evaluate_checkpoint(run_.comm, compared).divergence->mean_kl());
 }
 
 }  // namespace dotresize

@@ -115,7 +115,10 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
     if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
     job.statistics = &statistics->journal();
   }
-  if (job.mapped_junctions() == 0) return write_without_maps(run.comm, job, sink, run.clock);
+  if (job.widths.mapped_count == 0) {
+    sink.begin(job.widths);
+    return fold_stage(run.comm, job, sink, run.clock);
+  }
   calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 

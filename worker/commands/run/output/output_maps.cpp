@@ -8,7 +8,7 @@
 
 #include "base/files/partial_path.h"
 #include "job/report/report.h"
-#include "worker/calibration/fold_stage.h"
+#include "worker/calibration/aligned_maps.h"
 #include "worker/checkpoint/writer.h"
 
 namespace dotresize {
