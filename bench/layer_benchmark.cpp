@@ -98,7 +98,7 @@ class Layer {
       : options_(options),
         place_(place),
         config_(read_config(options.config)),
-        rotary_(to_device(make_rotary_table(config_, options.seqlen), place.device)),
+        rotary_(make_rotary_table(config_, options.seqlen, place.device)),
         clock_(/*keeps_spans=*/false, place.mark()),
         stream_(random_stream(config_, options, place.device)) {
     width_ =
@@ -132,7 +132,7 @@ class Layer {
     for (const at::Tensor& x : stream_) first.add(x);
     DecomposedJunction junction = std::move(first).finish(options_.tokens);
     const at::Tensor rotation = junction.rotation();
-    SecondPass second(setup, rotation, precision(setup, rotation));
+    CostSums second(setup, precision(setup, rotation), rotation);
     for (const at::Tensor& x : stream_) second.add(x);
     return std::move(junction).solve(width_, std::move(second)).solution.map;
   }

@@ -133,9 +133,9 @@ class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterfa
     FirstPass first(setup, precision);
     for (const at::Tensor& batch : x.split(100)) first.add(batch);
     DecomposedJunction junction = std::move(first).finish(x.size(0));
-    std::optional<SecondPass> second;
+    std::optional<CostSums> second;
     if (needs_second_pass(map_)) {
-      second.emplace(setup, junction.rotation(), precision);
+      second.emplace(setup, precision, junction.rotation());
       for (const at::Tensor& batch : x.split(100)) second->add(batch);
     }
     return std::move(junction).solve(40, std::move(second)).solution;

@@ -1,5 +1,3 @@
-#include "worker/transformer/half_product.h"
-
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -12,6 +10,7 @@
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient/backward.h"
 #include "worker/transformer/gradient/loss_gradient.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize::testing {
 namespace {

@@ -39,7 +39,7 @@ class NoOutput final : public FoldedModelSink {
 
 /// Writes the map of every mapped junction.
 void write_maps(const std::string& dir, const CalibrationJob& job) {
-  for (int64_t junction = 0; junction < job.mapped_junctions(); ++junction) {
+  for (int64_t junction = 0; junction < job.widths.mapped_count; ++junction) {
     const auto found = job.journal.get(fmt::format("map-{}", job.map_of(junction)));
     ShardLayout layout;
     ShardLayout::Shard& shard = layout.shards.emplace_back();

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/core.h>
 
 #include <future>
 #include <map>
@@ -11,17 +10,12 @@
 
 #include "worker/maps/describe/spectrum.h"
 #include "worker/maps/scoped_threads.h"
+#include "worker/transformer/load.h"
 #include "worker/transformer/stage/stream_guard.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
 namespace {
-
-std::string entry(int64_t sublayer) { return fmt::format("shortcut-{}", sublayer); }
-
-bool is_mapped(const CalibrationJob& job, int64_t junction) {
-  return junction < job.mapped_junctions();
-}
 
 /// Aligns two maps of any floating dtype, with the job's number of threads. A and B of the result
 /// are undefined if `rank` is 0.
@@ -57,32 +51,59 @@ void MapRotation::turn(const Alignment& alignment) {
   R = turned(Q);
 }
 
-at::Tensor MapRotation::of(const at::Tensor& M) const {
-  return R.defined() ? at::mm(M.to(at::kDouble), R) : M;
-}
-
 JunctionMap MapRotation::of(const JunctionMap& map) const {
-  if (!map.oblique) return JunctionMap(of(map.M));
   if (!R.defined()) return map;
-  return {of(map.M), at::mm(R.t(), map.M_inv.to(at::kDouble))};
+  const at::Tensor M = at::mm(map.M.to(at::kDouble), R);
+  if (!map.oblique) return JunctionMap(M);
+  return {M, at::mm(R.t(), map.M_inv.to(at::kDouble))};
 }
 
 AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
                          bool stock, const at::Tensor& tied_norm)
-    : job_(job), clock_(clock), forms_(job.shortcut_forms()), orthonormal_(tied_norm.defined()) {
-  write_alignments(job.shard(comm));
-  comm.barrier();
+    : job_(job),
+      clock_(clock),
+      forms_(shortcut_forms(job.shortcuts, job.widths.all, job.sharing, job.config.hidden_size,
+                            job.map.oblique())),
+      orthonormal_(tied_norm.defined()) {
+  for (int64_t s = std::ssize(forms_); s < job.config.num_sublayers(); ++s) {
+    forms_.push_back(in_one_group(job_.sharing, s) ? kIdentityShortcut : ShortcutForm{});
+  }
+  // The decompositions do not need the rotations of other sublayers, except where a junction is
+  // narrower than the one before.
+  const KeptStream writing(job_.device);
+  std::future<void> written;  // one alignment is written while the next one is computed
+  const RankShard& shard = job.shard(comm);
+  std::vector<int64_t> missing;
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    const bool needed =
+        !form(s).dense() && s + 1 < job.widths.mapped_count && !in_one_group(job_.sharing, s);
+    if (needed && !is_narrower(s) && !job_.journal.has(entries::kShortcut(s))) missing.push_back(s);
+  }
+  for (const int64_t s : missing) {
+    const Alignment found =
+        align_maps(job_, job_.load_map(s), job_.load_map(s + 1), *form(s).rank, clock_);
+    std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job_.fold_dtype)}};
+    if (found.A.defined()) tensors["A"] = found.A.to(job_.fold_dtype);
+    if (found.B.defined()) tensors["B"] = found.B.to(job_.fold_dtype);
+    if (written.valid()) written.get();
+    written = std::async(std::launch::async, [this, &writing, s, tensors = std::move(tensors),
+                                              computed = RecordedEvent(job_.device)] {
+      const c10::InferenceMode no_autograd;
+      const StreamGuard stream(writing, computed);
+      job_.journal.put(entries::kShortcut(s), tensors);
+    });
+    if (!shard.overlaps) written.wait();
+  }
+  if (written.valid()) written.get();
+  comm.barrier();  // every alignment is in the journal
   if (!stock) return;
   const PhaseClock::Scope scope(clock, "align");
   const ScopedThreads threads(job.map.decomposition_threads);
-  rotation_.R = stock_rotation(tied_norm);
-}
-
-/// Returns the rotation of the shared map of a stock output. Quantizers work best if large weights
-/// are spread over all channels. With tied embeddings the final norm determines the rotation.
-at::Tensor AlignedMaps::stock_rotation(const at::Tensor& tied_norm) const {
-  if (tied_norm.defined()) return norm_rotation(tied_norm, job_.load_map(0).M);
-  return to_device(spreading_rotation(job_.widths.all.at(0)), job_.device);
+  // Quantizers work best if large weights are spread over all channels. With tied embeddings the
+  // final norm determines the rotation.
+  rotation_.R = tied_norm.defined()
+                    ? norm_rotation(tied_norm, job_.load_map(0).M)
+                    : to_device(spreading_rotation(job_.widths.all.at(0)), job_.device);
 }
 
 JunctionMap AlignedMaps::rotated() const {
@@ -95,68 +116,11 @@ bool AlignedMaps::is_narrower(int64_t sublayer) const {
   return job_.widths.all.at(in) > job_.widths.all.at(in + 1);
 }
 
-std::vector<int64_t> AlignedMaps::missing_alignments(const RankShard& shard) const {
-  std::vector<int64_t> missing;
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    const bool needed = !form(s).dense() && is_mapped(job_, s + 1) && !job_.shares_map(s);
-    if (needed && !is_narrower(s) && !job_.journal.has(entry(s))) missing.push_back(s);
-  }
-  return missing;
-}
-
-void AlignedMaps::write_alignments(const RankShard& shard) {
-  const KeptStream writing(job_.device);
-  std::future<void> written;  // one is written while the next one is computed
-  for (const int64_t s : missing_alignments(shard)) {
-    const Alignment found =
-        align_maps(job_, job_.load_map(s), job_.load_map(s + 1), *form(s).rank, clock_);
-    std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job_.fold_dtype)}};
-    if (found.A.defined()) tensors["A"] = found.A.to(job_.fold_dtype);
-    if (found.B.defined()) tensors["B"] = found.B.to(job_.fold_dtype);
-    if (written.valid()) written.get();
-    written = std::async(std::launch::async, [this, &writing, s, tensors = std::move(tensors),
-                                              computed = RecordedEvent(job_.device)] {
-      const c10::InferenceMode no_autograd;
-      const StreamGuard stream(writing, computed);
-      job_.journal.put(entry(s), tensors);
-    });
-    if (!shard.overlaps) written.wait();
-  }
-  if (written.valid()) written.get();
-}
-
 JunctionMap AlignedMaps::map() const {
-  if (!is_mapped(job_, junction_)) return whole_;
+  if (junction_ >= job_.widths.mapped_count) return whole_;
   const PhaseClock::Scope scope(clock_, "align");
   const ScopedThreads threads(job_.map.decomposition_threads);
   return rotated().to(job_.fold_dtype);
-}
-
-/// Moves across a sublayer whose shortcut has factors (not a dense matrix) to a mapped junction.
-void AlignedMaps::turn(int64_t sublayer) {
-  if (is_narrower(sublayer)) {
-    Alignment found =
-        align_maps(job_, rotated(), job_.load_map(sublayer + 1), *form(sublayer).rank, clock_);
-    rotation_ = {std::move(found.turn), std::move(found.A), std::move(found.B)};
-    return;
-  }
-  const auto kept = job_.journal.get(entry(sublayer));
-  const auto tensor = [&](const char* name) {
-    return kept.contains(name) ? to_device(kept.at(name).to(at::kDouble), job_.device)
-                               : at::Tensor();
-  };
-  rotation_.turn({tensor("turn"), tensor("A"), tensor("B")});
-}
-
-/// Moves to a last junction of full width. Behind an oblique map its shortcut needs factors.
-void AlignedMaps::turn_to_whole(int64_t sublayer) {
-  const JunctionMap before = rotated();
-  whole_ = JunctionMap(complete_basis(before.M.to(at::kDouble)).to(job_.fold_dtype));
-  if (!before.oblique || *form(sublayer).rank == 0) return;
-  Alignment found = align_oblique_to_whole(before.to(at::kDouble), whole_.M.to(at::kDouble),
-                                           *form(sublayer).rank, job_.map.svd_driver);
-  rotation_.A = std::move(found.A);
-  rotation_.B = std::move(found.B);
 }
 
 void AlignedMaps::next() {
@@ -165,16 +129,48 @@ void AlignedMaps::next() {
   const ScopedThreads threads(job_.map.decomposition_threads);
   rotation_.A.reset();
   rotation_.B.reset();
-  if (job_.shares_map(sublayer)) {
+  const ShortcutForm& shortcut = form(sublayer);
+  if (in_one_group(job_.sharing, sublayer)) {
     // The map is the same, and so is its rotation.
-  } else if (form(sublayer).dense()) {
+  } else if (shortcut.dense()) {
     rotation_.R.reset();
-  } else if (!is_mapped(job_, sublayer + 1)) {
-    turn_to_whole(sublayer);
+  } else if (sublayer + 1 >= job_.widths.mapped_count) {
+    // A last junction of full width. Behind an oblique map its shortcut needs factors.
+    const JunctionMap before = rotated();
+    whole_ = JunctionMap(complete_basis(before.M.to(at::kDouble)).to(job_.fold_dtype));
+    if (before.oblique && *shortcut.rank != 0) {
+      Alignment found = align_oblique_to_whole(before.to(at::kDouble), whole_.M.to(at::kDouble),
+                                               *shortcut.rank, job_.map.svd_driver);
+      rotation_.A = std::move(found.A);
+      rotation_.B = std::move(found.B);
+    }
+  } else if (is_narrower(sublayer)) {
+    Alignment found =
+        align_maps(job_, rotated(), job_.load_map(sublayer + 1), *shortcut.rank, clock_);
+    rotation_ = {std::move(found.turn), std::move(found.A), std::move(found.B)};
   } else {
-    turn(sublayer);
+    const auto kept = job_.journal.get(entries::kShortcut(sublayer));
+    const auto tensor = [&](const char* name) {
+      return kept.contains(name) ? to_device(kept.at(name).to(at::kDouble), job_.device)
+                                 : at::Tensor();
+    };
+    rotation_.turn({tensor("turn"), tensor("A"), tensor("B")});
   }
   ++junction_;
+}
+
+at::Tensor read_final_norm(const CalibrationJob& job, PhaseClock& clock) {
+  const PhaseClock::Scope scope(clock, "read");
+  return to_device(load_before_head(job.reader, job.config, job.fold_dtype).norm, job.device);
+}
+
+std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,
+                                          const ModelConfig& output, PhaseClock& clock) {
+  if (job.widths.mapped_count == 0) return std::nullopt;
+  const bool stock = !output.compressed;
+  const bool tied = stock && output.tie_word_embeddings;
+  return std::optional<AlignedMaps>(std::in_place, comm, job, clock, stock,
+                                    tied ? read_final_norm(job, clock) : at::Tensor());
 }
 
 }  // namespace dotresize

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/phase_clock.h"
@@ -30,8 +31,6 @@ struct MapRotation {
   /// Advances by one sublayer. `alignment` is that of the maps as they were solved; the second map
   /// must not be narrower than the first.
   void turn(const Alignment& alignment);
-  /// Returns M·R in float64, or M itself if R is undefined.
-  at::Tensor of(const at::Tensor& M) const;
   /// Returns M·R and R'·M_inv in float64, or the map itself if R is undefined.
   JunctionMap of(const JunctionMap& map) const;
 };
@@ -42,7 +41,7 @@ class AlignedMaps {
  public:
   /// Writes the missing alignments of this rank's sublayers to the journal, except those that
   /// depend on an earlier rotation. All maps must be in the journal. References outlive the object.
-  /// `stock`: the output is a stock model, whose one map is rotated by stock_rotation().
+  /// `stock`: the output is a stock model, whose one map is rotated too.
   /// `tied_norm` [d]: γ of the final norm if a stock output has tied embeddings, else undefined. If
   /// it is defined, M_inv is the transpose of M, also in the metric of the loss. Collective.
   AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock, bool stock,
@@ -67,12 +66,8 @@ class AlignedMaps {
 
  private:
   bool is_narrower(int64_t sublayer) const;
-  std::vector<int64_t> missing_alignments(const RankShard& shard) const;
-  void write_alignments(const RankShard& shard);
-  at::Tensor stock_rotation(const at::Tensor& tied_norm) const;
+  /// Returns M·R of this junction.
   JunctionMap rotated() const;
-  void turn(int64_t sublayer);
-  void turn_to_whole(int64_t sublayer);
 
   const CalibrationJob& job_;
   PhaseClock& clock_;
@@ -83,5 +78,13 @@ class AlignedMaps {
   bool orthonormal_ = false;
   JunctionMap whole_;  ///< rotated map of a last junction of full width; M undefined: the identity
 };
+
+/// Returns γ of the source's final norm, [d] in the fold dtype on the device.
+at::Tensor read_final_norm(const CalibrationJob& job, PhaseClock& clock);
+
+/// Returns the maps of the output, or nothing if no junction is mapped. All maps must be in the
+/// journal. References outlive the result. Collective.
+std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,
+                                          const ModelConfig& output, PhaseClock& clock);
 
 }  // namespace dotresize

@@ -14,9 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kChosen[] = "allocation";
-constexpr char kTrial[] = "trial";  // trial of the allocation without maps
-
 /// Largest predicted loss of an allocation with maps, relative to the one without maps. Maps have
 /// to be worth their passes, and a model that needs code of its own.
 constexpr double kMapsMustLose = 0.9;
@@ -57,22 +54,6 @@ double sum(const std::vector<double>& loss_increases) {
   return std::accumulate(loss_increases.begin(), loss_increases.end(), 0.0);
 }
 
-bool has_maps(const Allocation& allocation) { return allocation.widths.mapped_count > 0; }
-
-/// Removes all entries that depend on the chosen widths.
-void remove_maps(Journal& journal) {
-  const auto is_of_maps = [](const std::string& entry) {
-    return std::ranges::any_of(
-        std::initializer_list<const char*>{"map-", "junction-", "shared-", "first-", "second-",
-                                           "rotation-", "shortcut-"},
-        [&](const char* name) { return entry.starts_with(name); });
-  };
-  const std::set<std::string> entries = journal.entries();
-  for (const std::string& entry : entries) {
-    if (is_of_maps(entry)) journal.remove(entry);
-  }
-}
-
 }  // namespace
 
 AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& dense,
@@ -91,41 +72,63 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
       sums_{[this](int64_t junction) { return junctions_.has_metric(junction); },
             [this](int64_t junction) { return junctions_.metric(junction); },
             {}} {
-  const bool has_chosen = dense_.journal.has(kChosen);
-  if (!has_chosen || lacks_first_round()) measure();
-  if (!has_chosen) {
-    choose();
+  const bool has_chosen = dense_.journal.has(entries::kAllocation);
+  const auto is_kept = [&](const std::string& name) { return dense_.first_round->has(name); };
+  const bool lacks_statistics =
+      dense_.first_round && !std::ranges::all_of(first_round_entries(dense_.config, job_), is_kept);
+  if (!has_chosen || lacks_statistics) measure();
+  if (has_chosen) {
+    const Json kept = dense_.journal.value(entries::kAllocation);
+    chosen_.best = from_json(kept.at("best"), job_);
+    if (kept.contains("without_maps")) {
+      chosen_.without_maps = from_json(kept.at("without_maps"), job_);
+    }
+    kept.at("corrected").get_to(chosen_.corrected);
     return;
   }
-  const Json kept = dense_.journal.value(kChosen);
-  chosen_.best = from_json(kept.at("best"), job_);
-  if (kept.contains("without_maps")) {
-    chosen_.without_maps = from_json(kept.at("without_maps"), job_);
+  const PhaseClock::Scope scope(clock_, "solve");
+  chosen_.best = allocate_jointly(dense_.config, job_, *loss_increases_);
+  const bool maps_win = chosen_.best.widths.mapped_count > 0 &&
+                        (!chosen_.without_maps ||
+                         chosen_.best.predicted_loss_increase() <
+                             kMapsMustLose * chosen_.without_maps->predicted_loss_increase());
+  if (!maps_win) {
+    if (chosen_.without_maps) chosen_.best = *chosen_.without_maps;
+    chosen_.without_maps.reset();
   }
-  kept.at("corrected").get_to(chosen_.corrected);
-}
-
-/// Returns true if the statistics that the job saves still lack an entry.
-bool AllocationChoice::lacks_first_round() const {
-  if (!dense_.first_round) return false;
-  return !std::ranges::all_of(
-      first_round_entries(dense_.config, job_),
-      [&](const std::string& name) { return dense_.first_round->has(name); });
+  keep();
 }
 
 void AllocationChoice::measure() {
-  const DenseRound together{[&](int64_t j, const at::Tensor& x) { junctions_.see_state(j, x); },
-                            [&](int64_t j, const at::Tensor& g) { junctions_.see_gradient(j, g); },
-                            [&] { junctions_.end(); }};
-  const bool dense_round = dense_.plan.dense_round();
-  dense_round ? junctions_.begin() : junctions_.keep_junctions();
-  CutCurves curves = measure_cuts(comm_, dense_, job_, observer_, clock_, sums_,
-                                  dense_round ? &together : nullptr);
-  junctions_.end();  // no-op after a pass
+  std::optional<DenseRound> together;
+  if (dense_.plan.dense_round()) {
+    together = junctions_.dense_round();
+  } else {
+    junctions_.keep_junctions();
+  }
+  CutCurves curves =
+      measure_cuts(comm_, dense_, job_, observer_, clock_, sums_, together ? &*together : nullptr);
+  if (together) together->after_pass();  // no-op after a pass
   PredictedLossIncreases loss_increases;
   loss_increases.mlps = std::move(curves.mlps);
   loss_increases.values = std::move(curves.values);
-  const double factor = seen_over_predicted(loss_increases);
+  // The trial of the best allocation without maps gives the ratio of measured to predicted loss. It
+  // serves for all parts of the model: any part that is fitted to few tokens loses more on others.
+  double factor = 1.0;
+  if (const std::optional<Allocation> found =
+          allocate_without_maps(dense_.config, job_, loss_increases)) {
+    CalibrationJob job = dense_;
+    job.for_trial = true;
+    const ModelConfig cut = cut_as(*found, job);
+    if (!dense_.journal.has(entries::kTrial)) {
+      const double kl = trial_(cut);
+      if (comm_.rank() == 0) dense_.journal.put_value(entries::kTrial, {{"kl", kl}});
+      comm_.barrier();
+    }
+    const double kl = dense_.journal.value(entries::kTrial).at("kl").get<double>();
+    const double predicted = found->predicted_loss_increase();
+    if (kl > 0.0 && predicted > 0.0) factor = kl / predicted;
+  }
   junctions_.measure(loss_increases);
   for (auto* const of_parts : {&loss_increases.junctions, &loss_increases.mlps,
                                &loss_increases.values, &loss_increases.shortcuts}) {
@@ -142,24 +145,22 @@ ModelConfig AllocationChoice::cut_as(const Allocation& allocation, const Calibra
   return cut;
 }
 
-void AllocationChoice::extend_metrics() {
-  const bool has_others = all_windows_.size(0) > dense_.windows.size(0);
-  if (dense_.map.metric != Metric::kFisher || !has_others) return;
-  const ModelConfig cut = with_features(dense_.config, job_, chosen_.best);
-  std::vector<int64_t> junctions = sublayers_to_cut(comm_, dense_, cut);
-  for (int64_t& sublayer : junctions) ++sublayer;  // the junction that the sublayer writes
-  const at::Tensor windows = all_windows_.index_select(0, at::tensor(held_out_, at::kLong));
-  junctions_.extend_metrics(windows, held_out_, junctions);
-}
-
 ModelConfig AllocationChoice::cut() {
   CalibrationJob job = dense_;
-  if (!has_maps(chosen_.best)) {
+  if (chosen_.best.widths.mapped_count == 0) {
     job.windows = all_windows_;
     job.window_numbers.clear();
     job.refits = true;
     sums_.kept.clear();
-    extend_metrics();
+    const bool has_others = all_windows_.size(0) > dense_.windows.size(0);
+    if (dense_.map.metric == Metric::kFisher && has_others) {
+      // The gradients of the held-out windows belong to the metrics too.
+      const ModelConfig cut = with_features(dense_.config, job_, chosen_.best);
+      std::vector<int64_t> junctions = sublayers_to_cut(comm_, dense_, cut);
+      for (int64_t& sublayer : junctions) ++sublayer;  // the junction that the sublayer writes
+      const at::Tensor windows = all_windows_.index_select(0, at::tensor(held_out_, at::kLong));
+      junctions_.extend_metrics(windows, held_out_, junctions);
+    }
   }
   ModelConfig cut = cut_as(chosen_.best, job);
   sums_.kept.clear();
@@ -168,54 +169,21 @@ ModelConfig AllocationChoice::cut() {
 }
 
 std::optional<double> AllocationChoice::seen_in_trial() const {
-  if (has_maps(chosen_.best)) return std::nullopt;
-  return dense_.journal.value(kTrial).at("kl").get<double>();
-}
-
-double AllocationChoice::seen_over_predicted(const PredictedLossIncreases& loss_increases) {
-  const std::optional<Allocation> found =
-      allocate_without_maps(dense_.config, job_, loss_increases);
-  if (!found) return 1.0;
-  CalibrationJob job = dense_;
-  job.for_trial = true;
-  const ModelConfig cut = cut_as(*found, job);
-  if (!dense_.journal.has(kTrial)) {
-    const double kl = trial_(cut);
-    if (comm_.rank() == 0) dense_.journal.put_value(kTrial, {{"kl", kl}});
-    comm_.barrier();
-  }
-  const double kl = dense_.journal.value(kTrial).at("kl").get<double>();
-  const double predicted = found->predicted_loss_increase();
-  return kl > 0.0 && predicted > 0.0 ? kl / predicted : 1.0;
-}
-
-void AllocationChoice::choose() {
-  const PhaseClock::Scope scope(clock_, "solve");
-  chosen_.best = allocate_jointly(dense_.config, job_, *loss_increases_);
-  const auto most_with_maps = [&] {
-    return kMapsMustLose * chosen_.without_maps->predicted_loss_increase();
-  };
-  const bool maps_win =
-      has_maps(chosen_.best) &&
-      (!chosen_.without_maps || chosen_.best.predicted_loss_increase() < most_with_maps());
-  if (!maps_win) {
-    if (chosen_.without_maps) chosen_.best = *chosen_.without_maps;
-    chosen_.without_maps.reset();
-  }
-  keep();
+  if (chosen_.best.widths.mapped_count > 0) return std::nullopt;
+  return dense_.journal.value(entries::kTrial).at("kl").get<double>();
 }
 
 void AllocationChoice::keep() {
   if (comm_.rank() == 0) {
     Json kept = {{"best", to_json(chosen_.best)}, {"corrected", chosen_.corrected}};
     if (chosen_.without_maps) kept["without_maps"] = to_json(*chosen_.without_maps);
-    dense_.journal.put_value(kChosen, kept);
+    dense_.journal.put_value(entries::kAllocation, kept);
   }
   comm_.barrier();
 }
 
 bool AllocationChoice::correct(double measured) {
-  if (chosen_.corrected || !has_maps(chosen_.best)) return false;
+  if (chosen_.corrected || chosen_.best.widths.mapped_count == 0) return false;
   chosen_.corrected = true;
   const Allocation& best = chosen_.best;
   if (chosen_.without_maps) {
@@ -231,7 +199,15 @@ bool AllocationChoice::correct(double measured) {
     scale(loss_increases_->shortcuts, (measured - of_cuts) / of_maps);
     chosen_.best = allocate_jointly(dense_.config, job_, *loss_increases_);
   }
-  remove_maps(dense_.journal);
+  // The entries of maps depend on the chosen widths.
+  const std::set<std::string> all = dense_.journal.entries();
+  for (const std::string& entry : all) {
+    for (const EntryKind& kind :
+         {entries::kMap, entries::kJunction, entries::kShared, entries::kFirst, entries::kSecond,
+          entries::kRotation, entries::kShortcut}) {
+      if (entry.starts_with(std::string(kind.name) + "-")) dense_.journal.remove(entry);
+    }
+  }
   comm_.barrier();
   keep();
   return true;

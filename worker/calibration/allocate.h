@@ -53,16 +53,9 @@ class AllocationChoice {
     std::optional<Allocation> without_maps;  ///< empty: `best` has no maps
     bool corrected = false;
   };
-  bool lacks_first_round() const;
+  /// Predicts the loss increases of all parts, and corrects them by the trial.
   void measure();
-  /// Ratio of measured to predicted loss of the allocation without maps, from its trial. The ratio
-  /// serves for all parts of the model: any part that is fitted to few tokens loses more on other
-  /// tokens.
-  double seen_over_predicted(const PredictedLossIncreases& loss_increases);
   ModelConfig cut_as(const Allocation& allocation, const CalibrationJob& job);
-  /// Adds the gradients of the held-out windows to the metrics of the sublayers to cut.
-  void extend_metrics();
-  void choose();
   void keep();
 
   Communicator& comm_;

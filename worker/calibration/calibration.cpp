@@ -1,40 +1,150 @@
 #include "worker/calibration/calibration.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
-#include "worker/calibration/fold_stage.h"
+#include "job/plan/block_sizes.h"
+#include "worker/calibration/aligned_maps.h"
+#include "worker/maps/fold.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/sublayer_loader.h"
 
 namespace dotresize {
 namespace {
 
-struct Row {
-  std::string_view name;
-  CalibrateFunction calibrate;
-};
+/// Calls fold(first, rows) with blocks of rows of the embedding or the head, in the fold dtype on
+/// the device.
+template <typename Fold>
+void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseClock& clock,
+                   const Fold& fold) {
+  const int64_t count = matrix.shape.at(0);
+  for (int64_t first = 0; first < count; first += kFoldedVocabularyRows) {
+    at::Tensor rows;
+    {
+      const PhaseClock::Scope scope(clock, "read");
+      rows = to_device(load_rows(job.reader, matrix, first,
+                                 std::min(kFoldedVocabularyRows, count - first), job.fold_dtype),
+                       job.device);
+    }
+    const PhaseClock::Scope scope(clock, "fold");
+    fold(first, rows);
+  }
+}
 
-constexpr std::array<Row, 3> kRows = {{
-    {"pipeline", calibrate_pipeline},
-    {"layerwise", calibrate_layerwise},
-    {"token_parallel", calibrate_token_parallel},
-}};
+void put_head(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
+              PhaseClock& clock) {
+  const at::Tensor gamma = read_final_norm(job, clock);
+  const ModelConfig& output = sink.output();
+  if (!output.tie_word_embeddings) {
+    for_each_rows(job, head_matrix(job.config), clock, [&](int64_t first, const at::Tensor& rows) {
+      sink.put_head_rows(first, fold_head({gamma, rows}, map.M_inv).weight);
+    });
+  } else if (output.form.head_projection) {
+    sink.put_end(TensorRole::kHeadProjection, head_projection(gamma, map.M_inv));
+  } else {
+    sink.put_end(TensorRole::kFinalNorm, output.compressed ? gamma : tied_norm(gamma, map.M));
+  }
+}
+
+/// Copies the shard: all of its tensors except those of a tied head.
+void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                PhaseClock& clock) {
+  const RankShard& shard = job.shard(comm);
+  if (shard.first_sublayer == 0) {
+    for_each_rows(
+        job, embedding_tensor(job.config), clock,
+        [&](int64_t first, const at::Tensor& rows) { sink.put_embedding_rows(first, rows); });
+  }
+  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    SublayerWeights weights;
+    {
+      const PhaseClock::Scope scope(clock, "read");
+      weights = loader.take(sublayer);
+    }
+    loader.read_ahead(sublayer + 1);
+    sink.put_sublayer(weights);
+  }
+  if (shard.end_sublayer < job.config.num_sublayers()) return;
+  sink.put_end(TensorRole::kFinalNorm, read_final_norm(job, clock));
+  if (sink.output().tie_word_embeddings) return;
+  for_each_rows(job, head_matrix(job.config), clock,
+                [&](int64_t first, const at::Tensor& rows) { sink.put_head_rows(first, rows); });
+}
 
 }  // namespace
 
-void write_without_maps(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
-                        PhaseClock& clock) {
-  sink.begin(job.widths);
-  fold_stage(comm, job, sink, clock);
+int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction) {
+  if (sharing.empty()) return junction;
+  const int64_t map = sharing.at(static_cast<size_t>(junction));
+  return std::ranges::lower_bound(sharing, map) - sharing.begin();
+}
+
+JunctionMap CalibrationJob::load_map(int64_t junction) const {
+  const JunctionMap kept = journal.map(map_of(junction)).to(fold_dtype);
+  const at::Tensor M = to_device(kept.M, device);
+  return kept.oblique ? JunctionMap(M, to_device(kept.M_inv, device)) : JunctionMap(M);
 }
 
 CalibrateFunction calibrate_function(std::string_view schedule) {
-  const auto found = std::ranges::find(kRows, schedule, &Row::name);
-  if (found == kRows.end()) {
-    throw std::invalid_argument("no such schedule: " + std::string(schedule));
+  static constexpr std::array<std::pair<std::string_view, CalibrateFunction>, 3> kSchedules = {{
+      {"pipeline", calibrate_pipeline},
+      {"layerwise", calibrate_layerwise},
+      {"token_parallel", calibrate_token_parallel},
+  }};
+  for (const auto& [name, calibrate] : kSchedules) {
+    if (name == schedule) return calibrate;
   }
-  return found->calibrate;
+  throw std::invalid_argument("no such schedule: " + std::string(schedule));
+}
+
+void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                PhaseClock& clock) {
+  std::optional<AlignedMaps> aligned = maps_of_output(comm, job, sink.output(), clock);
+  if (!aligned) return copy_stage(comm, job, sink, clock);
+  AlignedMaps& maps = *aligned;
+  const RankShard& shard = job.shard(comm);
+  while (maps.junction() < shard.first_sublayer) maps.next();
+  JunctionMap map = maps.map();
+  if (shard.first_sublayer == 0) {
+    const bool projects = sink.output().form.embedding_projection;
+    for_each_rows(job, embedding_tensor(job.config), clock,
+                  [&](int64_t first, const at::Tensor& rows) {
+                    sink.put_embedding_rows(first, projects ? rows : fold_embedding(rows, map.M));
+                  });
+    if (projects) sink.put_end(TensorRole::kEmbeddingProjection, map.M.t());
+  }
+  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    SublayerWeights weights;
+    {
+      const PhaseClock::Scope scope(clock, "read");
+      weights = loader.take(sublayer);
+    }
+    loader.read_ahead(sublayer + 1);
+    const PhaseClock::Scope scope(clock, "fold");
+    weights = fold_input(weights, map.M_inv);
+    maps.next();
+    map = maps.map();
+    const bool dense = maps.form(sublayer).dense();
+    if (!dense) weights.shortcut = at::Tensor();  // needs no M_inv·M
+    if (map.M.defined()) weights = fold_output(weights, map.M);
+    if (!dense) {
+      const ShortcutFactors factors = maps.factors();
+      weights.shortcut = at::Tensor();
+      weights.shortcut_A = factors.A;
+      weights.shortcut_B = factors.B;
+    }
+    sink.put_sublayer(weights);
+  }
+  if (shard.end_sublayer == job.config.num_sublayers()) put_head(job, map, sink, clock);
 }
 
 }  // namespace dotresize

@@ -1,13 +1,96 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string_view>
+#include <vector>
 
 #include "base/phase_clock.h"
-#include "worker/calibration/calibration_job.h"
+#include "job/model/model_config.h"
+#include "job/model/tensor_table.h"
+#include "job/plan/allocate/junction_widths.h"
+#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/shard_plan.h"
+#include "worker/calibration/storage/journal.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/comm/communicator.h"
+#include "worker/maps/junction_map.h"
+#include "worker/transformer/gradient/loss_gradient.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
+
+/// Returns the first junction that shares its map with `junction`. `sharing`:
+/// ModelConfig::junction_groups; empty: each junction has a map of its own.
+int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction);
+
+/// Input of all schedules. References outlive the call.
+struct CalibrationJob {
+  const ModelConfig& config;       ///< dense model
+  const CheckpointReader& reader;  ///< weights of `config`
+  const ShardPlan& plan;           ///< one shard per rank of the communicator
+  Journal& journal;                ///< this rank's journal; its entries are not computed again
+  /// Junctions that every rank found solved and described in the journal when it started.
+  std::set<int64_t> finished;
+  at::Tensor windows;  ///< [samples, seqlen] int64, the same on every rank
+  MapOptions map;
+  JunctionWidths widths;  ///< widths of the output; junctions 0 .. mapped_count-1 get a map
+  at::ScalarType compute_dtype = at::kFloat;
+  /// Groups of junctions that share a map, as ModelConfig::junction_groups. calibrate_pipeline
+  /// only.
+  std::vector<int64_t> sharing = {};
+  /// Results of an earlier job at the junctions (statistics.h). If set, no tokens go through the
+  /// model. Null: not used. calibrate_pipeline only.
+  const Journal* statistics = nullptr;
+  /// Journal for the first round of an allocation, which does not depend on `size`: statistics that
+  /// are saved or used by other jobs. Null: `journal`.
+  Journal* first_round = nullptr;
+  std::vector<int64_t> window_numbers = {};  ///< window numbers, as in label_gradient()
+  /// True if sublayers are cut only for the trial of an allocation. The journal keeps these cuts
+  /// beside those of the output.
+  bool for_trial = false;
+  /// True if sublayers are cut again after their trial: `windows` are all windows, and the order in
+  /// which features go is computed from their sums.
+  bool refits = false;
+  Shortcuts shortcuts = {};
+  at::Device device = at::kCPU;             ///< device of this rank, and of the tensors of `comm`
+  at::ScalarType fold_dtype = at::kDouble;  ///< dtype of maps and weights in folding (maps/fold.h)
+
+  /// Returns true on a GPU with a 16-bit compute dtype. Costs in half precision are worth a try
+  /// there, and Gram matrices of one rank's tokens are packed (maps/moments.h).
+  bool halves_precision() const {
+    return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
+  }
+  Journal& first_round_journal() const { return first_round ? *first_round : journal; }
+  /// Shard of this rank.
+  const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
+  /// First of the junctions that share this one's map: the map's name in the journal.
+  int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
+  /// Loads the junction's map from the journal, in the fold dtype on the device.
+  JunctionMap load_map(int64_t junction) const;
+};
+
+/// Receives the folded weights of this rank's sublayers, in the fold dtype, each as soon as it is
+/// ready.
+class FoldedModelSink {
+ public:
+  virtual ~FoldedModelSink() = default;
+  /// Called first. Collective.
+  virtual void begin(const JunctionWidths& widths) = 0;
+  /// Config of the model that is written; valid after begin(). It determines the tensors passed to
+  /// put_end().
+  virtual const ModelConfig& output() const = 0;
+  /// Rows of the embedding or the head, starting at row `first`, in ascending order. A tied head
+  /// gets no rows.
+  virtual void put_embedding_rows(int64_t first, const at::Tensor& rows) = 0;
+  virtual void put_head_rows(int64_t first, const at::Tensor& rows) = 0;
+  /// Projection of the embedding or the head, or the weight of the final norm, as it is stored.
+  virtual void put_end(TensorRole role, const at::Tensor& tensor) = 0;
+  virtual void put_sublayer(const SublayerWeights& weights) = 0;
+};
 
 /// Callbacks on the schedule's thread. They must be quick.
 struct CalibrationObserver {
@@ -20,7 +103,8 @@ struct CalibrationObserver {
 };
 
 // The schedules (docs/method.md, "Which activations"; docs/architecture.md, "Three schedules").
-// Each writes every map and the diagnostics of its junctions to the journal. Collective.
+// Each writes every map and the diagnostics of its junctions to the journal, and ends with
+// fold_stage(). Collective.
 
 /// `activations: original`: maps see the dense model. Ranks are pipeline stages.
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
@@ -36,15 +120,18 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock);
 
-/// Writes an output without maps: the cut tensors of its sublayers, and copies of the source's
-/// tensors otherwise. Collective.
-void write_without_maps(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
-                        PhaseClock& clock);
-
 using CalibrateFunction = decltype(&calibrate_pipeline);
 
 /// Returns the function of a schedule (job/plan/schedule.h). Throws std::invalid_argument if the
 /// name is unknown.
 CalibrateFunction calibrate_function(std::string_view schedule);
+
+/// Folds the rotated maps of the journal into the sublayers of this rank's shard, and into the
+/// embedding and the head on the first and last rank (docs/method.md, "Folding"). All maps must be
+/// in the journal. The matrices of the vocabulary are read, folded and passed on in blocks of rows.
+/// If no junction is mapped, all tensors are copied: an output without maps has the cut tensors of
+/// its sublayers, and otherwise those of the source. Collective.
+void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                PhaseClock& clock);
 
 }  // namespace dotresize

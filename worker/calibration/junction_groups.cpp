@@ -14,32 +14,24 @@
 namespace dotresize {
 namespace {
 
-int64_t parts_of(int64_t count, int64_t at_once) {
-  return count / at_once + (count % at_once != 0);
-}
-
 CostPrecision sampled_precision(const CalibrationJob& job, const JunctionSetup& setup,
                                 const at::Tensor& x, const at::Tensor& rotation) {
-  if (!job.tries_half_costs()) return {};
+  if (!job.halves_precision()) return {};
   return CostPrecision::from_half_error(half_cost_error(setup, x, rotation));
 }
 
-void add_second(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
-  if (!junction.second) {
-    junction.second.emplace(junction.setup, junction.rotation,
-                            sampled_precision(job, junction.setup, x, junction.rotation));
-  }
-  junction.second->add(x);
-}
-
 }  // namespace
+
+JunctionSetup setup_of(const CalibrationJob& job, int64_t junction, PhaseClock& clock) {
+  return {junction, job.config.hidden_size, job.map, clock, job.device};
+}
 
 void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
   const JunctionSetup& setup = junction.setup;
   if (!junction.first) {
     junction.first.emplace(
         setup, setup.costs_in_first_pass() ? sampled_precision(job, setup, x, {}) : CostPrecision{},
-        job.packs_sums());
+        job.halves_precision());
   }
   junction.first->add(x);
 }
@@ -51,18 +43,20 @@ StageJunction* JunctionGroup::find(int64_t junction) {
 }
 
 std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& shard) {
-  std::vector<int64_t> junctions(static_cast<size_t>(shard.junctions(job.mapped_junctions())));
+  std::vector<int64_t> junctions(static_cast<size_t>(shard.junctions(job.widths.mapped_count)));
   std::iota(junctions.begin(), junctions.end(), shard.first_junction());
   return junctions;
 }
 
-void in_parts(Communicator& comm, const ShardPlan& plan, const std::vector<int64_t>& pending,
-              const std::function<int64_t(const RankShard&)>& at_once,
-              const std::function<void(std::span<const int64_t> part, int64_t largest)>& step) {
-  const std::vector<int64_t> counts = gather_numbers(comm, static_cast<int64_t>(pending.size()));
+void PipelinePasses::in_parts(
+    const std::vector<int64_t>& pending, const std::function<int64_t(const RankShard&)>& at_once,
+    const std::function<void(std::span<const int64_t> part, int64_t largest)>& step) {
+  const auto mine = static_cast<int64_t>(pending.size());
+  const std::vector<int64_t> counts = gather_numbers(comm_, mine);
   int64_t groups = 0;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
-    groups = std::max(groups, parts_of(counts[rank], at_once(plan.ranks[rank])));
+    const int64_t most = at_once(job_.plan.ranks[rank]);
+    groups = std::max(groups, counts[rank] / most + (counts[rank] % most != 0));
   }
   for (int64_t number = 0; number < groups; ++number) {
     const auto end_of = [&](int64_t count) { return count * (number + 1) / groups; };
@@ -71,66 +65,87 @@ void in_parts(Communicator& comm, const ShardPlan& plan, const std::vector<int64
     for (const int64_t count : counts) {
       largest = std::max(largest, end_of(count) - begin_of(count));
     }
-    const auto mine = static_cast<int64_t>(pending.size());
     step(std::span(pending).subspan(static_cast<size_t>(begin_of(mine)),
                                     static_cast<size_t>(end_of(mine) - begin_of(mine))),
          largest);
   }
 }
 
-void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<int64_t>& pending,
-               PhaseClock& clock, const std::function<void(JunctionGroup&)>& step) {
+void PipelinePasses::in_groups(const std::vector<int64_t>& pending,
+                               const std::function<void(JunctionGroup&)>& step) {
   const auto at_once = [](const RankShard& shard) { return shard.junctions_at_once; };
-  in_parts(comm, job.plan, pending, at_once, [&](std::span<const int64_t> part, int64_t largest) {
+  in_parts(pending, at_once, [&](std::span<const int64_t> part, int64_t largest) {
     JunctionGroup group;
     group.largest = largest;
     for (const int64_t junction : part) {
-      group.junctions.push_back({{junction, job.config.hidden_size, job.map, clock, job.device}});
+      group.junctions.push_back({setup_of(job_, junction, clock_)});
     }
     step(group);
   });
 }
 
-void PipelinePasses::load() {
-  if (stage_) return;
-  const PhaseClock::Scope scope(clock_, "read");
-  // Tensors for autograd's backward pass must not be made in inference mode.
-  std::optional<c10::InferenceMode> with_autograd;
-  if (gradients()) with_autograd.emplace(false);
+void PipelinePasses::run(const Pass& pass) {
+  const bool back = pass.see_gradient != nullptr;
+  const bool in_metric_of_loss = job_.map.metric == Metric::kFisher;
   const RankShard& shard = job_.shard(comm_);
-  const int64_t end = gradients() ? shard.end_sublayer : shard.end_run(job_.mapped_junctions());
-  stage_ = load_stage(job_.reader, job_.config, shard, end, job_.compute_dtype, job_.device);
-  if (gradients() && comm_.rank() == comm_.size() - 1) {
-    head_ = to_device(load_head(job_.reader, job_.config, job_.compute_dtype), job_.device);
+  const bool lacks_head = back && comm_.rank() == comm_.size() - 1 && !head_.weight.defined();
+  if (!stage_ || lacks_head) {
+    const PhaseClock::Scope scope(clock_, "read");
+    // Tensors for autograd's backward pass must not be made in inference mode.
+    std::optional<c10::InferenceMode> with_autograd;
+    if (in_metric_of_loss) with_autograd.emplace(false);
+    if (!stage_) {
+      const bool whole = in_metric_of_loss || pass.see_features;
+      const int64_t end = whole ? shard.end_sublayer : shard.end_run(job_.widths.mapped_count);
+      stage_ = load_stage(job_.reader, job_.config, shard, end, job_.compute_dtype, job_.device);
+    }
+    if (lacks_head) {
+      head_ = to_device(load_head(job_.reader, job_.config, job_.compute_dtype), job_.device);
+    }
   }
+  const PhaseClock::Scope scope(clock_, "forward");
+  if (!back) {
+    stream_through_stages(comm_, job_.config, *stage_, pass.windows, pass.see_state,
+                          observer_.tokens_seen, pass.see_features);
+    return;
+  }
+  LossOfWindows loss{pass.windows, label_gradient(job_.config, head_, pass.numbers),
+                     shard.checkpoints};
+  const bool again = pass.states_when_recomputed && loss.checkpoints == Checkpoints::kStage;
+  if (again) loss.visit_again = pass.see_state;
+  stream_gradients(comm_, job_.config, *stage_, loss, again ? JunctionVisitor() : pass.see_state,
+                   pass.see_gradient, observer_.tokens_seen, clock_, pass.see_features);
 }
 
-void PipelinePasses::stream(const JunctionVisitor& visit) {
-  load();
-  const PhaseClock::Scope scope(clock_, "forward");
-  stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit, observer_.tokens_seen);
+void PipelinePasses::first(JunctionGroup& group) {
+  Pass pass{job_.windows, job_.window_numbers, [&](int64_t junction, const at::Tensor& x) {
+              if (StageJunction* found = group.find(junction)) add_first(job_, *found, x);
+            }};
+  if (job_.map.metric == Metric::kFisher) {
+    pass.see_gradient = [&](int64_t junction, const at::Tensor& g) {
+      if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
+    };
+  }
+  run(pass);
 }
 
-void PipelinePasses::stream_and_back(JunctionGroup& group) {
-  load();
-  const PhaseClock::Scope scope(clock_, "forward");
-  const auto visit = [&](int64_t junction, const at::Tensor& x) {
-    if (StageJunction* found = group.find(junction)) add_first(job_, *found, x);
-  };
-  const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
-    if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
-  };
-  const LossOfWindows loss{job_.windows, label_gradient(job_.config, head_, job_.window_numbers),
-                           job_.shard(comm_).checkpoints};
-  stream_gradients(comm_, job_.config, *stage_, loss, visit, visit_gradient, observer_.tokens_seen,
-                   clock_);
+void PipelinePasses::second(JunctionGroup& group) {
+  run({job_.windows, job_.window_numbers, [&](int64_t number, const at::Tensor& x) {
+         StageJunction* const junction = group.find(number);
+         if (!junction) return;
+         if (!junction->second) {
+           junction->second.emplace(junction->setup,
+                                    sampled_precision(job_, junction->setup, x, junction->rotation),
+                                    junction->rotation);
+         }
+         junction->second->add(x);
+       }});
+  for (StageJunction& junction : group.junctions) junction.rotation.reset();
 }
 
 void PipelinePasses::pairs(
     std::span<const int64_t> wanted, const at::Tensor& windows,
     const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit) {
-  load();
-  const PhaseClock::Scope scope(clock_, "forward");
   std::map<int64_t, std::deque<at::Tensor>> under_way;  // gradients arrive in the order of the x
   for (const int64_t junction : wanted) under_way[junction];
   const auto keep = [&](int64_t junction, const at::Tensor& x) {
@@ -143,28 +158,13 @@ void PipelinePasses::pairs(
     visit(junction, found->second.front(), g);
     found->second.pop_front();
   };
-  // If the stage recomputes inputs, x is taken from the recomputation, shortly before its gradient.
   const std::vector<int64_t> in_order;
-  LossOfWindows loss{windows, label_gradient(job_.config, head_, in_order),
-                     job_.shard(comm_).checkpoints};
-  const bool again = loss.checkpoints == Checkpoints::kStage;
-  if (again) loss.visit_again = keep;
-  stream_gradients(comm_, job_.config, *stage_, loss, again ? JunctionVisitor() : keep,
-                   visit_gradient, observer_.tokens_seen, clock_);
+  run({windows, in_order, keep, visit_gradient, nullptr, /*states_when_recomputed=*/true});
 }
 
-void PipelinePasses::first(JunctionGroup& group) {
-  if (gradients()) return stream_and_back(group);
-  stream([&](int64_t junction, const at::Tensor& x) {
-    if (StageJunction* found = group.find(junction)) add_first(job_, *found, x);
-  });
-}
-
-void PipelinePasses::second(JunctionGroup& group) {
-  stream([&](int64_t junction, const at::Tensor& x) {
-    if (StageJunction* found = group.find(junction)) add_second(job_, *found, x);
-  });
-  for (StageJunction& junction : group.junctions) junction.rotation.reset();
+void PipelinePasses::unload() {
+  stage_.reset();
+  head_ = {};
 }
 
 }  // namespace dotresize

@@ -20,7 +20,7 @@ struct StageJunction {
   std::optional<FirstPass> first = {};                ///< set until the junction is decomposed
   std::optional<DecomposedJunction> decomposed = {};  ///< set until the junction is solved
   at::Tensor rotation = {};  ///< basis of the second pass, set during that pass
-  std::optional<SecondPass> second = {};
+  std::optional<CostSums> second = {};
 };
 
 /// Junctions of one rank whose moments are taken in the same passes over the tokens.
@@ -32,35 +32,55 @@ struct JunctionGroup {
   StageJunction* find(int64_t junction);
 };
 
+/// Returns the setup of a junction whose sums are those of one rank.
+JunctionSetup setup_of(const CalibrationJob& job, int64_t junction, PhaseClock& clock);
+
 /// Adds a microbatch to the junction's first pass. The first microbatch creates it.
 void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x);
 
 /// Returns the mapped junctions that a rank's stage writes, in order.
 std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& shard);
 
-/// Calls `step` with parts of this rank's `pending` of at most at_once(shard) items, and with the
-/// size of the largest part over all ranks. Every rank makes the same number of calls; a rank that
-/// has less to do gets empty parts. Collective.
-void in_parts(Communicator& comm, const ShardPlan& plan, const std::vector<int64_t>& pending,
-              const std::function<int64_t(const RankShard&)>& at_once,
-              const std::function<void(std::span<const int64_t> part, int64_t largest)>& step);
+/// One pass of windows through the dense model.
+struct Pass {
+  const at::Tensor& windows;            ///< [samples, seqlen] int64
+  const std::vector<int64_t>& numbers;  ///< of the windows, as in label_gradient()
+  /// Called with each microbatch at each junction of this rank.
+  JunctionVisitor see_state;
+  /// Called with the gradients of the loss. If it is set, on all ranks, the pass goes back too.
+  /// Only in the metric of the loss.
+  JunctionVisitor see_gradient = nullptr;
+  /// Called with the inputs of out_proj. If it is set, the pass goes through all sublayers.
+  SublayerVisitor see_features = nullptr;
+  /// True if `see_state` is called shortly before the gradient of the same x, where a stage
+  /// recomputes x for its backward pass.
+  bool states_when_recomputed = false;
+};
 
-/// Calls `step` with groups of this rank's pending junctions, as many at a time as the plan has
-/// memory for. Every rank makes the same number of calls. Collective.
-void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<int64_t>& pending,
-               PhaseClock& clock, const std::function<void(JunctionGroup&)>& step);
-
-/// Passes of a pipeline: streams the calibration tokens through the dense model, with this rank's
-/// stage of it. References outlive the object.
+/// Passes of a pipeline: streams tokens through the dense model, with this rank's stage of it. All
+/// passes of the calibration go through here. References outlive the object.
 class PipelinePasses {
  public:
   PipelinePasses(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
                  PhaseClock& clock)
       : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
 
-  /// Takes the FirstPass or SecondPass of each junction of the group. The second pass needs the
-  /// junctions' `rotation`. The first x of a junction decides the precision of its costs. In the
-  /// metric of the loss the first pass includes the backward pass. Collective.
+  /// Calls `step` with parts of this rank's `pending` of at most at_once(shard) items, and with the
+  /// size of the largest part over all ranks. Every rank makes the same number of calls; a rank
+  /// that has less to do gets empty parts. Collective.
+  void in_parts(const std::vector<int64_t>& pending,
+                const std::function<int64_t(const RankShard&)>& at_once,
+                const std::function<void(std::span<const int64_t> part, int64_t largest)>& step);
+  /// Calls `step` with groups of this rank's pending junctions, as many at a time as the plan has
+  /// memory for. Every rank makes the same number of calls. Collective.
+  void in_groups(const std::vector<int64_t>& pending,
+                 const std::function<void(JunctionGroup&)>& step);
+
+  /// Loads the stage if it is not in memory, and makes the pass. Collective.
+  void run(const Pass& pass);
+  /// Takes the FirstPass of each junction of the group, or the CostSums of its second pass, which
+  /// needs the junctions' `rotation`. The first x of a junction decides the precision of its costs.
+  /// In the metric of the loss the first pass includes the backward pass. Collective.
   void first(JunctionGroup& group);
   void second(JunctionGroup& group);
   /// Calls `visit` with each microbatch of `windows` at this rank's junctions `wanted`: x, and the
@@ -69,24 +89,15 @@ class PipelinePasses {
       std::span<const int64_t> wanted, const at::Tensor& windows,
       const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit);
   /// Frees the stage's weights. Another pass would load them again.
-  void unload() {
-    stage_.reset();
-    head_ = {};
-  }
+  void unload();
 
  private:
-  /// In the metric of the loss the backward pass needs all sublayers of the stage, and the head.
-  bool gradients() const { return job_.map.metric == Metric::kFisher; }
-  void load();
-  void stream(const JunctionVisitor& visit);
-  void stream_and_back(JunctionGroup& group);
-
   Communicator& comm_;
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   std::optional<Stage> stage_;
-  HeadWeights head_;  ///< last rank only, if gradients()
+  HeadWeights head_;  ///< last rank only, from the first backward pass on
 };
 
 }  // namespace dotresize

@@ -1,7 +1,6 @@
 #include "worker/calibration/junction_loss_increases.h"
 
 #include <ATen/ATen.h>
-#include <fmt/core.h>
 
 #include <map>
 #include <optional>
@@ -23,13 +22,6 @@
 
 namespace dotresize {
 namespace {
-
-std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
-/// Sum of the gradients of windows that the first round did not see.
-std::string extension_entry(int64_t junction) {
-  return fmt::format("metric-extension-{}", junction);
-}
-std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
 
 /// Returns the symmetric matrix with this upper triangle.
 at::Tensor symmetric(const at::Tensor& matrix) {
@@ -56,44 +48,45 @@ JunctionLossIncreases::JunctionLossIncreases(Communicator& comm, const Calibrati
       kept_(dense.first_round_journal()),
       clock_(clock),
       passes_(comm, dense, observer, clock),
-      mine_(junctions_of(dense, dense.shard(comm))) {}
+      mine_(junctions_of(dense, dense.shard(comm))),
+      shared_(!dense.sharing.empty()) {}
 
 bool JunctionLossIncreases::lacks_loss_increases(int64_t junction) const {
-  return junction < dense_.mapped_junctions() && !kept_.has(loss_increases_entry(junction));
+  return junction < dense_.widths.mapped_count && !kept_.has(entries::kLossIncreases(junction));
 }
 
 bool JunctionLossIncreases::lacks_ranks(int64_t junction) const {
-  return !shared() && junction > 0 && junction < dense_.mapped_junctions() &&
-         !dense_.journal.has(ranks_entry(junction - 1));
+  return !shared_ && junction > 0 && junction < dense_.widths.mapped_count &&
+         !dense_.journal.has(entries::kRankLossIncreases(junction - 1));
 }
 
 std::vector<int64_t> JunctionLossIncreases::pending() const {
+  const auto is_incomplete = [&](int64_t j) { return lacks_loss_increases(j) || lacks_ranks(j); };
   bool any_lacks = false;
-  for (int64_t j = 0; j < dense_.mapped_junctions(); ++j) any_lacks = any_lacks || is_incomplete(j);
+  for (int64_t j = 0; j < dense_.widths.mapped_count; ++j)
+    any_lacks = any_lacks || is_incomplete(j);
   std::vector<int64_t> pending;
   for (const int64_t junction : mine_) {
     const bool needed =
-        shared() ? any_lacks : is_incomplete(junction) || is_incomplete(junction + 1);
-    if (needed && !kept_.has(dense_entry(junction))) pending.push_back(junction);
+        shared_ ? any_lacks : is_incomplete(junction) || is_incomplete(junction + 1);
+    if (needed && !kept_.has(entries::kDense(junction))) pending.push_back(junction);
   }
   return pending;
 }
 
-void JunctionLossIncreases::begin() {
-  for (const int64_t junction : pending()) beside_.junctions.push_back({setup(junction)});
-}
-
-void JunctionLossIncreases::see_state(int64_t junction, const at::Tensor& x) {
-  if (StageJunction* found = beside_.find(junction)) add_first(dense_, *found, x);
-}
-
-void JunctionLossIncreases::see_gradient(int64_t junction, const at::Tensor& g) {
-  if (StageJunction* found = beside_.find(junction)) found->first->add_gradient(g);
-}
-
-void JunctionLossIncreases::end() {
-  keep(beside_);
-  beside_.junctions.clear();
+DenseRound JunctionLossIncreases::dense_round() {
+  for (const int64_t junction : pending())
+    beside_.junctions.push_back({setup_of(dense_, junction, clock_)});
+  return {[this](int64_t junction, const at::Tensor& x) {
+            if (StageJunction* found = beside_.find(junction)) add_first(dense_, *found, x);
+          },
+          [this](int64_t junction, const at::Tensor& g) {
+            if (StageJunction* found = beside_.find(junction)) found->first->add_gradient(g);
+          },
+          [this] {
+            keep(beside_);
+            beside_.junctions.clear();
+          }};
 }
 
 /// Writes the basis of each junction with a map of its own; with a shared map, its sums.
@@ -102,39 +95,27 @@ void JunctionLossIncreases::keep(JunctionGroup& group) {
   for (StageJunction& junction : group.junctions) {
     if (!junction.first) continue;  // no tokens were seen
     std::map<std::string, at::Tensor> kept = junction.first->tensors();
-    if (!shared()) {
+    if (!shared_) {
       kept = std::move(*junction.first).finish(dense_.windows.numel()).tensors();
       kept.erase("gram");
     }
     junction.first.reset();
     for (auto& [name, tensor] : kept) {
       // Matrices summed in float32 are stored in float32.
-      const bool matrix = dense_.packs_sums() && tensor.dim() == 2;
+      const bool matrix = dense_.halves_precision() && tensor.dim() == 2;
       tensor = tensor.to(matrix ? at::kFloat : tensor.scalar_type()).cpu();
     }
-    entry.put(dense_entry(junction.setup.junction), std::move(kept));
+    entry.put(entries::kDense(junction.setup.junction), std::move(kept));
   }
   entry.finish();
 }
 
 void JunctionLossIncreases::keep_junctions() {
-  in_groups(comm_, dense_, pending(), clock_, [&](JunctionGroup& group) {
+  passes_.in_groups(pending(), [&](JunctionGroup& group) {
     passes_.first(group);
     passes_.unload();  // the decomposition needs the memory
     keep(group);
   });
-}
-
-/// Called on rank 0, which has junction 0.
-void JunctionLossIncreases::keep_shared_basis() {
-  const int64_t tokens = dense_.windows.numel();
-  FirstPass sum(setup(0), CostPrecision{});
-  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
-    sum.add_scaled({setup(junction), kept_.get(dense_entry(junction))}, tokens);
-  }
-  std::map<std::string, at::Tensor> kept = std::move(sum).finish(tokens).tensors();
-  kept.erase("gram");
-  kept_.put(kSharedBasis, kept);
 }
 
 std::map<std::string, at::Tensor> JunctionLossIncreases::load(const std::string& entry) const {
@@ -144,11 +125,7 @@ std::map<std::string, at::Tensor> JunctionLossIncreases::load(const std::string&
 }
 
 MetricBasis JunctionLossIncreases::basis(int64_t junction) const {
-  return basis(shared() ? kSharedBasis : dense_entry(junction));
-}
-
-MetricBasis JunctionLossIncreases::basis(const std::string& entry) const {
-  const auto tensors = load(entry);
+  const auto tensors = load(shared_ ? entries::kSharedBasis : entries::kDense(junction));
   return {tensors.at("values"), tensors.at("vectors"), tensors.at("factor")};
 }
 
@@ -168,12 +145,12 @@ at::Tensor JunctionLossIncreases::sampled_windows() const {
 void JunctionLossIncreases::keep_token_loss_increases() {
   std::vector<int64_t> pending;
   for (const int64_t junction : mine_) {
-    const bool lacks = !kept_.has(tokens_entry(junction));
+    const bool lacks = !kept_.has(entries::kTokenLossIncreases(junction));
     if (lacks_loss_increases(junction) && lacks) pending.push_back(junction);
   }
   const auto at_once = [](const RankShard& shard) { return shard.bases_at_once; };
   const at::Tensor windows = sampled_windows();
-  in_parts(comm_, dense_.plan, pending, at_once, [&](std::span<const int64_t> part, int64_t) {
+  passes_.in_parts(pending, at_once, [&](std::span<const int64_t> part, int64_t) {
     std::map<int64_t, TokenLossIncreases> sums;
     for (const int64_t junction : part) sums.try_emplace(junction, basis(junction), widths_);
     passes_.pairs(part, windows, [&](int64_t junction, const at::Tensor& x, const at::Tensor& g) {
@@ -181,53 +158,37 @@ void JunctionLossIncreases::keep_token_loss_increases() {
       sums.at(junction).add(x, g);
     });
     for (const int64_t junction : part) {
-      kept_.put(tokens_entry(junction), {{"sums", sums.at(junction).sums().cpu()}});
+      kept_.put(entries::kTokenLossIncreases(junction), {{"sums", sums.at(junction).sums().cpu()}});
     }
   });
 }
 
-at::Tensor JunctionLossIncreases::loss_increases_of_all(int64_t junction) const {
-  if (!shared()) return loss_increases_of_first(basis(junction), widths_);
-  const std::string entry = dense_entry(junction);
-  return loss_increases_of_shared(basis(junction), mean(entry, "gram"), {}, mean(entry, "fisher"),
-                                  widths_);
-}
-
-at::Tensor JunctionLossIncreases::shared_loss_increases(int64_t junction) const {
-  const std::string entry = dense_entry(junction);
-  const at::Tensor before = junction == 0 ? at::Tensor() : mean(dense_entry(junction - 1), "gram");
-  const at::Tensor found = loss_increases_of_shared(basis(kSharedBasis), mean(entry, "gram"),
-                                                    before, mean(entry, "fisher"), widths_);
-  return found.diag_embed();
-}
-
-at::Tensor JunctionLossIncreases::loss_increases(int64_t junction) const {
-  const at::Tensor all = loss_increases_of_all(junction);
-  const at::Tensor of_tokens = load(tokens_entry(junction)).at("sums");
+at::Tensor JunctionLossIncreases::loss_increases_of(int64_t junction) const {
+  const std::string entry = entries::kDense(junction);
+  at::Tensor gram;
+  at::Tensor fisher;
+  // The prediction from the sums of the whole stream, as if no earlier junction had removed
+  // anything, is compared with that of the tokens by themselves.
+  at::Tensor all;
+  if (shared_) {
+    gram = mean(entry, "gram");
+    fisher = mean(entry, "fisher");
+    all = loss_increases_of_shared(basis(junction), gram, {}, fisher, widths_);
+  } else {
+    all = loss_increases_of_first(basis(junction), widths_);
+  }
+  const at::Tensor of_tokens = load(entries::kTokenLossIncreases(junction)).at("sums");
   const at::Tensor ratio =
       at::where(all > 0.0, of_tokens / (all * static_cast<double>(sampled_windows().numel())), 1.0);
-  if (shared()) return shared_loss_increases(junction) * ratio;
-  if (junction == 0) return (all * ratio).expand({grid(), grid()});
+  if (shared_) {
+    const at::Tensor before =
+        junction == 0 ? at::Tensor() : mean(entries::kDense(junction - 1), "gram");
+    return loss_increases_of_shared(basis(junction), gram, before, fisher, widths_).diag_embed() *
+           ratio;
+  }
+  const int64_t grid = std::ssize(widths_);
+  if (junction == 0) return (all * ratio).expand({grid, grid});
   return loss_increases_behind(basis(junction - 1), basis(junction), widths_) * ratio;
-}
-
-void JunctionLossIncreases::write_loss_increases() {
-  const ScopedThreads threads(dense_.map.decomposition_threads);
-  for (const int64_t junction : mine_) {
-    if (!lacks_loss_increases(junction)) continue;
-    const PhaseClock::Scope scope(clock_, "solve", junction_name(junction));
-    const at::Tensor found = with_context("junction " + junction_name(junction),
-                                          [&] { return loss_increases(junction); });
-    kept_.put(loss_increases_entry(junction), {{"rises", found.cpu().contiguous()}});
-  }
-}
-
-std::vector<std::vector<double>> JunctionLossIncreases::read_loss_increases() const {
-  std::vector<std::vector<double>> all;
-  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
-    all.push_back(numbers(kept_.get(loss_increases_entry(junction)).at("rises")));
-  }
-  return all;
 }
 
 void JunctionLossIncreases::write_ranks(const PredictedLossIncreases& loss_increases) {
@@ -251,63 +212,77 @@ void JunctionLossIncreases::write_ranks(const PredictedLossIncreases& loss_incre
       return loss_increases_of_ranks(before, in, behind, last->second, ranks,
                                      dense_.map.svd_driver);
     });
-    dense_.journal.put(ranks_entry(junction - 1), {{"rises", found.cpu()}});
+    dense_.journal.put(entries::kRankLossIncreases(junction - 1), {{"rises", found.cpu()}});
   }
-}
-
-/// A last junction of full width has no basis, so the shortcut into it has no prediction.
-std::vector<std::vector<double>> JunctionLossIncreases::read_ranks() const {
-  std::vector<std::vector<double>> all(static_cast<size_t>(dense_.config.num_sublayers()));
-  for (int64_t junction = 1; junction < dense_.mapped_junctions(); ++junction) {
-    all.at(static_cast<size_t>(junction - 1)) =
-        numbers(dense_.journal.get(ranks_entry(junction - 1)).at("rises"));
-  }
-  return all;
 }
 
 void JunctionLossIncreases::forget() {
-  for (const int64_t junction : mine_) {
-    const std::string extension = extension_entry(junction);
-    if (dense_.journal.has(extension)) dense_.journal.remove(extension);
-  }
+  const auto forget = [](Journal& journal, const std::string& entry) {
+    if (journal.has(entry)) journal.remove(entry);
+  };
+  for (const int64_t j : mine_) forget(dense_.journal, entries::kMetricExtension(j));
   if (dense_.first_round) return;
-  for (const int64_t junction : mine_) {
-    if (kept_.has(dense_entry(junction))) kept_.remove(dense_entry(junction));
-  }
-  if (has_first() && kept_.has(kSharedBasis)) kept_.remove(kSharedBasis);
+  for (const int64_t j : mine_) forget(kept_, entries::kDense(j));
+  if (has_first()) forget(kept_, entries::kSharedBasis);
 }
 
 void JunctionLossIncreases::measure(PredictedLossIncreases& loss_increases) {
   keep_junctions();
   comm_.barrier();
-  if (shared()) {
-    const bool lacks = kept_.has(dense_entry(0)) && !kept_.has(kSharedBasis);
-    if (has_first() && lacks) keep_shared_basis();
+  if (shared_) {
+    const bool lacks = kept_.has(entries::kDense(0)) && !kept_.has(entries::kSharedBasis);
+    if (has_first() && lacks) {
+      const int64_t tokens = dense_.windows.numel();
+      FirstPass sum(setup_of(dense_, 0, clock_), CostPrecision{});
+      for (int64_t junction = 0; junction < dense_.widths.mapped_count; ++junction) {
+        sum.add_scaled({setup_of(dense_, junction, clock_), kept_.get(entries::kDense(junction))},
+                       tokens);
+      }
+      std::map<std::string, at::Tensor> kept = std::move(sum).finish(tokens).tensors();
+      kept.erase("gram");
+      kept_.put(entries::kSharedBasis, kept);
+    }
     comm_.barrier();
   }
   keep_token_loss_increases();
   passes_.unload();
-  write_loss_increases();
+  {
+    const ScopedThreads threads(dense_.map.decomposition_threads);
+    for (const int64_t junction : mine_) {
+      if (!lacks_loss_increases(junction)) continue;
+      const PhaseClock::Scope scope(clock_, "solve", junction_name(junction));
+      const at::Tensor found = with_context("junction " + junction_name(junction),
+                                            [&] { return loss_increases_of(junction); });
+      kept_.put(entries::kLossIncreases(junction), {{"rises", found.cpu().contiguous()}});
+    }
+  }
   comm_.barrier();
-  loss_increases.junctions = read_loss_increases();
-  if (!shared()) {
-    write_ranks(loss_increases);
-    comm_.barrier();
-    loss_increases.shortcuts = read_ranks();
+  for (int64_t junction = 0; junction < dense_.widths.mapped_count; ++junction) {
+    loss_increases.junctions.push_back(
+        numbers(kept_.get(entries::kLossIncreases(junction)).at("rises")));
+  }
+  if (shared_) return;
+  write_ranks(loss_increases);
+  comm_.barrier();
+  // A last junction of full width has no basis, so the shortcut into it has no prediction.
+  loss_increases.shortcuts.resize(static_cast<size_t>(dense_.config.num_sublayers()));
+  for (int64_t s = 0; s + 1 < dense_.widths.mapped_count; ++s) {
+    loss_increases.shortcuts.at(static_cast<size_t>(s)) =
+        numbers(dense_.journal.get(entries::kRankLossIncreases(s)).at("rises"));
   }
 }
 
 bool JunctionLossIncreases::has_metric(int64_t junction) {
-  return junction < dense_.mapped_junctions() &&
-         (kept_.has(dense_entry(junction)) || beside_.find(junction) != nullptr);
+  return junction < dense_.widths.mapped_count &&
+         (kept_.has(entries::kDense(junction)) || beside_.find(junction) != nullptr);
 }
 
 at::Tensor JunctionLossIncreases::metric(int64_t junction) const {
-  const std::string entry = dense_entry(junction);
-  const std::string extension = extension_entry(junction);
+  const std::string entry = entries::kDense(junction);
+  const std::string extension = entries::kMetricExtension(junction);
   const bool extended = dense_.journal.has(extension);
-  if (!shared() && !extended) return load(entry).at("factor");
-  at::Tensor fisher = shared() ? mean(entry, "fisher") : fisher_of(load(entry).at("factor"));
+  if (!shared_ && !extended) return load(entry).at("factor");
+  at::Tensor fisher = shared_ ? mean(entry, "fisher") : fisher_of(load(entry).at("factor"));
   if (extended) {
     const auto more = dense_.journal.get(extension);
     const auto tokens = static_cast<double>(dense_.windows.numel());
@@ -323,7 +298,7 @@ void JunctionLossIncreases::extend_metrics(const at::Tensor& windows,
                                            const std::vector<int64_t>& junctions) {
   std::vector<int64_t> pending;
   for (const int64_t junction : junctions) {
-    if (has_metric(junction) && !dense_.journal.has(extension_entry(junction))) {
+    if (has_metric(junction) && !dense_.journal.has(entries::kMetricExtension(junction))) {
       pending.push_back(junction);
     }
   }
@@ -331,14 +306,14 @@ void JunctionLossIncreases::extend_metrics(const at::Tensor& windows,
   job.windows = windows;
   job.window_numbers = numbers;
   PipelinePasses passes(comm_, job, observer_, clock_);
-  in_groups(comm_, job, pending, clock_, [&](JunctionGroup& group) {
+  passes.in_groups(pending, [&](JunctionGroup& group) {
     passes.first(group);
     passes.unload();
     for (StageJunction& junction : group.junctions) {
       at::Tensor fisher = symmetric(junction.first->tensors().at("fisher"));
-      if (dense_.packs_sums()) fisher = fisher.to(at::kFloat);
+      if (dense_.halves_precision()) fisher = fisher.to(at::kFloat);
       dense_.journal.put(
-          extension_entry(junction.setup.junction),
+          entries::kMetricExtension(junction.setup.junction),
           {{"fisher", fisher.cpu()},
            {"tokens", at::scalar_tensor(static_cast<double>(windows.numel()), at::kDouble)}});
     }

@@ -11,6 +11,7 @@
 #include "job/plan/allocate/joint_allocation.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_groups.h"
+#include "worker/calibration/sublayer_sums.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/describe/predicted_loss_increase.h"
 
@@ -18,7 +19,7 @@ namespace dotresize {
 
 /// Predicts the loss increase of the maps of the dense model's junctions, and of the ranks of the
 /// shortcuts between them (docs/method.md, "All widths by loss"). Two rounds of passes over the
-/// tokens are needed. The first may run within a pass of the caller (begin to end); the second sees
+/// tokens are needed. The first may run within a pass of the caller; the second sees
 /// a sample of the windows if there are many. Entries of the journal are not computed again. From
 /// the first round until forget() the journal holds the sums or the bases of all junctions.
 /// References outlive the object.
@@ -27,16 +28,14 @@ class JunctionLossIncreases {
   JunctionLossIncreases(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                         const CalibrationObserver& observer, PhaseClock& clock);
 
-  // The first round within a pass of the caller, which must visit all microbatches or none.
-  void begin();
-  void see_state(int64_t junction, const at::Tensor& x);
-  void see_gradient(int64_t junction, const at::Tensor& g);
-  void end();
-
+  /// Begins the first round within a pass of the caller, which must visit all microbatches or none.
+  /// Its after_pass() must be called, and may be called again.
+  DenseRound dense_round();
   /// Runs the first round in passes of its own, if it has not run yet. Collective.
   void keep_junctions();
 
-  /// Returns true if the metric of this rank's junction is in the journal, or will be after end().
+  /// Returns true if the metric of this rank's junction is in the journal, or will be after a dense
+  /// round.
   bool has_metric(int64_t junction);
   /// Returns L [d, d] on the device, from the job's windows and those of extend_metrics().
   at::Tensor metric(int64_t junction) const;
@@ -52,42 +51,28 @@ class JunctionLossIncreases {
   void forget();
 
  private:
-  bool shared() const { return !dense_.sharing.empty(); }
   /// Returns true if this rank has junction 0.
   bool has_first() const { return !mine_.empty() && mine_.front() == 0; }
   bool lacks_loss_increases(int64_t junction) const;
   /// Returns true if the shortcut to the junction still lacks a prediction.
   bool lacks_ranks(int64_t junction) const;
-  bool is_incomplete(int64_t junction) const {
-    return lacks_loss_increases(junction) || lacks_ranks(junction);
-  }
   /// Returns this rank's junctions whose first round is missing.
   std::vector<int64_t> pending() const;
   void keep(JunctionGroup& group);
-  void keep_shared_basis();
   void keep_token_loss_increases();
-  void write_loss_increases();
-  std::vector<std::vector<double>> read_loss_increases() const;
   /// Predicts the loss increase at the ranks of all shortcuts, between the widths that would be
   /// chosen without this prediction.
   void write_ranks(const PredictedLossIncreases& loss_increases);
-  std::vector<std::vector<double>> read_ranks() const;
-  JunctionSetup setup(int64_t junction) const {
-    return {junction, dense_.config.hidden_size, dense_.map, clock_, dense_.device};
-  }
   /// Reads the entry onto the device.
   std::map<std::string, at::Tensor> load(const std::string& entry) const;
-  MetricBasis basis(const std::string& entry) const;
   /// Windows of the second round.
   at::Tensor sampled_windows() const;
+  /// Reads the basis of the junction's map, or that of the shared map.
   MetricBasis basis(int64_t junction) const;
   /// Reads a sum of the entry, mirrored and divided by the number of tokens.
   at::Tensor mean(const std::string& entry, const char* name) const;
-  at::Tensor loss_increases(int64_t junction) const;
-  /// Prediction from the sums of the whole stream, as if no earlier junction had removed anything.
-  at::Tensor loss_increases_of_all(int64_t junction) const;
-  at::Tensor shared_loss_increases(int64_t junction) const;
-  int64_t grid() const { return std::ssize(widths_); }
+  /// Returns the predicted loss increase of the junction at each pair of widths.
+  at::Tensor loss_increases_of(int64_t junction) const;
 
   Communicator& comm_;
   const CalibrationJob& dense_;
@@ -98,7 +83,8 @@ class JunctionLossIncreases {
   PhaseClock& clock_;
   PipelinePasses passes_;
   std::vector<int64_t> mine_;
-  JunctionGroup beside_;  ///< used between begin() and end()
+  bool shared_;           ///< true if one map is shared by all junctions
+  JunctionGroup beside_;  ///< used during a dense round
 };
 
 }  // namespace dotresize

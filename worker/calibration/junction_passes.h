@@ -20,7 +20,7 @@ namespace dotresize {
 // Phases of one junction, from its activations to its map (docs/method.md, "Moments" and "Maps"):
 //
 //   FirstPass ── finish ──► DecomposedJunction ─┬─ solve ──► JunctionSolution
-//                                 └─ rotation ──► SecondPass
+//                                 └─ rotation ──► CostSums of a second pass
 //
 // The second pass is needed if needs_second_pass(options). Everything is computed on the junction's
 // device. Errors name the junction.
@@ -37,8 +37,7 @@ struct JunctionSetup {
   at::Device device = at::kCPU;
   std::optional<SumBounds> reproducible = {};  ///< as in MomentOptions
 
-  /// Return true if the first pass takes the sums in the map's basis, and if these include costs.
-  bool sums_in_first_pass() const;
+  /// Returns true if the first pass takes costs: the map needs them, in the original basis.
   bool costs_in_first_pass() const;
 };
 
@@ -58,53 +57,28 @@ struct CostPrecision {
 /// `rotation` (undefined: the identity). GPU only.
 double half_cost_error(const JunctionSetup& setup, const at::Tensor& x, const at::Tensor& rotation);
 
-/// Sums of costs and l1 norms in the basis of the map. Part of the first or the second pass.
-class CostSums {
- public:
-  CostSums(const JunctionSetup& setup, const CostPrecision& precision);
-  /// Restores the sums from tensors().
+/// Sums of costs and l1 norms in the basis of the map: part of the first pass, or the second pass.
+struct CostSums {
+  /// rotation: U [d, d] float32 of a second pass; undefined: the map's basis is the original one.
+  CostSums(const JunctionSetup& setup, const CostPrecision& precision, at::Tensor rotation = {});
+  /// Restores finished sums from tensors().
   CostSums(const JunctionSetup& setup, const NamedTensors& tensors);
-
-  /// z: [..., d] float32 in the map's basis.
-  void add(const at::Tensor& z);
-  /// Adds the sums of another junction, multiplied by `scale`.
-  void add_scaled(const CostSums& other, double scale);
-  std::vector<at::Tensor> sums() const { return moments_.sums(); }
-  const CostPrecision& precision() const { return precision_; }
-  NamedTensors tensors() const;
-  /// Completes the sums and moves them out.
-  Moments take() &&;
-
- private:
-  JunctionSetup setup_;
-  CostPrecision precision_;
-  Moments moments_;
-};
-
-/// Second pass: costs in the rotated basis.
-class SecondPass {
- public:
-  /// rotation: U [d, d] float32.
-  SecondPass(const JunctionSetup& setup, at::Tensor rotation, const CostPrecision& precision);
-  /// Restores a finished pass.
-  explicit SecondPass(const JunctionSetup& setup, CostSums costs)
-      : setup_(setup), costs_(std::move(costs)) {}
 
   /// x: [..., d] float32 in the original basis.
   void add(const at::Tensor& x);
-  CostSums& costs() { return costs_; }
-  const CostSums& costs() const { return costs_; }
+  /// Adds the sums of another junction, multiplied by `scale`.
+  void add_scaled(const CostSums& other, double scale);
+  NamedTensors tensors() const;
 
- private:
-  JunctionSetup setup_;
-  at::Tensor rotation_;
-  CostSums costs_;
+  JunctionSetup setup;
+  CostPrecision precision;
+  Moments moments;
+  at::Tensor rotation;
 };
 
 /// A junction after its first pass. In the PCA basis it holds the eigenbasis, kept on the host; in
 /// the identity basis it holds the sums.
-class DecomposedJunction {
- public:
+struct DecomposedJunction {
   /// Restores the junction from tensors().
   DecomposedJunction(const JunctionSetup& setup, int64_t tokens, const NamedTensors& tensors);
 
@@ -113,28 +87,21 @@ class DecomposedJunction {
   at::Tensor rotation() const;
   NamedTensors tensors() const;
   /// Solves the map. `second`: the finished second pass over all tokens, if the map needs one.
-  SolvedJunction solve(int64_t width, std::optional<SecondPass> second) &&;
+  SolvedJunction solve(int64_t width, std::optional<CostSums> second) &&;
 
- private:
-  friend class FirstPass;
-  DecomposedJunction(const JunctionSetup& setup, int64_t tokens, at::Tensor gram, at::Tensor fisher,
-                     std::optional<CostSums> costs);
-  void decompose();
-
-  JunctionSetup setup_;
-  int64_t tokens_;
+  JunctionSetup setup;
+  int64_t tokens;
   /// Gram matrix: in the identity basis, or on the host in the metric of the loss.
-  at::Tensor gram_;
-  at::Tensor fisher_;  ///< Fisher matrix, only in the identity basis in the metric of the loss
-  at::Tensor factor_;  ///< L of the metric, on the host
-  std::optional<CostSums> costs_;
-  Eigenbasis eigenbasis_;  ///< vectors are on the host, if defined
+  at::Tensor gram;
+  at::Tensor fisher;  ///< Fisher matrix, only in the identity basis in the metric of the loss
+  at::Tensor factor;  ///< L of the metric, on the host
+  std::optional<CostSums> costs;
+  Eigenbasis eigenbasis;  ///< vectors are on the host, if defined
 };
 
 /// First pass: the Gram matrix; in the identity basis also the other sums; in the metric of the
 /// loss also the Gram matrix of the gradients.
-class FirstPass {
- public:
+struct FirstPass {
   /// `packed`: as in MomentOptions. The sums must be those of one rank.
   FirstPass(const JunctionSetup& setup, const CostPrecision& precision, bool packed = false);
   /// Restores the pass from tensors().
@@ -162,13 +129,11 @@ class FirstPass {
   /// `precision`: precision of this junction's costs. M: [d, k].
   MapDiagnostics describe(MapDiagnostics shared, const at::Tensor& M,
                           const CostPrecision& precision) &&;
-  CostPrecision precision() const { return costs_ ? costs_->precision() : CostPrecision{}; }
 
- private:
-  JunctionSetup setup_;
-  Moments gram_;
-  std::optional<Moments> fisher_;
-  std::optional<CostSums> costs_;
+  JunctionSetup setup;
+  Moments gram;
+  std::optional<Moments> fisher;
+  std::optional<CostSums> costs;
 };
 
 }  // namespace dotresize

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -13,195 +12,143 @@
 namespace dotresize {
 namespace {
 
-class SharedMaps {
- public:
-  SharedMaps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
-             PhaseClock& clock)
-      : comm_(comm),
-        job_(job),
-        passes_(passes),
-        clock_(clock),
-        mine_(junctions_of(job, job.shard(comm))) {}
+/// What the maps of a job have in the journal, or in the statistics that it uses.
+struct SharedMaps {
+  Communicator& comm;
+  const CalibrationJob& job;
+  PhaseClock& clock;
+  std::vector<int64_t> mine = junctions_of(job, job.shard(comm));  ///< this rank's junctions
+  int64_t tokens = job.windows.numel();
 
-  void take_first_sums();
-  /// Writes the eigenbases of the owned maps, for the second pass.
-  void write_rotations();
-  void take_second_sums();
-  void solve();
-  /// Writes the diagnostics of this rank's junctions.
-  void describe();
-
- private:
-  JunctionSetup setup(int64_t junction) const {
-    return {junction, job_.config.hidden_size, job_.map, clock_, job_.device};
-  }
-  int64_t tokens() const { return job_.windows.numel(); }
   FirstPass first(int64_t junction) const {
-    return {setup(junction), kept_sums(job_, first_entry(junction), {"gram"})};
+    return {setup_of(job, junction, clock), kept_sums(job, entries::kFirst(junction), {"gram"})};
   }
-  CostSums second(int64_t junction) const {
-    return {setup(junction),
-            kept_sums(job_, second_entry(junction), {"precision", "abs_sum", "cost"})};
-  }
-  std::vector<int64_t> lacking(std::string (*entry)(int64_t)) const;
   /// Reads the eigenbasis of the map, for the second pass and the solution.
   DecomposedJunction rotation(int64_t map) const {
-    return {setup(map), tokens(), kept_sums(job_, rotation_entry(map), {"values", "vectors"})};
+    return {setup_of(job, map, clock), tokens,
+            kept_sums(job, entries::kRotation(map), {"values", "vectors"})};
   }
-  int64_t width_of(int64_t map) const { return job_.widths.all.at(static_cast<size_t>(map)); }
-  /// Maps that this rank owns.
-  std::vector<int64_t> owned() const;
-  /// is_solved(): the journal has the map and its shared diagnostics. is_finished(): it also has
-  /// the diagnostics of all junctions of the map.
-  bool is_solved(int64_t map) const;
-  bool is_finished(int64_t map) const;
-  int64_t end_of(int64_t map) const;
-  DecomposedJunction decompose(int64_t map) const;
-  CostSums sum_of_costs(int64_t map) const;
 
-  Communicator& comm_;
-  const CalibrationJob& job_;
-  PipelinePasses& passes_;
-  PhaseClock& clock_;
-  std::vector<int64_t> mine_;
+  /// Returns the end of the junctions that share the map.
+  int64_t end_of(int64_t map) const {
+    int64_t end = map + 1;
+    while (end < job.widths.mapped_count && job.map_of(end) == map) ++end;
+    return end;
+  }
+  /// Returns true if the journal has the map and its shared diagnostics.
+  bool is_solved(int64_t map) const {
+    return job.journal.has(entries::kMap(map)) && job.journal.has(entries::kShared(map));
+  }
+  /// Returns true if the journal also has the diagnostics of all junctions of the map.
+  bool is_finished(int64_t map) const {
+    for (int64_t junction = map; junction < end_of(map); ++junction) {
+      if (!job.journal.has(entries::kJunction(junction))) return false;
+    }
+    return is_solved(map);
+  }
+  /// Returns this rank's junctions whose sums are still needed and not in the journal.
+  std::vector<int64_t> lacking(const EntryKind& sums) const {
+    std::vector<int64_t> pending;
+    for (const int64_t junction : mine) {
+      const bool finished = is_finished(job.map_of(junction));
+      if (!finished && !job.journal.has(sums(junction))) pending.push_back(junction);
+    }
+    return pending;
+  }
+  DecomposedJunction decompose(int64_t map) const {
+    const int64_t end = end_of(map);
+    if (end == map + 1) return first(map).finish(tokens);
+    FirstPass sum(setup_of(job, map, clock), CostPrecision{});
+    for (int64_t junction = map; junction < end; ++junction) {
+      sum.add_scaled(first(junction), tokens);
+    }
+    return std::move(sum).finish(tokens);
+  }
+  /// Returns the finished second pass of the map.
+  CostSums sum_of_costs(int64_t map) const {
+    const auto second = [&](int64_t junction) -> CostSums {
+      return {setup_of(job, junction, clock),
+              kept_sums(job, entries::kSecond(junction), {"precision", "abs_sum", "cost"})};
+    };
+    const int64_t end = end_of(map);
+    if (end == map + 1) return second(map);
+    CostSums sum(setup_of(job, map, clock), CostPrecision{});
+    for (int64_t junction = map; junction < end; ++junction) {
+      sum.add_scaled(second(junction), 1.0 / std::sqrt(first(junction).mean_square(tokens)));
+    }
+    return sum;
+  }
 };
-
-std::vector<int64_t> SharedMaps::lacking(std::string (*entry)(int64_t)) const {
-  std::vector<int64_t> pending;
-  for (const int64_t junction : mine_) {
-    const bool finished = is_finished(job_.map_of(junction));
-    if (!finished && !job_.journal.has(entry(junction))) pending.push_back(junction);
-  }
-  return pending;
-}
-
-std::vector<int64_t> SharedMaps::owned() const {
-  std::vector<int64_t> maps;
-  for (const int64_t junction : mine_) {
-    if (job_.map_of(junction) == junction) maps.push_back(junction);
-  }
-  return maps;
-}
-
-bool SharedMaps::is_solved(int64_t map) const {
-  return job_.journal.has_map(map) && job_.journal.has_shared_diagnostics(map);
-}
-
-bool SharedMaps::is_finished(int64_t map) const {
-  bool described = true;
-  for (int64_t junction = map; junction < end_of(map); ++junction) {
-    described = described && job_.journal.has_diagnostics(junction);
-  }
-  return described && is_solved(map);
-}
-
-int64_t SharedMaps::end_of(int64_t map) const {
-  int64_t end = map + 1;
-  while (end < job_.mapped_junctions() && job_.map_of(end) == map) ++end;
-  return end;
-}
-
-void SharedMaps::take_first_sums() {
-  in_groups(comm_, job_, lacking(first_entry), clock_, [&](JunctionGroup& group) {
-    passes_.first(group);
-    for (StageJunction& junction : group.junctions) {
-      job_.journal.put(first_entry(junction.setup.junction), junction.first->tensors());
-    }
-  });
-  comm_.barrier();
-}
-
-DecomposedJunction SharedMaps::decompose(int64_t map) const {
-  if (end_of(map) == map + 1) return first(map).finish(tokens());
-  FirstPass sum(setup(map), CostPrecision{});
-  for (int64_t junction = map; junction < end_of(map); ++junction) {
-    sum.add_scaled(first(junction), tokens());
-  }
-  return std::move(sum).finish(tokens());
-}
-
-void SharedMaps::write_rotations() {
-  for (const int64_t map : owned()) {
-    if (is_finished(map) || job_.journal.has(rotation_entry(map))) continue;
-    job_.journal.put(rotation_entry(map), decompose(map).tensors());
-  }
-  comm_.barrier();
-}
-
-void SharedMaps::take_second_sums() {
-  in_groups(comm_, job_, lacking(second_entry), clock_, [&](JunctionGroup& group) {
-    for (StageJunction& junction : group.junctions) {
-      junction.rotation = rotation(job_.map_of(junction.setup.junction)).rotation();
-    }
-    passes_.second(group);
-    for (StageJunction& junction : group.junctions) {
-      job_.journal.put(second_entry(junction.setup.junction), junction.second->costs().tensors());
-    }
-  });
-  comm_.barrier();
-}
-
-CostSums SharedMaps::sum_of_costs(int64_t map) const {
-  if (end_of(map) == map + 1) return second(map);
-  CostSums sum(setup(map), CostPrecision{});
-  for (int64_t junction = map; junction < end_of(map); ++junction) {
-    sum.add_scaled(second(junction), 1.0 / std::sqrt(first(junction).mean_square(tokens())));
-  }
-  return sum;
-}
-
-void SharedMaps::solve() {
-  for (const int64_t map : owned()) {
-    if (is_solved(map)) continue;
-    std::optional<SecondPass> sum;
-    if (needs_second_pass(job_.map)) sum.emplace(setup(map), sum_of_costs(map));
-    DecomposedJunction decomposed = sum ? rotation(map) : decompose(map);
-    SolvedJunction solved = std::move(decomposed).solve(width_of(map), std::move(sum));
-    JunctionSolution& solution = solved.solution;
-    solved.describe(solution.diagnostics);
-    job_.journal.put_shared_diagnostics(map, solution.diagnostics);
-    job_.journal.put_map(map, solution.map.to(job_.fold_dtype), solution.support);
-  }
-  comm_.barrier();
-}
-
-void SharedMaps::describe() {
-  for (const int64_t junction : mine_) {
-    if (job_.journal.has_diagnostics(junction)) continue;
-    const int64_t map = job_.map_of(junction);
-    FirstPass sums = first(junction);
-    const CostPrecision precision =
-        needs_second_pass(job_.map)
-            ? CostPrecision::from(kept_sums(job_, second_entry(junction), {"precision"}))
-            : sums.precision();
-    const at::Tensor M = job_.journal.map(map).M.to(at::kDouble).to(job_.device);
-    MapDiagnostics shared = job_.journal.shared_diagnostics(map);
-    if (junction != map) shared.transport.reset();
-    job_.journal.put_diagnostics(junction,
-                                 std::move(sums).describe(std::move(shared), M, precision));
-  }
-}
 
 }  // namespace
 
 void take_shared_sums(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
                       PhaseClock& clock) {
-  SharedMaps maps(comm, job, passes, clock);
-  maps.take_first_sums();
+  const SharedMaps maps{comm, job, clock};
+  passes.in_groups(maps.lacking(entries::kFirst), [&](JunctionGroup& group) {
+    passes.first(group);
+    for (StageJunction& junction : group.junctions) {
+      job.journal.put(entries::kFirst(junction.setup.junction), junction.first->tensors());
+    }
+  });
+  comm.barrier();  // all first sums are in the journal
   if (!needs_second_pass(job.map)) return;
-  maps.write_rotations();
-  maps.take_second_sums();
+  // The rank that has the first junction of a map finds the basis of the second pass.
+  for (const int64_t map : maps.mine) {
+    if (job.map_of(map) != map || maps.is_finished(map)) continue;
+    if (job.journal.has(entries::kRotation(map))) continue;
+    job.journal.put(entries::kRotation(map), maps.decompose(map).tensors());
+  }
+  comm.barrier();
+  passes.in_groups(maps.lacking(entries::kSecond), [&](JunctionGroup& group) {
+    for (StageJunction& junction : group.junctions) {
+      junction.rotation = maps.rotation(job.map_of(junction.setup.junction)).rotation();
+    }
+    passes.second(group);
+    for (StageJunction& junction : group.junctions) {
+      job.journal.put(entries::kSecond(junction.setup.junction), junction.second->tensors());
+    }
+  });
+  comm.barrier();
 }
 
 void solve_shared_maps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
                        const CalibrationObserver& observer, PhaseClock& clock) {
   if (job.statistics == nullptr) take_shared_sums(comm, job, passes, clock);
   passes.unload();
-  SharedMaps maps(comm, job, passes, clock);
-  maps.solve();
-  maps.describe();
+  const SharedMaps maps{comm, job, clock};
+  const bool two_passes = needs_second_pass(job.map);
+  for (const int64_t map : maps.mine) {
+    if (job.map_of(map) != map || maps.is_solved(map)) continue;
+    std::optional<CostSums> costs;
+    if (two_passes) costs.emplace(maps.sum_of_costs(map));
+    DecomposedJunction decomposed = two_passes ? maps.rotation(map) : maps.decompose(map);
+    SolvedJunction solved =
+        std::move(decomposed).solve(job.widths.all.at(static_cast<size_t>(map)), std::move(costs));
+    JunctionSolution& solution = solved.solution;
+    solved.describe(solution.diagnostics);
+    job.journal.put_diagnostics(entries::kShared(map), solution.diagnostics);
+    job.journal.put_map(map, solution.map.to(job.fold_dtype), solution.support);
+  }
+  comm.barrier();  // every map is in the journal
+  for (const int64_t junction : maps.mine) {
+    if (job.journal.has(entries::kJunction(junction))) continue;
+    const int64_t map = job.map_of(junction);
+    FirstPass sums = maps.first(junction);
+    CostPrecision precision;
+    if (two_passes) {
+      precision = CostPrecision::from(kept_sums(job, entries::kSecond(junction), {"precision"}));
+    } else if (sums.costs) {
+      precision = sums.costs->precision;
+    }
+    const at::Tensor M = job.journal.map(map).M.to(at::kDouble).to(job.device);
+    MapDiagnostics shared = job.journal.diagnostics(entries::kShared(map));
+    if (junction != map) shared.transport.reset();
+    job.journal.put_diagnostics(entries::kJunction(junction),
+                                std::move(sums).describe(std::move(shared), M, precision));
+  }
   comm.barrier();
-  observer.junctions_solved(job.mapped_junctions());
+  observer.junctions_solved(job.widths.mapped_count);
 }
 
 }  // namespace dotresize

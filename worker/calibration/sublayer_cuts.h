@@ -2,17 +2,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <optional>
 #include <vector>
 
 #include "base/phase_clock.h"
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/calibration.h"
+#include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/storage/journal.h"
+#include "worker/calibration/sublayer_sums.h"
 #include "worker/comm/communicator.h"
-#include "worker/maps/moments.h"
-#include "worker/transformer/stage/stage.h"
 
 namespace dotresize {
 
@@ -27,32 +25,6 @@ namespace dotresize {
 // these curves from the journal and derive the same widths. The second round cuts. It takes the
 // sums kept on the host, or sums again: it has to wait for the curves of all other sublayers, and
 // the sums have d_ff² numbers for each MLP.
-
-/// Sums of one sublayer over all tokens.
-struct SublayerSums {
-  int64_t sublayer = 0;
-  /// Inputs of out_proj: of the MLP, of each expert, or of the attention.
-  std::vector<Moments> features;
-  std::vector<int64_t> tokens;  ///< number of tokens seen by each of these
-  /// Gradients behind the sublayer, in the metric of the loss. Empty if not needed or known
-  /// elsewhere.
-  std::optional<Moments> gradients;
-};
-
-/// A first round whose pass serves other sums too (ShardPlan::dense_round).
-struct DenseRound {
-  JunctionVisitor see_state;         ///< called with each microbatch at a junction of this rank
-  JunctionVisitor see_gradient;      ///< called with the gradient of the loss there
-  std::function<void()> after_pass;  ///< called after the pass, before the sums are used
-};
-
-/// State of an allocation that a cut uses.
-struct AllocationSums {
-  /// Returns true if the metric of this rank's junction is known, or will be after a DenseRound.
-  std::function<bool(int64_t junction)> has_metric;
-  std::function<at::Tensor(int64_t junction)> metric;  ///< L [d, d], on the device
-  std::vector<SublayerSums> kept;  ///< sums of this rank's sublayers, on the host; may be empty
-};
 
 /// Predicted loss increase at each width, by layer: MLPs at possible_mlp_widths(), value heads at
 /// possible_value_dims(). Empty if not measured.

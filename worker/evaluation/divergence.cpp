@@ -30,8 +30,6 @@ at::Tensor RunningDivergence::Side::advance(const at::Tensor& logits, int64_t fi
   return factor;
 }
 
-at::Tensor RunningDivergence::Side::log_sum() const { return largest + sum.log(); }
-
 RunningDivergence::RunningDivergence(int64_t tokens, at::Device device)
     : p_(empty_side(tokens, device)),
       q_(empty_side(tokens, device)),
@@ -54,7 +52,9 @@ void RunningDivergence::add(const at::Tensor& reference, const at::Tensor& model
 }
 
 at::Tensor RunningDivergence::kl() const {
-  return (weighted_ / p_.sum - p_.log_sum() + q_.log_sum()).squeeze(1);
+  const at::Tensor p_log_sum = p_.largest + p_.sum.log();
+  const at::Tensor q_log_sum = q_.largest + q_.sum.log();
+  return (weighted_ / p_.sum - p_log_sum + q_log_sum).squeeze(1);
 }
 
 at::Tensor RunningDivergence::agrees() const { return (p_.likeliest == q_.likeliest).squeeze(1); }

@@ -33,7 +33,6 @@ class RunningDivergence {
     /// Updates `largest` and `likeliest` from a block, and rescales `sum`. Returns the scale
     /// factor.
     at::Tensor advance(const at::Tensor& logits, int64_t first);
-    at::Tensor log_sum() const;
   };
   static Side empty_side(int64_t tokens, at::Device device);
 

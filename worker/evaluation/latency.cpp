@@ -18,18 +18,17 @@ double milliseconds(const Work& work) {
       .count();
 }
 
-double percentile(const std::vector<double>& sorted, double fraction) {
-  const double place = fraction * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
-}
-
 }  // namespace
 
 Spread spread_of(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
-  return {percentile(samples, 0.5), percentile(samples, 0.1), percentile(samples, 0.9)};
+  const auto percentile = [&](double fraction) {
+    const double place = fraction * static_cast<double>(samples.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, samples.size() - 1);
+    return std::lerp(samples[below], samples[above], place - static_cast<double>(below));
+  };
+  return {percentile(0.5), percentile(0.1), percentile(0.9)};
 }
 
 at::Tensor latency_ids(const LatencyOptions& options, int64_t vocab_size) {

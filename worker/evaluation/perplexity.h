@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/plan/token_windows.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/evaluation/evaluation_sums.h"
 #include "worker/evaluation/vocabulary_sums.h"
 
 namespace dotresize {
@@ -51,7 +51,7 @@ struct CheckpointEvaluation {
 EvaluationSums evaluate_checkpoint(Communicator& comm, const CheckpointEvaluation& evaluation);
 
 /// Value of tokens_at_once for a single process: the number of tokens of a default calibration.
-int64_t tokens_at_once_alone();
+inline constexpr int64_t kTokensAtOnceAlone = kDefaultSamples * kDefaultSeqlen;
 
 /// Returns the loss of a checkpoint, computed in this process alone, on the CPU.
 NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,

@@ -15,35 +15,13 @@
 namespace dotresize {
 namespace {
 
-/// log Σ exp of a microbatch's logits over the blocks so far, and the logits of its targets.
-class RunningLikelihood {
- public:
-  /// targets: [tokens, 1] int64 on the device.
-  explicit RunningLikelihood(at::Tensor targets)
-      : targets_(std::move(targets)),
-        largest_(at::full_like(targets_, -std::numeric_limits<double>::infinity(), at::kFloat)),
-        sum_(at::zeros_like(targets_, at::kDouble)),
-        target_(at::zeros_like(targets_, at::kFloat)) {}
-
-  /// Adds logits [tokens, count] float32 of the vocabulary's rows from `first` on.
-  void add(const at::Tensor& logits, int64_t first) {
-    const at::Tensor largest = at::maximum(largest_, logits.amax(1, /*keepdim=*/true));
-    sum_ *= (largest_ - largest).to(at::kDouble).exp();
-    sum_ += (logits - largest).exp_().sum(1, /*keepdim=*/true, at::kDouble);
-    largest_ = largest;
-    const at::Tensor place = targets_ - first;
-    const at::Tensor here = (place >= 0).logical_and(place < logits.size(1));
-    target_ = at::where(here, logits.gather(1, place.clamp(0, logits.size(1) - 1)), target_);
-  }
-
-  /// −log p of each token's target, [tokens, 1] float64.
-  at::Tensor nll() const { return largest_.to(at::kDouble) + sum_.log() - target_; }
-
- private:
-  at::Tensor targets_;
-  at::Tensor largest_;
-  at::Tensor sum_;
-  at::Tensor target_;
+/// log Σ exp of a microbatch's logits over the blocks so far, and the logits of its targets. All
+/// are [tokens, 1].
+struct RunningLikelihood {
+  at::Tensor targets;  ///< int64
+  at::Tensor largest;  ///< largest logit, float32
+  at::Tensor sum;      ///< Σ exp(logit − largest), float64
+  at::Tensor target;   ///< float32
 };
 
 /// Drops the last position of each window, which predicts nothing but was given a target. `values`:
@@ -52,24 +30,23 @@ at::Tensor of_predicted_tokens(const at::Tensor& values, const at::Tensor& ids) 
   return values.view(ids.sizes()).narrow(1, 0, ids.size(1) - 1);
 }
 
-int64_t predicted_tokens(const at::Tensor& ids) { return ids.size(0) * (ids.size(1) - 1); }
-
 double finite_sum(const at::Tensor& values, const at::Tensor& ids, const char* what) {
   const double sum = of_predicted_tokens(values, ids).sum().item<double>();
   if (std::isfinite(sum)) return sum;
   throw NonFiniteError(std::string(what) + " of the evaluation tokens is not finite");
 }
 
-Divergence sum_of_windows(const RunningDivergence& running, const at::Tensor& ids) {
-  return {finite_sum(running.kl(), ids, "the KL divergence"),
-          of_predicted_tokens(running.agrees(), ids).sum().item<int64_t>(), predicted_tokens(ids)};
-}
-
-at::Tensor logits_of(const at::Tensor& states, const at::Tensor& rows) {
-  return at::linear(states, rows).to(at::kFloat);
-}
-
 }  // namespace
+
+double NegativeLogLikelihood::perplexity() const {
+  return std::exp(nll / static_cast<double>(tokens));
+}
+
+double rounded_nats(double value) {
+  if (!(value > 0.0)) return 0.0;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3.0);
+  return std::round(value / unit) * unit;
+}
 
 Vocabulary vocabulary_of(const at::Tensor& head) {
   return {head.size(0),
@@ -92,7 +69,10 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
   std::vector<RunningDivergence> divergences;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const at::Device device = states[i].device();
-    losses.emplace_back(ids[i].to(device).roll(-1, 1).reshape({-1, 1}));
+    const at::Tensor targets = ids[i].to(device).roll(-1, 1).reshape({-1, 1});
+    losses.push_back({targets,
+                      at::full_like(targets, -std::numeric_limits<double>::infinity(), at::kFloat),
+                      at::zeros_like(targets, at::kDouble), at::zeros_like(targets, at::kFloat)});
     if (reference != nullptr) divergences.emplace_back(ids[i].numel(), device);
   }
   const int64_t at_once = reference != nullptr ? kComparedVocabularyRows : kEvaluatedVocabularyRows;
@@ -102,18 +82,33 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
     at::Tensor reference_rows;
     if (reference != nullptr) reference_rows = reference->vocabulary.rows(first, count);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const at::Tensor logits = logits_of(states[i], rows);
-      losses[i].add(logits, first);
+      const at::Tensor logits = at::linear(states[i], rows).to(at::kFloat);
+      RunningLikelihood& loss = losses[i];
+      const at::Tensor largest = at::maximum(loss.largest, logits.amax(1, /*keepdim=*/true));
+      loss.sum *= (loss.largest - largest).to(at::kDouble).exp();
+      loss.sum += (logits - largest).exp_().sum(1, /*keepdim=*/true, at::kDouble);
+      loss.largest = largest;
+      const at::Tensor place = loss.targets - first;
+      const at::Tensor here = (place >= 0).logical_and(place < logits.size(1));
+      loss.target =
+          at::where(here, logits.gather(1, place.clamp(0, logits.size(1) - 1)), loss.target);
       if (reference == nullptr) continue;
-      divergences[i].add(logits_of(reference->states[i], reference_rows), logits, first);
+      const at::Tensor of_reference =
+          at::linear(reference->states[i], reference_rows).to(at::kFloat);
+      divergences[i].add(of_reference, logits, first);
     }
   }
   std::vector<EvaluationSums> results;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     EvaluationSums& sums = results.emplace_back();
-    sums.loss = {finite_sum(losses[i].nll(), ids[i], "the negative log-likelihood"),
-                 predicted_tokens(ids[i])};
-    if (reference != nullptr) sums.divergence = sum_of_windows(divergences[i], ids[i]);
+    const int64_t predicted = ids[i].size(0) * (ids[i].size(1) - 1);
+    const at::Tensor nll =
+        losses[i].largest.to(at::kDouble) + losses[i].sum.log() - losses[i].target;
+    sums.loss = {finite_sum(nll, ids[i], "the negative log-likelihood"), predicted};
+    if (reference == nullptr) continue;
+    const double kl = finite_sum(divergences[i].kl(), ids[i], "the KL divergence");
+    const at::Tensor agree = of_predicted_tokens(divergences[i].agrees(), ids[i]);
+    sums.divergence = {kl, agree.sum().item<int64_t>(), predicted};
   }
   return results;
 }

@@ -43,7 +43,10 @@ Decoder::Decoder(const WholeModel& model, int64_t batch, int64_t capacity)
 }
 
 at::Tensor Decoder::read(const at::Tensor& ids) {
-  const RotaryTable rotary = rotary_rows(rotary_, caches_.front().length(), ids.size(1));
+  const auto positions = [&](const at::Tensor& table) {
+    return table.narrow(0, caches_.front().length(), ids.size(1));
+  };
+  const RotaryTable rotary{positions(rotary_.cos), positions(rotary_.sin)};
   at::Tensor x = embed(model_.embedding, ids);
   for (const SublayerWeights& weights : model_.sublayers) {
     KeyValueCache& cache = caches_.at(static_cast<size_t>(layer_of(weights.sublayer)));

@@ -6,25 +6,17 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
-#include <numbers>
 #include <utility>
 
-#include "worker/healing/sharded_adam.h"
+#include "worker/healing/adam.h"
 
 namespace dotresize {
 namespace {
 
-/// Returns ‖target‖² + d·eps, [batch, tokens, 1].
+/// Returns ‖target‖² + d·eps, [batch, tokens, 1]. d·eps is the term that the norm behind adds.
 at::Tensor target_energy(const ModelConfig& config, const at::Tensor& target) {
   const double added = static_cast<double>(config.hidden_size) * config.rms_norm_eps;
   return target.square().sum(/*dim=*/-1, /*keepdim=*/true).add_(added);
-}
-
-std::vector<at::Tensor> leaves(const LayerWeights& layer) {
-  std::vector<at::Tensor> tensors = trained_tensors(layer);
-  for (at::Tensor& tensor : tensors) tensor.requires_grad_();
-  return tensors;
 }
 
 class LayerDistillation {
@@ -33,8 +25,10 @@ class LayerDistillation {
       : comm_(comm),
         problem_(problem),
         weights_(copy_of(problem.folded, problem.compute_dtype)),
-        trained_(leaves(weights_)),
-        steps_(layer_steps_per_epoch(problem.fitted.count)) {}
+        trained_(trained_tensors(weights_)),
+        steps_(layer_steps_per_epoch(problem.fitted.count)) {
+    for (at::Tensor& tensor : trained_) tensor.requires_grad_();
+  }
 
   DistilledLayer run();
 
@@ -43,7 +37,6 @@ class LayerDistillation {
   void run_epoch(int64_t epoch, ShardedAdam& adam);
   /// Returns the gradients of one microbatch, in a step of `summands` microbatches.
   std::vector<at::Tensor> gradient(size_t microbatch, int64_t summands);
-  double learning_rate(int64_t step) const;
 
   Communicator& comm_;
   const LayerProblem& problem_;
@@ -58,7 +51,11 @@ double LayerDistillation::held_out_error(const LayerWeights& layer) {
   at::Tensor sums = at::zeros({held_out.count, 2}, at::kDouble);
   for (size_t i = 0; i < held_out.x.size(); ++i) {
     const at::Tensor y = layer_forward(problem_.config, layer, problem_.rotary, held_out.x[i]);
-    const at::Tensor errors = token_errors(problem_.config, y, held_out.targets[i]);
+    // ‖y − target‖² / (‖target‖² + d·eps) of each token
+    const at::Tensor squares =
+        (y - held_out.targets[i]).square_().sum(/*dim=*/-1, /*keepdim=*/true);
+    const at::Tensor errors =
+        squares.div_(target_energy(problem_.config, held_out.targets[i])).flatten();
     at::Tensor mine = sums[held_out.first + static_cast<int64_t>(i)];
     mine[0] = errors.sum(at::kDouble).cpu();
     mine[1] = static_cast<double>(errors.numel());
@@ -81,16 +78,11 @@ std::vector<at::Tensor> LayerDistillation::gradient(size_t microbatch, int64_t s
   const at::Tensor y =
       layer_forward(problem_.config, weights_, problem_.rotary, fitted.x[microbatch], experts);
   const auto tokens = static_cast<double>(y.size(0) * y.size(1) * summands);
+  const at::Tensor& target = fitted.targets[microbatch];
   const at::Tensor g =
-      error_gradient(problem_.config, y.detach(), fitted.targets[microbatch], 1.0 / tokens);
+      (y.detach() - target).mul_(2.0 * (1.0 / tokens)).div_(target_energy(problem_.config, target));
   return torch::autograd::grad({y}, trained_, {g}, /*retain_graph=*/false, /*create_graph=*/false,
                                /*allow_unused=*/true);
-}
-
-double LayerDistillation::learning_rate(int64_t step) const {
-  const auto all = static_cast<double>(steps_ * problem_.options.epochs);
-  const double phase = std::numbers::pi * static_cast<double>(step) / all;
-  return problem_.options.learning_rate * 0.5 * (1.0 + std::cos(phase));
 }
 
 /// Step s takes the microbatches s, s + steps_, ... They lie far apart, so that the ranks share
@@ -104,7 +96,9 @@ void LayerDistillation::run_epoch(int64_t epoch, ShardedAdam& adam) {
       if ((fitted.first + static_cast<int64_t>(i)) % steps_ != step) continue;
       gradients.push_back(gradient(i, summands));
     }
-    adam.step(gradients, summands, learning_rate(epoch * steps_ + step));
+    adam.step(gradients, summands,
+              cosine_rate(problem_.options.learning_rate, epoch * steps_ + step,
+                          steps_ * problem_.options.epochs));
     adam.write_to(trained_);
     problem_.microbatches_seen(summands);
   }
@@ -129,16 +123,6 @@ DistilledLayer LayerDistillation::run() {
 }
 
 }  // namespace
-
-at::Tensor token_errors(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target) {
-  const at::Tensor squares = (y - target).square_().sum(/*dim=*/-1, /*keepdim=*/true);
-  return squares.div_(target_energy(config, target)).flatten();
-}
-
-at::Tensor error_gradient(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target,
-                          double scale) {
-  return (y - target).mul_(2.0 * scale).div_(target_energy(config, target));
-}
 
 DistilledLayer distill_layer(Communicator& comm, const LayerProblem& problem) {
   return LayerDistillation(comm, problem).run();

@@ -25,14 +25,6 @@ struct LayerTokens {
   int64_t count = 0;  ///< number of microbatches on all ranks
 };
 
-/// Returns ‖y − target‖² / (‖target‖² + d·eps) of each token, [tokens] float32. d·eps is the term
-/// that the norm behind adds. y, target: [batch, tokens, k] float32.
-at::Tensor token_errors(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target);
-
-/// Returns the gradient of `scale` times the sum of token_errors with respect to y.
-at::Tensor error_gradient(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target,
-                          double scale);
-
 /// A layer to distil (docs/method.md, "Healing"). References outlive it.
 struct LayerProblem {
   const ModelConfig& config;  ///< config of the output
@@ -49,10 +41,11 @@ struct LayerProblem {
 };
 
 struct DistilledLayer {
-  LayerWeights weights;       ///< distilled or folded weights, in the output's dtype
-  double folded_error = 0.0;  ///< mean of token_errors on the held-out windows
-  double error = 0.0;         ///< mean of token_errors of `weights` on the held-out windows
-  int64_t epochs = 0;         ///< epochs behind `weights`; 0: the folded ones
+  LayerWeights weights;  ///< distilled or folded weights, in the output's dtype
+  /// Mean of ‖y − target‖² / (‖target‖² + d·eps) over the tokens of the held-out windows.
+  double folded_error = 0.0;
+  double error = 0.0;  ///< the same of `weights`
+  int64_t epochs = 0;  ///< epochs behind `weights`; 0: the folded ones
 };
 
 /// Distils the layer. The result is the same on every rank, for any number of ranks. Throws

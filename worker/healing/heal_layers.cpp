@@ -14,7 +14,7 @@
 
 #include "job/model/tensor_table.h"
 #include "job/plan/token_windows.h"
-#include "worker/calibration/fold_stage.h"
+#include "worker/calibration/aligned_maps.h"
 #include "worker/healing/distill_layer.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
@@ -23,20 +23,15 @@
 namespace dotresize {
 namespace {
 
-std::string tensors_entry(int64_t layer) { return fmt::format("healed-{}", layer); }
-std::string report_entry(int64_t layer) { return fmt::format("healing-{}", layer); }
-
-/// Returns true if the journal has the layer. Damaged entries were removed from the journal.
-bool is_whole(const Journal& journal, int64_t layer) {
-  if (!journal.has(report_entry(layer))) return false;
-  const auto report = healed_layer_report_from_json(journal.value(report_entry(layer)));
-  return report.epochs == 0 || journal.has(tensors_entry(layer));
-}
-
 /// Returns the number of leading layers that an interrupted run has distilled, as rank 0 sees it.
 int64_t healed_before(Communicator& comm, const Journal& journal) {
   int64_t layers = 0;
-  while (is_whole(journal, layers)) ++layers;
+  while (journal.has(entries::kHealing(layers))) {
+    const auto report = healed_layer_report_from_json(journal.value(entries::kHealing(layers)));
+    // A damaged entry was removed from the journal.
+    if (report.epochs > 0 && !journal.has(entries::kHealed(layers))) break;
+    ++layers;
+  }
   return gather_numbers(comm, layers).front();
 }
 
@@ -44,13 +39,6 @@ int64_t healed_before(Communicator& comm, const Journal& journal) {
 struct Streams {
   Microbatches dense;
   LayerTokens tokens;  ///< x is the stream of the output
-
-  void set_targets(const at::Tensor& M) {
-    tokens.targets.clear();
-    for (const at::Tensor& batch : dense) {
-      tokens.targets.push_back(M.defined() ? at::matmul(batch, M) : batch);
-    }
-  }
 };
 
 class LayerHealingRun {
@@ -62,9 +50,12 @@ class LayerHealingRun {
         observer_(observer),
         clock_(clock),
         device_(job.calibration.device),
-        dense_rotary_(rotary(job.dense_config)),
-        rotary_(rotary(job.output)),
-        dense_layers_(comm, job.dense, job.dense_config, compute_dtype(), device_),
+        compute_dtype_(job.calibration.compute_dtype == at::kHalf ? at::kFloat
+                                                                  : job.calibration.compute_dtype),
+        tokens_per_microbatch_(microbatch_samples(job.fitted.size(1)) * job.fitted.size(1)),
+        dense_rotary_(make_rotary_table(job.dense_config, job.fitted.size(1), device_)),
+        rotary_(make_rotary_table(job.output, job.fitted.size(1), device_)),
+        dense_layers_(comm, job.dense, job.dense_config, compute_dtype_, device_),
         folded_layers_(comm, job.folded, job.output, job.output_dtype, device_),
         maps_(maps_of_output(comm, job.calibration, job.output, clock)),
         fitted_(streams(job.fitted)),
@@ -74,32 +65,20 @@ class LayerHealingRun {
   HealedLayerReport heal(int64_t layer);
 
  private:
-  /// Float16 products have no gradient of their weights (half_product.h), so float32 replaces
-  /// float16.
-  at::ScalarType compute_dtype() const {
-    const at::ScalarType dtype = job_.calibration.compute_dtype;
-    return dtype == at::kHalf ? at::kFloat : dtype;
-  }
-  RotaryTable rotary(const ModelConfig& config) const {
-    return to_device(make_rotary_table(config, job_.fitted.size(1)), device_);
-  }
   Streams streams(const at::Tensor& windows) const;
-  void forward_dense(int64_t layer);
-  void forward(const LayerWeights& layer);
-  /// Moves to the junction behind the layer. Returns the map from the dense model's stream to the
-  /// output's there; undefined: the identity.
-  at::Tensor map_behind();
-  HealedLayerReport distilled(int64_t layer, LayerWeights& weights);
+  /// M: map from the dense model's stream to the output's behind the layer; undefined: the
+  /// identity.
+  HealedLayerReport distilled(int64_t layer, LayerWeights& weights, const at::Tensor& M);
   HealedLayerReport found(int64_t layer, LayerWeights& weights) const;
-  int64_t tokens_per_microbatch() const {
-    return microbatch_samples(job_.fitted.size(1)) * job_.fitted.size(1);
-  }
 
   Communicator& comm_;
   const LayerHealingJob& job_;
   const LayerHealingObserver& observer_;
   PhaseClock& clock_;
-  at::Device device_;
+  const at::Device device_;
+  /// Float16 products have no gradient of their weights (linear.h), so float32 replaces float16.
+  const at::ScalarType compute_dtype_;
+  const int64_t tokens_per_microbatch_;
   RotaryTable dense_rotary_;
   RotaryTable rotary_;
   SublayerStream dense_layers_;
@@ -115,62 +94,32 @@ Streams LayerHealingRun::streams(const at::Tensor& windows) const {
   Streams streams;
   for (const at::Tensor& ids : microbatches_of_rank(comm_, windows)) {
     streams.dense.push_back(
-        embed_from(job_.dense, job_.dense_config, ids, compute_dtype(), device_));
-    streams.tokens.x.push_back(embed_from(job_.folded, job_.output, ids, compute_dtype(), device_));
+        embed_from(job_.dense, job_.dense_config, ids, compute_dtype_, device_));
+    streams.tokens.x.push_back(embed_from(job_.folded, job_.output, ids, compute_dtype_, device_));
   }
   streams.tokens.first = first_microbatch(comm_, windows);
   streams.tokens.count = count_microbatches(windows);
   return streams;
 }
 
-/// Takes the streams through the dense layer, and records its experts.
-void LayerHealingRun::forward_dense(int64_t layer) {
-  const SublayerWeights attention = dense_layers_.next();
-  const SublayerWeights mlp = dense_layers_.next();
-  const PhaseClock::Scope scope(clock_, "forward");
-  const ModelConfig& config = job_.dense_config;
-  const bool mixture = config.is_mixture(2 * layer + 1);
+HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weights,
+                                             const at::Tensor& M) {
   for (Streams* streams : {&fitted_, &held_out_}) {
-    streams->tokens.experts.clear();
-    for (at::Tensor& batch : streams->dense) {
-      batch = sublayer_forward(config, attention, dense_rotary_, batch);
-      if (mixture) streams->tokens.experts.push_back(chosen_experts(config, mlp, batch));
-      batch = sublayer_forward(config, mlp, dense_rotary_, batch);
+    streams->tokens.targets.clear();
+    for (const at::Tensor& batch : streams->dense) {
+      streams->tokens.targets.push_back(M.defined() ? at::matmul(batch, M) : batch);
     }
   }
-}
-
-void LayerHealingRun::forward(const LayerWeights& layer) {
-  const PhaseClock::Scope scope(clock_, "forward");
-  for (Streams* streams : {&fitted_, &held_out_}) {
-    for (at::Tensor& batch : streams->tokens.x) {
-      batch = layer_forward(job_.output, layer, rotary_, batch);
-    }
-  }
-}
-
-at::Tensor LayerHealingRun::map_behind() {
-  if (!maps_) return {};
-  maps_->next();
-  maps_->next();
-  const at::Tensor M = maps_->map().M;
-  return M.defined() ? M.to(at::kFloat) : M;
-}
-
-HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weights) {
-  const at::Tensor M = map_behind();
-  fitted_.set_targets(M);
-  held_out_.set_targets(M);
   const PhaseClock::Scope scope(clock_, "heal", fmt::format("layers.{}", layer));
   const int64_t all = job_.options.epochs * fitted_.tokens.count;
   int64_t seen = 0;
   const auto microbatches_seen = [&](int64_t microbatches) {
     seen += microbatches;
-    observer_.tokens_seen(microbatches * tokens_per_microbatch());
+    observer_.tokens_seen(microbatches * tokens_per_microbatch_);
   };
   const DistilledLayer result = distill_layer(
       comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens, job_.options,
-              device_, job_.output_dtype, compute_dtype(), microbatches_seen});
+              device_, job_.output_dtype, compute_dtype_, microbatches_seen});
   microbatches_seen(all - seen);  // the epochs that were not needed
   weights = result.weights;
   HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
@@ -182,18 +131,18 @@ HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weight
     const std::vector<std::string> names = trained_names(job_.output, layer);
     const std::vector<at::Tensor> trained = trained_tensors(weights);
     for (size_t i = 0; i < names.size(); ++i) tensors.emplace(names[i], trained.at(i).cpu());
-    journal.put(tensors_entry(layer), tensors);
+    journal.put(entries::kHealed(layer), tensors);
   }
-  journal.put_value(report_entry(layer), to_json(report));
+  journal.put_value(entries::kHealing(layer), to_json(report));
   return report;
 }
 
 HealedLayerReport LayerHealingRun::found(int64_t layer, LayerWeights& weights) const {
   const Journal& journal = job_.calibration.journal;
-  HealedLayerReport report = healed_layer_report_from_json(journal.value(report_entry(layer)));
-  observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch());
+  HealedLayerReport report = healed_layer_report_from_json(journal.value(entries::kHealing(layer)));
+  observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch_);
   if (report.epochs == 0) return report;
-  const std::map<std::string, at::Tensor> tensors = journal.get(tensors_entry(layer));
+  const std::map<std::string, at::Tensor> tensors = journal.get(entries::kHealed(layer));
   const std::vector<std::string> names = trained_names(job_.output, layer);
   const std::vector<at::Tensor> trained = trained_tensors(weights);
   for (size_t i = 0; i < names.size(); ++i) at::Tensor(trained.at(i)).copy_(tensors.at(names[i]));
@@ -201,12 +150,41 @@ HealedLayerReport LayerHealingRun::found(int64_t layer, LayerWeights& weights) c
 }
 
 HealedLayerReport LayerHealingRun::heal(int64_t layer) {
-  forward_dense(layer);
+  {
+    // The streams of the dense model, with the experts that it chooses.
+    const SublayerWeights attention = dense_layers_.next();
+    const SublayerWeights mlp = dense_layers_.next();
+    const PhaseClock::Scope scope(clock_, "forward");
+    const ModelConfig& config = job_.dense_config;
+    const bool mixture = config.is_mixture(2 * layer + 1);
+    for (Streams* streams : {&fitted_, &held_out_}) {
+      streams->tokens.experts.clear();
+      for (at::Tensor& batch : streams->dense) {
+        batch = sublayer_forward(config, attention, dense_rotary_, batch);
+        if (mixture) streams->tokens.experts.push_back(chosen_experts(config, mlp, batch));
+        batch = sublayer_forward(config, mlp, dense_rotary_, batch);
+      }
+    }
+  }
   LayerWeights weights = copy_of({folded_layers_.next(), folded_layers_.next()}, job_.output_dtype);
+  at::Tensor M;
+  if (maps_) {
+    maps_->next();
+    maps_->next();
+    M = maps_->map().M;
+    if (M.defined()) M = M.to(at::kFloat);
+  }
   const bool is_found = layer < found_;
-  HealedLayerReport report = is_found ? found(layer, weights) : distilled(layer, weights);
-  if (is_found && maps_) map_behind();
-  forward(copy_of(weights, compute_dtype()));
+  HealedLayerReport report = is_found ? found(layer, weights) : distilled(layer, weights, M);
+  {
+    const LayerWeights computing = copy_of(weights, compute_dtype_);
+    const PhaseClock::Scope scope(clock_, "forward");
+    for (Streams* streams : {&fitted_, &held_out_}) {
+      for (at::Tensor& batch : streams->tokens.x) {
+        batch = layer_forward(job_.output, computing, rotary_, batch);
+      }
+    }
+  }
   observer_.layer_healed(report, is_found);
   return report;
 }
@@ -234,14 +212,13 @@ void write_healed_layers(Communicator& comm, const Journal& journal, const Model
     const bool healed = layers[static_cast<size_t>(layer)].epochs > 0;
     if (!healed || rank_in_turn(comm, layer) != comm.rank()) continue;
     mine.push_back(layer);
-    names.merge([&] {
-      const std::vector<std::string> trained = trained_names(output, layer);
-      return std::set<std::string>(trained.begin(), trained.end());
-    }());
+    const std::vector<std::string> trained = trained_names(output, layer);
+    names.insert(trained.begin(), trained.end());
   }
   ShardWriter writer(dir, layout, names);
   for (const int64_t layer : mine) {
-    for (const auto& [name, tensor] : journal.get(tensors_entry(layer))) writer.write(name, tensor);
+    for (const auto& [name, tensor] : journal.get(entries::kHealed(layer)))
+      writer.write(name, tensor);
   }
   writer.finish();
   comm.barrier();

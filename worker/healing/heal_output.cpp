@@ -6,9 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <set>
 #include <span>
 #include <string>
@@ -17,6 +15,7 @@
 
 #include "job/plan/token_windows.h"
 #include "worker/evaluation/vocabulary_sums.h"
+#include "worker/healing/adam.h"
 #include "worker/healing/sublayer_updates.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/forward.h"
@@ -27,25 +26,11 @@
 namespace dotresize {
 namespace {
 
-constexpr char kShareEntry[] = "updates-share";
-
-std::string updates_entry(int64_t epoch, int64_t sublayer) {
-  return fmt::format("updates-{}-{}", epoch, sublayer);
-}
-std::string epoch_entry(int64_t epoch) { return fmt::format("updates-{}", epoch); }
-
 /// Losses on the held-out windows, in nats per token.
 struct HeldOutLoss {
   double kl = 0.0;
   double loss = 0.0;  ///< the training loss
 };
-
-/// Returns the next token of each token of windows [n, seqlen] int64, [n · seqlen]; -1 at the end
-/// of a window.
-at::Tensor next_tokens(const at::Tensor& windows) {
-  const at::Tensor none = at::full({windows.size(0), 1}, -1, at::kLong);
-  return at::cat({windows.slice(1, 1), none}, 1).flatten();
-}
 
 class HealingRun {
  public:
@@ -55,17 +40,13 @@ class HealingRun {
         job_(job),
         observer_(observer),
         clock_(clock),
+        last_(comm.rank() == comm.size() - 1),
         samples_(microbatch_samples(job.fitted.ids.size(1))),
         steps_(steps_per_epoch(job.fitted.ids.size(0), job.fitted.ids.size(1))) {}
 
   HealingReport run();
 
  private:
-  /// Number of threads for training. If a step has fewer windows than there are stages, ranks wait
-  /// for each other, and the working ranks may use the cores of the others. 0: keep the current
-  /// number.
-  int threads() const;
-  bool last() const { return comm_.rank() == comm_.size() - 1; }
   /// Losses after each epoch of an interrupted run, as rank 0 sees it.
   std::vector<HeldOutLoss> found() const;
   void load();
@@ -73,12 +54,8 @@ class HealingRun {
   /// Returns the gradient at the last junction, for these windows, of the mean loss of a step of
   /// `tokens` tokens.
   at::Tensor gradient(const at::Tensor& x, std::span<const int64_t> windows, int64_t tokens) const;
-  double learning_rate(int64_t step) const;
   HeldOutLoss held_out() const;
-  /// Writes the epoch to the journal, after all ranks have written their sublayers.
-  void keep(int64_t epoch, const HeldOutLoss& found);
-  void forget(int64_t epoch);
-  /// Trains the missing epochs.
+  /// Trains the missing epochs, and writes each to the journal.
   void train(std::vector<HeldOutLoss>& losses);
   /// Writes the share of the updates with the least held-out loss to the journal.
   void choose_share(const std::vector<HeldOutLoss>& losses);
@@ -87,8 +64,9 @@ class HealingRun {
   const HealingJob& job_;
   const HealingObserver& observer_;
   PhaseClock& clock_;
-  int64_t samples_;  ///< samples per microbatch
-  int64_t steps_;    ///< steps per epoch
+  const bool last_;
+  const int64_t samples_;  ///< samples per microbatch
+  const int64_t steps_;    ///< steps per epoch
   Stage stage_;
   std::vector<SublayerUpdates> updates_;  ///< by sublayer of the stage
   HeadWeights head_;                      ///< last rank only, as dense_head_
@@ -99,25 +77,18 @@ std::vector<HeldOutLoss> HealingRun::found() const {
   std::vector<HeldOutLoss> losses;
   const auto whole = [&](int64_t epoch) {
     for (int64_t s = 0; epoch > 0 && s < job_.output.num_sublayers(); ++s) {
-      if (!job_.journal.has(updates_entry(epoch, s))) return false;
+      if (!job_.journal.has(entries::kUpdates(epoch, s))) return false;
     }
     return true;
   };
-  while (job_.journal.has(epoch_entry(std::ssize(losses)))) {
-    const auto value = job_.journal.value(epoch_entry(std::ssize(losses)));
+  while (job_.journal.has(entries::kUpdates(std::ssize(losses)))) {
+    const auto value = job_.journal.value(entries::kUpdates(std::ssize(losses)));
     losses.push_back({value.at("kl"), value.at("loss")});
   }
   while (std::ssize(losses) > 1 && !whole(std::ssize(losses) - 1)) losses.pop_back();
   const int64_t epochs = gather_numbers(comm_, std::ssize(losses)).front();
   losses.resize(static_cast<size_t>(epochs));
   return losses;
-}
-
-int HealingRun::threads() const {
-  const int64_t windows = windows_per_step(job_.fitted.ids.size(0), job_.fitted.ids.size(1));
-  const int64_t at_work = std::min<int64_t>(comm_.size(), windows);
-  const int threads = job_.cores / static_cast<int>(at_work);
-  return threads > at::get_num_threads() ? threads : 0;
 }
 
 void HealingRun::load() {
@@ -128,16 +99,10 @@ void HealingRun::load() {
     updates_.emplace_back(job_.output, weights);
     updates_.back().attach_to(weights);
   }
-  if (!last()) return;
+  if (!last_) return;
   head_ = to_device(load_head(job_.folded, job_.output, job_.compute_dtype), job_.device);
   const HeadWeights dense = load_head(job_.dense, job_.dense_config, job_.compute_dtype);
   dense_head_ = to_device(dense.weight, job_.device);
-}
-
-double HealingRun::learning_rate(int64_t step) const {
-  const auto all = static_cast<double>(steps_ * job_.options.epochs);
-  const double phase = std::numbers::pi * static_cast<double>(step) / all;
-  return job_.options.update_learning_rate() * 0.5 * (1.0 + std::cos(phase));
 }
 
 at::Tensor HealingRun::gradient(const at::Tensor& x, std::span<const int64_t> windows,
@@ -148,12 +113,14 @@ at::Tensor HealingRun::gradient(const at::Tensor& x, std::span<const int64_t> wi
     const at::Tensor of_microbatch = job_.fitted.states(window / samples_);
     states.push_back(of_microbatch.narrow(0, window % samples_ * seqlen, seqlen));
   }
+  // The label of a token is the next one; -1 at the end of a window.
+  const at::Tensor ids = job_.fitted.ids.index_select(
+      0, at::tensor(at::IntArrayRef(windows.data(), windows.size()), at::kLong));
+  const at::Tensor none = at::full({ids.size(0), 1}, -1, at::kLong);
+  const at::Tensor labels = at::cat({ids.slice(1, 1), none}, 1).flatten();
   const TargetPredictions target{
       dense_head_, to_device(at::cat(states), job_.device).to(dense_head_.scalar_type()),
-      to_device(next_tokens(job_.fitted.ids.index_select(
-                    0, at::tensor(at::IntArrayRef(windows.data(), windows.size()), at::kLong))),
-                job_.device),
-      kLabelShare};
+      to_device(labels, job_.device), kLabelShare};
   return distillation_gradient(job_.output, head_, x, target).div_(static_cast<double>(tokens));
 }
 
@@ -176,9 +143,9 @@ void HealingRun::train_epoch(int64_t epoch) {
     stream_gradients(
         comm_, job_.output, stage_, {windows, at_end, job_.shard.checkpoints, nullptr, add},
         nullptr, no_visit, [](int64_t) {}, clock_);
-    for (SublayerUpdates& updates : updates_) {
-      updates.step(learning_rate(epoch * steps_ + step));
-    }
+    const double rate = cosine_rate(job_.options.update_learning_rate(), epoch * steps_ + step,
+                                    steps_ * job_.options.epochs);
+    for (SublayerUpdates& updates : updates_) updates.step(rate);
     observer_.tokens_seen(windows.numel() * job_.output.num_layers);
   }
 }
@@ -204,8 +171,8 @@ HeldOutLoss HealingRun::held_out() const {
   };
   stream_through_stages(comm_, job_.output, stage_, job_.held_out.ids, visit, [](int64_t) {});
   at::Tensor found = at::zeros({2}, at::dtype(at::kDouble).device(job_.device));
-  if (last()) {
-    found[0] = divergence.rounded_mean_kl();
+  if (last_) {
+    found[0] = rounded_nats(divergence.mean_kl());
     const double nll = text.nll / static_cast<double>(text.tokens);
     found[1] = rounded_nats((1.0 - kLabelShare) * divergence.mean_kl() + kLabelShare * nll);
   }
@@ -214,40 +181,35 @@ HeldOutLoss HealingRun::held_out() const {
   return {found[0].item<double>(), found[1].item<double>()};
 }
 
-void HealingRun::forget(int64_t epoch) {
-  for (const SublayerWeights& weights : stage_.sublayers) {
-    const std::string entry = updates_entry(epoch, weights.sublayer);
-    if (job_.journal.has(entry)) job_.journal.remove(entry);
-  }
-}
-
-void HealingRun::keep(int64_t epoch, const HeldOutLoss& found) {
-  const PhaseClock::Scope scope(clock_, "journal");
-  for (size_t i = 0; epoch > 0 && i < updates_.size(); ++i) {
-    const std::string entry = updates_entry(epoch, stage_.sublayers[i].sublayer);
-    job_.journal.put(entry, updates_[i].state());
-  }
-  comm_.barrier();
-  if (comm_.rank() == 0) {
-    job_.journal.put_value(epoch_entry(epoch), {{"kl", found.kl}, {"loss", found.loss}});
-  }
-  comm_.barrier();
-}
-
 void HealingRun::train(std::vector<HeldOutLoss>& losses) {
   const auto trained = [&] { return std::ssize(losses) - 1; };
   load();
   for (size_t i = 0; trained() > 0 && i < updates_.size(); ++i) {
-    const std::string entry = updates_entry(trained(), stage_.sublayers[i].sublayer);
+    const std::string entry = entries::kUpdates(trained(), stage_.sublayers[i].sublayer);
     updates_[i].restore(job_.journal.get(entry));
   }
   while (trained() < job_.options.epochs) {
     const int64_t epoch = trained() + 1;
     if (epoch > 0) train_epoch(epoch - 1);
-    losses.push_back(held_out());
-    keep(epoch, losses.back());
-    if (epoch > 1) forget(epoch - 1);
-    observer_.epoch_ended(epoch, losses.back().kl, /*found=*/false);
+    const HeldOutLoss found = held_out();
+    losses.push_back(found);
+    {
+      const PhaseClock::Scope scope(clock_, "journal");
+      for (size_t i = 0; epoch > 0 && i < updates_.size(); ++i) {
+        const std::string entry = entries::kUpdates(epoch, stage_.sublayers[i].sublayer);
+        job_.journal.put(entry, updates_[i].state());
+      }
+      comm_.barrier();  // all sublayers of the epoch are in the journal
+      if (comm_.rank() == 0) {
+        job_.journal.put_value(entries::kUpdates(epoch), {{"kl", found.kl}, {"loss", found.loss}});
+      }
+      comm_.barrier();
+    }
+    for (const SublayerWeights& weights : stage_.sublayers) {  // the epoch before is not needed
+      const std::string entry = entries::kUpdates(epoch - 1, weights.sublayer);
+      if (epoch > 1 && job_.journal.has(entry)) job_.journal.remove(entry);
+    }
+    observer_.epoch_ended(epoch, found.kl, /*found=*/false);
   }
 }
 
@@ -256,7 +218,7 @@ void HealingRun::choose_share(const std::vector<HeldOutLoss>& losses) {
   HeldOutLoss least = losses.back();
   for (const double share : kLessUpdates) {
     for (size_t i = 0; i < updates_.size(); ++i) {
-      updates_[i].attach_share_to(stage_.sublayers[i], share);
+      updates_[i].attach_to(stage_.sublayers[i], share);
     }
     const HeldOutLoss found = held_out();
     if (!(found.loss < least.loss)) break;
@@ -268,7 +230,7 @@ void HealingRun::choose_share(const std::vector<HeldOutLoss>& losses) {
     least = losses.front();
   }
   if (comm_.rank() == 0) {
-    job_.journal.put_value(kShareEntry, {{"share", taken}, {"kl", least.kl}});
+    job_.journal.put_value(entries::kUpdateShare, {{"share", taken}, {"kl", least.kl}});
   }
   comm_.barrier();
 }
@@ -280,15 +242,20 @@ HealingReport HealingRun::run() {
   }
   const int64_t trained = std::max<int64_t>(0, std::ssize(losses) - 1);
   observer_.tokens_seen(trained * job_.fitted.ids.numel() * job_.output.num_layers);
-  const bool done = trained == job_.options.epochs && job_.journal.has(kShareEntry);
+  const bool done = trained == job_.options.epochs && job_.journal.has(entries::kUpdateShare);
   if (gather_numbers(comm_, done ? 1 : 0).front() == 0) {
-    const ScopedThreads of_ranks_at_work(threads());
+    // If a step has fewer windows than there are stages, ranks wait for each other, and the working
+    // ranks may use the cores of the others. 0: the number of threads stays.
+    const int64_t windows = windows_per_step(job_.fitted.ids.size(0), job_.fitted.ids.size(1));
+    const int64_t at_work = std::min<int64_t>(comm_.size(), windows);
+    const int threads = job_.cores / static_cast<int>(at_work);
+    const ScopedThreads of_ranks_at_work(threads > at::get_num_threads() ? threads : 0);
     train(losses);
     choose_share(losses);
   }
   HealingReport report;
   for (const HeldOutLoss& loss : losses) report.held_out_kl.push_back(loss.kl);
-  const nlohmann::json taken = job_.journal.value(kShareEntry);
+  const nlohmann::json taken = job_.journal.value(entries::kUpdateShare);
   report.held_out_kl.push_back(taken.at("kl"));
   report.update_share = taken.at("share");
   return report;
@@ -315,7 +282,7 @@ void write_healed(Communicator& comm, const HealingJob& job, const HealingReport
       const auto stored = [&](const StoredTensor& tensor) {
         return job.folded.get(tensor.name, tensor.shape);
       };
-      const auto state = job.journal.get(updates_entry(job.options.epochs, s));
+      const auto state = job.journal.get(entries::kUpdates(job.options.epochs, s));
       for (const auto& [name, tensor] :
            merged_weights(job.output, s, state, report.update_share, stored)) {
         writer.write(name, tensor);

@@ -13,17 +13,16 @@ bool is_trained(TensorRole role) {
          role == TensorRole::kOutProjWeight || role == TensorRole::kOutProjBias;
 }
 
-SublayerWeights copy_of(SublayerWeights weights, at::ScalarType dtype) {
-  for_each_tensor(weights, [&](at::Tensor& tensor) {
-    tensor = tensor.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
-  });
-  return weights;
-}
-
 }  // namespace
 
 LayerWeights copy_of(const LayerWeights& layer, at::ScalarType dtype) {
-  return {copy_of(layer.attention, dtype), copy_of(layer.mlp, dtype)};
+  LayerWeights copy = layer;
+  for (SublayerWeights* sublayer : {&copy.attention, &copy.mlp}) {
+    for_each_tensor(*sublayer, [&](at::Tensor& tensor) {
+      tensor = tensor.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
+    });
+  }
+  return copy;
 }
 
 std::vector<at::Tensor> trained_tensors(const LayerWeights& layer) {

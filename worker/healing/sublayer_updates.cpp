@@ -17,16 +17,10 @@ namespace {
 
 constexpr uint64_t kMostWeights = uint64_t{1} << 20;  // per sublayer
 
-/// Returns a random factor [rank, in] of variance 1/in.
-at::Tensor random_factor(int64_t sublayer, size_t weight, int64_t rank, int64_t in) {
-  const uint64_t seed = static_cast<uint64_t>(sublayer) * kMostWeights + weight;
-  return at::randn({rank, in}, at::detail::createCPUGenerator(seed), at::kFloat)
-      .div_(std::sqrt(static_cast<double>(in)));
+/// Name of a parameter's tensor in state().
+std::string name_of(const char* what, size_t parameter) {
+  return fmt::format("{}-{}", what, parameter);
 }
-
-std::string value_name(size_t parameter) { return fmt::format("value-{}", parameter); }
-std::string first_name(size_t parameter) { return fmt::format("first-{}", parameter); }
-std::string second_name(size_t parameter) { return fmt::format("second-{}", parameter); }
 
 template <class Weights>
 auto& linear_of(Weights& weights, const StoredTensor& weight) {
@@ -47,24 +41,22 @@ SublayerUpdates::SublayerUpdates(const ModelConfig& config, const SublayerWeight
       const auto zero = [&] { return at::zeros_like(leaf.detach()); };
       parameters_.push_back({{leaf, zero(), zero()}, zero(), rate});
     };
-    add(random_factor(weights.sublayer, parameters_.size() / 2, rank, in), 1.0);
+    const uint64_t seed =
+        static_cast<uint64_t>(weights.sublayer) * kMostWeights + parameters_.size() / 2;
+    add(at::randn({rank, in}, at::detail::createCPUGenerator(seed), at::kFloat)
+            .div_(std::sqrt(static_cast<double>(in))),
+        1.0);
     add(at::zeros({out, rank}, at::kFloat),
         std::sqrt(static_cast<double>(in) / static_cast<double>(rank)));
   }
 }
 
-void SublayerUpdates::attach_to(SublayerWeights& weights) const {
-  for (size_t i = 0; i < updated_.size(); ++i) {
-    linear_of(weights, updated_[i]).update = {parameters_[2 * i].adam.value,
-                                              parameters_[2 * i + 1].adam.value};
-  }
-}
-
-void SublayerUpdates::attach_share_to(SublayerWeights& weights, double share) const {
+void SublayerUpdates::attach_to(SublayerWeights& weights, double share) const {
   const c10::NoGradGuard no_gradients;
   for (size_t i = 0; i < updated_.size(); ++i) {
+    const at::Tensor& B = parameters_[2 * i + 1].adam.value;
     linear_of(weights, updated_[i]).update = {parameters_[2 * i].adam.value,
-                                              parameters_[2 * i + 1].adam.value * share};
+                                              share == 1.0 ? B : B * share};
   }
 }
 
@@ -89,9 +81,9 @@ void SublayerUpdates::step(double learning_rate) {
 std::map<std::string, at::Tensor> SublayerUpdates::state() const {
   std::map<std::string, at::Tensor> state = {{"steps", at::scalar_tensor(steps_, at::kLong)}};
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    state[value_name(i)] = parameters_[i].adam.value.detach().cpu();
-    state[first_name(i)] = parameters_[i].adam.first.cpu();
-    state[second_name(i)] = parameters_[i].adam.second.cpu();
+    state[name_of("value", i)] = parameters_[i].adam.value.detach().cpu();
+    state[name_of("first", i)] = parameters_[i].adam.first.cpu();
+    state[name_of("second", i)] = parameters_[i].adam.second.cpu();
   }
   return state;
 }
@@ -100,9 +92,9 @@ void SublayerUpdates::restore(const std::map<std::string, at::Tensor>& state) {
   const c10::NoGradGuard no_gradients;
   steps_ = state.at("steps").item<int64_t>();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].adam.value.copy_(state.at(value_name(i)));
-    parameters_[i].adam.first.copy_(state.at(first_name(i)));
-    parameters_[i].adam.second.copy_(state.at(second_name(i)));
+    parameters_[i].adam.value.copy_(state.at(name_of("value", i)));
+    parameters_[i].adam.first.copy_(state.at(name_of("first", i)));
+    parameters_[i].adam.second.copy_(state.at(name_of("second", i)));
   }
 }
 
@@ -112,8 +104,8 @@ std::map<std::string, at::Tensor> merged_weights(
   std::map<std::string, at::Tensor> merged;
   size_t parameter = 0;
   for (const StoredTensor& tensor : updated_tensors(config, sublayer)) {
-    const at::Tensor A = state.at(value_name(parameter)).to(at::kDouble);
-    const at::Tensor B = state.at(value_name(parameter + 1)).to(at::kDouble);
+    const at::Tensor A = state.at(name_of("value", parameter)).to(at::kDouble);
+    const at::Tensor B = state.at(name_of("value", parameter + 1)).to(at::kDouble);
     parameter += 2;
     merged[tensor.name] = at::addmm(stored(tensor).to(at::kDouble), B, A, 1.0, share);
   }

@@ -23,11 +23,9 @@ class SublayerUpdates {
   /// the weight.
   SublayerUpdates(const ModelConfig& config, const SublayerWeights& weights);
 
-  /// Attaches the updates to the weights. They share memory, so later steps change the weights'
-  /// updates.
-  void attach_to(SublayerWeights& weights) const;
-  /// Attaches the updates multiplied by `share`, with a copy of B.
-  void attach_share_to(SublayerWeights& weights, double share) const;
+  /// Attaches the updates to the weights, multiplied by `share`. The whole updates (1.0) share
+  /// memory with the weights', so later steps change these; else B is a copy.
+  void attach_to(SublayerWeights& weights, double share = 1.0) const;
   /// Adds a microbatch's gradients (SublayerGradients::updates) to those of the step.
   void add(const std::vector<at::Tensor>& gradients);
   /// Takes one step of Adam. `learning_rate` is the rate of A; B learns at sqrt(in/rank) times it,

@@ -4,8 +4,7 @@
 
 #include <optional>
 
-#include "worker/transformer/half_product.h"
-#include "worker/transformer/projections.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize {
 namespace {
@@ -24,16 +23,6 @@ std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tens
   return mask;
 }
 
-// Returns the heads [..., head_dim] of queries (part 0) or keys (1), normed if the model has head
-// norms.
-at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights, size_t part,
-                      const at::Tensor& heads) {
-  if (weights.head_norms.empty()) return heads;
-  return rms_norm(heads.to(at::kFloat), weights.head_norms.at(part), config.attention.head_dim,
-                  config.rms_norm_eps)
-      .to(heads.scalar_type());
-}
-
 }  // namespace
 
 KeyValueCache::KeyValueCache(const ModelConfig& config, int64_t batch, int64_t capacity,
@@ -42,11 +31,13 @@ KeyValueCache::KeyValueCache(const ModelConfig& config, int64_t batch, int64_t c
                       dtype)),
       values_(at::empty_like(keys_)) {}
 
-void KeyValueCache::append(const at::Tensor& key, const at::Tensor& value) {
+void KeyValueCache::append(at::Tensor& key, at::Tensor& value) {
   const int64_t tokens = key.size(2);
   keys_.narrow(2, length_, tokens).copy_(key);
   values_.narrow(2, length_, tokens).copy_(value);
   length_ += tokens;
+  key = keys_.narrow(2, 0, length_);
+  value = values_.narrow(2, 0, length_);
 }
 
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
@@ -64,10 +55,14 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
     return parts[part].view({batch, tokens, -1, dim}).transpose(1, 2);
   };
   const at::ScalarType dtype = weights.out_proj.at(0).weight.scalar_type();
-  const auto turned = [&](size_t part) {
-    return apply_rotary(norm_heads(config, weights, part, heads(part, config.attention.head_dim)),
-                        rotary)
-        .to(dtype);
+  const auto turned = [&](size_t part) {  // queries (part 0) or keys (1)
+    at::Tensor normed = heads(part, config.attention.head_dim);
+    if (!weights.head_norms.empty()) {
+      normed = rms_norm(normed.to(at::kFloat), weights.head_norms.at(part),
+                        config.attention.head_dim, config.rms_norm_eps)
+                   .to(normed.scalar_type());
+    }
+    return apply_rotary(normed, rotary).to(dtype);
   };
   const at::Tensor query = turned(0);
   at::Tensor key = turned(1);
@@ -76,11 +71,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   const bool narrow = value_dim < config.attention.head_dim;
   if (narrow) value = at::constant_pad_nd(value, {0, config.attention.head_dim - value_dim});
   const int64_t past = cache == nullptr ? 0 : cache->length();
-  if (cache != nullptr) {
-    cache->append(key, value);
-    key = cache->keys();
-    value = cache->values();
-  }
+  if (cache != nullptr) cache->append(key, value);
 
   // Key and value heads are repeated on a GPU and for gradients. Only some attention kernels
   // support shared heads there; on older GPUs only the slowest one does.

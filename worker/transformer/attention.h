@@ -21,11 +21,9 @@ class KeyValueCache {
   /// Number of positions in the cache.
   int64_t length() const { return length_; }
   /// key, value: [batch, kv_heads, tokens, head_dim] of the positions from length() on. Throws
-  /// c10::Error if they exceed the capacity.
-  void append(const at::Tensor& key, const at::Tensor& value);
-  /// View of [batch, kv_heads, length(), head_dim], valid until the next append().
-  at::Tensor keys() const { return keys_.narrow(2, 0, length_); }
-  at::Tensor values() const { return values_.narrow(2, 0, length_); }
+  /// c10::Error if they exceed the capacity. Replaces them by views of all positions, [batch,
+  /// kv_heads, length(), head_dim], valid until the next append().
+  void append(at::Tensor& key, at::Tensor& value);
 
  private:
   at::Tensor keys_;
@@ -34,7 +32,7 @@ class KeyValueCache {
 };
 
 /// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' activation_dtype
-/// (half_product.h). The attention itself runs in the weights' dtype. Query head h attends to key
+/// (linear.h). The attention itself runs in the weights' dtype. Query head h attends to key
 /// head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added. `cache`: x follows
 /// its positions and is appended; the rotary table must start at x's first position. `visit`:
 /// receives the input of o, [batch, tokens, heads · value_head_dim], one head after the other.

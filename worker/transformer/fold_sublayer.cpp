@@ -33,12 +33,6 @@ SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M)
   return folded;
 }
 
-void set_shortcut_factors(SublayerWeights& weights, const ShortcutFactors& factors) {
-  weights.shortcut = at::Tensor();
-  weights.shortcut_A = factors.A;
-  weights.shortcut_B = factors.B;
-}
-
 HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv) {
   HeadWeights folded;
   if (!M_inv.defined()) {

@@ -31,9 +31,6 @@ struct ShortcutFactors {
   at::Tensor B;  ///< [rank, k_out]
 };
 
-/// Replaces the skip path of a sublayer that is folded on both sides by such maps.
-void set_shortcut_factors(SublayerWeights& weights, const ShortcutFactors& factors);
-
 /// Returns lm_head' = W · diag(γ) · M_invᵀ, with undefined norm. M_inv undefined: the identity; the
 /// result has the head's dtype.
 HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv);

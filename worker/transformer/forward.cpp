@@ -5,22 +5,9 @@
 #include <algorithm>
 
 #include "job/model/model_config.h"
-#include "worker/transformer/half_product.h"
 
 namespace dotresize {
 namespace {
-
-// Adds x·A·B to sum, or subtracts x·A·A' if B is undefined (job/model/model_config.h). Rows are
-// tokens.
-void add_product(at::Tensor& sum, const at::Tensor& x, const at::Tensor& A, const at::Tensor& B) {
-  const at::Tensor low = at::mm(x, A.to(at::kFloat));
-  if (B.defined()) {
-    sum.addmm_(low, B.to(at::kFloat));
-    return;
-  }
-  const int64_t common = std::min(x.size(1), sum.size(1));
-  sum.narrow(1, 0, common).addmm_(low, A.narrow(0, 0, common).t().to(at::kFloat), 1.0, -1.0);
-}
 
 // Returns update + x·shortcut. `update` [batch, tokens, k_out] is consumed: the sum is in place.
 at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeights& weights) {
@@ -32,8 +19,14 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
   }
   const int64_t common = std::min(rows.size(1), sum.size(1));
   sum.narrow(1, 0, common).add_(rows.narrow(1, 0, common));
-  if (weights.shortcut_A.defined()) {
-    add_product(sum, rows, weights.shortcut_A, weights.shortcut_B);
+  // The factors add x·A·B, or subtract x·A·A' if B is undefined (job/model/shortcut_form.h).
+  const at::Tensor& A = weights.shortcut_A;
+  if (!A.defined()) return update;
+  const at::Tensor low = at::mm(rows, A.to(at::kFloat));
+  if (weights.shortcut_B.defined()) {
+    sum.addmm_(low, weights.shortcut_B.to(at::kFloat));
+  } else {
+    sum.narrow(1, 0, common).addmm_(low, A.narrow(0, 0, common).t().to(at::kFloat), 1.0, -1.0);
   }
   return update;
 }
@@ -43,18 +36,6 @@ at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weight
                         const at::Tensor& x) {
   return rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
       .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
-}
-
-at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
-                     const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache,
-                     const FeatureVisitor& features, const at::Tensor& experts) {
-  if (is_attention(weights.sublayer)) {
-    return attention_forward(config, weights, rotary, normed, cache, features);
-  }
-  if (config.is_mixture(weights.sublayer)) {
-    return mixture_forward(*config.mixture, weights, normed, features, experts);
-  }
-  return mlp_forward(weights.in_proj, weights.out_proj.at(0), normed, features);
 }
 
 }  // namespace
@@ -67,9 +48,15 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
     return add_skip(at::zeros({x.size(0), x.size(1), k_out}, x.options()), x, weights);
   }
   const at::Tensor normed = normed_input(config, weights, x);
-  return add_skip(
-      update_of(config, weights, rotary, normed, cache, features, experts).to(at::kFloat), x,
-      weights);
+  at::Tensor update;
+  if (is_attention(weights.sublayer)) {
+    update = attention_forward(config, weights, rotary, normed, cache, features);
+  } else if (config.is_mixture(weights.sublayer)) {
+    update = mixture_forward(*config.mixture, weights, normed, features, experts);
+  } else {
+    update = mlp_forward(weights.in_proj, weights.out_proj.at(0), normed, features);
+  }
+  return add_skip(update.to(at::kFloat), x, weights);
 }
 
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,

@@ -7,8 +7,8 @@
 
 #include "job/model/model_config.h"
 #include "worker/transformer/attention.h"
+#include "worker/transformer/linear.h"
 #include "worker/transformer/mlp.h"
-#include "worker/transformer/projections.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
 
@@ -16,7 +16,7 @@ namespace dotresize {
 
 // The model's arithmetic, one sublayer at a time. The residual stream, norms and products with the
 // shortcut are float32. Projections and attention run in the weights' dtype; float16 projections
-// scale their rows (half_product.h). Callers hold c10::InferenceMode or at::NoGradGuard, except
+// scale their rows (linear.h). Callers hold c10::InferenceMode or at::NoGradGuard, except
 // those that need gradients (backward.h): everything here is differentiable for an x that requires
 // gradients.
 

@@ -56,14 +56,6 @@ SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig&
       [&](const StoredTensor& tensor) { return load_tensor(reader, tensor, dtype); });
 }
 
-void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,
-                         int64_t sublayer) {
-  for (const StoredTensor& tensor : sublayer_tensors(config, sublayer)) {
-    reader.get(tensor.name, tensor.shape);
-    reader.read_ahead(tensor.name);
-  }
-}
-
 EmbeddingWeights load_embedding(const CheckpointReader& reader, const ModelConfig& config,
                                 at::ScalarType dtype) {
   return {load_tensor(reader, embedding_tensor(config), dtype),

@@ -34,11 +34,6 @@ HeadWeights load_before_head(const CheckpointReader& reader, const ModelConfig& 
 at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
                       const at::Tensor& ids, at::ScalarType dtype, at::Device device);
 
-/// Asks the system to read the sublayer's tensors from disk, without waiting. Throws for tensors
-/// that are missing or have wrong shapes.
-void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,
-                         int64_t sublayer);
-
 EmbeddingWeights load_embedding(const CheckpointReader& reader, const ModelConfig& config,
                                 at::ScalarType dtype);
 

@@ -2,8 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/transformer/half_product.h"
-#include "worker/transformer/projections.h"
+#include <tuple>
+
+#include "worker/transformer/linear.h"
 
 namespace dotresize {
 
@@ -21,18 +22,17 @@ at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_pro
   return apply_linear(out_proj, hidden);
 }
 
-Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x) {
+Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
+              const at::Tensor& given) {
   const at::Tensor logits = apply_linear({router.weight, {}}, x);
-  auto [weights, experts] =
-      at::topk(at::softmax(logits, /*dim=*/-1, at::kFloat), config.experts_per_token, /*dim=*/-1);
-  if (config.normed_weights) weights = weights / weights.sum(/*dim=*/-1, /*keepdim=*/true);
-  return {weights.to(logits.scalar_type()), experts};
-}
-
-Routing route_to(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
-                 const at::Tensor& experts) {
-  const at::Tensor logits = apply_linear({router.weight, {}}, x);
-  at::Tensor weights = at::softmax(logits, /*dim=*/-1, at::kFloat).gather(/*dim=*/-1, experts);
+  const at::Tensor probabilities = at::softmax(logits, /*dim=*/-1, at::kFloat);
+  at::Tensor experts = given;
+  at::Tensor weights;
+  if (given.defined()) {
+    weights = probabilities.gather(/*dim=*/-1, given);
+  } else {
+    std::tie(weights, experts) = at::topk(probabilities, config.experts_per_token, /*dim=*/-1);
+  }
   if (config.normed_weights) weights = weights / weights.sum(/*dim=*/-1, /*keepdim=*/true);
   return {weights.to(logits.scalar_type()), experts};
 }
@@ -41,9 +41,7 @@ at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& w
                            const at::Tensor& x, const FeatureVisitor& visit,
                            const at::Tensor& experts) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
-  const Linear& router = weights.in_proj.at(0);
-  const Routing routing =
-      experts.defined() ? route_to(config, router, tokens, experts) : route(config, router, tokens);
+  const Routing routing = route(config, weights.in_proj.at(0), tokens, experts);
   const int64_t k_out = weights.out_proj.at(0).weight.size(0);
   at::Tensor sum = at::zeros({tokens.size(0), k_out}, tokens.options());
   for (int64_t expert = 0; expert < config.experts; ++expert) {

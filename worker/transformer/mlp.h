@@ -18,7 +18,7 @@ namespace dotresize {
 using FeatureVisitor = std::function<void(int64_t expert, const at::Tensor& features)>;
 
 /// Returns down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights'
-/// activation_dtype (half_product.h). in_proj: gate and up, or one fused matrix; out_proj: down.
+/// activation_dtype (linear.h). in_proj: gate and up, or one fused matrix; out_proj: down.
 /// Returns [..., k_out], skip not added.
 at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_proj,
                        const at::Tensor& x, const FeatureVisitor& visit = nullptr);
@@ -29,19 +29,16 @@ struct Routing {
   at::Tensor experts;  ///< [tokens, experts_per_token] int64, no expert twice in a row
 };
 
-/// Returns the most probable experts of each token x [tokens, k_in]: softmax(x·routerᵀ) in float32
-/// over all experts. Weights are the probabilities of these experts, divided by their sum if the
-/// config norms them.
-Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x);
-
-/// Routes to the given experts [tokens, experts_per_token] int64 instead of the most probable ones.
-Routing route_to(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
-                 const at::Tensor& experts);
+/// Returns the experts of each token x [tokens, k_in]: `given` [tokens, experts_per_token] int64,
+/// or if it is undefined the most probable ones by softmax(x·routerᵀ) in float32 over all experts.
+/// Weights are the probabilities of these experts, divided by their sum if the config norms them.
+Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
+              const at::Tensor& given = {});
 
 /// Returns Σ weight · expert(x) over a token's experts, for normalised x [batch, tokens, k_in], in
 /// the weights' activation_dtype. Each expert sees only its own tokens. A token's sum runs in the
-/// order of the experts. `experts`: the experts of each token, as in route_to(); undefined: chosen
-/// by route(). Returns [batch, tokens, k_out], skip not added.
+/// order of the experts. `experts`: the experts of each token, as in route(); undefined: the most
+/// probable ones. Returns [batch, tokens, k_out], skip not added.
 at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
                            const at::Tensor& x, const FeatureVisitor& visit = nullptr,
                            const at::Tensor& experts = {});

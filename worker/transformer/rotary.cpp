@@ -12,7 +12,7 @@
 namespace dotresize {
 namespace {
 
-// Angle per position of each pair of channels, [rotary_dim / 2] float32: theta^(-2i/rotary_dim).
+// The plain frequencies, [rotary_dim / 2] float32: theta^(-2i/rotary_dim).
 // Models were trained with float32 angles. Float64 angles would differ at late positions.
 at::Tensor frequencies_of_base(const ModelConfig& config, double theta) {
   const at::Tensor exponent =
@@ -20,38 +20,19 @@ at::Tensor frequencies_of_base(const ModelConfig& config, double theta) {
   return at::pow(at::Scalar(theta), exponent).reciprocal_();
 }
 
-at::Tensor default_frequencies(const ModelConfig& config) {
-  return frequencies_of_base(config, config.attention.rotary.theta);
-}
-
-// NTK-aware scaling: the base grows with the window beyond max_position_embeddings, so that the
-// slowest pair of channels is slowed by factor·tokens/max_position_embeddings - (factor - 1).
-at::Tensor dynamic_frequencies(const ModelConfig& config, int64_t tokens) {
-  const auto longest = static_cast<double>(config.max_position_embeddings);
-  const double length = std::max(static_cast<double>(tokens), longest) / longest;
-  const double slowing =
-      config.attention.rotary.factor * length - (config.attention.rotary.factor - 1.0);
-  const auto channels = static_cast<double>(config.rotary_dim());
-  return frequencies_of_base(
-      config, config.attention.rotary.theta * std::pow(slowing, channels / (channels - 2.0)));
-}
-
-// YaRN (https://arxiv.org/abs/2309.00071): returns the pair of channels that makes `turns`
-// rotations within the original context, as a real number.
-double pair_that_turns(const ModelConfig& config, double turns) {
-  const auto original =
-      static_cast<double>(config.attention.rotary.original_max_position_embeddings);
-  return static_cast<double>(config.rotary_dim()) *
-         std::log(original / (turns * 2 * std::numbers::pi)) /
-         (2 * std::log(config.attention.rotary.theta));
-}
-
-// YaRN: pairs up to the one with beta_fast rotations are unchanged. Pairs from the one with
-// beta_slow rotations on are slowed by `factor`. Between them the two are blended.
-at::Tensor yarn_frequencies(const ModelConfig& config) {
+// YaRN (https://arxiv.org/abs/2309.00071): pairs up to the one with beta_fast rotations within the
+// original context are unchanged. Pairs from the one with beta_slow rotations on are slowed by
+// `factor`. Between them the two are blended.
+at::Tensor yarn_frequencies(const ModelConfig& config, const at::Tensor& frequencies) {
   const RotaryConfig& rotary = config.attention.rotary;
-  double first = pair_that_turns(config, rotary.beta_fast);
-  double last = pair_that_turns(config, rotary.beta_slow);
+  // Pair of channels that makes `turns` rotations, as a real number.
+  const auto pair_that_turns = [&](double turns) {
+    const auto original = static_cast<double>(rotary.original_max_position_embeddings);
+    return static_cast<double>(config.rotary_dim()) *
+           std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(rotary.theta));
+  };
+  double first = pair_that_turns(rotary.beta_fast);
+  double last = pair_that_turns(rotary.beta_slow);
   if (rotary.truncate) {
     first = std::floor(first);
     last = std::ceil(last);
@@ -61,62 +42,44 @@ at::Tensor yarn_frequencies(const ModelConfig& config) {
   if (first == last) last += 0.001;
   const at::Tensor slowed =
       ((at::arange(config.rotary_dim() / 2, at::kFloat) - first) / (last - first)).clamp_(0, 1);
-  const at::Tensor frequencies = default_frequencies(config);
   return frequencies / rotary.factor * slowed + frequencies * (1 - slowed);
 }
 
-// LongRoPE (https://arxiv.org/abs/2402.13753): every pair of channels is slowed by its own factor,
-// with one list for windows within the original context and another for longer ones.
-at::Tensor longrope_frequencies(const ModelConfig& config, int64_t tokens) {
-  const RotaryConfig& rotary = config.attention.rotary;
-  const bool is_long = tokens > rotary.original_max_position_embeddings;
-  return default_frequencies(config) /
-         at::tensor(is_long ? rotary.long_factor : rotary.short_factor, at::kFloat);
-}
-
-// Llama 3.1: wavelengths beyond original_context / low_freq_factor are stretched by `factor`.
-// Wavelengths within original_context / high_freq_factor are unchanged. Between them the two are
-// blended.
-at::Tensor llama3_frequencies(const ModelConfig& config) {
-  const RotaryConfig& rotary = config.attention.rotary;
-  const at::Tensor frequencies = default_frequencies(config);
-  const at::Tensor turns =
-      frequencies * (rotary.original_max_position_embeddings / (2 * std::numbers::pi));
-  const at::Tensor kept =
-      ((turns - rotary.low_freq_factor) / (rotary.high_freq_factor - rotary.low_freq_factor))
-          .clamp_(0, 1);
-  return frequencies * (kept + (1 - kept) / rotary.factor);
-}
-
+// Angle per position of each pair of channels, in a window of `tokens`.
 at::Tensor frequencies(const ModelConfig& config, int64_t tokens) {
-  const std::string& type = config.attention.rotary.type;
-  if (type == "default") return default_frequencies(config);
-  if (type == "linear") return default_frequencies(config) / config.attention.rotary.factor;
-  if (type == "dynamic") return dynamic_frequencies(config, tokens);
-  if (type == "yarn") return yarn_frequencies(config);
-  if (type == "longrope") return longrope_frequencies(config, tokens);
-  if (type == "llama3") return llama3_frequencies(config);
-  throw std::logic_error("there is no rotary embedding of the type " + type);
+  const RotaryConfig& rotary = config.attention.rotary;
+  const at::Tensor plain = frequencies_of_base(config, rotary.theta);
+  if (rotary.type == "default") return plain;
+  if (rotary.type == "linear") return plain / rotary.factor;
+  if (rotary.type == "dynamic") {
+    // NTK-aware scaling: the base grows with the window beyond max_position_embeddings, so that the
+    // slowest pair of channels is slowed by factor·tokens/max_position_embeddings - (factor - 1).
+    const auto longest = static_cast<double>(config.max_position_embeddings);
+    const double length = std::max(static_cast<double>(tokens), longest) / longest;
+    const double slowing = rotary.factor * length - (rotary.factor - 1.0);
+    const auto channels = static_cast<double>(config.rotary_dim());
+    return frequencies_of_base(config,
+                               rotary.theta * std::pow(slowing, channels / (channels - 2.0)));
+  }
+  if (rotary.type == "yarn") return yarn_frequencies(config, plain);
+  if (rotary.type == "longrope") {
+    // LongRoPE (https://arxiv.org/abs/2402.13753): every pair of channels is slowed by its own
+    // factor, with one list for windows within the original context and another for longer ones.
+    const bool is_long = tokens > rotary.original_max_position_embeddings;
+    return plain / at::tensor(is_long ? rotary.long_factor : rotary.short_factor, at::kFloat);
+  }
+  if (rotary.type == "llama3") {
+    // Wavelengths beyond original_context / low_freq_factor are stretched by `factor`. Wavelengths
+    // within original_context / high_freq_factor are unchanged. Between them the two are blended.
+    const at::Tensor turns =
+        plain * (rotary.original_max_position_embeddings / (2 * std::numbers::pi));
+    const at::Tensor kept =
+        ((turns - rotary.low_freq_factor) / (rotary.high_freq_factor - rotary.low_freq_factor))
+            .clamp_(0, 1);
+    return plain * (kept + (1 - kept) / rotary.factor);
+  }
+  throw std::logic_error("there is no rotary embedding of the type " + rotary.type);
 }
-
-}  // namespace
-
-RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens) {
-  const at::Tensor half = at::outer(at::arange(tokens, at::kFloat), frequencies(config, tokens));
-  const at::Tensor angles = at::cat({half, half}, /*dim=*/1);
-  const double scale = config.attention.rotary.attention_factor;
-  return {at::cos(angles).mul_(scale), at::sin(angles).mul_(scale)};
-}
-
-RotaryTable to_device(const RotaryTable& table, at::Device device) {
-  return {table.cos.to(device), table.sin.to(device)};
-}
-
-RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens) {
-  return {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)};
-}
-
-namespace {
 
 // Rotates the pairs of channels i and i + turning/2. cos, sin: [tokens, turning]; input: float32.
 at::Tensor rotated(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin) {
@@ -151,6 +114,13 @@ class Rotation : public torch::autograd::Function<Rotation> {
 };
 
 }  // namespace
+
+RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens, at::Device device) {
+  const at::Tensor half = at::outer(at::arange(tokens, at::kFloat), frequencies(config, tokens));
+  const at::Tensor angles = at::cat({half, half}, /*dim=*/1);
+  const double scale = config.attention.rotary.attention_factor;
+  return {at::cos(angles).mul_(scale).to(device), at::sin(angles).mul_(scale).to(device)};
+}
 
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);

@@ -15,15 +15,10 @@ struct RotaryTable {
   at::Tensor sin;
 };
 
-/// Returns the table for windows of exactly `tokens` tokens: frequencies of dynamic and longrope
-/// embeddings depend on the length of the window.
-RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
-
-/// Returns the same table on `device`.
-RotaryTable to_device(const RotaryTable& table, at::Device device);
-
-/// Returns the table of the `tokens` positions from `first` on.
-RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens);
+/// Returns the table on `device` for windows of exactly `tokens` tokens: frequencies of dynamic and
+/// longrope embeddings depend on the length of the window.
+RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens,
+                              at::Device device = at::kCPU);
 
 /// Rotates query or key heads: channel i is paired with channel i + rotary_dim/2; channels from
 /// rotary_dim on are unchanged. x: [batch, heads, tokens, head_dim] of any floating dtype, computed

@@ -4,38 +4,33 @@
 
 #include "job/model/tensor_table.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/stage/stream_guard.h"
 
 namespace dotresize {
-namespace {
-
-/// Prevents reuse of the tensors' memory before the calling thread's stream has used them.
-void hand_over(const SublayerWeights& weights, at::Device device) {
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  for_each_tensor(weights, [&](const at::Tensor& tensor) { tensor.record_stream(stream); });
-}
-
-}  // namespace
-
-SublayerWeights SublayerLoader::load(int64_t sublayer) const {
-  return to_device(load_sublayer(reader_, config_, sublayer, dtype_), device_);
-}
 
 SublayerWeights SublayerLoader::take(int64_t sublayer) {
-  if (!next_.valid()) return load(sublayer);
+  if (!next_.valid()) return to_device(load_sublayer(reader_, config_, sublayer, dtype_), device_);
   SublayerWeights weights = next_.get();
   TORCH_CHECK(weights.sublayer == sublayer, "sublayer ", weights.sublayer, " was read ahead, not ",
               sublayer);
-  hand_over(weights, device_);
+  // The tensors' memory must not be reused before the calling thread's stream has used them.
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  for_each_tensor(weights, [&](const at::Tensor& tensor) { tensor.record_stream(stream); });
   return weights;
 }
 
 void SublayerLoader::read_ahead(int64_t sublayer) {
-  if (device_.is_cpu()) return read_sublayer_ahead(reader_, config_, sublayer);
+  if (sublayer >= end_) return;
+  if (device_.is_cpu()) {
+    for (const StoredTensor& tensor : sublayer_tensors(config_, sublayer)) {
+      reader_.get(tensor.name, tensor.shape);
+      reader_.read_ahead(tensor.name);
+    }
+    return;
+  }
   next_ = std::async(std::launch::async, [this, sublayer] {
     const c10::InferenceMode no_autograd;
     const StreamGuard stream(stream_);
-    SublayerWeights weights = load(sublayer);
+    SublayerWeights weights = to_device(load_sublayer(reader_, config_, sublayer, dtype_), device_);
     stream.synchronize();
     return weights;
   });
@@ -47,8 +42,8 @@ SublayerStream::SublayerStream(Communicator& comm, const CheckpointReader& reade
       config_(config),
       dtype_(dtype),
       device_(device),
-      loader_(reader, config, dtype, device) {
-  read_ahead(comm.rank());
+      loader_(reader, config, dtype, device, config.num_sublayers()) {
+  loader_.read_ahead(comm.rank());
 }
 
 SublayerWeights SublayerStream::next() {
@@ -57,15 +52,11 @@ SublayerWeights SublayerStream::next() {
   SublayerWeights weights;
   if (owner == comm_.rank()) {
     weights = loader_.take(sublayer);
-    read_ahead(sublayer + comm_.size());
+    loader_.read_ahead(sublayer + comm_.size());
   }
   if (comm_.size() == 1) return weights;
   return broadcast_sublayer(comm_, sublayer_tensors(config_, sublayer), weights, sublayer, dtype_,
                             device_, owner);
-}
-
-void SublayerStream::read_ahead(int64_t sublayer) {
-  if (sublayer < config_.num_sublayers()) loader_.read_ahead(sublayer);
 }
 
 }  // namespace dotresize

@@ -15,25 +15,30 @@ namespace dotresize {
 /// used.
 class SublayerLoader {
  public:
-  /// References outlive the object.
+  /// `end_sublayer`: end of the sublayers that will be taken. References outlive the object.
   SublayerLoader(const CheckpointReader& reader, const ModelConfig& config, at::ScalarType dtype,
-                 at::Device device)
-      : reader_(reader), config_(config), dtype_(dtype), device_(device), stream_(device) {}
+                 at::Device device, int64_t end_sublayer)
+      : reader_(reader),
+        config_(config),
+        dtype_(dtype),
+        device_(device),
+        end_(end_sublayer),
+        stream_(device) {}
 
   /// Returns the sublayer in the dtype, on the device. Waits if it is being read ahead, else reads
   /// it. Throws as load_sublayer does.
   SublayerWeights take(int64_t sublayer);
-  /// Starts to read the sublayer of the next take(). On a GPU a thread reads and uploads it. On the
-  /// CPU, whose cores are busy, the system reads the file.
+  /// Starts to read the sublayer of the next take(), unless it is behind the last one. On a GPU a
+  /// thread reads and uploads it. On the CPU, whose cores are busy, the system reads the file.
+  /// Throws for tensors that are missing or have wrong shapes.
   void read_ahead(int64_t sublayer);
 
  private:
-  SublayerWeights load(int64_t sublayer) const;
-
   const CheckpointReader& reader_;
   const ModelConfig& config_;
   at::ScalarType dtype_;
   at::Device device_;
+  int64_t end_;
   KeptStream stream_;
   std::future<SublayerWeights> next_;
 };
@@ -49,8 +54,6 @@ class SublayerStream {
   SublayerWeights next();
 
  private:
-  void read_ahead(int64_t sublayer);
-
   Communicator& comm_;
   const ModelConfig& config_;
   at::ScalarType dtype_;

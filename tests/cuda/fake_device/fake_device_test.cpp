@@ -108,7 +108,7 @@ TEST(FakeDevice, FindsMemoryThatIsFreedWhileAnotherStreamUsesIt) {
     const RecordedEvent made(kGpu);
     const StreamGuard stream(kept, made);
     const at::Tensor twice = x + x;
-    if (record) x.record_stream(*kept.get());
+    if (record) x.record_stream(*kept.stream);
   };
   EXPECT_THAT(race_in([&] { use(false); }),
               AllOf(HasSubstr("[3, 5] Double is freed"), HasSubstr("aten::add")));
@@ -136,7 +136,8 @@ TEST(JournalOnTheFakeDevice, KeepsTheMapThatWasSolved) {
             }),
             "");
   EXPECT_TRUE(journal.map(2).M.equal((M + 2).to(at::kBFloat16)));
-  EXPECT_EQ(journal.diagnostics(1).retained_energy, (M + 1).sum().item<double>());
+  EXPECT_EQ(journal.diagnostics(entries::kJunction(1)).retained_energy,
+            (M + 1).sum().item<double>());
 }
 
 }  // namespace

@@ -1,12 +1,10 @@
 #include <ATen/ATen.h>
 
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "worker/calibration/calibration.h"
-#include "worker/calibration/fold_stage.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/shared_maps.h"
 #include "worker/calibration/storage/statistics.h"
@@ -20,119 +18,80 @@ int64_t sum_over_ranks(Communicator& comm, int64_t value) {
   return std::accumulate(all.begin(), all.end(), int64_t{0});
 }
 
-/// Solves the maps of all junctions that do not share one, group by group, from the passes to the
-/// journal.
-class OwnMaps {
- public:
-  OwnMaps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
-          const CalibrationObserver& observer, PhaseClock& clock)
-      : comm_(comm),
-        job_(job),
-        passes_(passes),
-        observer_(observer),
-        clock_(clock),
-        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps),
-        mine_(junctions_of(job, job.shard(comm))) {}
-
-  /// Takes the passes of each group and solves its maps.
-  void solve_all();
-
- private:
-  std::vector<int64_t> unsolved() const;
-  void count_finished(const std::vector<int64_t>& pending);
-  /// Takes the sums of the first pass, and decomposes them if a second pass follows. Kept
-  /// statistics replace the pass; likewise in second_pass().
-  void first_pass(JunctionGroup& group);
-  void decompose(StageJunction& junction) const;
-  void second_pass(JunctionGroup& group);
-  void solve(JunctionGroup& group);
-
-  Communicator& comm_;
-  const CalibrationJob& job_;
-  PipelinePasses& passes_;
-  const CalibrationObserver& observer_;
-  PhaseClock& clock_;
-  JunctionRecorder recorder_;
-  std::vector<int64_t> mine_;
-};
-
-std::vector<int64_t> OwnMaps::unsolved() const {
-  std::vector<int64_t> pending;
-  for (const int64_t junction : mine_) {
-    const Journal& journal = job_.journal;
-    if (!journal.has_map(junction) || !journal.has_diagnostics(junction)) {
-      pending.push_back(junction);
-    }
-  }
-  return pending;
-}
-
-void OwnMaps::first_pass(JunctionGroup& group) {
-  if (job_.statistics != nullptr) {
-    for (StageJunction& junction : group.junctions) {
-      junction.decomposed.emplace(kept_decomposition(job_, junction.setup));
-    }
-    return;
-  }
-  passes_.first(group);
-  if (!needs_second_pass(job_.map)) return;  // solve() decomposes each
-  for (StageJunction& junction : group.junctions) decompose(junction);
-}
-
-void OwnMaps::decompose(StageJunction& junction) const {
-  junction.decomposed.emplace(std::move(*junction.first).finish(job_.windows.numel()));
-  junction.first.reset();
-}
-
-void OwnMaps::second_pass(JunctionGroup& group) {
-  if (!needs_second_pass(job_.map)) return;
-  if (job_.statistics != nullptr) {
-    for (StageJunction& junction : group.junctions) {
-      junction.second.emplace(kept_second_pass(job_, junction.setup));
-    }
-    return;
-  }
+/// Reads what the passes of a group have left from the statistics that the job uses.
+void read_passes(const CalibrationJob& job, JunctionGroup& group) {
+  const int64_t tokens = job.windows.numel();
   for (StageJunction& junction : group.junctions) {
-    junction.rotation = junction.decomposed->rotation();
-  }
-  passes_.second(group);
-}
-
-/// All ranks solve side by side. They synchronize after each junction, so that progress counts the
-/// junctions of all ranks.
-void OwnMaps::solve(JunctionGroup& group) {
-  for (int64_t round = 0; round < group.largest; ++round) {
-    const bool more = round < static_cast<int64_t>(group.junctions.size());
-    if (more) {
-      StageJunction& junction = group.junctions[static_cast<size_t>(round)];
-      const int64_t index = junction.setup.junction;
-      if (!junction.decomposed) decompose(junction);
-      SolvedJunction solved =
-          std::move(*junction.decomposed)
-              .solve(job_.widths.all.at(static_cast<size_t>(index)), std::move(junction.second));
-      junction.decomposed.reset();
-      junction.second.reset();
-      recorder_.record(index, std::move(solved));
+    const JunctionSetup& setup = junction.setup;
+    const PhaseClock::Scope scope(setup.clock, "read");
+    const std::string basis = entries::kBasis(setup.junction);
+    if (job.statistics->has(basis)) {
+      junction.decomposed.emplace(setup, tokens, kept_sums(job, basis, {"values", "vectors"}));
+    } else {
+      FirstPass first(setup, kept_sums(job, entries::kFirst(setup.junction), {"gram"}));
+      junction.decomposed.emplace(std::move(first).finish(tokens));
     }
-    observer_.junctions_solved(sum_over_ranks(comm_, more ? 1 : 0));
   }
-  recorder_.finish();
+  if (!needs_second_pass(job.map)) return;
+  for (StageJunction& junction : group.junctions) {
+    const JunctionSetup& setup = junction.setup;
+    const PhaseClock::Scope scope(setup.clock, "read");
+    junction.second.emplace(
+        setup, kept_sums(job, entries::kSecond(setup.junction), {"precision", "abs_sum", "cost"}));
+  }
 }
 
-/// Reports the junctions that an interrupted run had finished.
-void OwnMaps::count_finished(const std::vector<int64_t>& pending) {
-  const auto left = sum_over_ranks(comm_, static_cast<int64_t>(pending.size()));
-  if (left < job_.mapped_junctions()) observer_.junctions_found(job_.mapped_junctions() - left);
-}
-
-void OwnMaps::solve_all() {
-  const std::vector<int64_t> pending = unsolved();
-  count_finished(pending);
-  in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
-    first_pass(group);
-    second_pass(group);
-    passes_.unload();  // the solver needs the memory
-    solve(group);
+/// Solves the maps of all junctions that do not share one, group by group, from the passes to the
+/// journal. All ranks solve side by side.
+void solve_own_maps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
+                    const CalibrationObserver& observer) {
+  std::vector<int64_t> pending;
+  for (const int64_t junction : junctions_of(job, job.shard(comm))) {
+    const bool solved =
+        job.journal.has(entries::kMap(junction)) && job.journal.has(entries::kJunction(junction));
+    if (!solved) pending.push_back(junction);
+  }
+  const auto left = sum_over_ranks(comm, static_cast<int64_t>(pending.size()));
+  // An interrupted run has solved the others.
+  if (left < job.widths.mapped_count) observer.junctions_found(job.widths.mapped_count - left);
+  const bool two_passes = needs_second_pass(job.map);
+  // Without a second pass each junction is decomposed when it is its turn.
+  const auto decompose = [&](StageJunction& junction) {
+    junction.decomposed.emplace(std::move(*junction.first).finish(job.windows.numel()));
+    junction.first.reset();
+  };
+  JunctionRecorder recorder(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps);
+  passes.in_groups(pending, [&](JunctionGroup& group) {
+    if (job.statistics) {
+      read_passes(job, group);
+    } else {
+      passes.first(group);
+      if (two_passes) {
+        for (StageJunction& junction : group.junctions) decompose(junction);
+        for (StageJunction& junction : group.junctions) {
+          junction.rotation = junction.decomposed->rotation();
+        }
+        passes.second(group);
+      }
+    }
+    passes.unload();  // the solver needs the memory
+    for (int64_t round = 0; round < group.largest; ++round) {
+      const bool more = round < static_cast<int64_t>(group.junctions.size());
+      if (more) {
+        StageJunction& junction = group.junctions[static_cast<size_t>(round)];
+        const int64_t index = junction.setup.junction;
+        if (!junction.decomposed) decompose(junction);
+        SolvedJunction solved =
+            std::move(*junction.decomposed)
+                .solve(job.widths.all.at(static_cast<size_t>(index)), std::move(junction.second));
+        junction.decomposed.reset();
+        junction.second.reset();
+        recorder.record(index, std::move(solved));
+      }
+      // Ranks synchronize here, so that progress counts the junctions of all of them.
+      observer.junctions_solved(sum_over_ranks(comm, more ? 1 : 0));
+    }
+    recorder.finish();
   });
 }
 
@@ -145,7 +104,7 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   if (!job.sharing.empty()) {
     solve_shared_maps(comm, job, passes, observer, clock);
   } else {
-    OwnMaps(comm, job, passes, observer, clock).solve_all();
+    solve_own_maps(comm, job, passes, observer);
   }
   passes.unload();  // needed if maps are shared
   comm.barrier();   // every map is in the journal

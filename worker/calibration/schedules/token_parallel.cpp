@@ -5,7 +5,6 @@
 
 #include "job/model/tensor_table.h"
 #include "worker/calibration/calibration.h"
-#include "worker/calibration/fold_stage.h"
 #include "worker/calibration/schedules/token_parallel_moments.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"
@@ -25,27 +24,20 @@ class TokenParallelRun {
         job_(job),
         observer_(observer),
         clock_(clock),
-        rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)),
-        loader_(job.reader, job.config, job.fold_dtype, job.device),
-        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps) {
-    if (reads(comm.rank())) loader_.read_ahead(comm.rank());
-  }
+        rotary_(make_rotary_table(job.config, job.windows.size(1), job.device)),
+        // The stream ends at the last junction that has a map.
+        loader_(job.reader, job.config, job.fold_dtype, job.device, job.widths.mapped_count - 1),
+        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps) {}
 
+  void run();
+
+ private:
   /// Gets the junction's map on every rank, from the journal or from x [., ., d] of all ranks, and
   /// replaces x by x·M.
   void solve(int64_t junction, Microbatches& x);
   /// Takes x through the sublayer. Its in_proj is folded with the map of the last junction; its
   /// out_proj has the full width.
   void forward(int64_t sublayer, Microbatches& x);
-  /// Waits until everything that this rank has solved is in the journal.
-  void finish() { recorder_.finish(); }
-
- private:
-  JunctionMap solved_map(int64_t junction, const Microbatches& x);
-  /// Returns the folded sublayer in the compute dtype on the rank that reads it, else an empty one.
-  SublayerWeights fold_in_proj(int64_t sublayer);
-  /// Returns true if x goes through the sublayer, that is, if the next junction has a map.
-  bool reads(int64_t sublayer) const { return sublayer + 1 < job_.mapped_junctions(); }
 
   Communicator& comm_;
   const CalibrationJob& job_;
@@ -57,51 +49,51 @@ class TokenParallelRun {
   JunctionRecorder recorder_;
 };
 
-JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x) {
-  const int owner = rank_in_turn(comm_, junction);
-  at::Tensor M;
-  JunctionOverRanks passes(comm_, job_, junction, x, owner, clock_);
-  passes.decompose();
-  passes.second_pass();
-  if (std::optional<SolvedJunction> solved = passes.solve()) {
-    M = solved->solution.map.M.to(job_.fold_dtype);
-    recorder_.record(junction, std::move(*solved));
-  }
-  const int64_t width = job_.widths.all.at(static_cast<size_t>(junction));
-  return JunctionMap(broadcast_tensor(comm_, M, {job_.config.hidden_size, width},
-                                      at::dtype(job_.fold_dtype).device(job_.device), owner));
-}
-
 void TokenParallelRun::solve(int64_t junction, Microbatches& x) {
   map_ = JunctionMap();
   const bool found = job_.finished.contains(junction);
-  map_ = found ? job_.load_map(junction) : solved_map(junction, x);
+  if (found) {
+    map_ = job_.load_map(junction);
+  } else {
+    const int owner = rank_in_turn(comm_, junction);
+    at::Tensor M;
+    JunctionOverRanks passes(comm_, job_, junction, x, owner, clock_);
+    passes.decompose();
+    passes.second_pass();
+    if (std::optional<SolvedJunction> solved = passes.solve()) {
+      M = solved->solution.map.M.to(job_.fold_dtype);
+      recorder_.record(junction, std::move(*solved));
+    }
+    const int64_t width = job_.widths.all.at(static_cast<size_t>(junction));
+    map_ = JunctionMap(broadcast_tensor(comm_, M, {job_.config.hidden_size, width},
+                                        at::dtype(job_.fold_dtype).device(job_.device), owner));
+  }
   const PhaseClock::Scope scope(clock_, "forward");
   const at::Tensor M = map_.M.to(at::kFloat);
   for (at::Tensor& batch : x) batch = at::matmul(batch, M);
   found ? observer_.junctions_found(1) : observer_.junctions_solved(1);
 }
 
-SublayerWeights TokenParallelRun::fold_in_proj(int64_t sublayer) {
-  if (rank_in_turn(comm_, sublayer) != comm_.rank()) return {};
-  SublayerWeights weights;
-  {
-    const PhaseClock::Scope scope(clock_, "read");
-    weights = loader_.take(sublayer);
-    if (reads(sublayer + comm_.size())) loader_.read_ahead(sublayer + comm_.size());
-  }
-  const PhaseClock::Scope scope(clock_, "fold");
-  return to_device(to_dtype(fold_input(weights, map_.M_inv), job_.compute_dtype), job_.device);
-}
-
 void TokenParallelRun::forward(int64_t sublayer, Microbatches& x) {
+  const int owner = rank_in_turn(comm_, sublayer);
+  SublayerWeights folded;  // in the compute dtype, on the rank that reads the sublayer
+  if (owner == comm_.rank()) {
+    SublayerWeights weights;
+    {
+      const PhaseClock::Scope scope(clock_, "read");
+      weights = loader_.take(sublayer);
+      loader_.read_ahead(sublayer + comm_.size());
+    }
+    const PhaseClock::Scope scope(clock_, "fold");
+    folded = to_device(to_dtype(fold_input(weights, map_.M_inv), job_.compute_dtype), job_.device);
+  }
   const int64_t width = job_.widths.all.at(static_cast<size_t>(sublayer));
   const SublayerWeights weights =
       broadcast_sublayer(comm_,
                          sublayer_tensors(job_.config, sublayer, SublayerForm::kFolded, width,
                                           job_.config.hidden_size),
-                         fold_in_proj(sublayer), sublayer, job_.compute_dtype, job_.device,
-                         rank_in_turn(comm_, sublayer));
+                         folded, sublayer, job_.compute_dtype, job_.device, owner);
+  folded = {};
   const PhaseClock::Scope scope(clock_, "forward");
   for (at::Tensor& batch : x) {
     batch = sublayer_forward(job_.config, weights, rotary_, batch);
@@ -109,21 +101,23 @@ void TokenParallelRun::forward(int64_t sublayer, Microbatches& x) {
   }
 }
 
+void TokenParallelRun::run() {
+  loader_.read_ahead(comm_.rank());
+  Microbatches x = embed_share(comm_, job_, at::kFloat, clock_);
+  solve(0, x);
+  for (int64_t sublayer = 0; sublayer + 1 < job_.widths.mapped_count; ++sublayer) {
+    forward(sublayer, x);
+    solve(sublayer + 1, x);
+  }
+  recorder_.finish();
+}
+
 }  // namespace
 
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock) {
   sink.begin(job.widths);
-  {
-    TokenParallelRun run(comm, job, observer, clock);
-    Microbatches x = embed_share(comm, job, at::kFloat, clock);
-    run.solve(0, x);
-    for (int64_t sublayer = 0; sublayer + 1 < job.mapped_junctions(); ++sublayer) {
-      run.forward(sublayer, x);
-      run.solve(sublayer + 1, x);
-    }
-    run.finish();
-  }
+  TokenParallelRun(comm, job, observer, clock).run();
   comm.barrier();  // every map is in the journal
   fold_stage(comm, job, sink, clock);
 }

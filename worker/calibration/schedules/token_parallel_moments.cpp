@@ -28,10 +28,6 @@ double max_token_norm(Communicator& comm, const Microbatches& x) {
 /// Slack of the bound: a rotation changes norms only by rounding, so one bound holds in both bases.
 constexpr double kNormSlack = 1.01;
 
-void reduce_all(Communicator& comm, std::vector<at::Tensor> sums, int root) {
-  for (at::Tensor& sum : sums) comm.reduce_sum(sum, root);
-}
-
 }  // namespace
 
 JunctionOverRanks::JunctionOverRanks(Communicator& comm, const CalibrationJob& job,
@@ -42,16 +38,17 @@ JunctionOverRanks::JunctionOverRanks(Communicator& comm, const CalibrationJob& j
       setup_{junction,   job.config.hidden_size,
              job.map,    clock,
              job.device, SumBounds{job.windows.numel(), kNormSlack * max_token_norm(comm, x)}},
-      owner_(owner) {
+      owner_(owner),
+      owns_(comm.rank() == owner) {
   if (needs_second_pass(job.map)) x_ = x;
   first_.emplace(setup_, setup_.costs_in_first_pass() ? agreed_precision(x, {}) : CostPrecision{});
   for (const at::Tensor& batch : x) first_->add(batch);
-  reduce_all(comm_, first_->sums(), owner_);
-  if (!owns()) first_.reset();
+  for (at::Tensor& sum : first_->sums()) comm_.reduce_sum(sum, owner_);
+  if (!owns_) first_.reset();
 }
 
 void JunctionOverRanks::decompose() {
-  if (!owns()) return;
+  if (!owns_) return;
   decomposed_.emplace(std::move(*first_).finish(job_.windows.numel()));
   first_.reset();
 }
@@ -59,24 +56,24 @@ void JunctionOverRanks::decompose() {
 void JunctionOverRanks::second_pass() {
   if (!needs_second_pass(job_.map)) return;
   const at::Tensor rotation = broadcast_tensor(
-      comm_, owns() ? decomposed_->rotation() : at::Tensor(),
+      comm_, owns_ ? decomposed_->rotation() : at::Tensor(),
       {setup_.hidden_size, setup_.hidden_size}, at::dtype(at::kFloat).device(job_.device), owner_);
-  second_.emplace(setup_, rotation, agreed_precision(x_, rotation));
+  second_.emplace(setup_, agreed_precision(x_, rotation), rotation);
   for (const at::Tensor& batch : x_) second_->add(batch);
   x_.clear();
-  reduce_all(comm_, second_->costs().sums(), owner_);
-  if (!owns()) second_.reset();
+  for (at::Tensor& sum : second_->moments.sums()) comm_.reduce_sum(sum, owner_);
+  if (!owns_) second_.reset();
 }
 
 std::optional<SolvedJunction> JunctionOverRanks::solve() {
-  if (!owns()) return std::nullopt;
+  if (!owns_) return std::nullopt;
   const int64_t width = job_.widths.all.at(static_cast<size_t>(setup_.junction));
   return std::move(*decomposed_).solve(width, std::move(second_));
 }
 
 CostPrecision JunctionOverRanks::agreed_precision(const Microbatches& x,
                                                   const at::Tensor& rotation) {
-  if (!job_.tries_half_costs()) return {};
+  if (!job_.halves_precision()) return {};
   at::Tensor error = at::zeros({1}, at::kDouble);
   if (comm_.rank() == owner_of_first_microbatch(comm_, job_.windows)) {
     error[0] = half_cost_error(setup_, x.front(), rotation);

@@ -20,7 +20,6 @@ class JunctionOverRanks {
   JunctionOverRanks(Communicator& comm, const CalibrationJob& job, int64_t junction,
                     const Microbatches& x, int owner, PhaseClock& clock);
 
-  int owner() const { return owner_; }
   /// Decomposes at the owner; does nothing on other ranks.
   void decompose();
   /// Runs the second pass if the map needs one, and frees x. Collective.
@@ -29,7 +28,6 @@ class JunctionOverRanks {
   std::optional<SolvedJunction> solve();
 
  private:
-  bool owns() const { return comm_.rank() == owner_; }
   /// Precision that suits the first microbatch, whichever rank has it: the same on all ranks, for
   /// any number of ranks.
   CostPrecision agreed_precision(const Microbatches& x, const at::Tensor& rotation);
@@ -37,12 +35,13 @@ class JunctionOverRanks {
   Communicator& comm_;
   const CalibrationJob& job_;
   JunctionSetup setup_;
-  int owner_;
+  const int owner_;
+  const bool owns_;
   Microbatches x_;
   // Set at the owner; `second_` on every rank during the second pass.
   std::optional<FirstPass> first_;
   std::optional<DecomposedJunction> decomposed_;
-  std::optional<SecondPass> second_;
+  std::optional<CostSums> second_;
 };
 
 /// Returns the stream at junction 0 of this rank's share of the job's windows, from an embedding

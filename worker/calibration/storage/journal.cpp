@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/core.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -30,12 +29,6 @@ constexpr char kAbout[] = ".json";
 constexpr char kUnfinished[] = ".tmp";
 constexpr size_t kMaxAboutBytes = 1 << 16;
 
-std::string map_entry(int64_t first_junction) { return fmt::format("map-{}", first_junction); }
-std::string shared_entry(int64_t first_junction) {
-  return fmt::format("shared-{}", first_junction);
-}
-std::string junction_entry(int64_t junction) { return fmt::format("junction-{}", junction); }
-
 Json to_json(const TransportPicture& picture) {
   Json object = {{"block", picture.block},
                  {"rows", picture.rows},
@@ -59,35 +52,6 @@ TransportPicture picture_from_json(const Json& object) {
   object.at("kept_targets").get_to(picture.kept_targets);
   get_if(object, "merged_targets", picture.merged_targets);
   return picture;
-}
-
-Json to_json(const MapDiagnostics& found) {
-  Json object = {{"effective_rank", found.effective_rank},
-                 {"retained_energy", found.retained_energy},
-                 {"spectrum", found.spectrum},
-                 {"sinkhorn_iterations", found.sinkhorn_iterations},
-                 {"sinkhorn_violation", found.sinkhorn_violation},
-                 {"sinkhorn_converged", found.sinkhorn_converged},
-                 {"qr_condition", found.qr_condition},
-                 {"half_cost", found.half_cost}};
-  set_if(object, "half_cost_error", found.half_cost_error);
-  if (found.transport) object["transport"] = to_json(*found.transport);
-  return object;
-}
-
-MapDiagnostics diagnostics_from_json(const Json& object) {
-  MapDiagnostics found;
-  object.at("effective_rank").get_to(found.effective_rank);
-  object.at("retained_energy").get_to(found.retained_energy);
-  if (object.contains("spectrum")) object.at("spectrum").get_to(found.spectrum);
-  object.at("sinkhorn_iterations").get_to(found.sinkhorn_iterations);
-  object.at("sinkhorn_violation").get_to(found.sinkhorn_violation);
-  object.at("sinkhorn_converged").get_to(found.sinkhorn_converged);
-  object.at("qr_condition").get_to(found.qr_condition);
-  object.at("half_cost").get_to(found.half_cost);
-  get_if(object, "half_cost_error", found.half_cost_error);
-  if (object.contains("transport")) found.transport = picture_from_json(object.at("transport"));
-  return found;
 }
 
 /// Reads NAME.json. Throws InputError if the file cannot be read, or is not JSON.
@@ -206,8 +170,9 @@ std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {
 }
 
 fs::path Journal::tensors_file(const std::string& name) const {
-  if (!is_whole(path(name, kAbout), path(name, kTensors))) refuse(path(name, kTensors));
-  return path(name, kTensors);
+  fs::path file = path(name, kTensors);
+  if (!is_whole(path(name, kAbout), file)) refuse(file);
+  return file;
 }
 
 void Journal::remove(const std::string& name) {
@@ -226,22 +191,14 @@ std::vector<std::string> Journal::damaged(int part, int parts) const {
   return damaged;
 }
 
-std::vector<std::string> Journal::remove_damaged(int part, int parts) {
-  std::vector<std::string> damaged = this->damaged(part, parts);
-  for (const std::string& name : damaged) remove(name);
-  return damaged;
-}
-
-bool Journal::has_map(int64_t first_junction) const { return has(map_entry(first_junction)); }
-
 void Journal::put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support) {
   std::map<std::string, at::Tensor> tensors = {{"M", map.M}, {"support", support}};
   if (map.oblique) tensors["M_inv"] = map.M_inv;
-  put(map_entry(first_junction), tensors);
+  put(entries::kMap(first_junction), tensors);
 }
 
 JunctionMap Journal::map(int64_t first_junction) const {
-  const std::map<std::string, at::Tensor> tensors = get(map_entry(first_junction));
+  const std::map<std::string, at::Tensor> tensors = get(entries::kMap(first_junction));
   const at::Tensor& M = tensors.at("M");
   const auto M_inv = tensors.find("M_inv");
   return M_inv == tensors.end() ? JunctionMap(M) : JunctionMap(M, M_inv->second);
@@ -262,26 +219,34 @@ Json Journal::value(const std::string& name) const {
   }
 }
 
-void Journal::put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics) {
-  put_value(junction_entry(junction), to_json(diagnostics));
+void Journal::put_diagnostics(const std::string& name, const MapDiagnostics& found) {
+  Json object = {{"effective_rank", found.effective_rank},
+                 {"retained_energy", found.retained_energy},
+                 {"spectrum", found.spectrum},
+                 {"sinkhorn_iterations", found.sinkhorn_iterations},
+                 {"sinkhorn_violation", found.sinkhorn_violation},
+                 {"sinkhorn_converged", found.sinkhorn_converged},
+                 {"qr_condition", found.qr_condition},
+                 {"half_cost", found.half_cost}};
+  set_if(object, "half_cost_error", found.half_cost_error);
+  if (found.transport) object["transport"] = to_json(*found.transport);
+  put_value(name, object);
 }
 
-void Journal::put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics) {
-  put_value(shared_entry(first_junction), to_json(diagnostics));
-}
-
-bool Journal::has_diagnostics(int64_t junction) const { return has(junction_entry(junction)); }
-
-MapDiagnostics Journal::diagnostics(int64_t junction) const {
-  return diagnostics_from_json(value(junction_entry(junction)));
-}
-
-bool Journal::has_shared_diagnostics(int64_t first_junction) const {
-  return has(shared_entry(first_junction));
-}
-
-MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
-  return diagnostics_from_json(value(shared_entry(first_junction)));
+MapDiagnostics Journal::diagnostics(const std::string& name) const {
+  const Json object = value(name);
+  MapDiagnostics found;
+  object.at("effective_rank").get_to(found.effective_rank);
+  object.at("retained_energy").get_to(found.retained_energy);
+  if (object.contains("spectrum")) object.at("spectrum").get_to(found.spectrum);
+  object.at("sinkhorn_iterations").get_to(found.sinkhorn_iterations);
+  object.at("sinkhorn_violation").get_to(found.sinkhorn_violation);
+  object.at("sinkhorn_converged").get_to(found.sinkhorn_converged);
+  object.at("qr_condition").get_to(found.qr_condition);
+  object.at("half_cost").get_to(found.half_cost);
+  get_if(object, "half_cost_error", found.half_cost_error);
+  if (object.contains("transport")) found.transport = picture_from_json(object.at("transport"));
+  return found;
 }
 
 void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
@@ -311,7 +276,7 @@ void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
 void JunctionRecorder::finish() {
   if (!described_.valid()) return;
   map_written_.get();
-  journal_.put_diagnostics(junction_, described_.get());
+  journal_.put_diagnostics(entries::kJunction(junction_), described_.get());
 }
 
 }  // namespace dotresize

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/calibration/storage/entries.h"
 #include "worker/maps/junction_solver.h"
 #include "worker/transformer/stage/stream_guard.h"
 
@@ -49,24 +50,17 @@ class Journal {
   /// Checks the entries `part`, `part` + `parts`, ... of entries(), and returns the names of those
   /// that do not match their hash.
   std::vector<std::string> damaged(int part, int parts) const;
-  /// Removes the damaged entries, and returns their names.
-  std::vector<std::string> remove_damaged(int part, int parts);
 
-  // Maps are stored under their first junction. Diagnostics mark a junction as finished.
-  bool has_map(int64_t first_junction) const;
+  // Maps are stored under their first junction, as entries::kMap.
   /// Accepts any floating dtype. M_inv is stored only for an oblique map.
   void put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support);
   /// Returns the map on the CPU.
   JunctionMap map(int64_t first_junction) const;
-  /// Writes the junction's diagnostics, its last entry. Its map must be in the journal.
-  void put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics);
-  bool has_diagnostics(int64_t junction) const;
-  /// Diagnostics that all junctions of a shared map have in common.
-  void put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics);
-  bool has_shared_diagnostics(int64_t first_junction) const;
-  MapDiagnostics shared_diagnostics(int64_t first_junction) const;
-  /// Diagnostics of any rank's junction. Throws InputError if they are absent.
-  MapDiagnostics diagnostics(int64_t junction) const;
+  /// Diagnostics of a junction (entries::kJunction), the last entry that is written of it, or those
+  /// that all junctions of a shared map have in common (entries::kShared). diagnostics() throws
+  /// InputError if they are absent.
+  void put_diagnostics(const std::string& name, const MapDiagnostics& diagnostics);
+  MapDiagnostics diagnostics(const std::string& name) const;
 
   /// A small JSON value, written by any rank. value() throws the same errors as get().
   void put_value(const std::string& name, const nlohmann::json& value);

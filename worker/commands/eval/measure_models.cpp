@@ -211,7 +211,7 @@ void Evaluation::own_perplexity(Progress& progress, const Evaluation* reference,
       .reader = reader_,
       .config = config_,
       .windows = windows_,
-      .tokens_at_once = tokens_at_once_alone(),
+      .tokens_at_once = kTokensAtOnceAlone,
       .tokens_seen = [&](int64_t tokens) { progress.tokens_seen(tokens); }};
   std::optional<EvaluatedReference> compared;
   if (reference != nullptr) {
@@ -255,7 +255,7 @@ void Evaluation::own_generation(Progress& progress) {
 struct ScratchStates {
   ScratchDirectory directory;
   Journal journal{directory.path()};
-  KeptStates kept{journal, "states"};
+  KeptStates kept{journal, entries::kStates()};
 };
 
 }  // namespace

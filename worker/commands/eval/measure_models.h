@@ -8,8 +8,8 @@
 
 #include "job/spec/requests.h"
 #include "worker/commands/progress.h"
-#include "worker/evaluation/evaluation_sums.h"
 #include "worker/evaluation/latency.h"
+#include "worker/evaluation/vocabulary_sums.h"
 
 namespace dotresize {
 

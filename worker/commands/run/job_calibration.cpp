@@ -92,7 +92,10 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
     }
     job.statistics = &statistics->journal();
   }
-  if (job.mapped_junctions() == 0) return write_without_maps(run.comm, job, sink, run.clock);
+  if (job.widths.mapped_count == 0) {
+    sink.begin(job.widths);
+    return fold_stage(run.comm, job, sink, run.clock);
+  }
   calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 
@@ -154,7 +157,7 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
     CheckpointEvaluation compared = evaluation_of(run, reader, config, held_out.windows);
     compared.tokens_seen = [](int64_t) {};  // the job's progress does not expect them
     compared.reference = &reference;
-    return evaluate_checkpoint(run.comm, compared).divergence->rounded_mean_kl();
+    return rounded_nats(evaluate_checkpoint(run.comm, compared).divergence->mean_kl());
   };
   const ResolvedJob asked = run.job;
   CalibrationJob dense = calibration_job(run, run.config, run.source, tokens.calibration, opened);

@@ -129,8 +129,9 @@ std::vector<std::string> gather_names(Communicator& comm, const std::vector<std:
 void remove_damaged(Communicator& comm, const fs::path& dir) {
   Journal journal(dir);
   comm.barrier();  // ranks share the entries, so all must see the same ones
-  for (const std::string& name :
-       gather_names(comm, journal.remove_damaged(comm.rank(), comm.size()))) {
+  const std::vector<std::string> mine = journal.damaged(comm.rank(), comm.size());
+  for (const std::string& name : mine) journal.remove(name);
+  for (const std::string& name : gather_names(comm, mine)) {
     fmt::print(stderr, "note: {} of the journal is damaged, and is computed again\n",
                printable(name));
   }
@@ -158,11 +159,11 @@ fs::path input_hash_file(const fs::path& dir, const std::string& name) {
 }
 
 std::string dense_loss_entry(const TokenWindows& evaluation) {
-  return "dense-" + name_of(evaluation);
+  return entries::kDenseLoss(name_of(evaluation));
 }
 
 std::string dense_states_entry(const TokenWindows& evaluation) {
-  return "states-" + name_of(evaluation);
+  return entries::kStates(name_of(evaluation));
 }
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
@@ -180,8 +181,9 @@ OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& 
   OpenedJournal opened{Journal(dir), {}, threads, driver};
   comm.barrier();  // no rank writes before all have looked
   for (int64_t junction = 0; junction < mapped_junctions; ++junction) {
-    const bool has_map = opened.journal.has_map(first_with_same_map(sharing, junction));
-    if (has_map && opened.journal.has_diagnostics(junction)) opened.finished.insert(junction);
+    const bool has_map = opened.journal.has(entries::kMap(first_with_same_map(sharing, junction)));
+    if (has_map && opened.journal.has(entries::kJunction(junction)))
+      opened.finished.insert(junction);
   }
   const size_t entries = opened.journal.entries().size();
   if (comm.rank() == 0 && entries > 0) {
@@ -201,7 +203,7 @@ std::vector<JunctionReport> report_junctions(const Journal& journal, const Junct
     report.width = width;
     report.mapped = junction < widths.mapped_count;
     if (!report.mapped) continue;
-    const MapDiagnostics found = journal.diagnostics(junction);
+    const MapDiagnostics found = journal.diagnostics(entries::kJunction(junction));
     report.effective_rank = found.effective_rank;
     report.retained_energy = found.retained_energy;
     report.spectrum = found.spectrum;

@@ -45,47 +45,44 @@ class GradientStream {
         loss_(loss),
         step_(microbatch_samples(loss.windows.size(1))),
         count_((loss.windows.size(0) + step_ - 1) / step_),
-        rotary_(to_device(make_rotary_table(config, loss.windows.size(1)), stage.device)),
+        ahead_(comm.size() - 1 - comm.rank()),
+        first_(comm.rank() == 0),
+        last_(comm.rank() == comm.size() - 1),
+        keeps_graphs_(loss.checkpoints == Checkpoints::kNone),
+        keeps_stage_(loss.checkpoints == Checkpoints::kStage),
+        rotary_(make_rotary_table(config, loss.windows.size(1), stage.device)),
         incoming_(comm, expected(), stage.device),
         onward_(comm, comm.rank() + 1),
         back_(comm, comm.rank() - 1) {}
 
-  int64_t microbatches() const { return count_; }
-  /// Number of microbatches that this rank sends forward before the first one comes back.
-  int64_t ahead() const { return comm_.size() - 1 - comm_.rank(); }
-  /// Both return the microbatch's number of tokens.
-  int64_t forward(int64_t microbatch, const JunctionVisitor& visit,
-                  const SublayerVisitor& visit_features);
-  int64_t backward(const JunctionVisitor& visit);
-  void drain() {
-    onward_.drain();
-    back_.drain();
-  }
+  void run(const JunctionVisitor& visit, const JunctionVisitor& visit_gradient,
+           const std::function<void(int64_t tokens)>& after_microbatch, PhaseClock& clock,
+           const SublayerVisitor& visit_features);
 
  private:
-  bool first() const { return comm_.rank() == 0; }
-  bool last() const { return comm_.rank() == comm_.size() - 1; }
   at::Tensor ids_of(int64_t microbatch) const {
     const int64_t begin = microbatch * step_;
     return loss_.windows.slice(0, begin, std::min(begin + step_, loss_.windows.size(0)));
   }
   std::vector<Incoming::Message> expected() const;
-  bool keeps_graphs() const { return loss_.checkpoints == Checkpoints::kNone; }
-  bool keeps_stage() const { return loss_.checkpoints == Checkpoints::kStage; }
-  /// Runs one sublayer, and keeps the tensors for its backward pass.
-  at::Tensor run(const SublayerWeights& weights, const at::Tensor& x,
-                 const SublayerVisitor& visit_features, UnderWay& kept) const;
+  // Both return the microbatch's number of tokens.
+  int64_t forward(int64_t microbatch, const JunctionVisitor& visit,
+                  const SublayerVisitor& visit_features);
+  int64_t backward(const JunctionVisitor& visit);
   /// Recomputes the inputs of the stage's sublayers, and the output of the last one if needed.
   void compute_again(UnderWay& kept) const;
-  /// Goes back through the last kept sublayer, and frees its input or graph.
-  at::Tensor gradient(const SublayerWeights& weights, const at::Tensor& g, UnderWay& kept) const;
 
   Communicator& comm_;
   const ModelConfig& config_;
   const Stage& stage_;
   const LossOfWindows& loss_;
-  int64_t step_;
-  int64_t count_;
+  const int64_t step_;
+  const int64_t count_;  ///< number of microbatches
+  const int64_t ahead_;  ///< microbatches that this rank sends forward before the first comes back
+  const bool first_;
+  const bool last_;
+  const bool keeps_graphs_;
+  const bool keeps_stage_;
   RotaryTable rotary_;
   Incoming incoming_;
   Outgoing onward_;
@@ -103,39 +100,35 @@ std::vector<Incoming::Message> GradientStream::expected() const {
     messages.push_back({from, {ids.size(0), ids.size(1), width}});
   };
   const int64_t last_junction = stage_.first_sublayer + std::ssize(stage_.sublayers);
-  for (int64_t m = 0; m < count_ + ahead(); ++m) {
-    if (m < count_ && !first()) expect(comm_.rank() - 1, m, stage_.first_sublayer);
-    if (m >= ahead() && !last()) expect(comm_.rank() + 1, m - ahead(), last_junction);
+  for (int64_t m = 0; m < count_ + ahead_; ++m) {
+    if (m < count_ && !first_) expect(comm_.rank() - 1, m, stage_.first_sublayer);
+    if (m >= ahead_ && !last_) expect(comm_.rank() + 1, m - ahead_, last_junction);
   }
   return messages;
-}
-
-at::Tensor GradientStream::run(const SublayerWeights& weights, const at::Tensor& x,
-                               const SublayerVisitor& visit_features, UnderWay& kept) const {
-  const FeatureVisitor features = features_of(weights.sublayer, visit_features);
-  if (keeps_graphs()) {
-    kept.graphs.push_back(sublayer_graph(config_, weights, rotary_, x, features));
-    return kept.graphs.back().output.detach();
-  }
-  if (!keeps_stage() || kept.x.empty()) kept.x.push_back(x);
-  return sublayer_forward(config_, weights, rotary_, x, nullptr, features);
 }
 
 int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit,
                                 const SublayerVisitor& visit_features) {
   UnderWay kept{microbatch * step_, ids_of(microbatch), {}, {}, {}};
-  at::Tensor x = first() ? stage_.embed(kept.ids) : incoming_.take();
+  at::Tensor x = first_ ? stage_.embed(kept.ids) : incoming_.take();
   const auto see = [&](int64_t junction) {
     if (visit) visit(junction, x);
   };
-  if (first()) see(0);
+  if (first_) see(0);
   for (const SublayerWeights& weights : stage_.sublayers) {
-    x = run(weights, x, visit_features, kept);
+    const FeatureVisitor features = features_of(weights.sublayer, visit_features);
+    if (keeps_graphs_) {
+      kept.graphs.push_back(sublayer_graph(config_, weights, rotary_, x, features));
+      x = kept.graphs.back().output.detach();
+    } else {
+      if (!keeps_stage_ || kept.x.empty()) kept.x.push_back(x);
+      x = sublayer_forward(config_, weights, rotary_, x, nullptr, features);
+    }
     see(weights.sublayer + 1);
   }
-  if (!last()) {
+  if (!last_) {
     onward_.put(x);
-  } else if (!keeps_stage()) {
+  } else if (!keeps_stage_) {
     kept.result = x;
   }
   under_way_.push_back(std::move(kept));
@@ -147,8 +140,8 @@ void GradientStream::compute_again(UnderWay& kept) const {
   const auto see = [&](int64_t junction) {
     if (loss_.visit_again) loss_.visit_again(junction, x);
   };
-  if (first()) see(0);
-  const bool needs_result = last() || loss_.visit_again;
+  if (first_) see(0);
+  const bool needs_result = last_ || loss_.visit_again;
   for (const SublayerWeights& weights : stage_.sublayers) {
     const bool behind_first = &weights != &stage_.sublayers.front();
     if (behind_first) kept.x.push_back(x);
@@ -156,45 +149,54 @@ void GradientStream::compute_again(UnderWay& kept) const {
     x = sublayer_forward(config_, weights, rotary_, x);
     see(weights.sublayer + 1);
   }
-  if (last()) kept.result = x;
-}
-
-at::Tensor GradientStream::gradient(const SublayerWeights& weights, const at::Tensor& g,
-                                    UnderWay& kept) const {
-  SublayerGraph graph;
-  if (keeps_graphs()) {
-    graph = std::move(kept.graphs.back());
-    kept.graphs.pop_back();
-  } else {
-    graph = sublayer_graph(config_, weights, rotary_, kept.x.back());
-    kept.x.pop_back();
-  }
-  const SublayerGradients found = gradients_through(graph, weights, g);
-  if (loss_.visit_updates) loss_.visit_updates(weights.sublayer, found.updates);
-  return found.input;
+  if (last_) kept.result = x;
 }
 
 int64_t GradientStream::backward(const JunctionVisitor& visit) {
   UnderWay kept = std::move(under_way_.front());
   under_way_.pop_front();
-  if (keeps_stage()) compute_again(kept);
+  if (keeps_stage_) compute_again(kept);
   at::Tensor g;
-  if (last()) {
+  if (last_) {
     g = loss_.gradient(std::exchange(kept.result, {}), kept.first_sample);
   } else {
     g = incoming_.take();
   }
   for (auto weights = stage_.sublayers.rbegin(); weights != stage_.sublayers.rend(); ++weights) {
     visit(weights->sublayer + 1, g);
-    g = gradient(*weights, g, kept);
+    // The graph, or the input that it is computed from again, is freed on the way.
+    SublayerGraph graph;
+    if (keeps_graphs_) {
+      graph = std::move(kept.graphs.back());
+      kept.graphs.pop_back();
+    } else {
+      graph = sublayer_graph(config_, *weights, rotary_, kept.x.back());
+      kept.x.pop_back();
+    }
+    const SublayerGradients found = gradients_through(graph, *weights, g);
+    if (loss_.visit_updates) loss_.visit_updates(weights->sublayer, found.updates);
+    g = found.input;
   }
-  if (first()) {
+  if (first_) {
     visit(0, g);
   } else {
     incoming_.begin_from(comm_.rank() - 1);
     back_.put(g);
   }
   return kept.ids.numel();
+}
+
+void GradientStream::run(const JunctionVisitor& visit, const JunctionVisitor& visit_gradient,
+                         const std::function<void(int64_t tokens)>& after_microbatch,
+                         PhaseClock& clock, const SublayerVisitor& visit_features) {
+  for (int64_t m = 0; m < count_ + ahead_; ++m) {
+    if (m < count_) after_microbatch(forward(m, visit, visit_features));
+    if (m < ahead_) continue;
+    const PhaseClock::Scope scope(clock, "backward");
+    after_microbatch(backward(visit_gradient));
+  }
+  onward_.drain();
+  back_.drain();
 }
 
 }  // namespace
@@ -206,14 +208,8 @@ void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage
                       PhaseClock& clock, const SublayerVisitor& visit_features) {
   const c10::InferenceMode with_autograd(false);
   const c10::NoGradGuard no_grad;
-  GradientStream stream(comm, config, stage, loss);
-  for (int64_t m = 0; m < stream.microbatches() + stream.ahead(); ++m) {
-    if (m < stream.microbatches()) after_microbatch(stream.forward(m, visit, visit_features));
-    if (m < stream.ahead()) continue;
-    const PhaseClock::Scope scope(clock, "backward");
-    after_microbatch(stream.backward(visit_gradient));
-  }
-  stream.drain();
+  GradientStream(comm, config, stage, loss)
+      .run(visit, visit_gradient, after_microbatch, clock, visit_features);
 }
 
 }  // namespace dotresize

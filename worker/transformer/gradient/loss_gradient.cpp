@@ -10,7 +10,7 @@
 #include "job/plan/block_sizes.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient/backward.h"
-#include "worker/transformer/half_product.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize {
 namespace {
@@ -36,30 +36,6 @@ at::Tensor log_sums(const at::Tensor& head, const at::Tensor& normed) {
   });
   return largest.to(at::kDouble) + sum.log();
 }
-
-/// Draws for each uniform number the token at which the cumulative probability exceeds it, from
-/// blocks in order.
-class LabelDraw {
- public:
-  explicit LabelDraw(const at::Tensor& uniforms)
-      : uniforms_(uniforms.unsqueeze(1)),
-        mass_(at::zeros_like(uniforms_)),
-        labels_(at::zeros_like(uniforms, at::kLong)) {}
-
-  /// Sums are float32 within a block.
-  void add(const at::Tensor& probabilities) {
-    labels_ += (probabilities.cumsum(1) <= (uniforms_ - mass_).to(at::kFloat)).sum(1);
-    mass_ += probabilities.sum(1, /*keepdim=*/true, at::kDouble);
-  }
-  /// Returns the labels. If rounding makes the total probability less than 1, the last token is
-  /// drawn.
-  at::Tensor labels(int64_t vocabulary) const { return labels_.clamp_max(vocabulary - 1); }
-
- private:
-  at::Tensor uniforms_;
-  at::Tensor mass_;
-  at::Tensor labels_;
-};
 
 /// Returns probabilities [tokens, n] float32 · rows [n, d]: [tokens, d] float32.
 at::Tensor times_rows(const at::Tensor& probabilities, const at::Tensor& rows) {
@@ -95,13 +71,20 @@ at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
                            const at::Tensor& uniforms) {
   const at::Tensor log_sum = log_sums(head, normed).to(at::kFloat);
   at::Tensor gradient = at::zeros(normed.sizes(), normed.options().dtype(at::kFloat));
-  LabelDraw draw(uniforms.to(normed.device()));
+  // The label is the token at which the cumulative probability exceeds the uniform number. Sums are
+  // float32 within a block.
+  const at::Tensor drawn = uniforms.to(normed.device()).unsqueeze(1);
+  at::Tensor mass = at::zeros_like(drawn);
+  at::Tensor labels = at::zeros({normed.size(0)}, drawn.options().dtype(at::kLong));
   for_each_block(head, normed, [&](const at::Tensor& rows, const at::Tensor& logits) {
     const at::Tensor probabilities = (logits - log_sum).exp_();
-    draw.add(probabilities);
+    labels += (probabilities.cumsum(1) <= (drawn - mass).to(at::kFloat)).sum(1);
+    mass += probabilities.sum(1, /*keepdim=*/true, at::kDouble);
     gradient += times_rows(probabilities, rows);
   });
-  return gradient.sub_(head.index_select(0, draw.labels(head.size(0))).to(at::kFloat));
+  // If rounding makes the total probability less than 1, the last token is drawn.
+  labels = labels.clamp_max(head.size(0) - 1);
+  return gradient.sub_(head.index_select(0, labels).to(at::kFloat));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
   const bool last = comm.rank() == comm.size() - 1;
   const int64_t seqlen = windows.size(1);
   const int64_t step = microbatch_samples(seqlen);
-  const RotaryTable rotary = to_device(make_rotary_table(config, seqlen), stage.device);
+  const RotaryTable rotary = make_rotary_table(config, seqlen, stage.device);
   const auto width = config.form.junction_widths[static_cast<size_t>(stage.first_sublayer)];
   std::vector<Incoming::Message> expected;
   for (int64_t begin = 0; !first && begin < windows.size(0); begin += step) {

@@ -9,36 +9,27 @@
 
 namespace dotresize {
 
-/// Event recorded on the calling thread's current stream of a GPU. Does nothing on the CPU.
-class RecordedEvent {
- public:
+/// Event recorded on the calling thread's current stream of a GPU. Empty on the CPU.
+struct RecordedEvent {
   explicit RecordedEvent(at::Device device) {
     if (device.is_cpu()) return;
-    event_.emplace(device.type());
-    event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  }
-  /// Makes later work on the stream wait for the event.
-  void block(const c10::Stream& stream) const {
-    if (event_) stream.wait(*event_);
+    event.emplace(device.type());
+    event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }
 
- private:
-  std::optional<c10::Event> event_;
+  std::optional<c10::Event> event;
 };
 
 /// Stream from the pool that one reader or writer keeps. Memory freed on a stream is reused only on
 /// that stream, so a new stream for each task would leave blocks that are never reused. Empty on
 /// the CPU.
-class KeptStream {
- public:
+struct KeptStream {
   explicit KeptStream(at::Device device) {
     if (device.is_cpu()) return;
-    stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+    stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
   }
-  const std::optional<c10::Stream>& get() const { return stream_; }
 
- private:
-  std::optional<c10::Stream> stream_;
+  std::optional<c10::Stream> stream;
 };
 
 /// Makes the kept stream the calling thread's current stream of the GPU, so that its work runs
@@ -47,11 +38,11 @@ class KeptStream {
 class StreamGuard {
  public:
   explicit StreamGuard(const KeptStream& kept) {
-    if (kept.get()) guard_.emplace(*kept.get());
+    if (kept.stream) guard_.emplace(*kept.stream);
   }
   /// Also makes work on the stream wait for the event.
   StreamGuard(const KeptStream& kept, const RecordedEvent& event) : StreamGuard(kept) {
-    if (guard_) event.block(guard_->current_stream());
+    if (guard_ && event.event) guard_->current_stream().wait(*event.event);
   }
   /// Waits for all work on the stream.
   void synchronize() const {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/files/partial_path.h"
-#include "worker/calibration/fold_stage.h"
+#include "worker/calibration/aligned_maps.h"
 #include "worker/commands/run/job_steps.h"
 
 namespace dotresize {

@@ -1,30 +1,25 @@
-#include "worker/transformer/half_product.h"
+#include "worker/transformer/linear.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cstdint>
 #include <limits>
-#include <vector>
 
 namespace dotresize {
 namespace {
-
-/// Returns powers of two [n, 1] float32 that bring the largest entry of each row into [0.5, 1).
-at::Tensor row_scales(const at::Tensor& rows) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  const at::Tensor largest =
-      at::linalg_vector_norm(rows, infinity, at::IntArrayRef{-1}, /*keepdim=*/true)
-          .clamp_min_(std::numeric_limits<float>::min());
-  return std::get<0>(at::frexp(largest)).div_(largest);  // mantissa over mantissa · 2^e: exact
-}
 
 /// Multiplies rows [n, in] by matrix [in, out].
 at::Tensor scaled_product(const at::Tensor& rows, const at::Tensor& matrix) {
   TORCH_CHECK(rows.scalar_type() == at::kFloat && matrix.scalar_type() == at::kHalf,
               "float32 is multiplied with float16, not ", rows.scalar_type(), " with ",
               matrix.scalar_type());
-  const at::Tensor scales = row_scales(rows);
+  // Powers of two [n, 1] bring the largest entry of each row into [0.5, 1).
+  const double infinity = std::numeric_limits<double>::infinity();
+  const at::Tensor largest =
+      at::linalg_vector_norm(rows, infinity, at::IntArrayRef{-1}, /*keepdim=*/true)
+          .clamp_min_(std::numeric_limits<float>::min());
+  const at::Tensor scales =
+      std::get<0>(at::frexp(largest)).div_(largest);  // mantissa over mantissa · 2^e: exact
   at::Tensor narrow = at::empty(rows.sizes(), matrix.options());
   at::mul_out(narrow, rows, scales);
   return at::div(at::mm(narrow, matrix), scales);
@@ -44,6 +39,14 @@ class HalfProduct : public torch::autograd::Function<HalfProduct> {
 };
 
 }  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps) {
+  at::Tensor scale = at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, /*keepdim=*/true).square();
+  scale = scale.div_(divisor).add_(eps).rsqrt();
+  at::Tensor normed = x * scale;
+  if (gamma.defined()) normed.mul_(gamma);
+  return normed;
+}
 
 at::ScalarType activation_dtype(at::ScalarType weights) {
   return weights == at::kHalf ? at::kFloat : weights;
@@ -70,6 +73,21 @@ at::Tensor apply_linear(const Linear& linear, const at::Tensor& x) {
   const at::ScalarType dtype = y.scalar_type();
   const at::Tensor inner = at::linear(x.to(dtype), linear.update.A.to(dtype));
   return y + at::linear(inner, linear.update.B.to(dtype));
+}
+
+std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
+                                      at::IntArrayRef widths) {
+  if (in_proj.size() == 1) {
+    return apply_linear(in_proj[0], x).split_with_sizes(widths, /*dim=*/-1);
+  }
+  std::vector<at::Tensor> parts;
+  parts.reserve(in_proj.size());
+  for (const Linear& linear : in_proj) parts.push_back(apply_linear(linear, x));
+  return parts;
+}
+
+at::Tensor project(const at::Tensor& x, const at::Tensor& projection) {
+  return projection.defined() ? at::linear(x, projection.to(at::kFloat)) : x;
 }
 
 }  // namespace dotresize

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+namespace dotresize {
+
+/// Entries of one kind, whose names differ in their numbers: `kind(3, 96)` is "NAME-3-96".
+struct EntryKind {
+  std::string_view name;
+
+  template <class... Parts>
+  std::string operator()(const Parts&... parts) const {
+    std::string entry(name);
+    ((entry += fmt::format("-{}", parts)), ...);
+    return entry;
+  }
+};
+
+// The names of all entries of a Journal. docs/architecture.md, "Journal", says what each contains.
+// J is a junction, of a shared map its first one; S a sublayer, W its width, L a layer, E a number
+// of epochs, NxS a number of windows and their length.
+namespace entries {
+
+// Cut sublayers.
+inline constexpr EntryKind kMlp{"mlp"};                   // S-W
+inline constexpr EntryKind kValues{"values"};             // S-W
+inline constexpr EntryKind kTrialMlp{"trial-mlp"};        // S-W, cut only for the trial
+inline constexpr EntryKind kTrialValues{"trial-values"};  // S-W
+
+// An allocation. Those of the first round do not depend on `size`.
+inline constexpr EntryKind kCurve{"curve"};                       // S, first round
+inline constexpr EntryKind kDense{"dense"};                       // J, first round
+inline constexpr char kSharedBasis[] = "dense-map";               // first round
+inline constexpr EntryKind kLossIncreases{"rises"};               // J, first round
+inline constexpr EntryKind kTokenLossIncreases{"token-rises"};    // J
+inline constexpr EntryKind kMetricExtension{"metric-extension"};  // J
+inline constexpr EntryKind kRankLossIncreases{"rank-rises"};      // S
+inline constexpr char kTrial[] = "trial";                         // a value
+inline constexpr char kAllocation[] = "allocation";               // a value
+
+// Sums over the calibration tokens, and the bases of the second pass.
+inline constexpr EntryKind kFirst{"first"};        // J
+inline constexpr EntryKind kBasis{"basis"};        // J, with a map of its own
+inline constexpr EntryKind kRotation{"rotation"};  // J, of a shared map
+inline constexpr EntryKind kSecond{"second"};      // J
+
+// Maps.
+inline constexpr EntryKind kMap{"map"};            // J
+inline constexpr EntryKind kShared{"shared"};      // J, a value: diagnostics of a shared map
+inline constexpr EntryKind kJunction{"junction"};  // J, a value: diagnostics of a finished junction
+inline constexpr EntryKind kShortcut{"shortcut"};  // S
+
+// Healing.
+inline constexpr EntryKind kHealed{"healed"};            // L
+inline constexpr EntryKind kHealing{"healing"};          // L, a value
+inline constexpr EntryKind kUpdates{"updates"};          // E-S, and E alone, a value
+inline constexpr char kUpdateShare[] = "updates-share";  // a value
+
+// The dense model's predictions of some windows.
+inline constexpr EntryKind kDenseLoss{"dense"};  // HASH-NxS, a value
+inline constexpr EntryKind kStates{"states"};    // HASH-NxS, and -M for each piece of them
+
+}  // namespace entries
+}  // namespace dotresize

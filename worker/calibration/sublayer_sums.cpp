@@ -1,0 +1,169 @@
+#include "worker/calibration/sublayer_sums.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "worker/calibration/reason.h"
+#include "worker/calibration/schedules/token_parallel_moments.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/sublayer_loader.h"
+
+namespace dotresize {
+
+SublayerSums SublayerSums::copied(bool to_host) const {
+  const auto copy_of = [&](const Moments& sums) {
+    return to_host ? sums.on_host() : sums.on_device();
+  };
+  SublayerSums copy = *this;
+  for (Moments& of : copy.features) of = copy_of(of);
+  if (copy.gradients) copy.gradients = copy_of(*copy.gradients);
+  return copy;
+}
+
+SublayerPasses::SublayerPasses(Communicator& comm, const CalibrationJob& job,
+                               const CalibrationObserver& observer, PhaseClock& clock,
+                               std::function<bool(int64_t sublayer)> needs_gradients)
+    : comm_(comm),
+      job_(job),
+      observer_(observer),
+      clock_(clock),
+      needs_gradients_(std::move(needs_gradients)),
+      passes_(comm, job, observer, clock) {}
+
+SublayerSums SublayerPasses::no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds) const {
+  SublayerSums sums{.sublayer = sublayer, .features = {}, .tokens = {}, .gradients = {}};
+  const bool attends = is_attention(sublayer);
+  const int64_t count = attends ? 1 : mlp_count(job_.config, sublayer);
+  const int64_t width =
+      attends ? attention_features(job_.config) : mlp_width(job_.config, sublayer);
+  // Tensors made in inference mode could not be added to during the backward pass.
+  std::optional<c10::InferenceMode> with_autograd;
+  if (job_.map.metric == Metric::kFisher) with_autograd.emplace(false);
+  for (int64_t mlp = 0; mlp < count; ++mlp) {
+    MomentOptions options{.what = attends ? "values of the attention" : "features of the MLP",
+                          .packed = bounds.empty() && job_.halves_precision()};
+    if (!bounds.empty()) options.reproducible = bounds.at(static_cast<size_t>(mlp));
+    sums.features.emplace_back(width, MomentKinds{.gram = true}, job_.device, options);
+  }
+  sums.tokens.resize(static_cast<size_t>(count), 0);
+  if (needs_gradients_(sublayer)) {
+    sums.gradients.emplace(
+        job_.config.hidden_size, MomentKinds{.gram = true}, job_.device,
+        MomentOptions{.what = "gradients of the loss", .packed = job_.halves_precision()});
+  }
+  return sums;
+}
+
+void SublayerPasses::add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const {
+  const PhaseClock::Scope scope(clock_, "gram", sublayer_name(sums.sublayer));
+  with_context(sublayer_name(sums.sublayer),
+               [&] { sums.features.at(static_cast<size_t>(mlp)).add(h.to(at::kFloat)); });
+  sums.tokens.at(static_cast<size_t>(mlp)) += h.numel() / h.size(-1);
+}
+
+void SublayerPasses::sum(std::vector<SublayerSums>& group, const DenseRound* together) {
+  const auto wants_gradients = [](const SublayerSums& sums) { return sums.gradients.has_value(); };
+  const bool here = together != nullptr || std::ranges::any_of(group, wants_gradients);
+  const std::vector<int64_t> ranks = gather_numbers(comm_, here ? 1 : 0);
+  const auto find = [&](int64_t sublayer) {
+    const auto found = std::ranges::find(group, sublayer, &SublayerSums::sublayer);
+    return found == group.end() ? nullptr : &*found;
+  };
+  Pass pass{.windows = job_.windows,
+            .numbers = job_.window_numbers,
+            .see_state =
+                [&](int64_t junction, const at::Tensor& x) {
+                  if (together) together->see_state(junction, x);
+                },
+            .see_features =
+                [&](int64_t sublayer, int64_t mlp, const at::Tensor& h) {
+                  if (SublayerSums* sums = find(sublayer)) add_features(*sums, mlp, h);
+                }};
+  if (std::ranges::max(ranks) > 0) {
+    pass.see_gradient = [&](int64_t junction, const at::Tensor& g) {
+      if (together) together->see_gradient(junction, g);
+      SublayerSums* const sums = find(junction - 1);
+      if (!sums || !sums->gradients) return;
+      const PhaseClock::Scope adding(clock_, "gram", junction_name(junction));
+      with_context("junction " + junction_name(junction), [&] { sums->gradients->add(g); });
+    };
+  }
+  passes_.run(pass);
+  passes_.unload();  // the work on the sums needs the memory
+  if (together) together->after_pass();
+}
+
+void SublayerPasses::in_stages(const std::vector<int64_t>& sublayers, const DenseRound* together,
+                               const std::function<void(SublayerSums)>& visit) {
+  const auto at_once = [](const RankShard& shard) { return shard.cuts_at_once; };
+  passes_.in_parts(sublayers, at_once, [&](std::span<const int64_t> part, int64_t) {
+    std::vector<SublayerSums> group;
+    for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));
+    sum(group, together);
+    if (job_.halves_precision()) {  // the GPU has room for one at a time
+      for (SublayerSums& sums : group) sums = sums.copied(/*to_host=*/true);
+    }
+    for (SublayerSums& sums : group) visit(std::move(sums));
+  });
+}
+
+std::vector<SumBounds> SublayerPasses::bounds_of(const SublayerWeights& weights,
+                                                 const RotaryTable& rotary,
+                                                 const Microbatches& x) const {
+  const int64_t count = mlp_count(job_.config, weights.sublayer);
+  at::Tensor norms = at::zeros({comm_.size(), count}, at::kDouble);
+  at::Tensor mine = norms[comm_.rank()];
+  const auto visit = [&](int64_t mlp, const at::Tensor& h) {
+    const at::Tensor norm = at::linalg_vector_norm(h, 2, at::IntArrayRef{-1}, false, at::kDouble);
+    mine[mlp] = std::max(mine[mlp].item<double>(), norm.max().item<double>());
+  };
+  for (const at::Tensor& batch : x) {
+    sublayer_forward(job_.config, weights, rotary, batch, nullptr, visit);
+  }
+  comm_.all_reduce_sum(norms);  // exact: all summands but one are zero
+  const at::Tensor largest = norms.amax(0);
+  std::vector<SumBounds> bounds;
+  for (int64_t mlp = 0; mlp < count; ++mlp) {
+    bounds.push_back({job_.windows.numel(), largest[mlp].item<double>()});
+  }
+  return bounds;
+}
+
+void SublayerPasses::over_ranks(const std::set<int64_t>& wanted,
+                                const std::function<void(SublayerSums)>& visit) {
+  if (wanted.empty()) return;
+  const RotaryTable rotary = make_rotary_table(job_.config, job_.windows.size(1), job_.device);
+  Microbatches x = embed_share(comm_, job_, job_.compute_dtype, clock_);
+  SublayerStream sublayers(comm_, job_.reader, job_.config, job_.compute_dtype, job_.device);
+  for (int64_t s = 0; s <= *wanted.rbegin(); ++s) {
+    const PhaseClock::Scope scope(clock_, "forward");
+    const SublayerWeights weights = sublayers.next();
+    std::optional<SublayerSums> sums;
+    FeatureVisitor add;
+    if (wanted.contains(s)) {
+      sums = no_sums(s, bounds_of(weights, rotary, x));
+      add = [&](int64_t mlp, const at::Tensor& h) { add_features(*sums, mlp, h); };
+    }
+    for (at::Tensor& batch : x) {
+      batch = sublayer_forward(job_.config, weights, rotary, batch, nullptr, add);
+      observer_.tokens_seen(batch.size(0) * batch.size(1));
+    }
+    if (!sums) continue;
+    const int owner = rank_in_turn(comm_, layer_of(s));
+    for (Moments& features : sums->features) comm_.reduce_sum(features.gram, owner);
+    at::Tensor counts = at::tensor(sums->tokens, at::kDouble);
+    comm_.all_reduce_sum(counts);
+    for (size_t mlp = 0; mlp < sums->tokens.size(); ++mlp) {
+      sums->tokens[mlp] = std::llround(counts[static_cast<int64_t>(mlp)].item<double>());
+    }
+    if (owner == comm_.rank()) visit(std::move(*sums));
+  }
+}
+
+}  // namespace dotresize

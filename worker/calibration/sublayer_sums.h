@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/phase_clock.h"
+#include "worker/calibration/calibration.h"
+#include "worker/calibration/junction_groups.h"
+#include "worker/comm/communicator.h"
+#include "worker/maps/moments.h"
+#include "worker/transformer/rotary.h"
+#include "worker/transformer/stage/microbatches.h"
+#include "worker/transformer/stage/stage.h"
+
+namespace dotresize {
+
+/// Sums of one sublayer over all tokens.
+struct SublayerSums {
+  int64_t sublayer = 0;
+  /// Inputs of out_proj: of the MLP, of each expert, or of the attention.
+  std::vector<Moments> features;
+  std::vector<int64_t> tokens;  ///< number of tokens seen by each of these
+  /// Gradients behind the sublayer, in the metric of the loss. Empty if not needed or known
+  /// elsewhere.
+  std::optional<Moments> gradients;
+
+  /// Returns a copy on the host or on the device that shares no memory with these sums.
+  SublayerSums copied(bool to_host) const;
+};
+
+/// A first round whose pass serves other sums too (ShardPlan::dense_round).
+struct DenseRound {
+  JunctionVisitor see_state;         ///< called with each microbatch at a junction of this rank
+  JunctionVisitor see_gradient;      ///< called with the gradient of the loss there
+  std::function<void()> after_pass;  ///< called after the pass, before the sums are used
+};
+
+/// Sums over the calibration tokens at the sublayers of the dense model. References outlive the
+/// object.
+class SublayerPasses {
+ public:
+  /// `needs_gradients`: returns true if the gradients behind a sublayer are to be summed.
+  SublayerPasses(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
+                 PhaseClock& clock, std::function<bool(int64_t sublayer)> needs_gradients);
+
+  /// Sums at these sublayers of this rank's stage, as many at a time as there is memory for, and
+  /// passes each to `visit`. Packed sums are passed on the host. `together` may be null.
+  /// Collective.
+  void in_stages(const std::vector<int64_t>& sublayers, const DenseRound* together,
+                 const std::function<void(SublayerSums)>& visit);
+  /// Sums at the `wanted` MLPs over the tokens that the ranks share, and passes each to `visit` at
+  /// the rank whose turn it is. The sums do not depend on the number of ranks. Collective.
+  void over_ranks(const std::set<int64_t>& wanted, const std::function<void(SublayerSums)>& visit);
+
+ private:
+  /// Returns empty sums. `bounds`: bounds of each MLP's sums if ranks add them up, else empty.
+  SublayerSums no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds = {}) const;
+  void add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const;
+  void sum(std::vector<SublayerSums>& group, const DenseRound* together);
+  /// Returns the bounds of the features over all ranks' tokens.
+  std::vector<SumBounds> bounds_of(const SublayerWeights& weights, const RotaryTable& rotary,
+                                   const Microbatches& x) const;
+
+  Communicator& comm_;
+  const CalibrationJob& job_;
+  const CalibrationObserver& observer_;
+  PhaseClock& clock_;
+  std::function<bool(int64_t sublayer)> needs_gradients_;
+  PipelinePasses passes_;
+};
+
+}  // namespace dotresize
