@@ -12,7 +12,6 @@
 #include "base/files/input_file.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
-#include "base/text/traceparent.h"
 #include "client/calls/rpc_error.h"
 #include "job/page/sweep_page.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/process/machine_faults.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "client/display/json_output.h"

@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include "base/process/environment.h"
-#include "base/process/machine_faults.h"
 #include "base/text/human_text.h"
 
 namespace dotresize {

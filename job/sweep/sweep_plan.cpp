@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/files/directory_entries.h"
+#include "base/files/directory.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"

@@ -11,7 +11,7 @@
 #include "base/failure.h"
 #include "base/files/durable_file.h"
 #include "base/files/partial_path.h"
-#include "base/text/csv.h"
+#include "base/text/encodings.h"
 #include "base/text/human_text.h"
 #include "job/page/page_html.h"
 #include "job/page/sweep_page.h"

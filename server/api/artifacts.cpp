@@ -6,9 +6,7 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
-#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
-#include "base/files/sha256_sums.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "job/page/page.h"

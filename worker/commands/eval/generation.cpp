@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
-#include "base/files/scratch_directory.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

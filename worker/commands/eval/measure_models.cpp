@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/files/scratch_directory.h"
+#include "base/files/directory.h"
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"

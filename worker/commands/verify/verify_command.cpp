@@ -7,10 +7,10 @@
 
 #include "base/errors.h"
 #include "base/files/partial_path.h"
-#include "base/files/sha256_sums.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "worker/checkpoint/dtypes.h"
