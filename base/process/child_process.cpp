@@ -47,11 +47,6 @@ void read_some(UniqueFd& pipe, std::string& text, size_t most) {
   }
 }
 
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.find_last_of('\n') + 1);
-}
-
 struct Pipe {
   UniqueFd read_end;
   UniqueFd write_end;
@@ -163,6 +158,11 @@ sigset_t child_signals() {
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
   return signals;
+}
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.find_last_of('\n') + 1);
 }
 
 ChildProcess::ChildProcess() {

@@ -1,5 +1,3 @@
-#include "client/doctor/host_checks.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +6,7 @@
 
 #include "base/process/environment.h"
 #include "base/text/human_text.h"
+#include "client/doctor/checks.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -8,6 +8,8 @@
 
 #include "base/errors.h"
 #include "client/local/remote_job.h"
+#include "job/manifest/mpi_job.h"
+#include "job/manifest/yaml_json.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/make_shard_plan.h"
@@ -69,15 +71,6 @@ std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig&
   return findings;
 }
 
-std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model,
-                                     bool pushed) {
-  std::vector<FileFinding> findings = check_inputs(job, model);
-  const std::string fault = pushed ? "" : output_fault(job.output.path, job.output.overwrite);
-  if (!fault.empty()) findings.push_back({kOutputKey, fault});
-  std::ranges::move(check_widths(job, model), std::back_inserter(findings));
-  return findings;
-}
-
 }  // namespace
 
 PlannedJob plan_job(const PlanRequest& request) {
@@ -98,8 +91,12 @@ PlannedJob plan_job(const PlanRequest& request) {
   planned.plan = with_place(planned.file, "resources.ranks",
                             [&] { return make_shard_plan(planned.model, planned.job); });
   if (hardware) planned.time = estimate_time(planned.model, planned.job, planned.plan, *hardware);
-  planned.findings =
-      find_faults(planned.job, planned.model, is_remote(planned.given.output().path()));
+  planned.findings = check_inputs(planned.job, planned.model);
+  if (!is_remote(planned.given.output().path())) {
+    const std::string fault = output_fault(planned.job.output.path, planned.job.output.overwrite);
+    if (!fault.empty()) planned.findings.push_back({kOutputKey, fault});
+  }
+  std::ranges::move(check_widths(planned.job, planned.model), std::back_inserter(planned.findings));
   return planned;
 }
 
@@ -139,6 +136,35 @@ std::string plan_json(const PlannedJob& planned) {
     document["warnings"].push_back(finding.key + ": " + finding.what);
   }
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string job_manifest(const PlannedJob& planned, const ManifestRequest& request, bool json) {
+  constexpr char kJobFile[] = "job.json";
+  const v1::JobSpec& spec = planned.file.spec;
+  const std::string job_file = Manifest::parse(job_spec_to_json(spec)).dump();
+  MpiJobParts parts;
+  parts.name = mpi_job_name(spec.name(), job_file);
+  parts.labels = {{"dotresize.dev/job", parts.name}};
+  parts.ranks = planned.job.resources.ranks;
+  parts.cpus = request.cpus;
+  parts.rank_memory = peak_memory(planned.plan);
+  parts.gpus = spec.resources().device() == v1::Resources::cuda;
+  parts.arguments = {"--work-dir", "/tmp", std::string(kJobFolder) + "/" + kJobFile};
+  parts.config_map = parts.name;
+  const Manifest mpi_job = make_mpi_job(read_mpi_job_template(request.template_file), parts);
+  Manifest metadata = {{"name", parts.name}};
+  for (const char* key : {"namespace", "labels"}) {
+    if (mpi_job["metadata"].contains(key)) metadata[key] = mpi_job["metadata"][key];
+  }
+  const Manifest config_map = {{"apiVersion", "v1"},
+                               {"kind", "ConfigMap"},
+                               {"metadata", metadata},
+                               {"immutable", true},
+                               {"data", {{kJobFile, job_file}}}};
+  if (!json) return yaml_of_json(config_map) + "---\n" + yaml_of_json(mpi_job);
+  const Manifest list = {
+      {"apiVersion", "v1"}, {"kind", "List"}, {"items", Manifest::array({config_map, mpi_job})}};
+  return list.dump(2) + "\n";
 }
 
 }  // namespace dotresize

@@ -20,10 +20,6 @@ constexpr size_t kLongestLine = size_t{64} * 1024;
 constexpr size_t kKeptErrors = size_t{4} * 1024;
 constexpr size_t kLongestMessage = 2000;
 
-std::vector<std::string> command_of(const std::vector<std::string>& arguments) {
-  return python_helper_command(remote_files_modules(), arguments);
-}
-
 const char* kind_name(FetchKind kind) {
   switch (kind) {
     case FetchKind::kModel:
@@ -34,11 +30,6 @@ const char* kind_name(FetchKind kind) {
       return "file";
   }
   return "";
-}
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.find_last_of('\n') + 1);
 }
 
 v1::Progress progress_of(const nlohmann::json& record, const std::string& phase) {
@@ -66,8 +57,10 @@ std::filesystem::path RemoteCache::output_for(const std::string& url) const {
 
 std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
                                        const RemoteCache& cache) {
-  return command_of({"fetch", url, "--kind", kind_name(kind), "--cache", cache.directory.string(),
-                     "--cache-size", std::to_string(cache.size)});
+  return python_helper_command(
+      remote_files_modules(),
+      {"fetch", url, "--kind", kind_name(kind), "--cache", cache.directory.string(), "--cache-size",
+       std::to_string(cache.size)});
 }
 
 std::vector<std::string> look_command(const std::string& url, bool overwrite,
@@ -75,14 +68,14 @@ std::vector<std::string> look_command(const std::string& url, bool overwrite,
   std::vector<std::string> arguments = {"look", url};
   if (overwrite) arguments.emplace_back("--overwrite");
   if (!model.empty()) arguments.insert(arguments.end(), {"--model", model.string()});
-  return command_of(arguments);
+  return python_helper_command(remote_files_modules(), arguments);
 }
 
 std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
                                       bool overwrite) {
   std::vector<std::string> arguments = {"push", model.string(), url};
   if (overwrite) arguments.emplace_back("--overwrite");
-  return command_of(arguments);
+  return python_helper_command(remote_files_modules(), arguments);
 }
 
 TransferOutput::TransferOutput(std::string phase, Tell tell, std::function<void()> tick)

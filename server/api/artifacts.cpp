@@ -12,7 +12,7 @@
 #include "job/page/page.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
-#include "job/sweep/variant_paths.h"
+#include "job/sweep/sweep_plan.h"
 #include "server/api_error.h"
 #include "server/store/job_result.h"
 
