@@ -11,6 +11,11 @@
 
 namespace dotresize {
 
+/// Seconds of wall time since `start`.
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 /// The moment when a device has completed all work queued before it. It is not earlier than the
 /// host's request for it.
 class DeviceMoment {
@@ -72,7 +77,9 @@ class PhaseClock {
           begin_(clock.since_) {}
     ~Scope() {
       const std::string phase = clock_.enter(std::move(outer_));
-      clock_.keep(phase, detail_, begin_);
+      if (!clock_.keeps_spans_) return;
+      clock_.spans_.push_back({phase, detail_, seconds_between(clock_.origin_, begin_),
+                               seconds_between(clock_.origin_, clock_.since_)});
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -112,19 +119,17 @@ class PhaseClock {
   };
 
   std::string enter(std::string phase) {
-    if (mark_) mark();
+    if (mark_) {
+      std::shared_ptr<DeviceMoment> moment = mark_();
+      if (keeps_spans_) moment->wait();
+      if (!current_.empty()) pending_.push_back({current_, moment_, moment});
+      moment_ = std::move(moment);
+      count_passed();
+    }
     const auto now = Clock::now();
     if (!mark_ && !current_.empty()) seconds_[current_] += seconds_between(since_, now);
     since_ = now;
     return std::exchange(current_, std::move(phase));
-  }
-
-  void mark() {
-    std::shared_ptr<DeviceMoment> now = mark_();
-    if (keeps_spans_) now->wait();
-    if (!current_.empty()) pending_.push_back({current_, moment_, now});
-    moment_ = std::move(now);
-    count_passed();
   }
 
   void count_passed() const {
@@ -132,12 +137,6 @@ class PhaseClock {
       const Pending& phase = pending_.front();
       seconds_[phase.phase] += phase.end->seconds_since(*phase.begin);
     }
-  }
-
-  void keep(const std::string& phase, const std::string& detail, Clock::time_point begin) {
-    if (!keeps_spans_) return;
-    spans_.push_back(
-        {phase, detail, seconds_between(origin_, begin), seconds_between(origin_, since_)});
   }
 
   bool keeps_spans_;

@@ -6,10 +6,7 @@
 #include "base/failure.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "client/calls/rpc_error.h"
-#include "client/display/json_output.h"
 #include "client/local/remote_job.h"
-#include "client/verbs/usage.h"
 #include "client/verbs/verb.h"
 
 namespace dotresize {

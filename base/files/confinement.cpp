@@ -21,6 +21,7 @@ namespace {
 
 constexpr char kDescriptors[] = "/proc/self/fd";
 constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+constexpr int kOpenPath = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
 /// A path below a descriptor's path.
 struct DescriptorPath {
@@ -36,24 +37,6 @@ std::optional<DescriptorPath> as_descriptor_path(const fs::path& path) {
   fs::path below;
   for (auto part = std::next(relative.begin()); part != relative.end(); ++part) below /= *part;
   return DescriptorPath{*fd, below};
-}
-
-/// Returns the path from `root` to `path`, both without links; nothing if it lies elsewhere.
-std::optional<fs::path> way_from(const fs::path& root, const fs::path& path) {
-  const fs::path relative = path.lexically_relative(root);
-  if (relative.empty() || *relative.begin() == "..") return std::nullopt;
-  return relative;
-}
-
-/// Resolves the links of `path`. With O_NOFOLLOW the last component is not followed.
-fs::path followed(const fs::path& path, int flags, std::error_code& error) {
-  if ((flags & O_NOFOLLOW) == 0) return fs::weakly_canonical(fs::absolute(path), error);
-  const fs::path named = path.has_filename() ? path : path.parent_path();
-  return fs::weakly_canonical(fs::absolute(named).parent_path(), error) / named.filename();
-}
-
-UniqueFd open_root(const fs::path& root) {
-  return UniqueFd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
 Confinement& process_confinement() {
@@ -102,13 +85,19 @@ UniqueFd Confinement::open(const fs::path& path, int flags, mode_t mode) const {
   if (pinned && !pinned->below.empty()) return open_beneath(pinned->fd, pinned->below, flags, mode);
   if (pinned || roots_.empty()) return UniqueFd(::open(path.c_str(), flags | O_CLOEXEC, mode));
   std::error_code error;
-  const fs::path target = followed(path, flags, error);
+  fs::path target;
+  if ((flags & O_NOFOLLOW) == 0) {
+    target = fs::weakly_canonical(fs::absolute(path), error);
+  } else {  // the last component stays as it is
+    const fs::path named = path.has_filename() ? path : path.parent_path();
+    target = fs::weakly_canonical(fs::absolute(named).parent_path(), error) / named.filename();
+  }
   if (error) {
     errno = error.value();
     return UniqueFd();
   }
   const Place place = place_of(target, path);
-  const UniqueFd dir = open_root(place.root);
+  const UniqueFd dir(::open(place.root.c_str(), kOpenPath));
   return dir ? open_beneath(dir.get(), place.way, flags, mode) : UniqueFd();
 }
 
@@ -118,7 +107,7 @@ UniqueFd Confinement::make_directories(const fs::path& path) const {
     return UniqueFd(::open(path.c_str(), kOpenDirectory));
   }
   const Place place = place_of(fs::weakly_canonical(fs::absolute(path)), path);
-  UniqueFd at = open_root(place.root);
+  UniqueFd at(::open(place.root.c_str(), kOpenPath));
   for (const fs::path& part : place.way) {
     if (!at || part == ".") break;
     if (::mkdirat(at.get(), part.c_str(), 0777) != 0 && errno != EEXIST) return UniqueFd();
@@ -129,7 +118,8 @@ UniqueFd Confinement::make_directories(const fs::path& path) const {
 
 Confinement::Place Confinement::place_of(const fs::path& target, const fs::path& named) const {
   for (const fs::path& root : roots_) {
-    if (const auto way = way_from(root, target)) return {root, *way};
+    const fs::path way = target.lexically_relative(root);  // neither has links
+    if (!way.empty() && *way.begin() != "..") return {root, way};
   }
   throw InputError(named.string() +
                    ": does not lie in a directory where this job may read and write, or leads out "

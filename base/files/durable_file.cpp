@@ -17,24 +17,6 @@ namespace {
 
 constexpr char kTemporary[] = ".tmp-";
 
-/// Returns a name in the same directory that no other process picks.
-fs::path temporary_name(fs::path path) {
-  std::random_device random;
-  path += kTemporary;
-  path += std::to_string(random());
-  path += std::to_string(random());
-  return path;
-}
-
-/// Removes the file in the destructor unless it has been renamed.
-struct Removal {
-  const fs::path& path;
-  bool armed = true;
-  ~Removal() {
-    if (armed) ::unlink(path.c_str());
-  }
-};
-
 }  // namespace
 
 OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
@@ -78,13 +60,20 @@ void OutputFile::fail(const char* action) const {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content, mode_t permissions) {
-  const fs::path temporary = temporary_name(path);
+  // A name in the same directory that no other process picks.
+  std::random_device random;
+  fs::path temporary = path;
+  temporary += kTemporary + std::to_string(random());
+  temporary += std::to_string(random());
   OutputFile file(temporary, OutputFile::Mode::kMustNotExist, permissions);
-  Removal removal{temporary};
-  file.write(content.data(), content.size(), 0);
-  file.close();
-  fs::rename(temporary, path);
-  removal.armed = false;
+  try {
+    file.write(content.data(), content.size(), 0);
+    file.close();
+    fs::rename(temporary, path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
   sync_directory(path.parent_path());
 }
 

@@ -5,20 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
+#include <cstring>
 
 #include "base/errors.h"
 
 namespace dotresize {
-namespace {
-
-std::string errno_text() { return std::generic_category().message(errno); }
-
-int64_t nanoseconds(const timespec& time) {
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-}  // namespace
 
 InputFile::InputFile(const std::string& path, const Confinement& confinement)
     // O_NONBLOCK: opening a FIFO must fail below, not wait for a writer.
@@ -26,7 +17,7 @@ InputFile::InputFile(const std::string& path, const Confinement& confinement)
   if (!fd_ && (errno == ENOENT || errno == ENOTDIR)) {
     throw InputError(shown_path(path) + ": there is no such file");
   }
-  if (!fd_) throw InputError(shown_path(path) + ": cannot open: " + errno_text());
+  if (!fd_) throw InputError(shown_path(path) + ": cannot open: " + std::strerror(errno));
   struct stat status = {};
   const bool regular = ::fstat(fd_.get(), &status) == 0 && S_ISREG(status.st_mode);
   if (!regular) throw InputError(shown_path(path) + ": is not a regular file");
@@ -36,8 +27,11 @@ InputFile::InputFile(const std::string& path, const Confinement& confinement)
 FileStamp InputFile::stamp() const {
   struct stat status = {};
   if (::fstat(fd_.get(), &status) != 0) {
-    throw InputError(shown_path(path_) + ": cannot read: " + errno_text());
+    throw InputError(shown_path(path_) + ": cannot read: " + std::strerror(errno));
   }
+  const auto nanoseconds = [](const timespec& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
   return {status.st_ino, static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim),
           nanoseconds(status.st_ctim)};
 }
@@ -46,7 +40,7 @@ void InputFile::read(char* to, uint64_t count, uint64_t offset) const {
   while (count > 0) {
     const ssize_t got = ::pread(fd_.get(), to, count, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw InputError(shown_path(path_) + ": cannot read: " + errno_text());
+    if (got < 0) throw InputError(shown_path(path_) + ": cannot read: " + std::strerror(errno));
     if (got == 0) {
       throw InputError(shown_path(path_) + ": the file ends at byte " + std::to_string(offset) +
                        ", " + std::to_string(count) + " bytes too early");

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
-#include "base/files/directory_entries.h"
+#include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/input_file.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -19,26 +21,6 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
   fs::path name = path.has_filename() ? path : path.parent_path();
   name += suffix;
   return name;
-}
-
-/// True if a job could resume from the journal.
-bool has_entries(const fs::path& journal) {
-  std::error_code error;
-  for (const fs::directory_entry& file : entries_of(journal, error)) {
-    const fs::path name = file.path().filename();
-    if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
-    if (name.extension() == ".json") return true;
-  }
-  return false;
-}
-
-/// True if its owner file was never completed, because the process was killed.
-bool is_nobodys(const fs::path& journal) {
-  std::error_code error;
-  for (const fs::directory_entry& file : entries_of(journal, error)) {
-    if (!is_left_of(file, kOwnerOfOutput)) return false;
-  }
-  return !error;
 }
 
 }  // namespace
@@ -62,9 +44,13 @@ bool is_empty_partial(const fs::path& partial) {
   std::error_code error;
   for (const fs::directory_entry& entry : entries_of(partial, error)) {
     std::error_code one;
-    const bool empty_journal = entry.path().filename() == kJournalDirectory &&
-                               !entry.is_symlink(one) && is_nobodys(entry.path());
-    if (!empty_journal) return false;
+    if (entry.path().filename() != kJournalDirectory || entry.is_symlink(one)) return false;
+    // An owner file that was never completed, because the process was killed, is nobody's.
+    std::error_code unreadable;
+    for (const fs::directory_entry& file : entries_of(entry.path(), unreadable)) {
+      if (!is_left_of(file, kOwnerOfOutput)) return false;
+    }
+    if (unreadable) return false;
   }
   return !error;
 }
@@ -98,7 +84,14 @@ std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& n
   const fs::path journal = partial.path() / kJournalDirectory;
   // The owner file goes last, because the process may be killed in between.
   std::error_code error = empty_directory(partial.path(), journal);
-  if (error || has_entries(journal)) return error;
+  if (error) return error;
+  std::error_code unreadable;
+  for (const fs::directory_entry& file : entries_of(journal, unreadable)) {
+    // A job can resume from all entries but those that say whose journal it is.
+    const fs::path entry = file.path().filename();
+    if (entry.extension() == ".json" && entry != kJournalOfJob && entry != kOwnerOfOutput)
+      return {};
+  }
   error = empty_directory(partial.path());
   return error || !parent.holds(name, partial) ? error : remove_empty_directory(parent, name);
 }
@@ -125,6 +118,36 @@ int64_t size_of_directory(const fs::path& dir) {
 bool is_unfinished_output(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.ends_with(kPartial) || name.ends_with(kReplaced);
+}
+
+void write_output_owner(const fs::path& dir, const OutputOwner& owner) {
+  const nlohmann::json content = {{"job_id", owner.job_id}, {"attempt", owner.attempt}};
+  write_file_atomically(dir / kOwnerOfOutput, content.dump() + "\n");
+}
+
+std::optional<OutputOwner> read_output_owner(const fs::path& dir) {
+  constexpr size_t kMaxOwnerBytes = 4096;
+  const fs::path file = dir / kOwnerOfOutput;
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(file, error))) return std::nullopt;
+  try {
+    const nlohmann::json content = nlohmann::json::parse(read_whole_file(file, kMaxOwnerBytes));
+    return OutputOwner{content.at("job_id").get<std::string>(), content.at("attempt").get<int>()};
+  } catch (const InputError&) {
+    return std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<OutputOwner> owner_of_output(const fs::path& output) {
+  return read_output_owner(output / kReportDirectory);
+}
+
+std::optional<OutputOwner> owner_of_partial(const fs::path& partial) {
+  // A job close to its end has already removed its journal.
+  const auto owner = read_output_owner(partial / kJournalDirectory);
+  return owner ? owner : owner_of_output(partial);
 }
 
 }  // namespace dotresize

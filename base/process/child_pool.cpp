@@ -68,44 +68,34 @@ std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_mos
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + at_most;
   for (;;) {
-    if (const auto ended = reap()) return ended;
+    for (auto& [pid, child] : children_) {
+      int status = 0;
+      if (::waitpid(pid, &status, WNOHANG) != pid) continue;
+      child.copy();  // not until the end of the pipe: a grandchild may keep it open
+      const Ended ended{child.number, exit_code_of(status)};
+      children_.erase(pid);
+      return ended;
+    }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
-    if (left.count() <= 0 || !take_events(left)) return std::nullopt;
-  }
-}
-
-bool ChildPool::take_events(std::chrono::milliseconds at_most) {
-  std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}};
-  for (const auto& [pid, child] : children_) polled.push_back({child.output.get(), POLLIN, 0});
-  if (::poll(polled.data(), polled.size(), static_cast<int>(at_most.count())) <= 0) return false;
-  if (polled[0].revents != 0) take_signals();
-  for (auto& [pid, child] : children_) child.copy();
-  return true;
-}
-
-void ChildPool::take_signals() {
-  signalfd_siginfo signal = {};
-  while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-    if (signal.ssi_signo == SIGCHLD || stopped_) continue;
-    stopped_ = true;
-    stop();
+    if (left.count() <= 0) return std::nullopt;
+    std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}};
+    for (const auto& [pid, child] : children_) polled.push_back({child.output.get(), POLLIN, 0});
+    if (::poll(polled.data(), polled.size(), static_cast<int>(left.count())) <= 0) {
+      return std::nullopt;
+    }
+    signalfd_siginfo signal = {};
+    while (polled[0].revents != 0 &&
+           ::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+      if (signal.ssi_signo == SIGCHLD || stopped_) continue;
+      stopped_ = true;
+      stop();
+    }
+    for (auto& [pid, child] : children_) child.copy();
   }
 }
 
 void ChildPool::stop() {
   for (const auto& [pid, child] : children_) ::kill(pid, SIGTERM);
-}
-
-std::optional<ChildPool::Ended> ChildPool::reap() {
-  for (auto& [pid, child] : children_) {
-    int status = 0;
-    if (::waitpid(pid, &status, WNOHANG) != pid) continue;
-    child.copy();  // not until the end of the pipe: a grandchild may keep it open
-    const Ended ended{child.number, exit_code_of(status)};
-    children_.erase(pid);
-    return ended;
-  }
-  return std::nullopt;
 }
 
 }  // namespace dotresize

@@ -55,10 +55,6 @@ class ChildPool {
   };
 
   void stop();
-  std::optional<Ended> reap();
-  /// Waits for a signal or output, and handles it. False if none came.
-  bool take_events(std::chrono::milliseconds at_most);
-  void take_signals();
 
   const int64_t max_log_;
   sigset_t previous_ = {};

@@ -35,18 +35,6 @@ void keep_end(std::string& text) {
   if (text.size() > kMaxKeptOutput) text.erase(0, text.size() - kMaxKeptOutput);
 }
 
-std::string read_tail(int fd) {
-  std::string tail;
-  std::array<char, 4096> buffer;
-  for (;;) {
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return tail;
-    tail.append(buffer.data(), static_cast<size_t>(got));
-    keep_end(tail);
-  }
-}
-
 /// Reads once from the pipe. `text` grows to `most` bytes at most. Closes `pipe` at its end.
 void read_some(UniqueFd& pipe, std::string& text, size_t most) {
   std::array<char, 16384> buffer;
@@ -57,11 +45,6 @@ void read_some(UniqueFd& pipe, std::string& text, size_t most) {
   } else {
     text.append(buffer.data(), std::min(static_cast<size_t>(got), most - text.size()));
   }
-}
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.find_last_of('\n') + 1);
 }
 
 struct Pipe {
@@ -79,130 +62,73 @@ ProgramMissing cannot_start(const std::string& program) {
   return ProgramMissing("cannot start " + program + ": " + std::generic_category().message(errno));
 }
 
-/// Runs between fork and exec. Never returns.
-[[noreturn]] void become_child(const std::vector<char*>& arguments, const sigset_t& signals,
-                               int standard_output, int standard_error) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  setpgid(0, 0);
-  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
-  dup2(standard_output, STDOUT_FILENO);
-  dup2(standard_error, STDERR_FILENO);
-  sigprocmask(SIG_SETMASK, &signals, nullptr);
-  execvp(arguments[0], arguments.data());
-  _exit(kExitCannotExecute);
-}
-
-/// A child in its own process group; reads its output and waits for it.
-class WatchedChild {
- public:
-  /// `signals`: signalfd of the signals that end the child, and of SIGCHLD; may be empty.
-  WatchedChild(pid_t pid, UniqueFd signals, std::stop_token stop, UniqueFd standard_output,
-               UniqueFd standard_error)
-      : pid_(pid),
-        signals_(std::move(signals)),
-        stop_(std::move(stop)),
-        streams_{std::move(standard_output), std::move(standard_error)} {}
-  /// Kills the child unless wait() has seen it end.
-  ~WatchedChild() {
-    if (status_) return;
-    ::kill(pid_, SIGKILL);
-    wait_for_child(pid_);
-  }
-  WatchedChild(const WatchedChild&) = delete;
-  WatchedChild& operator=(const WatchedChild&) = delete;
-
-  /// Waits until the child has ended and its output is read. Returns its exit code.
-  int wait(ProgramOutput& output) {
-    constexpr int kTickMs = 200;
-    while (!status_ || streams_[0] || streams_[1]) {
-      std::array<pollfd, 3> polled = {{{signals_.get(), POLLIN, 0},
-                                       {streams_[0].get(), POLLIN, 0},
-                                       {streams_[1].get(), POLLIN, 0}}};
-      const int ready = ::poll(polled.data(), polled.size(), kTickMs);
-      if (ready == 0) {
-        // Its own children may keep the pipes open.
-        if (status_) break;
-        output.tick();
-      }
-      if (ready > 0 && polled[1].revents != 0) read(0, output);
-      if (ready > 0 && polled[2].revents != 0) read(1, output);
-      if (ready > 0 && polled[0].revents != 0) take_signals();
-      if (!status_ && stop_.stop_requested()) press();
-      int status = 0;
-      if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
-    }
-    return stopped_ ? kExitCancelled : exit_code_of(*status_);
-  }
-
- private:
-  void read(size_t stream, ProgramOutput& output) {
-    std::array<char, 16384> buffer;
-    const ssize_t got = ::read(streams_[stream].get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) return;
-    if (got <= 0) {
-      streams_[stream] = UniqueFd();
-      return;
-    }
-    const std::string_view bytes(buffer.data(), static_cast<size_t>(got));
-    stream == 0 ? output.standard_output(bytes) : output.standard_error(bytes);
-  }
-
-  void take_signals() {
-    signalfd_siginfo signal = {};
-    while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-      if (signal.ssi_signo == SIGCHLD || status_) continue;
-      request_stop();
-    }
-  }
-
-  void request_stop() {
-    if (stopped_) return;
-    stopped_ = std::chrono::steady_clock::now();
-    ::kill(pid_, SIGTERM);
-  }
-
-  void press() {
-    request_stop();
-    if (std::chrono::steady_clock::now() > *stopped_ + kStopPatience) ::kill(pid_, SIGKILL);
-  }
-
-  pid_t pid_;
-  UniqueFd signals_;
-  std::stop_token stop_;
-  std::array<UniqueFd, 2> streams_;  ///< stdout and stderr of the child; empty once closed
-  std::optional<int> status_;        ///< waitpid status, once it has ended
-  std::optional<std::chrono::steady_clock::time_point> stopped_;  ///< time of the SIGTERM
-};
-
 /// Blocks signals in this thread for the object's lifetime.
-class BlockedSignals {
- public:
-  explicit BlockedSignals(const sigset_t& signals) { sigprocmask(SIG_BLOCK, &signals, &previous_); }
-  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &previous_, nullptr); }
+struct BlockedSignals {
+  explicit BlockedSignals(const sigset_t& signals) { sigprocmask(SIG_BLOCK, &signals, &previous); }
+  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &previous, nullptr); }
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
-  const sigset_t& previous() const { return previous_; }
 
- private:
-  sigset_t previous_ = {};
+  sigset_t previous = {};
 };
 
-/// Runs the child with the signal mask `blocked`. `signals` (a signalfd, or empty) and `stop` end
-/// it.
+/// Runs the child with the signal mask `blocked`, in its own process group. `signals` (a signalfd
+/// of the signals that end it, and of SIGCHLD; or empty) and `stop` end it.
 int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
-                const sigset_t& blocked, UniqueFd signals, const std::stop_token& stop) {
+                const sigset_t& blocked, const UniqueFd& signals, const std::stop_token& stop) {
+  using Clock = std::chrono::steady_clock;
   Pipe out = make_pipe();
   Pipe err = make_pipe();
   const pid_t pid = start_in_group(command, blocked, out.write_end.get(), err.write_end.get());
   out.write_end = UniqueFd();
   err.write_end = UniqueFd();
-  WatchedChild child(pid, std::move(signals), stop, std::move(out.read_end),
-                     std::move(err.read_end));
-  const int code = child.wait(output);
-  if (code == kExitCannotExecute) {
+  std::optional<int> status;                 // waitpid status, once it has ended
+  std::optional<Clock::time_point> stopped;  // time of the SIGTERM
+  const auto request_stop = [&] {
+    if (stopped) return;
+    stopped = Clock::now();
+    ::kill(pid, SIGTERM);
+  };
+  try {
+    while (!status || out.read_end || err.read_end) {
+      constexpr int kTickMs = 200;
+      std::array<pollfd, 3> polled = {{{signals.get(), POLLIN, 0},
+                                       {out.read_end.get(), POLLIN, 0},
+                                       {err.read_end.get(), POLLIN, 0}}};
+      const int ready = ::poll(polled.data(), polled.size(), kTickMs);
+      if (ready == 0) {
+        if (status) break;  // its own children may keep the pipes open
+        output.tick();
+      }
+      std::string bytes;
+      if (ready > 0 && polled[1].revents != 0) read_some(out.read_end, bytes, std::string::npos);
+      if (!bytes.empty()) output.standard_output(bytes);
+      bytes.clear();
+      if (ready > 0 && polled[2].revents != 0) read_some(err.read_end, bytes, std::string::npos);
+      if (!bytes.empty()) output.standard_error(bytes);
+      signalfd_siginfo signal = {};
+      while (ready > 0 && polled[0].revents != 0 &&
+             ::read(signals.get(), &signal, sizeof signal) == sizeof signal) {
+        if (signal.ssi_signo != SIGCHLD && !status) request_stop();
+      }
+      if (!status && stop.stop_requested()) {
+        request_stop();
+        if (Clock::now() > *stopped + kStopPatience) ::kill(pid, SIGKILL);
+      }
+      int ended = 0;
+      if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
+    }
+  } catch (...) {  // from `output`
+    if (!status) {
+      ::kill(pid, SIGKILL);
+      wait_for_child(pid);
+    }
+    throw;
+  }
+  if (!stopped && exit_code_of(*status) == kExitCannotExecute) {
     throw ProgramMissing("cannot start " + command.front() + ": is it installed?");
   }
-  return code;
+  return stopped ? kExitCancelled : exit_code_of(*status);
 }
 
 }  // namespace
@@ -232,6 +158,11 @@ sigset_t child_signals() {
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
   return signals;
+}
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.find_last_of('\n') + 1);
 }
 
 ChildProcess::ChildProcess() {
@@ -278,8 +209,13 @@ ChildResult run_child(const std::vector<std::string>& command) {
   child.give_descriptor(output.write_end.get(), STDERR_FILENO);
   const pid_t pid = child.run(command.front(), command);
   output.write_end = UniqueFd();
+  std::string errors;
+  while (output.read_end) {
+    read_some(output.read_end, errors, std::string::npos);
+    keep_end(errors);
+  }
   ChildResult result;
-  result.last_line = last_line(read_tail(output.read_end.get()));
+  result.last_line = last_line(errors);
   result.exit_code = wait_for_child(pid);
   return result;
 }
@@ -359,16 +295,23 @@ pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& si
   const std::vector<char*> arguments = exec_vector(command);
   const pid_t pid = fork();
   if (pid < 0) throw cannot_start(command.front());
-  if (pid == 0) become_child(arguments, signals, standard_output, standard_error);
-  return pid;
+  if (pid > 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  setpgid(0, 0);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(standard_output, STDOUT_FILENO);
+  dup2(standard_error, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, &signals, nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(kExitCannotExecute);
 }
 
 int run_program(const std::vector<std::string>& command, ProgramOutput& output) {
   const sigset_t watched = child_signals();
-  UniqueFd signals(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  const UniqueFd signals(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   require(signals ? 0 : errno, "signalfd");
   const BlockedSignals blocked(watched);
-  return run_watched(command, output, blocked.previous(), std::move(signals), {});
+  return run_watched(command, output, blocked.previous, signals, {});
 }
 
 int run_program(const std::vector<std::string>& command, ProgramOutput& output,

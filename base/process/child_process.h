@@ -52,6 +52,9 @@ class ChildProcess {
   posix_spawnattr_t attributes_;
 };
 
+/// Returns the last line of a program's output that is not empty, without its newline.
+std::string last_line(std::string text);
+
 struct ChildResult {
   int exit_code = 0;      ///< see exit_code_of()
   std::string last_line;  ///< last line of stderr

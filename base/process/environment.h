@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -18,6 +19,19 @@ int visible_cores();
 /// Number of processors that this process may keep busy: visible_cores(), or less if one of its
 /// control groups has a quota.
 double usable_cores();
+
+/// Directory through which the ranks of a host, and NCCL, exchange messages.
+inline constexpr char kSharedMemory[] = "/dev/shm";
+
+// Texts about faults of this machine that keep jobs from running; empty: no fault. The server's
+// health check and queue use them, and `dotresize doctor`.
+
+/// Runs the worker and returns why it does not start; for example, it may lack a library. Throws
+/// ProgramMissing if there is no worker.
+std::string worker_fault();
+
+/// Returns a fault if the directory's file system has less than `least` bytes free.
+std::string space_fault(const std::filesystem::path& directory, int64_t least);
 
 /// Value of an environment variable; empty if it is not set.
 std::string environment_variable(const char* name);

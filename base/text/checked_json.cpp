@@ -8,39 +8,8 @@
 #include "base/files/input_file.h"
 
 namespace dotresize {
-namespace {
 
 using nlohmann::json;
-
-constexpr int kMaxDepth = 64;
-
-/// Checks every parser event. nlohmann::json itself keeps the last of several equal keys.
-class StructureCheck {
- public:
-  explicit StructureCheck(const std::string& origin) : origin_(origin) {}
-
-  bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMaxDepth) {
-      throw InputError(origin_ + ": is nested deeper than " + std::to_string(kMaxDepth) +
-                       " levels");
-    }
-    if (event == json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        throw InputError(origin_ + ": the key '" + key + "' is given twice");
-      }
-    }
-    return true;
-  }
-
- private:
-  const std::string& origin_;
-  std::vector<std::set<std::string>> keys_;  ///< keys of each open object
-};
-
-}  // namespace
 
 std::string json_fault(const json::exception& error) {
   const std::string what = error.what();
@@ -51,9 +20,26 @@ std::string json_fault(const json::exception& error) {
 }
 
 json parse_json_object(const std::string& text, const std::string& origin) {
+  constexpr int kMaxDepth = 64;
+  // nlohmann::json itself keeps the last of several equal keys.
+  std::vector<std::set<std::string>> keys;  // of each open object
+  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMaxDepth) {
+      throw InputError(origin + ": is nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    }
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys.back().insert(key).second) {
+        throw InputError(origin + ": the key '" + key + "' is given twice");
+      }
+    }
+    return true;
+  };
   json root;
   try {
-    root = json::parse(text, StructureCheck(origin));
+    root = json::parse(text, check);
   } catch (const json::exception& error) {
     throw InputError(origin + ": is not valid JSON: " + json_fault(error));
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace dotresize {
@@ -18,5 +19,17 @@ nlohmann::json read_json_object(const std::filesystem::path& file, uint64_t max_
 /// Returns the parser's description of an error, without its prefix and the text it read last. That
 /// text may be long, not UTF-8, or secret from the reader of the message.
 std::string json_fault(const nlohmann::json::exception& error);
+
+/// Sets the field, which is absent if there is no value.
+template <class Value>
+void set_if(nlohmann::json& object, const char* key, const std::optional<Value>& value) {
+  if (value) object[key] = *value;
+}
+
+/// Reads a field that may be absent, or null: `value` then stays as it is.
+template <class Value>
+void get_if(const nlohmann::json& object, const char* key, std::optional<Value>& value) {
+  if (object.contains(key) && !object.at(key).is_null()) value = object.at(key).get<Value>();
+}
 
 }  // namespace dotresize

@@ -29,12 +29,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// Formats a value in [1, 1000) with three significant digits.
-std::string three_digits(double value) {
-  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f}", value, decimals);
-}
-
 /// Rounds seconds to a whole number that is safe for arithmetic, whatever a server sent.
 int64_t whole_seconds(double seconds) {
   constexpr double kMax = 1e9;
@@ -150,7 +144,9 @@ std::string format_rate(double per_second) {
   double value = per_second;
   size_t unit = 0;
   for (; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000.0;
-  return (unit == 0 ? fmt::format("{:.0f}", value) : three_digits(value)) + kUnits[unit];
+  // With a unit, three significant digits of a value in [1, 1000).
+  const int decimals = unit == 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1;
+  return fmt::format("{:.{}f}{}", value, decimals, kUnits[unit]);
 }
 
 std::string format_clock(double seconds) {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 
 #include "base/files/input_file.h"
@@ -14,38 +14,19 @@
 namespace dotresize {
 namespace {
 
-constexpr uint64_t kBlockBytes = 1 << 20;
-
-class Sha256 {
- public:
-  Sha256() { check(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1); }
-
-  void add(const void* data, size_t size) {
-    check(EVP_DigestUpdate(context_.get(), data, size) == 1);
-  }
-
-  std::string digits() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-    unsigned int size = 0;
-    check(EVP_DigestFinal_ex(context_.get(), digest.data(), &size) == 1);
-    return hex_digits({reinterpret_cast<const char*>(digest.data()), size});
-  }
-
- private:
-  static void check(bool ok) {
-    if (!ok) throw std::runtime_error("OpenSSL cannot compute a SHA-256");
-  }
-
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_{EVP_MD_CTX_new(),
-                                                                   EVP_MD_CTX_free};
-};
+constexpr char kOpenSslFault[] = "OpenSSL cannot compute a SHA-256";
+constexpr size_t kHexDigits = 64;
+constexpr char kSeparator[] = "  ";  ///< separator between hash and path
 
 }  // namespace
 
 std::string sha256_of_bytes(const void* data, size_t size) {
-  Sha256 hash;
-  hash.add(data, size);
-  return hash.digits();
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int length = 0;
+  if (EVP_Digest(data, size, digest.data(), &length, EVP_sha256(), nullptr) != 1) {
+    throw std::runtime_error(kOpenSslFault);
+  }
+  return hex_digits({reinterpret_cast<const char*>(digest.data()), length});
 }
 
 std::string sha256_of_file(const std::filesystem::path& path, const std::stop_token& stop) {
@@ -53,15 +34,55 @@ std::string sha256_of_file(const std::filesystem::path& path, const std::stop_to
 }
 
 std::string sha256_of_file(const InputFile& file, const std::stop_token& stop) {
-  Sha256 hash;
+  constexpr uint64_t kBlockBytes = 1 << 20;
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
+                                                                        EVP_MD_CTX_free);
+  bool ok = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
   std::string block(std::min(kBlockBytes, file.size()), '\0');
-  for (uint64_t offset = 0; offset < file.size(); offset += block.size()) {
+  for (uint64_t offset = 0; ok && offset < file.size(); offset += block.size()) {
     if (stop.stop_requested()) throw std::runtime_error(file.path() + ": hashing was stopped");
     block.resize(std::min(kBlockBytes, file.size() - offset));
     file.read(block.data(), block.size(), offset);
-    hash.add(block.data(), block.size());
+    ok = EVP_DigestUpdate(context.get(), block.data(), block.size()) == 1;
   }
-  return hash.digits();
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int length = 0;
+  if (!ok || EVP_DigestFinal_ex(context.get(), digest.data(), &length) != 1) {
+    throw std::runtime_error(kOpenSslFault);
+  }
+  return hex_digits({reinterpret_cast<const char*>(digest.data()), length});
+}
+
+bool stays_inside(const std::string& text) {
+  const std::filesystem::path path = text;
+  return !text.empty() && path.is_relative() && path.lexically_normal().string() == text &&
+         *path.begin() != "." && *path.begin() != "..";
+}
+
+std::map<std::string, std::string> parse_sha256_sums(const std::string& text,
+                                                     std::vector<std::string>& problems) {
+  std::map<std::string, std::string> sums;
+  std::istringstream lines(text);
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string where = std::string(kSumsFile) + ":" + std::to_string(++number) + ": ";
+    if (line.find_first_not_of("0123456789abcdef") != kHexDigits ||
+        line.compare(kHexDigits, 2, kSeparator) != 0) {
+      problems.push_back(where + "not a SHA-256, two spaces and a path");
+      continue;
+    }
+    const std::string path = line.substr(kHexDigits + 2);
+    if (!stays_inside(path)) {
+      problems.push_back(where + "path " + in_quotes(path) + " does not stay in the directory");
+    } else if (!sums.emplace(path, line.substr(0, kHexDigits)).second) {
+      problems.push_back(where + "path " + in_quotes(path) + " is there twice");
+    }
+  }
+  return sums;
+}
+
+std::string sha256_line(const std::string& sha256, const std::string& path) {
+  return sha256 + kSeparator + path + "\n";
 }
 
 }  // namespace dotresize

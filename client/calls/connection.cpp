@@ -12,9 +12,8 @@
 #include "base/files/input_file.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
-#include "base/text/traceparent.h"
-#include "client/calls/rpc_error.h"
 #include "job/page/sweep_page.h"
+#include "job/status/job_rows.h"
 
 namespace dotresize {
 namespace {
@@ -22,61 +21,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kUnaryDeadline{10};
-constexpr seconds kHashingDeadline{60};
-constexpr seconds kSweepDeadline{120};  // the server plans up to thousands of jobs
-
-template <typename Request, typename Response>
-using UnaryCall = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&, Response*);
-
-template <typename Request, typename Response>
-Response call(Connection& connection, UnaryCall<Request, Response> method, const Request& request,
-              seconds deadline = kUnaryDeadline) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + deadline);
-  connection.identify(context);
-  Response response;
-  const grpc::Status status = (connection.stub().*method)(&context, request, &response);
-  if (!status.ok()) throw RpcError(status, connection.server());
-  return response;
-}
-
-/// Calls `body`, with retries for ten seconds while the server is away.
-template <class Body>
-auto patiently(Connection& connection, const std::function<void(const std::string&)>& on_retry,
-               const Body& body) {
-  Backoff backoff(milliseconds(250), seconds(2), seconds(10));
-  for (bool first = true;; first = false) {
-    try {
-      return body();
-    } catch (const RpcError& error) {
-      if (error.code() != grpc::UNAVAILABLE) throw;
-      const auto pause = backoff.next();
-      if (!pause) throw;
-      if (first) on_retry(error.what());
-      connection.wait(*pause);
-    }
-  }
-}
-
-/// Arguments with short reconnect pauses. gRPC's default of up to two minutes is too long for
-/// someone who has just restarted the server.
-grpc::ChannelArguments channel_arguments() {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  arguments.SetMaxReceiveMessageSize(kMaxSweepBytes);  // largest answer: a sweep
-  return arguments;
-}
+constexpr std::string_view kIdPrefix = "j-";
+constexpr size_t kIdDigits = 16;
+constexpr char kHexadecimal[] = "0123456789abcdef";
 
 std::string read_small_file(const std::string& file) {
   constexpr uint64_t kMaxBytes = 1 << 20;
   return file.empty() ? "" : read_whole_file(file, kMaxBytes);
-}
-
-bool is_this_machine(const std::string& server) {
-  return std::ranges::any_of(std::array{"127.", "localhost:", "[::1]:", "unix:"},
-                             [&](const char* start) { return server.starts_with(start); });
 }
 
 std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
@@ -94,6 +45,25 @@ std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
   return grpc::SslCredentials(options);
 }
 
+/// Calls `create`, with retries for ten seconds while the server is away.
+template <class Create>
+auto patiently(Connection& connection, const std::function<void(const std::string&)>& on_retry,
+               const Create& create) {
+  decltype(create()) created;
+  bool told = false;
+  Reconnection(connection, {milliseconds(250), seconds(2), seconds(10)})
+      .run(
+          [&] {
+            created = create();
+            return true;
+          },
+          [](const RpcError& error) { return error.code() == grpc::UNAVAILABLE; },
+          [&](const RpcError& error) {
+            if (!std::exchange(told, true)) on_retry(error.what());
+          });
+  return created;
+}
+
 }  // namespace
 
 std::string token_from_environment() {
@@ -105,17 +75,26 @@ std::string token_from_environment() {
 }
 
 Connection::Connection(const std::string& server, const TlsOptions& tls, std::string token)
-    : server_(server),
-      token_(std::move(token)),
-      channel_(grpc::CreateCustomChannel(server, credentials(tls), channel_arguments())),
-      stub_(v1::Jobs::NewStub(channel_)) {
-  if (!token_.empty() && tls.ca.empty() && !is_this_machine(server)) {
+    : server_(server), token_(std::move(token)) {
+  grpc::ChannelArguments arguments;
+  // gRPC's default pause of up to two minutes is too long for someone who has just restarted the
+  // server.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  arguments.SetMaxReceiveMessageSize(kMaxSweepBytes);  // largest answer: a sweep
+  channel_ = grpc::CreateCustomChannel(server, credentials(tls), arguments);
+  stub_ = v1::Jobs::NewStub(channel_);
+  const bool on_this_machine =
+      std::ranges::any_of(std::array{"127.", "localhost:", "[::1]:", "unix:"},
+                          [&](const char* start) { return server.starts_with(start); });
+  if (!token_.empty() && tls.ca.empty() && !on_this_machine) {
     throw InputError("DOTRESIZE_TOKEN_FILE",
                      server + " is another machine: a token goes there over TLS alone, --tls-ca");
   }
 }
 
-void Connection::identify(grpc::ClientContext& context) const {
+void Connection::prepare(grpc::ClientContext& context, seconds deadline) const {
+  context.set_deadline(std::chrono::system_clock::now() + deadline);
   if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
   const std::string trace = environment_variable("TRACEPARENT");
   if (is_traceparent(trace)) context.AddMetadata("traceparent", trace);
@@ -123,27 +102,26 @@ void Connection::identify(grpc::ClientContext& context) const {
 
 v1::Job Connection::create_job(const v1::CreateJobRequest& request,
                                const std::function<void(const std::string&)>& on_retry) {
-  return patiently(*this, on_retry,
-                   [&] { return call(*this, &v1::Jobs::Stub::CreateJob, request); });
+  return patiently(*this, on_retry, [&] { return call(&v1::Jobs::Stub::CreateJob, request); });
 }
 
 v1::Sweep Connection::create_sweep(const v1::CreateSweepRequest& request,
                                    const std::function<void(const std::string&)>& on_retry) {
-  return patiently(*this, on_retry, [&] {
-    return call(*this, &v1::Jobs::Stub::CreateSweep, request, kSweepDeadline);
-  });
+  constexpr seconds kDeadline{120};  // the server plans up to thousands of jobs
+  return patiently(*this, on_retry,
+                   [&] { return call(&v1::Jobs::Stub::CreateSweep, request, kDeadline); });
 }
 
 v1::Sweep Connection::get_sweep(const std::string& id) {
   v1::GetSweepRequest request;
   request.set_id(id);
-  return call(*this, &v1::Jobs::Stub::GetSweep, request);
+  return call(&v1::Jobs::Stub::GetSweep, request);
 }
 
 v1::Job Connection::get_job(const std::string& id) {
   v1::GetJobRequest request;
   request.set_id(id);
-  return call(*this, &v1::Jobs::Stub::GetJob, request);
+  return call(&v1::Jobs::Stub::GetJob, request);
 }
 
 std::vector<v1::Job> Connection::list_jobs(const v1::ListJobsRequest::Filter& filter, int limit) {
@@ -154,53 +132,13 @@ std::vector<v1::Job> Connection::list_jobs(const v1::ListJobsRequest::Filter& fi
   do {
     const int wanted = limit - static_cast<int>(jobs.size());
     request.set_page_size(std::min(wanted, kMaxPage));
-    v1::ListJobsResponse page = call(*this, &v1::Jobs::Stub::ListJobs, request);
+    v1::ListJobsResponse page = call(&v1::Jobs::Stub::ListJobs, request);
     for (v1::Job& job : *page.mutable_jobs()) {
       if (std::ssize(jobs) < limit) jobs.push_back(std::move(job));
     }
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && std::ssize(jobs) < limit);
   return jobs;
-}
-
-v1::Job Connection::cancel_job(const std::string& id) {
-  v1::CancelJobRequest request;
-  request.set_id(id);
-  return call(*this, &v1::Jobs::Stub::CancelJob, request);
-}
-
-v1::Job Connection::resume_job(const std::string& id, bool fresh) {
-  v1::ResumeJobRequest request;
-  request.set_id(id);
-  request.set_fresh(fresh);
-  return call(*this, &v1::Jobs::Stub::ResumeJob, request);
-}
-
-void Connection::delete_job(const std::string& id) {
-  v1::DeleteJobRequest request;
-  request.set_id(id);
-  call(*this, &v1::Jobs::Stub::DeleteJob, request);
-}
-
-std::vector<v1::Artifact> Connection::list_artifacts(const std::string& id, bool model) {
-  v1::ListArtifactsRequest request;
-  request.set_id(id);
-  request.set_model(model);
-  const v1::ListArtifactsResponse found =
-      call(*this, &v1::Jobs::Stub::ListArtifacts, request, kHashingDeadline);
-  return {found.artifacts().begin(), found.artifacts().end()};
-}
-
-v1::ServerInfo Connection::server_info() {
-  return call(*this, &v1::Jobs::Stub::GetServerInfo, v1::GetServerInfoRequest());
-}
-
-v1::ServerInfo Connection::drain_server() {
-  return call(*this, &v1::Jobs::Stub::DrainServer, v1::DrainServerRequest());
-}
-
-v1::ServerInfo Connection::resume_server() {
-  return call(*this, &v1::Jobs::Stub::ResumeServer, v1::ResumeServerRequest());
 }
 
 bool Connection::wait(milliseconds length) {
@@ -211,29 +149,35 @@ bool Connection::wait(milliseconds length) {
   return channel_->WaitForConnected(std::chrono::system_clock::now() + length);
 }
 
-void Connection::wait(milliseconds length, milliseconds tick,
-                      const std::function<bool()>& interrupted) {
-  const auto until = std::chrono::steady_clock::now() + length;
-  while (!interrupted() && std::chrono::steady_clock::now() < until) {
-    if (wait(std::min(tick, length))) return;
+Reconnection::Reconnection(Connection& connection, const FollowOptions& options,
+                           std::function<bool()> interrupted)
+    : connection_(connection), options_(options), interrupted_(std::move(interrupted)) {}
+
+bool Reconnection::run(const std::function<bool()>& attempt,
+                       const std::function<bool(const RpcError&)>& may_pass,
+                       const std::function<void(const RpcError&)>& tell) {
+  using Clock = std::chrono::steady_clock;
+  while (!interrupted_()) {
+    try {
+      if (attempt()) return true;
+    } catch (const RpcError& error) {
+      if (!may_pass(error)) throw;
+      const Clock::time_point now = Clock::now();
+      if (!failing_since_) {
+        failing_since_ = now;
+        pause_ = options_.first_pause;
+      }
+      const milliseconds pause = pause_;
+      if (now + pause > *failing_since_ + options_.patience) throw;
+      pause_ = std::min(2 * pause_, options_.max_pause);
+      tell(error);
+      const Clock::time_point until = Clock::now() + pause;
+      while (!interrupted_() && Clock::now() < until) {
+        if (connection_.wait(std::min(options_.tick, pause))) break;
+      }
+    }
   }
-}
-
-Backoff::Backoff(Milliseconds first, Milliseconds longest, Milliseconds patience)
-    : first_(first), longest_(longest), patience_(patience), pause_(first) {}
-
-std::optional<Backoff::Milliseconds> Backoff::next() {
-  const Clock::time_point now = Clock::now();
-  if (!failing_since_) failing_since_ = now;
-  const Milliseconds pause = pause_;
-  if (now + pause > *failing_since_ + patience_) return std::nullopt;
-  pause_ = std::min(2 * pause_, longest_);
-  return pause;
-}
-
-void Backoff::reset() {
-  failing_since_.reset();
-  pause_ = first_;
+  return false;
 }
 
 std::string new_request_id() {
@@ -243,6 +187,34 @@ std::string new_request_id() {
   std::string id = hex_digits(bytes);
   for (const size_t hyphen : {8, 13, 18, 23}) id.insert(hyphen, 1, '-');
   return id;
+}
+
+bool is_job_id(const std::string& text) {
+  return text.size() == kIdPrefix.size() + kIdDigits && text.starts_with(kIdPrefix) &&
+         text.find_first_not_of(kHexadecimal, kIdPrefix.size()) == std::string::npos;
+}
+
+std::string find_job_id(Connection& connection, const std::string& text) {
+  const std::string digits = text.starts_with(kIdPrefix) ? text.substr(kIdPrefix.size()) : text;
+  if (is_job_id(text) || digits.empty() || digits.size() > kIdDigits ||
+      digits.find_first_not_of(kHexadecimal) != std::string::npos) {
+    return text;
+  }
+  constexpr int kShown = 10;
+  v1::ListJobsRequest::Filter filter;
+  filter.set_id_prefix(std::string(kIdPrefix) + digits);
+  std::vector<v1::Job> jobs = connection.list_jobs(filter, kShown);
+  // An older server does not know the filter.
+  std::erase_if(jobs,
+                [&](const v1::Job& job) { return !job.id().starts_with(filter.id_prefix()); });
+  if (jobs.empty()) return text;
+  if (jobs.size() == 1) return jobs.front().id();
+  std::string candidates;
+  for (const v1::Job& job : jobs) {
+    candidates +=
+        "\n  " + printable(job.id()) + "  " + printable(job.spec().name()) + "  " + state_name(job);
+  }
+  throw InputError("several jobs begin with " + in_quotes(text) + ":" + candidates);
 }
 
 }  // namespace dotresize

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/calls/rpc_error.h"
 #include "dotresize/v1/jobs.grpc.pb.h"
 
 namespace dotresize {
@@ -34,6 +35,19 @@ class Connection {
   explicit Connection(const std::string& server, const TlsOptions& tls = {},
                       std::string token = "");
 
+  /// Calls a method of the stub that is answered once.
+  template <class Request, class Response>
+  Response call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                       Response*),
+                const Request& request, std::chrono::seconds deadline = std::chrono::seconds(10)) {
+    grpc::ClientContext context;
+    prepare(context, deadline);
+    Response response;
+    const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
+    if (!status.ok()) throw RpcError(status, server_);
+    return response;
+  }
+
   /// Creates a job. Retries for up to ten seconds while the server is away, which is safe because
   /// of `request.request_id` (must not be empty). `on_retry` is called once, with the reason.
   v1::Job create_job(const v1::CreateJobRequest& request,
@@ -45,26 +59,13 @@ class Connection {
   v1::Sweep get_sweep(const std::string& id);
   /// Lists at most `limit` jobs, newest first, over as many pages as needed.
   std::vector<v1::Job> list_jobs(const v1::ListJobsRequest::Filter& filter, int limit);
-  v1::Job cancel_job(const std::string& id);
-  v1::Job resume_job(const std::string& id, bool fresh);
-  void delete_job(const std::string& id);
-  /// Lists the files of an ended job. `model`: includes all files of the model's directory, else
-  /// only log, job file, plan, report and model card.
-  std::vector<v1::Artifact> list_artifacts(const std::string& id, bool model);
-  v1::ServerInfo server_info();
-  /// Stops, or allows again, the start of jobs by the server.
-  v1::ServerInfo drain_server();
-  v1::ServerInfo resume_server();
 
   /// Waits `length` before another attempt. Returns true early if a lost connection has been made
   /// again. A plain sleep would not do: gRPC connects only while somebody waits for it.
   bool wait(std::chrono::milliseconds length);
-  /// Waits like wait(length), in steps of `tick`, until `interrupted` returns true.
-  void wait(std::chrono::milliseconds length, std::chrono::milliseconds tick,
-            const std::function<bool()>& interrupted);
 
-  /// Adds the token and the trace context to a call that is not started yet.
-  void identify(grpc::ClientContext& context) const;
+  /// Adds the deadline, the token and the trace context to a call that is not started yet.
+  void prepare(grpc::ClientContext& context, std::chrono::seconds deadline) const;
 
   /// Stub for streaming calls.
   v1::Jobs::Stub& stub() { return *stub_; }
@@ -77,29 +78,51 @@ class Connection {
   std::unique_ptr<v1::Jobs::Stub> stub_;
 };
 
-/// Doubling pauses between attempts, until `patience` has passed since the first failure.
-class Backoff {
+/// Times of a call that is kept up while the server is away.
+struct FollowOptions {
+  std::chrono::milliseconds first_pause{200};
+  std::chrono::milliseconds max_pause{5000};
+  /// Limit of a server's absence.
+  std::chrono::milliseconds patience{600'000};
+  std::chrono::milliseconds tick{200};
+  /// Lifetime of a stream; it is then requested anew, so that a dead connection is noticed.
+  std::chrono::seconds stream_deadline{300};
+};
+
+/// Attempts to call a server that may be away, with doubling pauses in between, until `patience`
+/// has passed since the first failure in a row. All calls that are tried again go through run().
+class Reconnection {
  public:
-  using Milliseconds = std::chrono::milliseconds;
+  Reconnection(
+      Connection& connection, const FollowOptions& options,
+      std::function<bool()> interrupted = [] { return false; });
 
-  Backoff(Milliseconds first, Milliseconds longest, Milliseconds patience);
-
-  /// Pause before the next attempt; nullopt: give up.
-  std::optional<Milliseconds> next();
-  /// Reports a success: the next failure counts as the first again.
-  void reset();
+  /// Calls `attempt` until it returns true; one that returns false is repeated at once. After an
+  /// RpcError that `may_pass` it calls `tell`, waits and tries again; it throws the error if it may
+  /// not pass, or if patience is at its end. Returns false once `interrupted` returns true.
+  bool run(const std::function<bool()>& attempt,
+           const std::function<bool(const RpcError&)>& may_pass,
+           const std::function<void(const RpcError&)>& tell);
+  /// Reports a sign of life: the next failure counts as the first again.
+  void heard() { failing_since_.reset(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  Milliseconds first_;
-  Milliseconds longest_;
-  Milliseconds patience_;
-  Milliseconds pause_;
-  std::optional<Clock::time_point> failing_since_;
+  Connection& connection_;
+  const FollowOptions options_;
+  const std::function<bool()> interrupted_;
+  std::chrono::milliseconds pause_{};
+  std::optional<std::chrono::steady_clock::time_point> failing_since_;
 };
 
 /// Random (version 4) UUID from the operating system; identifies one intent to submit.
 std::string new_request_id();
+
+/// True if `text` has the form of a complete job id.
+bool is_job_id(const std::string& text);
+
+/// Finds the one job whose id begins with `text`, with or without the prefix "j-". If there is
+/// none, returns `text`, and the server reports the error. Throws InputError with the candidates if
+/// there are several, and RpcError.
+std::string find_job_id(Connection& connection, const std::string& text);
 
 }  // namespace dotresize

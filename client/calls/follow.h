@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,16 +31,6 @@ class JobsObserver {
   /// connection they continue behind the last one.
   virtual void change(const v1::JobChange& change) = 0;
   virtual void disconnected() = 0;
-};
-
-struct FollowOptions {
-  std::chrono::milliseconds first_pause{200};
-  std::chrono::milliseconds max_pause{5000};
-  /// Limit of a server's absence once it has answered.
-  std::chrono::milliseconds patience{600'000};
-  std::chrono::milliseconds tick{200};
-  /// Lifetime of a stream; it is then requested anew, so that a dead connection is noticed.
-  std::chrono::seconds stream_deadline{300};
 };
 
 /// Follows the job until it has ended, and returns it; nullopt once `interrupted` returns true. A

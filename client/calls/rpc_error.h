@@ -26,6 +26,12 @@ class RpcError : public std::runtime_error {
   /// `status` is not OK; `server` is the address, for the message.
   RpcError(const grpc::Status& status, const std::string& server);
 
+  /// Error of a stream that should not have ended: `status` may be OK.
+  static RpcError of_stream(const grpc::Status& status, const std::string& server) {
+    const grpc::Status early(grpc::UNAVAILABLE, "the stream ended early");
+    return {status.ok() ? early : status, server};
+  }
+
   /// Returns the same error with another message.
   RpcError with_message(const std::string& message) const;
 

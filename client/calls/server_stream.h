@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "client/calls/connection.h"
+
 namespace dotresize {
 
 /// One server-streaming call, read with a limit on each wait. Not thread-safe.
@@ -17,15 +19,17 @@ template <typename Message>
 class ServerStream {
  public:
   using Reader = grpc::ClientAsyncReader<Message>;
-  using Prepare =
-      std::function<std::unique_ptr<Reader>(grpc::ClientContext*, grpc::CompletionQueue*)>;
-  enum class Next { kMessage, kTimeout, kEnd };
 
-  /// Starts the call. `prepare` is the stub's PrepareAsync... method. The call ends with
+  /// Starts the call of `method`, a PrepareAsync... of the stub. The call ends with
   /// DEADLINE_EXCEEDED after `deadline`.
-  ServerStream(const Prepare& prepare, std::chrono::seconds deadline) {
-    context_.set_deadline(std::chrono::system_clock::now() + deadline);
-    reader_ = prepare(&context_, &queue_);
+  template <class Request>
+  ServerStream(Connection& connection,
+               std::unique_ptr<Reader> (v1::Jobs::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&,
+                                                                 grpc::CompletionQueue*),
+               const Request& request, std::chrono::seconds deadline) {
+    connection.prepare(context_, deadline);
+    reader_ = (connection.stub().*method)(&context_, request, &queue_);
     reader_->StartCall(tag(kStarted));
   }
 
@@ -40,30 +44,32 @@ class ServerStream {
   ServerStream(const ServerStream&) = delete;
   ServerStream& operator=(const ServerStream&) = delete;
 
-  /// Waits at most `patience` for the next message. After kEnd, status() is the call's status.
-  Next next(Message& message, std::chrono::milliseconds patience) {
-    const auto give_up = std::chrono::system_clock::now() + patience;
-    while (!finished_) {
+  /// Passes each message to `take` until the call ends, and returns its status; OK once
+  /// `interrupted` returns true. Calls `tick` whenever that time has passed without a message.
+  grpc::Status read(const std::function<bool()>& interrupted, std::chrono::milliseconds tick_time,
+                    const std::function<void()>& tick,
+                    const std::function<void(const Message&)>& take) {
+    auto give_up = std::chrono::system_clock::now() + tick_time;
+    while (!interrupted()) {
       void* step = nullptr;
       bool ok = false;
       if (queue_.AsyncNext(&step, &ok, give_up) != grpc::CompletionQueue::GOT_EVENT) {
-        return Next::kTimeout;
-      }
-      if (step == tag(kFinished)) {
-        finished_ = true;
+        tick();
+        give_up = std::chrono::system_clock::now() + tick_time;
+      } else if (step == tag(kFinished)) {
+        return status_;
       } else if (!ok) {
         reader_->Finish(&status_, tag(kFinished));
       } else {
         const bool received = step == tag(kRead);
-        if (received) message = std::exchange(incoming_, Message());
+        const Message message = received ? std::exchange(incoming_, Message()) : Message();
         reader_->Read(&incoming_, tag(kRead));
-        if (received) return Next::kMessage;
+        if (received) take(message);
+        give_up = std::chrono::system_clock::now() + tick_time;
       }
     }
-    return Next::kEnd;
+    return grpc::Status::OK;
   }
-
-  const grpc::Status& status() const { return status_; }
 
  private:
   enum Step : size_t { kStarted, kRead, kFinished };
@@ -76,7 +82,6 @@ class ServerStream {
   std::unique_ptr<Reader> reader_;
   Message incoming_;
   grpc::Status status_;
-  bool finished_ = false;
 };
 
 }  // namespace dotresize

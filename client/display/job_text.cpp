@@ -6,7 +6,6 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "client/display/progress_bar.h"
 #include "job/report/comparison_table.h"
 #include "job/report/result_table.h"
 

@@ -43,10 +43,6 @@ void make_numbers(ordered_json& object, const Descriptor& descriptor) {
   }
 }
 
-std::string dump(const ordered_json& document, int indent) {
-  return document.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
-}
-
 }  // namespace
 
 ordered_json to_json(const google::protobuf::Message& message) {
@@ -78,8 +74,12 @@ ordered_json error_json(const std::string& code, const std::string& message, int
   return {{"error", std::move(error)}};
 }
 
-void print_json(const ordered_json& document) { std::cout << dump(document, 2) << "\n"; }
+void print_json(const ordered_json& document) {
+  std::cout << document.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+}
 
-void print_json_line(const ordered_json& document) { std::cout << dump(document, -1) << std::endl; }
+void print_json_line(const ordered_json& document) {
+  std::cout << document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+}
 
 }  // namespace dotresize

@@ -17,9 +17,6 @@ Terminal stderr_terminal();
 /// Exit code that a shell expects of a program stopped by SIGINT.
 inline constexpr int kExitInterrupted = 130;
 
-/// True if stdout is a terminal.
-bool stdout_is_terminal();
-
 /// Current columns of stderr's terminal; 80 if unknown.
 int stderr_columns();
 

@@ -11,7 +11,7 @@
 #include "client/display/job_text.h"
 #include "client/display/json_output.h"
 #include "client/display/progress_display.h"
-#include "job/status/progress_text.h"
+#include "job/status/job_rows.h"
 
 namespace dotresize {
 namespace {
@@ -19,21 +19,11 @@ namespace {
 constexpr char kBack[] = "the server is back";
 constexpr char kAway[] = "the server is away: waiting for it to come back";
 
-std::string introduction(const v1::Job& job) {
-  return "job " + printable(job.id()) + "  " + printable(job.spec().name());
-}
-
-std::string state_line(const v1::Event::StateChange& change) {
-  std::string line = state_name(change.state());
-  if (change.attempt() > 1) line += " (attempt " + std::to_string(change.attempt()) + ")";
-  if (!change.reason().empty()) line += ": " + printable_lines(change.reason());
-  return line;
-}
-
 class TextView : public WatchObserver {
  public:
   void connected(const v1::Job& job) override {
-    if (!introduced_) display_->print(introduction(job));
+    if (!introduced_)
+      display_->print("job " + printable(job.id()) + "  " + printable(job.spec().name()));
     if (away_) display_->print(kBack);
     introduced_ = true;
     away_ = false;
@@ -43,12 +33,14 @@ class TextView : public WatchObserver {
   void event(const v1::Event& event) override {
     if (!event.has_state_change()) return display_->show(event.progress());
     const v1::Event::StateChange& change = event.state_change();
+    std::string line = state_name(change.state());
+    if (change.attempt() > 1) line += " (attempt " + std::to_string(change.attempt()) + ")";
     if (!change.reason().empty()) {
-      display_->print(state_line(change));
+      display_->print(line + ": " + printable_lines(change.reason()));
     } else if (change.state() == v1::Job::QUEUED && !waiting_for_.empty()) {
-      display_->show_event(state_line(change) + ", waiting for " + waiting_for_);
+      display_->show_event(line + ", waiting for " + waiting_for_);
     } else {
-      display_->show_event(state_line(change));
+      display_->show_event(line);
     }
     if (change.state() == v1::Job::RUNNING) display_->show(v1::Progress());
   }
@@ -101,18 +93,46 @@ class JobsTextView : public JobsObserver {
   }
 
   void change(const v1::JobChange& change) override {
+    const v1::Job& job = change.job();
     switch (change.kind()) {
       case v1::JobChange::LISTING:
-        return begin_listing();
+        ++listing_number_;
+        if (synced_) return;
+        known_.clear();
+        first_.clear();
+        later_.clear();
+        return;
       case v1::JobChange::LISTED:
-        return take_listed(change.job());
+        if (synced_) return show(job);
+        if (std::ssize(first_) < limit_) first_.push_back(job);
+        known_[job.id()] = {stand_as(job, state_name(job)), listing_number_, job.spec().name()};
+        return;
       case v1::JobChange::SYNCED:
-        return end_listing();
+        if (synced_) {
+          std::erase_if(known_, [this](const auto& entry) {
+            const auto& [id, known] = entry;
+            if (known.listing == listing_number_) return false;
+            print_line(printable(id), "gone", "", "", printable(known.name));
+            return true;
+          });
+          return;
+        }
+        synced_ = true;
+        print_line("ID", "STATE", "PHASE OR ERROR", "DONE", "NAME");
+        for (auto each = first_.rbegin(); each != first_.rend(); ++each) {
+          print(*each, stand_as(*each, state_name(*each)));
+        }
+        first_.clear();
+        for (const v1::JobChange& later : std::exchange(later_, {})) this->change(later);
+        return;
       case v1::JobChange::CHANGED:
       case v1::JobChange::LEFT:
       case v1::JobChange::DELETED:
-        if (synced_) return take_change(change);
-        later_.push_back(change);
+        if (!synced_) return later_.push_back(change);
+        if (change.kind() == v1::JobChange::CHANGED) return show(job);
+        print(job,
+              stand_as(job, change.kind() == v1::JobChange::DELETED ? "deleted" : state_name(job)));
+        known_.erase(job.id());
         return;
       default:  // sent by a newer server
         return;
@@ -147,48 +167,6 @@ class JobsTextView : public JobsObserver {
     Known& known = known_[job.id()];
     if (known.stand != now) print(job, now);
     known = {std::move(now), listing_number_, job.spec().name()};
-  }
-
-  void take_change(const v1::JobChange& change) {
-    const v1::Job& job = change.job();
-    if (change.kind() == v1::JobChange::CHANGED) return show(job);
-    const bool deleted = change.kind() == v1::JobChange::DELETED;
-    print(job, stand_as(job, deleted ? "deleted" : state_name(job)));
-    known_.erase(job.id());
-  }
-
-  void begin_listing() {
-    ++listing_number_;
-    if (synced_) return;
-    known_.clear();
-    first_.clear();
-    later_.clear();
-  }
-
-  void take_listed(const v1::Job& job) {
-    if (synced_) return show(job);
-    if (std::ssize(first_) < limit_) first_.push_back(job);
-    known_[job.id()] = {stand_as(job, state_name(job)), listing_number_, job.spec().name()};
-  }
-
-  void end_listing() {
-    if (!synced_) return show_first();
-    std::erase_if(known_, [this](const auto& entry) {
-      const auto& [id, known] = entry;
-      if (known.listing == listing_number_) return false;
-      print_line(printable(id), "gone", "", "", printable(known.name));
-      return true;
-    });
-  }
-
-  void show_first() {
-    synced_ = true;
-    print_line("ID", "STATE", "PHASE OR ERROR", "DONE", "NAME");
-    for (auto job = first_.rbegin(); job != first_.rend(); ++job) {
-      print(*job, stand_as(*job, state_name(*job)));
-    }
-    first_.clear();
-    for (const v1::JobChange& later : std::exchange(later_, {})) take_change(later);
   }
 
   const int limit_;

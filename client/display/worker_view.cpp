@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -24,6 +25,18 @@ std::optional<v1::Progress> parse_record(const std::string& line) {
   return progress;
 }
 
+/// True for a line "[host:12345] ...", the form of opal_output.
+bool has_process_prefix(const std::string& line) {
+  const size_t colon = line.find(':');
+  const size_t end = line.find(']');
+  if (!line.starts_with('[') || colon == std::string::npos || end == std::string::npos)
+    return false;
+  return colon + 1 < end && line.find(' ') > end &&
+         std::all_of(line.begin() + static_cast<std::ptrdiff_t>(colon) + 1,
+                     line.begin() + static_cast<std::ptrdiff_t>(end),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
 }  // namespace
 
 void WorkerView::standard_output(std::string_view bytes) {
@@ -43,8 +56,10 @@ void WorkerView::standard_error(std::string_view bytes) {
 
 void WorkerView::take(const std::string& line) {
   if (const auto progress = parse_record(line)) return display_->show(*progress);
-  const bool mpi = mpi_.take(line);
-  if (mpi && !options_.verbose) return;
+  if (is_of_mpi(line)) {
+    mpi_text_ += line + "\n";
+    if (!options_.verbose) return;
+  }
   const auto failure = parse_failure_line(line);
   if (failure && !failures_.insert(failure->message).second) return;  // repeated by another rank
   display_->print(printable_lines(line));
@@ -54,7 +69,19 @@ void WorkerView::finish(int exit_code) {
   if (!unfinished_.empty()) take(std::exchange(unfinished_, ""));
   display_.reset();
   const bool explained = exit_code == kExitOk || exit_code == kExitCancelled || !failures_.empty();
-  if (!explained && !options_.verbose) std::cerr << mpi_.text() << std::flush;
+  if (!explained && !options_.verbose) std::cerr << mpi_text_ << std::flush;
+}
+
+bool WorkerView::is_of_mpi(const std::string& line) {
+  // Ranks write at the same time as mpirun.
+  if (line.starts_with("dotresize") || line.starts_with('\x1e')) return false;
+  // OpenMPI puts help texts between two rules of hyphens (opal/util/show_help.c).
+  constexpr size_t kShortestRule = 70;
+  const bool rule =
+      line.size() >= kShortestRule && line.find_first_not_of('-') == std::string::npos;
+  const bool in_block = rule || in_block_of_mpi_;
+  if (rule) in_block_of_mpi_ = !in_block_of_mpi_;
+  return in_block || has_process_prefix(line);
 }
 
 }  // namespace dotresize

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/process/child_process.h"
-#include "client/display/mpi_messages.h"
 #include "client/display/progress_display.h"
 
 namespace dotresize {
@@ -30,12 +29,15 @@ class WorkerView final : public ProgramOutput {
 
  private:
   void take(const std::string& line);
+  /// True if `line` is MPI's, about the end of a run ("MPI_ABORT was invoked on rank 1 ...").
+  bool is_of_mpi(const std::string& line);
 
   Options options_;
   std::unique_ptr<ProgressDisplay> display_ = progress_display();
   std::string unfinished_;  ///< the last, incomplete line
   std::set<std::string> failures_;
-  MpiMessages mpi_;
+  std::string mpi_text_;          ///< MPI's lines
+  bool in_block_of_mpi_ = false;  ///< between two rules of hyphens
 };
 
 }  // namespace dotresize

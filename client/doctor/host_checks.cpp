@@ -1,5 +1,3 @@
-#include "client/doctor/host_checks.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,8 +5,8 @@
 #include <system_error>
 
 #include "base/process/environment.h"
-#include "base/process/machine_faults.h"
 #include "base/text/human_text.h"
+#include "client/doctor/checks.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -1,5 +1,3 @@
-#include "client/doctor/worker_checks.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,11 +11,11 @@
 #include "base/errors.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
-#include "base/process/machine_faults.h"
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "client/doctor/checks.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -140,37 +138,25 @@ Check module_check(const Json& probe) {
   return check;
 }
 
-/// Folders of a search path that contain a file of this name.
-std::vector<fs::path> folders_with(const std::string& search_path, const std::string& name) {
-  std::vector<fs::path> folders;
-  std::istringstream path(search_path);
-  for (std::string folder; std::getline(path, folder, ':');) {
-    std::error_code error;
-    if (!folder.empty() && fs::exists(fs::path(folder) / name, error)) folders.emplace_back(folder);
-  }
-  return folders;
-}
-
 /// Checks the NCCL that the CUDA module has loaded: LD_LIBRARY_PATH, e.g. set by a cluster's
 /// environment modules, may replace torch's.
-Check nccl_check(const Json& probe, const std::string& library_path) {
+Check nccl_check(const Json& probe) {
   const fs::path loaded = probe.at("nccl").get<std::string>();
   Check check{"NCCL", Check::kOk, loaded.string(), "", /*needed=*/false};
-  for (const fs::path& folder : folders_with(library_path, loaded.filename().string())) {
+  std::istringstream library_path(environment_variable("LD_LIBRARY_PATH"));
+  for (std::string folder; std::getline(library_path, folder, ':');) {
     std::error_code error;
-    if (fs::equivalent(folder / loaded.filename(), loaded, error)) {
+    const fs::path found = fs::path(folder) / loaded.filename();
+    if (folder.empty() || !fs::exists(found, error)) continue;
+    if (fs::equivalent(found, loaded, error)) {
       check.state = Check::kFault;
       check.text += ", which LD_LIBRARY_PATH has put in place of torch's";
-      check.advice = "take " + folder.string() + " out of LD_LIBRARY_PATH";
+      check.advice = "take " + folder + " out of LD_LIBRARY_PATH";
       return check;
     }
-    check.text += fmt::format("; not that of LD_LIBRARY_PATH, {}", folder.string());
+    check.text += fmt::format("; not that of LD_LIBRARY_PATH, {}", folder);
   }
   return check;
-}
-
-bool all_well(const std::vector<Check>& checks) {
-  return std::ranges::all_of(checks, [](const Check& one) { return one.state == Check::kOk; });
 }
 
 Check gpu_self_test(int gpus) {
@@ -236,35 +222,31 @@ std::vector<Check> probe_checks() {
       throw Failed(fmt::format("its version is {}, that of dotresize is {}",
                                printable(probe.at("version").get<std::string>()), kVersion));
     }
-    std::vector<Check> checks = {python_check(probe)};
-    const std::vector<Check> of_gpus = gpu_checks(probe, environment_variable("LD_LIBRARY_PATH"));
-    checks.insert(checks.end(), of_gpus.begin(), of_gpus.end());
-    const size_t gpus = probe.at("gpus").size();
-    if (gpus > 0 && all_well(of_gpus)) checks.push_back(gpu_self_test(static_cast<int>(gpus)));
+    const Json& python = probe.at("python");
+    std::vector<Check> checks;
+    if (const std::string fault = fault_in(python); fault.empty()) {
+      checks.push_back({"Python", Check::kOk, python.at("program"), ""});
+    } else {
+      checks.push_back(
+          {"Python", Check::kFault, printable(fault, kMaxFault),
+           "install requirements.txt there, or name another Python in DOTRESIZE_PYTHON; without it "
+           "jobs take token files alone"});
+    }
+    checks.push_back(driver_check(probe));
+    const Json& gpus = probe.at("gpus");
+    for (size_t i = 0; i < gpus.size(); ++i) checks.push_back(gpu_check(i, gpus[i]));
+    checks.push_back(module_check(probe));
+    if (!probe.at("nccl").get<std::string>().empty()) checks.push_back(nccl_check(probe));
+    const bool gpus_are_well = std::all_of(
+        checks.begin() + 1, checks.end(), [](const Check& one) { return one.state == Check::kOk; });
+    if (!gpus.empty() && gpus_are_well) {
+      checks.push_back(gpu_self_test(static_cast<int>(gpus.size())));
+    }
     return checks;
   } catch (const Failed& fault) {
     return {{"worker", Check::kFault, fault.what(),
              "take programs of one build: DOTRESIZE_WORKER may name another's"}};
   }
-}
-
-Check python_check(const Json& probe) {
-  const Json& python = probe.at("python");
-  const std::string fault = fault_in(python);
-  if (fault.empty()) return {"Python", Check::kOk, python.at("program"), ""};
-  return {"Python", Check::kFault, printable(fault, kMaxFault),
-          "install requirements.txt there, or name another Python in DOTRESIZE_PYTHON; without it "
-          "jobs take token files alone"};
-}
-
-std::vector<Check> gpu_checks(const Json& probe, const std::string& library_path) {
-  std::vector<Check> checks = {driver_check(probe)};
-  for (const Json& gpu : probe.at("gpus")) checks.push_back(gpu_check(checks.size() - 1, gpu));
-  checks.push_back(module_check(probe));
-  if (!probe.at("nccl").get<std::string>().empty()) {
-    checks.push_back(nccl_check(probe, library_path));
-  }
-  return checks;
 }
 
 }  // namespace dotresize

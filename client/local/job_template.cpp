@@ -48,12 +48,6 @@ std::string path_from(const fs::path& folder, const std::string& path) {
   return yaml_text(same ? path : fs::absolute(path).lexically_normal().string());
 }
 
-int64_t sensible_ranks(const ModelConfig& config) {
-  constexpr int64_t kMost = 8;
-  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  return std::min({kMost, cores, config.num_sublayers()});
-}
-
 fs::path directory_of(const TemplateRequest& request) {
   const fs::path model = fs::absolute(request.model).lexically_normal();
   return model.has_filename() ? model : model.parent_path();  // trailing slash
@@ -72,23 +66,21 @@ v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& confi
   calibration.set_samples(kDefaultSamples);
   calibration.set_seqlen(static_cast<uint32_t>(std::min(kSeqlen, config.max_position_embeddings)));
   spec.mutable_evaluation();
-  spec.mutable_resources()->set_ranks(static_cast<uint32_t>(sensible_ranks(config)));
+  constexpr int64_t kMostRanks = 8;
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const int64_t ranks = std::min({kMostRanks, cores, config.num_sublayers()});
+  spec.mutable_resources()->set_ranks(static_cast<uint32_t>(ranks));
   return spec;
-}
-
-/// Error text if the text is too short for the samples of `spec`; empty if it is not.
-std::string length_fault(const v1::JobSpec& spec, const ModelConfig& config) {
-  for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
-    if (finding.key == "calibration.text") return finding.what;
-  }
-  return "";
 }
 
 /// Halves the samples while the text is too short for them or the job would take too long.
 void choose_samples(const ModelConfig& config, v1::JobSpec& spec) {
   v1::Calibration& calibration = *spec.mutable_calibration();
   for (;;) {
-    const std::string fault = length_fault(spec, config);
+    std::string fault;  // of a text that is too short
+    for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
+      if (finding.key == "calibration.text" && fault.empty()) fault = finding.what;
+    }
     const uint32_t fewer = calibration.samples() / 2;
     if (fault.empty() &&
         (fewer < kFewestSamples || reference_seconds(spec, config) <= kReasonableSeconds)) {
@@ -115,22 +107,6 @@ std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
   } catch (const InputError&) {
     return "none is that small";
   }
-}
-
-/// Text on the additional time of healing the layers by distillation.
-std::string healing_text(v1::JobSpec spec, const ModelConfig& config) {
-  const double unhealed = reference_seconds(spec, config);
-  spec.mutable_heal();
-  return about(reference_seconds(spec, config) - unhealed);
-}
-
-std::string source_line(const TemplateRequest& request, const fs::path& folder) {
-  if (!request.tokens.empty()) return "tokens: " + path_from(folder, request.tokens);
-  std::string names;
-  for (const std::string& text : request.text) {
-    names += (names.empty() ? "" : ", ") + path_from(folder, text);
-  }
-  return "text: [" + names + "]";
 }
 
 constexpr char kTemplate[] =
@@ -185,9 +161,20 @@ std::string job_template(const TemplateRequest& request) {
   require_source(request);
   v1::JobSpec spec = default_job(request, config);
   choose_samples(config, spec);
-  const std::string time = about(reference_seconds(spec, config));
+  const double seconds = reference_seconds(spec, config);
+  v1::JobSpec healed = spec;
+  healed.mutable_heal();
+  const std::string time = about(seconds);
   const fs::path folder = fs::path(request.job_file).parent_path();
   const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
+  std::string source = "tokens: " + path_from(folder, request.tokens);
+  if (request.tokens.empty()) {
+    std::string names;
+    for (const std::string& text : request.text) {
+      names += (names.empty() ? "" : ", ") + path_from(folder, text);
+    }
+    source = "text: [" + names + "]";
+  }
   return fmt::format(
       kTemplate, fmt::arg("time", time), fmt::arg("file", request.job_file),
       fmt::arg("name", yaml_text(name)), fmt::arg("model", path_from(folder, request.model)),
@@ -195,9 +182,8 @@ std::string job_template(const TemplateRequest& request) {
       fmt::arg("parameters", with_separators(stored_parameters(config))),
       fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
       fmt::arg("uniform", uniform_width_text(spec, config, time)),
-      fmt::arg("healing", healing_text(spec, config)),
-      fmt::arg("source", source_line(request, folder)),
-      fmt::arg("samples", spec.calibration().samples()),
+      fmt::arg("healing", about(reference_seconds(healed, config) - seconds)),
+      fmt::arg("source", source), fmt::arg("samples", spec.calibration().samples()),
       fmt::arg("seqlen", spec.calibration().seqlen()), fmt::arg("ranks", spec.resources().ranks()));
 }
 

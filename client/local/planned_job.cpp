@@ -6,6 +6,8 @@
 
 #include "base/errors.h"
 #include "client/local/remote_job.h"
+#include "job/manifest/mpi_job.h"
+#include "job/manifest/yaml_json.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
@@ -124,6 +126,35 @@ std::string plan_json(const PlannedJob& planned) {
     document["warnings"].push_back(finding.key + ": " + finding.what);
   }
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string job_manifest(const PlannedJob& planned, const ManifestRequest& request, bool json) {
+  constexpr char kJobFile[] = "job.json";
+  const v1::JobSpec& spec = planned.file.spec;
+  const std::string job_file = Manifest::parse(job_spec_to_json(spec)).dump();
+  MpiJobParts parts;
+  parts.name = mpi_job_name(spec.name(), job_file);
+  parts.labels = {{"dotresize.dev/job", parts.name}};
+  parts.ranks = planned.plan.job.resources.ranks;
+  parts.cpus = request.cpus;
+  parts.rank_memory = peak_memory(planned.plan.shards);
+  parts.gpus = spec.resources().device() == v1::Resources::cuda;
+  parts.arguments = {"--work-dir", "/tmp", std::string(kJobFolder) + "/" + kJobFile};
+  parts.config_map = parts.name;
+  const Manifest mpi_job = make_mpi_job(read_mpi_job_template(request.template_file), parts);
+  Manifest metadata = {{"name", parts.name}};
+  for (const char* key : {"namespace", "labels"}) {
+    if (mpi_job["metadata"].contains(key)) metadata[key] = mpi_job["metadata"][key];
+  }
+  const Manifest config_map = {{"apiVersion", "v1"},
+                               {"kind", "ConfigMap"},
+                               {"metadata", metadata},
+                               {"immutable", true},
+                               {"data", {{kJobFile, job_file}}}};
+  if (!json) return yaml_of_json(config_map) + "---\n" + yaml_of_json(mpi_job);
+  const Manifest list = {
+      {"apiVersion", "v1"}, {"kind", "List"}, {"items", Manifest::array({config_map, mpi_job})}};
+  return list.dump(2) + "\n";
 }
 
 }  // namespace dotresize

@@ -33,29 +33,22 @@ TransferResult transfer(const std::string& phase, const std::vector<std::string>
   return output.result(exit_code);
 }
 
-/// Calls `body`, and adds the key and its place in the file to its TransferError.
-template <class Body>
-auto with_key(const JobFile& file, const std::string& key, const Body& body) {
-  try {
-    return body();
-  } catch (const TransferError& error) {
-    if (error.code() == TransferError::kCancelled) throw;
-    throw TransferError(error.code(), located(file, key, error.code() + ": " + error.what()));
-  }
-}
-
 }  // namespace
 
 void fetch_inputs(const PlanRequest& request, PlannedJob& planned) {
   planned.given = planned.file.spec;
   RemoteCopies copies;
   for (const RemoteInput& input : remote_inputs(planned.given, !request.for_run)) {
-    with_key(planned.file, input.key, [&] {
+    try {
       const TransferResult copy =
           transfer(kFetchPhase, fetch_command(input.url, input.kind, request.remote));
       planned.held.emplace_back(copy.path);
       copies[input.url] = copy;
-    });
+    } catch (const TransferError& error) {
+      if (error.code() == TransferError::kCancelled) throw;
+      const std::string what = error.code() + ": " + error.what();
+      throw TransferError(error.code(), located(planned.file, input.key, what));
+    }
   }
   localize(planned.file.spec, copies, request.remote);
 }

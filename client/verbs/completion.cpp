@@ -1,5 +1,3 @@
-#include "client/verbs/completion.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,14 +15,6 @@ std::string options_of(const CLI::App& app) {
   std::string words;
   for (const std::string& name : option_names(app)) words += " " + name;
   return words;
-}
-
-/// True if the verb's argument is a job id.
-bool takes_jobs(const CLI::App& verb) {
-  const auto options = verb.get_options();
-  return std::ranges::any_of(options, [](const CLI::Option* option) {
-    return option->get_positional() && option->get_name(true).starts_with("ID");
-  });
 }
 
 constexpr char kBash[] = R"(# Completes dotresize in bash. Made by `dotresize completion`.
@@ -64,7 +54,10 @@ std::string completion_script(const CLI::App& app, const std::string& shell) {
     const std::string& name = verb->get_name();
     verbs += (verbs.empty() ? "" : " ") + name;
     option_cases += fmt::format("    {}) words=\"{}\" ;;\n", name, options_of(*verb));
-    if (takes_jobs(*verb)) {
+    const bool takes_jobs = std::ranges::any_of(verb->get_options(), [](const CLI::Option* option) {
+      return option->get_positional() && option->get_name(true).starts_with("ID");
+    });
+    if (takes_jobs) {
       job_cases += fmt::format("    {}:*) words=\"$words {}\" ;;\n", name, kJobs);
     }
   }

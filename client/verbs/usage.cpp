@@ -1,5 +1,3 @@
-#include "client/verbs/usage.h"
-
 #include <algorithm>
 #include <vector>
 
@@ -16,24 +14,13 @@ std::string with_suggestion(const std::string& fault, const std::string& word,
   return suggestion.empty() ? fault : fault + ", did you mean " + suggestion + "?";
 }
 
-/// The verb that was recognised, or the app itself.
-const CLI::App& parsed_verb(const CLI::App& app) {
-  for (const CLI::App* verb : app.get_subcommands()) {
-    if (!verb->get_name().empty()) return *verb;
-  }
-  return app;
-}
-
-std::vector<std::string> verb_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands(nullptr)) names.push_back(verb->get_name());
-  return names;
-}
-
 }  // namespace
 
 std::string usage_fault(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App& verb = parsed_verb(app);
+  const auto parsed = app.get_subcommands();
+  const auto named =
+      std::ranges::find_if(parsed, [](const CLI::App* one) { return !one->get_name().empty(); });
+  const CLI::App& verb = named == parsed.end() ? app : **named;
   const std::vector<std::string> unexpected = app.remaining(/*recurse=*/true);
   const std::string of_verb = &verb == &app ? "" : verb.get_name() + ": ";
   if (unexpected.empty() && of_verb.empty() &&
@@ -51,7 +38,9 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error) {
     return with_suggestion(of_verb + "unknown option " + in_quotes(name), name, names);
   }
   if (&verb == &app) {
-    return with_suggestion("unknown verb " + in_quotes(first), first, verb_names(app));
+    std::vector<std::string> verbs;
+    for (const CLI::App* known : app.get_subcommands(nullptr)) verbs.push_back(known->get_name());
+    return with_suggestion("unknown verb " + in_quotes(first), first, verbs);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) {
     return of_verb + printable_lines(error.what());

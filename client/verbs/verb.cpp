@@ -1,13 +1,16 @@
 #include "client/verbs/verb.h"
 
+#include "base/errors.h"
 #include "base/process/environment.h"
+#include "base/text/printable.h"
+#include "job/sweep/sweep_results.h"
 
 namespace dotresize {
 
-std::string CommonOptions::server_address() const {
-  if (!server.empty()) return server;
-  const std::string named = environment_variable("DOTRESIZE_SERVER");
-  return named.empty() ? "127.0.0.1:50051" : named;
+Connection CommonOptions::connect() const {
+  std::string address = server.empty() ? environment_variable("DOTRESIZE_SERVER") : server;
+  if (address.empty()) address = "127.0.0.1:50051";
+  return Connection(address, tls, token_from_environment());
 }
 
 void add_server_option(CLI::App& command, CommonOptions& common) {
@@ -66,6 +69,23 @@ std::vector<std::string> option_names(const CLI::App& app) {
     names.insert(names.end(), more.begin(), more.end());
   }
   return names;
+}
+
+void add_labels(const std::vector<std::string>& texts,
+                google::protobuf::Map<std::string, std::string>& labels) {
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+      throw InputError("--label", in_quotes(text) + " is not KEY=VALUE");
+    }
+    labels[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+}
+
+void print_sweep(const v1::SweepResults& results, bool pareto, const CommonOptions& common) {
+  const auto [plan, rows] = reported_sweep(results);
+  std::cout << (common.json() ? sweep_json(plan, rows) : sweep_table(plan, rows, pareto))
+            << std::flush;
 }
 
 }  // namespace dotresize

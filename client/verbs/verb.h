@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <iostream>
 #include <string>
 #include <vector>
 
 #include "client/calls/connection.h"
+#include "client/display/json_output.h"
 
 namespace dotresize {
 
@@ -16,10 +18,9 @@ struct CommonOptions {
   std::string output = "text";  ///< -o: "text" or "json"
 
   bool json() const { return output == "json"; }
-  /// Returns --server, else $DOTRESIZE_SERVER, else 127.0.0.1:50051.
-  std::string server_address() const;
-  /// Connects to server_address(). Throws InputError for a PEM or token file that cannot be read.
-  Connection connect() const { return Connection(server_address(), tls, token_from_environment()); }
+  /// Connects to --server, else $DOTRESIZE_SERVER, else 127.0.0.1:50051. Throws InputError for a
+  /// PEM or token file that cannot be read.
+  Connection connect() const;
 };
 
 /// A verb of the command line and its action, which returns the exit code.
@@ -55,5 +56,31 @@ std::vector<std::string> option_names(const CLI::App& app);
 
 /// Adds the repeatable option --set KEY=VALUE (job/spec/job_file.h).
 void add_set_option(CLI::App& command, std::vector<std::string>& changes);
+
+/// Adds the labels given by --label, each "KEY=VALUE". Throws InputError for any other text.
+void add_labels(const std::vector<std::string>& texts,
+                google::protobuf::Map<std::string, std::string>& labels);
+
+/// Script that completes the verbs and options of `app`, files, and the ids of the server's jobs.
+/// `shell` is "bash" or "zsh".
+std::string completion_script(const CLI::App& app, const std::string& shell);
+
+/// Explains why `app` could not parse the command line, in a sentence without a full stop. An
+/// unknown verb or option comes with the nearest existing one.
+std::string usage_fault(const CLI::App& app, const CLI::ParseError& error);
+
+/// Prints the server's `answer` (one or several messages) as JSON, or `text`, the same for people.
+template <class Answer>
+void print(const Answer& answer, const std::string& text, const CommonOptions& common) {
+  if (common.json()) {
+    print_json(to_json(answer));
+  } else {
+    std::cout << text;
+  }
+}
+
+/// Prints a sweep's results like `dotresize sweep`: the table, or the document of results.json.
+/// `pareto`: the table has only the Pareto front.
+void print_sweep(const v1::SweepResults& results, bool pareto, const CommonOptions& common);
 
 }  // namespace dotresize

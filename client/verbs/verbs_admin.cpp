@@ -7,9 +7,6 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "client/calls/answer.h"
-#include "client/calls/connection.h"
-#include "client/calls/rpc_error.h"
 #include "client/display/job_text.h"
 #include "client/verbs/verb.h"
 
@@ -21,28 +18,26 @@ struct PruneOptions {
   bool dry_run = false;
 };
 
-/// `job` has ended.
-bool ended_before(const v1::Job& job, std::time_t time) { return job.end_time().seconds() < time; }
-
 /// Deletes a job. Waits while the server takes no more calls. Returns false, with a note, for a job
 /// that must be kept: somebody else's, or one that was resumed.
 bool delete_own(Connection& connection, const std::string& id) {
-  Backoff backoff(std::chrono::seconds(1), std::chrono::seconds(5), std::chrono::minutes(10));
-  for (;;) {
-    try {
-      connection.delete_job(id);
-      return true;
-    } catch (const RpcError& error) {
-      if (error.code() == grpc::NOT_FOUND) return true;  // already deleted
-      if (error.code() == grpc::PERMISSION_DENIED || error.code() == grpc::FAILED_PRECONDITION) {
-        std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
-        return false;
-      }
-      if (error.code() != grpc::RESOURCE_EXHAUSTED) throw;
-      const auto pause = backoff.next();
-      if (!pause) throw;
-      connection.wait(*pause);
-    }
+  v1::DeleteJobRequest request;
+  request.set_id(id);
+  try {
+    Reconnection(connection, {std::chrono::seconds(1), std::chrono::seconds(5)})
+        .run(
+            [&] {
+              connection.call(&v1::Jobs::Stub::DeleteJob, request);
+              return true;
+            },
+            [](const RpcError& error) { return error.code() == grpc::RESOURCE_EXHAUSTED; },
+            [](const RpcError&) {});
+    return true;
+  } catch (const RpcError& error) {
+    if (error.code() == grpc::NOT_FOUND) return true;  // already deleted
+    if (error.code() != grpc::PERMISSION_DENIED && error.code() != grpc::FAILED_PRECONDITION) throw;
+    std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
+    return false;
   }
 }
 
@@ -57,7 +52,7 @@ int prune_jobs(const PruneOptions& options, const CommonOptions& common) {
   Connection connection = common.connect();
   std::vector<v1::Job> jobs = connection.list_jobs(filter, kAll);
   const std::time_t before = std::time(nullptr) - options.keep_days * kDay;
-  std::erase_if(jobs, [&](const v1::Job& job) { return !ended_before(job, before); });
+  std::erase_if(jobs, [&](const v1::Job& job) { return job.end_time().seconds() >= before; });
   if (!options.dry_run) {
     std::erase_if(jobs, [&](const v1::Job& job) { return !delete_own(connection, job.id()); });
   }
@@ -72,15 +67,6 @@ int prune_jobs(const PruneOptions& options, const CommonOptions& common) {
   } else {
     std::cout << job_table(jobs, std::time(nullptr)) << done;
   }
-  return kExitOk;
-}
-
-int administer(const std::string& action, const CommonOptions& common) {
-  Connection connection = common.connect();
-  const v1::ServerInfo server = action == "drain"    ? connection.drain_server()
-                                : action == "resume" ? connection.resume_server()
-                                                     : connection.server_info();
-  print(server, server_text(server), common);
   return kExitOk;
 }
 
@@ -112,7 +98,17 @@ Verb add_admin_verb(CLI::App& app, CommonOptions& common) {
       ->required()
       ->type_name("")
       ->check(CLI::IsMember({"info", "drain", "resume"}).description(""));
-  return {&command, [action, &common] { return administer(*action, common); }};
+  return {&command, [action, &common] {
+            using Stub = v1::Jobs::Stub;
+            Connection connection = common.connect();
+            const v1::ServerInfo server =
+                *action == "drain" ? connection.call(&Stub::DrainServer, v1::DrainServerRequest())
+                : *action == "resume"
+                    ? connection.call(&Stub::ResumeServer, v1::ResumeServerRequest())
+                    : connection.call(&Stub::GetServerInfo, v1::GetServerInfoRequest());
+            print(server, server_text(server), common);
+            return kExitOk;
+          }};
 }
 
 }  // namespace dotresize

@@ -4,10 +4,7 @@
 
 #include "base/process/program.h"
 #include "base/text/human_text.h"
-#include "client/calls/connection.h"
 #include "client/calls/fetch.h"
-#include "client/calls/job_id.h"
-#include "client/display/json_output.h"
 #include "client/display/progress_display.h"
 #include "client/display/terminal.h"
 #include "client/verbs/verb.h"
@@ -40,7 +37,12 @@ int fetch(FetchRequest request, const CommonOptions& common) {
   if (request.dir.filename().empty()) request.dir = request.dir.parent_path();  // "out/"
   Connection connection = common.connect();
   request.id = find_job_id(connection, request.id);
-  const std::vector<v1::Artifact> artifacts = connection.list_artifacts(request.id, request.model);
+  v1::ListArtifactsRequest wanted;
+  wanted.set_id(request.id);
+  wanted.set_model(request.model);
+  constexpr std::chrono::seconds kHashingDeadline{60};
+  const auto listed = connection.call(&v1::Jobs::Stub::ListArtifacts, wanted, kHashingDeadline);
+  const std::vector<v1::Artifact> artifacts(listed.artifacts().begin(), listed.artifacts().end());
   bool done = false;
   {
     const InterruptGuard guard;

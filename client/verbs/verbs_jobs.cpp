@@ -2,6 +2,7 @@
 // document, and returns the exit code. They throw RpcError, and InputError for files that cannot be
 // read.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <ctime>
 #include <functional>
@@ -14,16 +15,9 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "client/calls/answer.h"
-#include "client/calls/connection.h"
 #include "client/calls/follow.h"
-#include "client/calls/job_id.h"
-#include "client/calls/labels.h"
-#include "client/calls/rpc_error.h"
 #include "client/display/job_text.h"
-#include "client/display/json_output.h"
 #include "client/display/log_output.h"
-#include "client/display/sweep_output.h"
 #include "client/display/terminal.h"
 #include "client/display/watch_view.h"
 #include "client/local/planned_job.h"
@@ -31,7 +25,7 @@
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 #include "job/spec/sweep_message.h"
-#include "job/sweep/results_message.h"
+#include "job/sweep/sweep_results.h"
 
 namespace dotresize {
 namespace {
@@ -79,23 +73,8 @@ struct SubmitOptions {
   std::string webhook;
 };
 
-v1::JobOptions job_options(const SubmitOptions& options) {
-  v1::JobOptions result;
-  if (options.priority) result.set_priority(*options.priority);
-  if (options.deadline_s) result.set_deadline_s(*options.deadline_s);
-  if (options.ttl_s) result.set_ttl_seconds_after_finished(*options.ttl_s);
-  if (!options.webhook.empty()) result.mutable_notify()->set_webhook(options.webhook);
-  add_labels(options.labels, *result.mutable_labels());
-  return result;
-}
-
 void tell_retry(const std::string& why) {
   std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
-}
-
-/// True if the field comes from the file, not from a command-line option.
-bool is_of_file(const std::string& field) {
-  return field != "request_id" && !field.starts_with("options.");
 }
 
 /// Calls `create`. If the server refuses fields, adds the place in the file to those that come from
@@ -108,9 +87,10 @@ auto with_places(const JobFile& file, const Create& create) {
     if (error.violations().empty()) throw;
     std::string message = "the server refused the job";
     for (const FieldViolation& violation : error.violations()) {
-      message += "\n  " + (is_of_file(violation.field)
-                               ? located(file, violation.field, violation.description)
-                               : violation.field + ": " + violation.description);
+      const std::string& field = violation.field;
+      const bool is_of_command = field == "request_id" || field.starts_with("options.");
+      message += "\n  " + (is_of_command ? field + ": " + violation.description
+                                         : located(file, field, violation.description));
     }
     throw error.with_message(message);
   }
@@ -122,7 +102,12 @@ Request request_of(const SubmitOptions& options) {
   Request request;
   request.set_request_id(options.request_id.empty() ? new_request_id() : options.request_id);
   request.set_validate_only(options.dry_run);
-  const v1::JobOptions how = job_options(options);
+  v1::JobOptions how;
+  if (options.priority) how.set_priority(*options.priority);
+  if (options.deadline_s) how.set_deadline_s(*options.deadline_s);
+  if (options.ttl_s) how.set_ttl_seconds_after_finished(*options.ttl_s);
+  if (!options.webhook.empty()) how.mutable_notify()->set_webhook(options.webhook);
+  add_labels(options.labels, *how.mutable_labels());
   if (how.ByteSizeLong() > 0) *request.mutable_options() = how;
   return request;
 }
@@ -143,14 +128,6 @@ int follow_submitted(Connection& connection, const v1::Job& job, const SubmitOpt
   return kExitOk;
 }
 
-/// Prints the combinations that the sweep refused.
-void tell_refused(const v1::Sweep& sweep) {
-  for (const SweepRow& row : reported_sweep(sweep.results()).rows) {
-    if (row.state != SweepState::kRefused) continue;
-    std::cerr << fmt::format("refused: {}: {}\n", fmt::join(row.values, " "), row.reason);
-  }
-}
-
 int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
   const SweepFile file = open_sweep_file(options.job_file, options.changes);
   auto request = request_of<v1::CreateSweepRequest>(options);
@@ -161,7 +138,10 @@ int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
   const v1::Sweep sweep =
       with_places(file.base, [&] { return connection.create_sweep(request, tell_retry); });
   if (!options.dry_run) {
-    tell_refused(sweep);
+    for (const SweepRow& row : reported_sweep(sweep.results()).rows) {
+      if (row.state != SweepState::kRefused) continue;
+      std::cerr << fmt::format("refused: {}: {}\n", fmt::join(row.values, " "), row.reason);
+    }
     return follow_submitted(connection, sweep.job(), options, common);
   }
   std::cerr << printable_lines(sweep.job().plan());
@@ -194,15 +174,6 @@ int print_status(const std::string& id, const CommonOptions& common) {
     print_sweep(connection.get_sweep(job.id()).results(), /*pareto=*/false, common);
   }
   return kExitOk;
-}
-
-/// Shows the job's progress until it has ended.
-int print_progress(const std::string& id_or_prefix, const CommonOptions& common) {
-  Connection connection = common.connect();
-  const std::string id = find_job_id(connection, id_or_prefix);
-  const auto job = follow(connection, id, common.json() ? json_view() : progress_view());
-  if (!job) return kExitInterrupted;
-  return common.json() ? exit_code_for(*job) : finish(connection, *job, false, common);
 }
 
 using Ids = std::vector<std::string>;
@@ -262,7 +233,9 @@ JobAnswer state_answer(const v1::Job& job) {
 /// Cancels the jobs. `wait`: returns when their processes are gone.
 int cancel_jobs(const Ids& ids, bool wait, const CommonOptions& common) {
   return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
-    v1::Job job = connection.cancel_job(id);
+    v1::CancelJobRequest request;
+    request.set_id(id);
+    v1::Job job = connection.call(&v1::Jobs::Stub::CancelJob, request);
     if (wait && !has_ended(job.state())) {
       const auto ended = follow(connection, id, progress_view());
       if (!ended) return JobAnswer{to_json(job), "", kExitInterrupted};
@@ -272,29 +245,16 @@ int cancel_jobs(const Ids& ids, bool wait, const CommonOptions& common) {
   });
 }
 
-int resume_jobs(const Ids& ids, bool fresh, const CommonOptions& common) {
-  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
-    return state_answer(connection.resume_job(id, fresh));
-  });
-}
-
-int delete_jobs(const Ids& ids, const CommonOptions& common) {
-  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
-    connection.delete_job(id);
-    return JobAnswer{{{"id", id}, {"deleted", true}}, id + " deleted\n"};
-  });
-}
-
-LogOutput::Form log_form(const CommonOptions& common) {
-  if (common.json()) return LogOutput::Form::kJson;
-  return stdout_is_terminal() ? LogOutput::Form::kTerminal : LogOutput::Form::kBytes;
-}
-
 /// Prints a job's log. `follow_log`: until the job has ended.
 int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOptions& common) {
   Connection connection = common.connect();
   const std::string id = find_job_id(connection, id_or_prefix);
-  LogOutput output(std::cout, log_form(common), id);
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  LogOutput output(std::cout,
+                   common.json() ? LogOutput::Form::kJson
+                   : terminal    ? LogOutput::Form::kTerminal
+                                 : LogOutput::Form::kBytes,
+                   id);
   try {
     read_logs(connection, id, follow_log, [&](const std::string& piece) { output.add(piece); });
   } catch (const RpcError& error) {
@@ -305,16 +265,6 @@ int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOpt
   }
   output.finish();
   return kExitOk;
-}
-
-void add_sweep_options(CLI::App& command, SubmitOptions& options) {
-  command
-      .add_option("--parallel", options.parallel, "Of a sweep: jobs at a time (default: what fits)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""));
-  command.add_flag("--pareto", options.pareto,
-                   "Of a sweep: show the front alone: no other result has fewer bytes and less "
-                   "perplexity");
 }
 
 Verb submit_verb(CLI::App& app, CommonOptions& common) {
@@ -335,7 +285,14 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
       .add_flag("--dry-run", options->dry_run,
                 "Only ask the server whether it would accept the job, and for its plan")
       ->excludes(wait);
-  add_sweep_options(command, *options);
+  command
+      .add_option("--parallel", options->parallel,
+                  "Of a sweep: jobs at a time (default: what fits)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024).description(""));
+  command.add_flag("--pareto", options->pareto,
+                   "Of a sweep: show the front alone: no other result has fewer bytes and less "
+                   "perplexity");
   command
       .add_option("--request-id", options->request_id,
                   "The same ID gives the same job, however often it is submitted (default: a new "
@@ -408,15 +365,37 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
       id_verb(app, common, "status", "Show one job", "", "",
               [&common](const std::string& id, bool) { return print_status(id, common); }),
       id_verb(app, common, "watch", "Show a job's progress until it has ended", "", "",
-              [&common](const std::string& id, bool) { return print_progress(id, common); }),
+              [&common](const std::string& id_or_prefix, bool) {
+                Connection connection = common.connect();
+                const std::string id = find_job_id(connection, id_or_prefix);
+                const auto job =
+                    follow(connection, id, common.json() ? json_view() : progress_view());
+                if (!job) return static_cast<int>(kExitInterrupted);
+                return common.json() ? exit_code_for(*job)
+                                     : finish(connection, *job, /*pareto=*/false, common);
+              }),
       add_list_verb(app, common),
       ids_verb(app, common, "cancel", "End jobs", "--wait", "Until their processes are gone",
                [&common](const Ids& ids, bool wait) { return cancel_jobs(ids, wait, common); }),
       ids_verb(app, common, "resume", "Go on with failed or cancelled jobs", "--fresh",
                "Start anew, without what their last attempts have found",
-               [&common](const Ids& ids, bool fresh) { return resume_jobs(ids, fresh, common); }),
+               [&common](const Ids& ids, bool fresh) {
+                 return for_each_job(ids, common, [&](Connection& connection, const auto& id) {
+                   v1::ResumeJobRequest request;
+                   request.set_id(id);
+                   request.set_fresh(fresh);
+                   return state_answer(connection.call(&v1::Jobs::Stub::ResumeJob, request));
+                 });
+               }),
       ids_verb(app, common, "delete", "Forget ended jobs; their model directories stay", "", "",
-               [&common](const Ids& ids, bool) { return delete_jobs(ids, common); }),
+               [&common](const Ids& ids, bool) {
+                 return for_each_job(ids, common, [](Connection& connection, const auto& id) {
+                   v1::DeleteJobRequest request;
+                   request.set_id(id);
+                   connection.call(&v1::Jobs::Stub::DeleteJob, request);
+                   return JobAnswer{{{"id", id}, {"deleted", true}}, id + " deleted\n"};
+                 });
+               }),
       add_prune_verb(app, common),
       id_verb(
           app, common, "logs", "Print a job's log", "-f,--follow", "Until the job has ended",

@@ -6,10 +6,7 @@
 #include <vector>
 
 #include "base/process/program.h"
-#include "client/calls/answer.h"
-#include "client/calls/connection.h"
 #include "client/calls/follow.h"
-#include "client/calls/labels.h"
 #include "client/display/job_text.h"
 #include "client/display/terminal.h"
 #include "client/display/watch_view.h"
@@ -28,12 +25,6 @@ std::map<std::string, v1::Job::State> states_by_name() {
   return states;
 }
 
-std::vector<std::string> state_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, state] : states_by_name()) names.push_back(name);
-  return names;
-}
-
 struct ListOptions {
   std::vector<std::string> states;
   std::string name;
@@ -43,28 +34,21 @@ struct ListOptions {
   bool watch = false;
 };
 
-v1::ListJobsRequest::Filter filter_of(const ListOptions& options) {
+/// Lists the jobs, or shows their changes until SIGINT.
+int list_jobs(const ListOptions& options, const CommonOptions& common) {
+  Connection connection = common.connect();
   v1::ListJobsRequest::Filter filter;
   filter.set_name(options.name);
   if (!options.owner.empty()) filter.set_owner(options.owner);
   add_labels(options.labels, *filter.mutable_labels());
   for (const std::string& name : options.states) filter.add_states(states_by_name().at(name));
-  return filter;
-}
-
-/// Shows the jobs' changes until SIGINT.
-int watch_list(const ListOptions& options, const CommonOptions& common) {
-  Connection connection = common.connect();
-  const auto view = common.json() ? jobs_json_view() : jobs_view(options.limit);
-  const InterruptGuard guard;
-  watch_jobs(connection, filter_of(options), *view, [&guard] { return guard.interrupted(); });
-  return kExitInterrupted;
-}
-
-int list_jobs(const ListOptions& options, const CommonOptions& common) {
-  if (options.watch) return watch_list(options, common);
-  Connection connection = common.connect();
-  const std::vector<v1::Job> jobs = connection.list_jobs(filter_of(options), options.limit);
+  if (options.watch) {
+    const auto view = common.json() ? jobs_json_view() : jobs_view(options.limit);
+    const InterruptGuard guard;
+    watch_jobs(connection, filter, *view, [&guard] { return guard.interrupted(); });
+    return kExitInterrupted;
+  }
+  const std::vector<v1::Job> jobs = connection.list_jobs(filter, options.limit);
   print(jobs, job_table(jobs, std::time(nullptr)), common);
   return kExitOk;
 }
@@ -83,7 +67,7 @@ Verb add_list_verb(CLI::App& app, CommonOptions& common) {
                   "succeeded, failed, cancelled")
       ->delimiter(',')
       ->type_name("STATE,...")
-      ->transform(CLI::IsMember(state_names(), CLI::ignore_case).description(""));
+      ->transform(CLI::IsMember(states_by_name(), CLI::ignore_case).description(""));
   command.add_option("--name", options->name, "Only jobs of this name")->type_name("NAME");
   command.add_option("--owner", options->owner, "Only jobs of this owner")->type_name("OWNER");
   command

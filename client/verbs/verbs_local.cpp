@@ -12,7 +12,6 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "client/display/worker_view.h"
-#include "client/local/job_manifest.h"
 #include "client/local/job_template.h"
 #include "client/local/planned_job.h"
 #include "client/local/remote_job.h"
@@ -27,10 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_plan(const PlannedJob& planned, const CommonOptions& common) {
-  std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
-}
-
 struct PlanOptions {
   PlanRequest job;
   ManifestRequest manifest;
@@ -42,7 +37,7 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
   if (options.job.hardware.empty()) require_runnable(planned, /*to_write=*/false);
   if (options.manifest.kind.empty()) {
     planned.alternatives = size_alternatives(planned.file.spec, planned.plan.model);
-    print_plan(planned, common);
+    std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
   } else {
     require_local_paths(planned.given);
     std::cerr << plan_warnings(planned);
@@ -80,23 +75,20 @@ std::vector<std::string> job_command(const RunOptions& options, const PlannedJob
   return launch_command(planned.plan.job.resources.ranks, {}, worker);
 }
 
-/// Plans a job that can run here and fetches all of its inputs.
-PlannedJob runnable_job(PlanRequest request) {
-  PlannedJob planned = plan_job(request);
+int run(const RunOptions& options, const CommonOptions& common) {
+  PlannedJob planned = plan_job(options.job);
   require_runnable(planned, /*to_write=*/true);
   if (planned.plan.job.resources.ranks > 1) require_program("mpirun");
-  if (!is_remote(planned.given.model().path())) return planned;
-  // The weights are fetched only now, so that a faulty job fails early.
-  request.for_run = true;
-  return plan_job(request);
-}
-
-int run(const RunOptions& options, const CommonOptions& common) {
-  const PlannedJob planned = runnable_job(options.job);
+  if (is_remote(planned.given.model().path())) {
+    // The weights are fetched only now, so that a faulty job fails early.
+    PlanRequest request = options.job;
+    request.for_run = true;
+    planned = plan_job(request);
+  }
   std::optional<RemoteOutput> output;
   if (is_remote(planned.given.output().path())) output.emplace(planned, options.job.remote);
   if (output) output->require_free();
-  print_plan(planned, common);
+  std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
   if (!output || !output->is_made()) {
     if (output) output->prepare();
     // If -o json is given, stdout already has its one document.
@@ -129,10 +121,6 @@ Verb finish_verb(CLI::App& command, CommonOptions& common, const std::string& ex
   return {&command, std::move(action)};
 }
 
-void add_job_file_option(CLI::App& command, std::string& job_file) {
-  command.add_option("JOB", job_file, "Job file (YAML or JSON)")->required()->type_name("");
-}
-
 /// Adds the options of the cache for remote models and texts.
 void add_remote_options(CLI::App& command, RemoteCache& cache) {
   const fs::path home = user_cache_dir();
@@ -153,15 +141,6 @@ void add_remote_options(CLI::App& command, RemoteCache& cache) {
       ->check([](const std::string& text) {
         return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 200GiB is";
       });
-}
-
-/// Moves a job file's name at the end of the texts to `job_file`.
-void split_off_job_file(TemplateRequest& request, bool named) {
-  if (named || request.text.size() < 2) return;
-  const std::string extension = fs::path(request.text.back()).extension();
-  if (extension != ".yaml" && extension != ".yml" && extension != ".json") return;
-  request.job_file = request.text.back();
-  request.text.pop_back();
 }
 
 Verb init_verb(CLI::App& app) {
@@ -185,7 +164,14 @@ Verb init_verb(CLI::App& app) {
       "  dotresize init models/llama --text wiki.txt\n"
       "  dotresize init models/llama llama-80.yaml --text wiki.txt books.txt\n");
   return {&command, [request, job] {
-            split_off_job_file(*request, job->count() > 0);
+            // A job file's name may stand at the end of the texts.
+            const std::string last = request->text.size() > 1 ? request->text.back() : "";
+            const std::string extension = fs::path(last).extension();
+            if (job->count() == 0 &&
+                (extension == ".yaml" || extension == ".yml" || extension == ".json")) {
+              request->job_file = last;
+              request->text.pop_back();
+            }
             write_job_template(*request);
             std::cerr << "wrote " << request->job_file << "; next: dotresize plan "
                       << request->job_file << ", then dotresize run " << request->job_file << "\n";
@@ -193,37 +179,35 @@ Verb init_verb(CLI::App& app) {
           }};
 }
 
-void add_manifest_options(CLI::App& command, ManifestRequest& request) {
-  CLI::Option* manifest =
-      command
-          .add_option("--manifest", request.kind,
-                      "Print what hands the job to a cluster instead; mpijob: for `kubectl create`")
-          ->type_name("KIND")
-          ->check(CLI::IsMember({"mpijob"}).description(""));
-  command
-      .add_option("--template", request.template_file,
-                  "MPIJob (YAML) that the job is put into (default: a built-in one)")
-      ->type_name("FILE")
-      ->needs(manifest);
-  command.add_option("--cpus", request.cpus, "Processors of a rank there")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""))
-      ->needs(manifest)
-      ->capture_default_str();
-}
-
 Verb plan_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("plan", "Show what each rank would hold, and the result's size");
   auto options = std::make_shared<PlanOptions>();
-  add_job_file_option(command, options->job.job_file);
+  command.add_option("JOB", options->job.job_file, "Job file (YAML or JSON)")
+      ->required()
+      ->type_name("");
   add_set_option(command, options->job.changes);
   add_remote_options(command, options->job.remote);
   command
       .add_option("--hardware", options->job.hardware,
                   "How fast a machine is (YAML): also show how long the job takes on it")
       ->type_name("FILE");
-  add_manifest_options(command, options->manifest);
+  CLI::Option* manifest =
+      command
+          .add_option("--manifest", options->manifest.kind,
+                      "Print what hands the job to a cluster instead; mpijob: for `kubectl create`")
+          ->type_name("KIND")
+          ->check(CLI::IsMember({"mpijob"}).description(""));
+  command
+      .add_option("--template", options->manifest.template_file,
+                  "MPIJob (YAML) that the job is put into (default: a built-in one)")
+      ->type_name("FILE")
+      ->needs(manifest);
+  command.add_option("--cpus", options->manifest.cpus, "Processors of a rank there")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->needs(manifest)
+      ->capture_default_str();
   return finish_verb(command, common,
                      "  dotresize plan job.yaml\n"
                      "  dotresize plan job.yaml --set method.size=0.7 -o json\n"
@@ -235,7 +219,9 @@ Verb plan_verb(CLI::App& app, CommonOptions& common) {
 Verb run_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command = *app.add_subcommand("run", "Compress here with mpirun, without a server");
   auto options = std::make_shared<RunOptions>();
-  add_job_file_option(command, options->job.job_file);
+  command.add_option("JOB", options->job.job_file, "Job file (YAML or JSON)")
+      ->required()
+      ->type_name("");
   add_set_option(command, options->job.changes);
   add_remote_options(command, options->job.remote);
   command
@@ -293,13 +279,6 @@ struct ExportOptions {
 constexpr char kGguf[] = "gguf";
 constexpr char kNemotronNas[] = "nemotron-nas";
 
-/// File in the working directory: the model directory's name with this ending.
-std::string export_file(const std::string& model_dir, const std::string& ending) {
-  const fs::path model = fs::absolute(model_dir).lexically_normal();
-  const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
-  return name.string() + ending;
-}
-
 [[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
   const bool gguf = options.format == kGguf;
   if (!gguf && !options.type.empty()) {
@@ -307,7 +286,11 @@ std::string export_file(const std::string& model_dir, const std::string& ending)
   }
   if (options.type.empty()) options.type = "f16";
   const std::string ending = gguf ? "-" + options.type + ".gguf" : std::string("-") + kNemotronNas;
-  if (options.file.empty()) options.file = export_file(options.model, ending);
+  if (options.file.empty()) {  // in the working directory
+    const fs::path model = fs::absolute(options.model).lexically_normal();
+    const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
+    options.file = name.string() + ending;
+  }
   std::vector<std::string> arguments = {options.model, options.file};
   if (gguf) arguments.insert(arguments.end(), {"--type", options.type});
   if (common.json()) arguments.emplace_back("--json");

@@ -1,4 +1,6 @@
 // The verb report: shows results from the reports in model directories.
+#include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -11,24 +13,30 @@
 #include "base/files/partial_path.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
-#include "client/calls/connection.h"
-#include "client/calls/job_id.h"
-#include "client/calls/read_page.h"
+#include "client/calls/follow.h"
 #include "client/display/job_text.h"
-#include "client/display/json_output.h"
-#include "client/display/sweep_output.h"
 #include "client/verbs/verb.h"
 #include "job/page/comparison_page.h"
+#include "job/page/failure_page.h"
 #include "job/page/page_html.h"
+#include "job/page/report_page.h"
 #include "job/page/sweep_page.h"
 #include "job/report/comparison_table.h"
 #include "job/report/report.h"
-#include "job/sweep/results_message.h"
+#include "job/spec/job_file.h"
+#include "job/spec/job_state.h"
+#include "job/sweep/sweep_results.h"
 
 namespace dotresize {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// True if `dir` is a directory written by `dotresize sweep`, and not a model.
+bool is_sweep_directory(const fs::path& dir) {
+  return fs::exists(dir / kSweepResults) && fs::is_directory(dir / kSweepVariants) &&
+         !fs::exists(dir / kReportDirectory / kReportFile);
+}
 
 /// Model directory of a succeeded job. Throws InputError for any other job.
 fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common) {
@@ -51,15 +59,11 @@ struct ReportedModel {
   ReportSummary summary;
 };
 
-/// True if `what` is spelled like a path, not like an id.
-bool looks_like_a_path(const std::string& what) {
-  return what.find('/') != std::string::npos || what.find('.') != std::string::npos;
-}
-
 void require_found(const std::string& what) {
   if (fs::is_directory(what)) return;
   if (fs::exists(what)) throw InputError(in_quotes(what) + " is a file: name its model directory");
-  if (looks_like_a_path(what)) throw InputError(in_quotes(what) + ": no such directory");
+  const bool is_like_a_path = what.find_first_of("/.") != std::string::npos;  // ids are not
+  if (is_like_a_path) throw InputError(in_quotes(what) + ": no such directory");
 }
 
 /// Finds a report. `what`: the id of a succeeded job, or a model directory.
@@ -137,12 +141,73 @@ int print_reports(const std::vector<std::string>& asked, const CommonOptions& co
   return kExitOk;
 }
 
+/// Lets the tail of a longer log begin at a line.
+void begin_at_line(std::string& tail) {
+  if (std::ssize(tail) >= kLogTailBytes) tail.erase(0, tail.find('\n') + 1);
+}
+
+/// Page of a sweep's job that has left no report.
+Page page_of_failure(const VariantPaths& at) {
+  const std::string text = read_whole_file(at.job, kMaxJobFileBytes);
+  EndedJob job{.state = "failed", .error = failure_in(at.log), .spec = text};
+  if (job.error.empty()) {
+    throw InputError(at.dir.string() + ": has no report: the job is running, or was interrupted");
+  }
+  job.name = parse_job(text, at.job.string(), at.dir.string()).spec.name();
+  job.facts = {{"Directory", at.dir.string()}};
+  const InputFile log(at.log.string());
+  const uint64_t size = std::min(log.size(), static_cast<uint64_t>(kLogTailBytes));
+  job.log_tail.resize(size);
+  log.read(job.log_tail.data(), size, log.size() - size);
+  begin_at_line(job.log_tail);
+  return failure_page(job);
+}
+
+Page page_of_directory(const fs::path& dir) {
+  const fs::path report = dir / kReportDirectory / kReportFile;
+  if (fs::exists(report)) {
+    return report_page(parse_report(read_whole_file(report, kMaxReportBytes), report.string()));
+  }
+  if (is_sweep_directory(dir)) {
+    const fs::path results = dir / kSweepResults;
+    return sweep_page(parse_results(read_whole_file(results, kMaxSweepBytes), results.string()));
+  }
+  const VariantPaths variant(dir);
+  if (fs::exists(variant.job) && fs::exists(variant.log)) return page_of_failure(variant);
+  throw InputError(dir.string() +
+                   ": is neither a model that dotresize wrote nor a sweep's directory");
+}
+
+Page page_of_job(const std::string& id_or_prefix, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const std::string id = find_job_id(connection, id_or_prefix);
+  const v1::Job job = connection.get_job(id);
+  if (job.has_sweep()) {
+    const auto [plan, rows] = reported_sweep(connection.get_sweep(id).results());
+    if (!rows.empty()) return sweep_page(parse_results(sweep_json(plan, rows), id));
+  }
+  if (job.state() == v1::Job::SUCCEEDED) return page_of_directory(job.result().output_path());
+  if (!has_ended(job.state())) {
+    throw InputError("job " + id + " has no report: it is " + state_name(job));
+  }
+  EndedJob ended{.name = job.spec().name(), .state = state_name(job)};
+  ended.facts = job_rows(job, std::time(nullptr));
+  std::erase_if(ended.facts, [](const auto& row) { return row.front() == "error"; });
+  if (job.has_error()) ended.error = error_text(job.error());
+  ended.spec = to_json(job.spec()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  ended.log_tail = read_log_tail(connection, id, kLogTailBytes);
+  begin_at_line(ended.log_tail);
+  return failure_page(ended);
+}
+
 /// Writes the page of one job or sweep, or one that compares several jobs, and prints its path.
 int write_page(const std::vector<std::string>& asked, const fs::path& file,
                const CommonOptions& common) {
   for (const std::string& what : asked) require_found(what);
-  const Page page = asked.size() == 1 ? read_page(asked.front(), common)
-                                      : comparison_page(compared(find_reports(asked, common)));
+  const std::string& first = asked.front();
+  const Page page = asked.size() > 1 ? comparison_page(compared(find_reports(asked, common)))
+                    : fs::is_directory(first) ? page_of_directory(first)
+                                              : page_of_job(first, common);
   write_file_atomically(file, page_html(page));
   if (common.json()) {
     print_json({{"page", file.string()}});

@@ -47,12 +47,6 @@ bool beat(v1::Workers::Stub& stub, const AttemptFile& attempt, const v1::Progres
   return stub.Heartbeat(&context, request, &response).ok() && response.stop();
 }
 
-/// Compares without rates and remaining time, which change all the time.
-bool same(const v1::Progress& a, const v1::Progress& b) {
-  return a.phase() == b.phase() && a.junctions_done() == b.junctions_done() &&
-         a.fraction() == b.fraction();
-}
-
 }  // namespace
 
 AttemptHeartbeats::AttemptHeartbeats(AttemptFile attempt, std::function<v1::Progress()> progress)
@@ -87,7 +81,10 @@ void AttemptHeartbeats::loop() {
     ending = ended_;
     lock.unlock();
     const v1::Progress now = progress_();
-    const bool changed = !sent || !same(now, *sent);
+    // Rates and the remaining time change all the time.
+    const bool changed = !sent || now.phase() != sent->phase() ||
+                         now.junctions_done() != sent->junctions_done() ||
+                         now.fraction() != sent->fraction();
     if (changed || (!ending && Clock::now() - last >= kHeartbeatInterval)) {
       if (beat(*stub, attempt_, now) && !ending) ::kill(::getpid(), SIGTERM);
       sent = now;

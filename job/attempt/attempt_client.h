@@ -29,7 +29,7 @@ class AttemptHeartbeats {
 
   const AttemptFile attempt_;
   const std::function<v1::Progress()> progress_;
-  std::mutex mutex_;
+  std::mutex mutex_;  ///< guards ended_
   std::condition_variable wake_;
   bool ended_ = false;
   std::thread thread_;  ///< last member: it uses all the others

@@ -11,7 +11,6 @@
 #include "base/files/input_file.h"
 #include "base/text/checked_json.h"
 #include "base/text/sha256.h"
-#include "job/manifest/manifest_files.h"
 #include "job/manifest/yaml_json.h"
 
 namespace dotresize {
@@ -40,11 +39,6 @@ Manifest member(const Manifest& object, const std::string& key) {
   return object.contains(key) ? object.at(key) : Manifest();
 }
 
-bool is_list_of_texts(const Manifest& value) {
-  const auto is_text = [](const Manifest& item) { return item.is_string(); };
-  return value.is_array() && std::all_of(value.begin(), value.end(), is_text);
-}
-
 /// Reason why a job cannot be put into the template; nullopt if it can.
 std::optional<std::string> fault_of(const Manifest& base) {
   if (member(base, "apiVersion") != "kubeflow.org/v2beta1" || member(base, "kind") != "MPIJob") {
@@ -58,7 +52,9 @@ std::optional<std::string> fault_of(const Manifest& base) {
   }
   const Manifest& launcher = base.at(container("Launcher"));
   const Manifest command = member(launcher, "command");
-  if (!is_list_of_texts(command) || command.size() < 2) {
+  const bool all_texts = std::all_of(command.begin(), command.end(),
+                                     [](const Manifest& item) { return item.is_string(); });
+  if (!command.is_array() || !all_texts || command.size() < 2) {
     return (container("Launcher") / "command").to_string() +
            " must be a list: mpirun, its options, then the path of dotresize-worker";
   }
@@ -84,11 +80,6 @@ struct Pods {
   int count = 1;
   int ranks = 1;
 };
-
-Pods spread(int ranks, int most) {
-  const int count = (ranks + most - 1) / most;
-  return {count, (ranks + count - 1) / count};
-}
 
 void add_labels(Manifest& metadata, const MpiJobParts& parts) {
   for (const auto& [key, value] : parts.labels) metadata["labels"][key] = value;
@@ -134,12 +125,6 @@ void set_resources(Manifest& resources, const MpiJobParts& parts, const Pods& po
   if (parts.gpus) limits[kGpu] = pods.ranks;
 }
 
-void mount_config_map(Manifest& job, const std::string& name) {
-  job[pod("Worker")]["volumes"].push_back({{"name", kVolume}, {"configMap", {{"name", name}}}});
-  job[container("Worker")]["volumeMounts"].push_back(
-      {{"name", kVolume}, {"mountPath", kJobFolder}, {"readOnly", true}});
-}
-
 }  // namespace
 
 Manifest read_mpi_job_template(const std::filesystem::path& file) {
@@ -160,7 +145,9 @@ Manifest read_mpi_job_template(const std::filesystem::path& file) {
 }
 
 Manifest make_mpi_job(Manifest base, const MpiJobParts& parts) {
-  const Pods pods = spread(parts.ranks, base.at("spec").value("slotsPerWorker", 1));
+  const int most = base.at("spec").value("slotsPerWorker", 1);
+  const int count = (parts.ranks + most - 1) / most;
+  const Pods pods = {count, (parts.ranks + count - 1) / count};
   base["metadata"]["name"] = parts.name;
   add_labels(base["metadata"], parts);
   base["spec"]["slotsPerWorker"] = pods.ranks;
@@ -171,7 +158,12 @@ Manifest make_mpi_job(Manifest base, const MpiJobParts& parts) {
   Manifest& command = base[container("Launcher")]["command"];
   command = launcher_command(command, parts);
   set_resources(base[container("Worker")]["resources"], parts, pods);
-  if (!parts.config_map.empty()) mount_config_map(base, parts.config_map);
+  if (!parts.config_map.empty()) {
+    base[pod("Worker")]["volumes"].push_back(
+        {{"name", kVolume}, {"configMap", {{"name", parts.config_map}}}});
+    base[container("Worker")]["volumeMounts"].push_back(
+        {{"name", kVolume}, {"mountPath", kJobFolder}, {"readOnly", true}});
+  }
   return base;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dotresize {
@@ -26,6 +27,9 @@ struct MpiJobParts {
 };
 
 inline constexpr char kJobFolder[] = "/job";
+
+/// Content of deploy/kubernetes/mpijob.yaml, as it was at the build.
+std::string_view mpi_job_yaml();
 
 /// Reads the MPIJob that jobs are put into, with the cluster's image, volumes and other settings,
 /// from a YAML or JSON file. An empty `file` means the built-in deploy/kubernetes/mpijob.yaml.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "base/text/csv.h"
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text/base64.h"
+#include "base/text/encodings.h"
 #include "job/page/page.h"
 
 namespace dotresize {

@@ -4,7 +4,6 @@
 
 #include "base/errors.h"
 #include "base/text/checked_json.h"
-#include "base/text/json_fields.h"
 
 namespace dotresize {
 namespace {

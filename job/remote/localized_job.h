@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files/pinned_directory.h"
+#include "base/files/directory.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/remote/transfer.h"
 

@@ -39,11 +39,6 @@ const char* kind_name(FetchKind kind) {
   return "";
 }
 
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.find_last_of('\n') + 1);
-}
-
 v1::Progress progress_of(const nlohmann::json& record, const std::string& phase) {
   v1::Progress progress;
   const int64_t done = record.value("bytes_done", int64_t{0});
@@ -69,8 +64,9 @@ std::filesystem::path RemoteCache::output_for(const std::string& url) const {
 
 std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
                                        const RemoteCache& cache) {
-  return command_of({"fetch", url, "--kind", kind_name(kind), "--cache", cache.directory.string(),
-                     "--cache-size", std::to_string(cache.size)});
+  return command_of(
+      {"fetch", url, "--kind", kind_name(kind), "--cache", cache.directory.string(), "--cache-size",
+       std::to_string(cache.size)});
 }
 
 std::vector<std::string> look_command(const std::string& url, bool overwrite,

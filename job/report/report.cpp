@@ -10,7 +10,6 @@
 #include "base/files/partial_path.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
-#include "base/text/json_fields.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/model/config_fields.h"
 

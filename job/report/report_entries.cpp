@@ -1,6 +1,6 @@
 #include "job/report/report_entries.h"
 
-#include "base/text/json_fields.h"
+#include "base/text/checked_json.h"
 #include "base/text/printable.h"
 #include "job/report/transport_entry.h"
 

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/text/base64.h"
-#include "base/text/json_fields.h"
+#include "base/text/checked_json.h"
+#include "base/text/encodings.h"
 #include "job/model/config_fields.h"
 
 namespace dotresize {

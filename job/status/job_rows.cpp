@@ -1,13 +1,15 @@
 #include "job/status/job_rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"
-#include "job/status/progress_text.h"
 
 namespace dotresize {
 namespace {
@@ -64,28 +66,6 @@ std::string age_text(const Timestamp& time, std::time_t now) {
   return format_duration(seconds_between(time, current)) + " ago";
 }
 
-namespace {
-
-/// Adds the receiver of the end message and the state of its delivery.
-void add_notification(const v1::Job& job, Rows& rows) {
-  if (!job.options().has_notify()) return;
-  const v1::Notification& notification = job.notification();
-  rows.push_back({"notifies", printable(job.options().notify().webhook())});
-  if (notification.state() == v1::Notification::STATE_UNSPECIFIED) return;  // job not ended
-  std::string text = counted(notification.attempts(), "attempt");
-  if (notification.state() == v1::Notification::DELIVERED) {
-    text = "delivered at " + date_text(notification.last_attempt_time()) + ", after " + text;
-  } else {
-    text = (notification.state() == v1::Notification::PENDING ? "not delivered yet, "
-                                                              : "given up after ") +
-           text;
-    if (!notification.last_error().empty()) text += ": " + printable(notification.last_error());
-  }
-  rows.push_back({"", text});
-}
-
-}  // namespace
-
 std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now) {
   Rows rows = {{"job", printable(job.id())},
                {"name", printable(job.spec().name())},
@@ -121,12 +101,78 @@ std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t n
   if (job.has_end_time()) rows.push_back({"ended", date_text(job.end_time())});
   if (job.has_start_time()) rows.push_back({"took", time_taken(job, now)});
   if (job.has_error()) rows.push_back({"error", error_text(job.error())});
-  add_notification(job, rows);
+  if (job.options().has_notify()) {
+    const v1::Notification& notification = job.notification();
+    rows.push_back({"notifies", printable(job.options().notify().webhook())});
+    const bool ended = notification.state() != v1::Notification::STATE_UNSPECIFIED;
+    std::string text = counted(notification.attempts(), "attempt");
+    if (notification.state() == v1::Notification::DELIVERED) {
+      text = "delivered at " + date_text(notification.last_attempt_time()) + ", after " + text;
+    } else {
+      const bool waits = notification.state() == v1::Notification::PENDING;
+      text = (waits ? "not delivered yet, " : "given up after ") + text;
+      if (!notification.last_error().empty()) text += ": " + printable(notification.last_error());
+    }
+    if (ended) rows.push_back({"", text});  // before the job's end there is nothing to tell
+  }
   if (job.unfinished_bytes() > 0) {
     rows.push_back({"unfinished", human_bytes(job.unfinished_bytes()) + "; dotresize resume " +
                                       printable(job.id()) + " goes on from there"});
   }
   return rows;
+}
+
+double fraction_of(const v1::Progress& progress) {
+  return std::isnan(progress.fraction()) ? 0.0 : std::clamp(progress.fraction(), 0.0, 1.0);
+}
+
+int percent_of(const v1::Progress& progress) {
+  constexpr double kRounding = 1e-9;  // 0.58 * 100 is a little less than 58
+  return static_cast<int>(100.0 * fraction_of(progress) + kRounding);
+}
+
+std::string render_share(const v1::Progress& progress) {
+  return std::to_string(percent_of(progress)) + " %";
+}
+
+std::string phase_name(const v1::Progress& progress) {
+  return progress.phase().empty() ? "starting" : printable(progress.phase());
+}
+
+ProgressDetails details_of(const v1::Progress& progress) {
+  ProgressDetails details;
+  if (progress.junctions_total() > 0) {
+    details.junctions =
+        fmt::format("junctions {}/{}", progress.junctions_done(), progress.junctions_total());
+  }
+  if (progress.tokens_per_second() > 0.0) {
+    details.rate = format_rate(progress.tokens_per_second()) + " tok/s";
+  }
+  if (progress.bytes_total() > 0) {
+    details.junctions = fmt::format("{} of {}", human_bytes(progress.bytes_done()),
+                                    human_bytes(progress.bytes_total()));
+  }
+  if (progress.bytes_per_second() >= 1.0) {
+    details.rate = human_bytes(static_cast<int64_t>(progress.bytes_per_second())) + "/s";
+  }
+  if (progress.eta_s() >= 0.0 && fraction_of(progress) > 0.0) {
+    details.eta = "ETA " + format_clock(progress.eta_s());
+  }
+  return details;
+}
+
+std::string joined(const std::vector<std::string>& parts, const std::string& separator) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!part.empty()) text += separator + part;
+  }
+  return text;
+}
+
+std::string render_plain(const v1::Progress& progress) {
+  const ProgressDetails details = details_of(progress);
+  return phase_name(progress) + " " + render_share(progress) +
+         joined({details.junctions, details.rate, details.eta}, ", ");
 }
 
 }  // namespace dotresize

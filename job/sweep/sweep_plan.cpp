@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/files/directory_entries.h"
+#include "base/files/directory.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
@@ -23,7 +23,6 @@
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
-#include "job/sweep/variant_paths.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -81,14 +80,6 @@ const Method& method_of(const v1::JobSpec& spec) {
 /// Keys that only a method with transport reads.
 const std::set<std::string> kTransportKeys = {"method.lambda", "method.on_nonconvergence"};
 
-/// Removes the keys that the method does not read.
-v1::JobSpec without_useless_keys(const v1::JobSpec& spec) {
-  v1::JobSpec clean = spec;
-  if (method_of(spec).transport()) return clean;
-  for (const std::string& key : kTransportKeys) clear_key(key, clean);
-  return clean;
-}
-
 /// Text that is equal for two jobs with the same result.
 std::string identity_of(const v1::JobSpec& spec) {
   v1::JobSpec same = spec;
@@ -132,9 +123,9 @@ std::string label_of(const std::vector<SweepAxis>& axes, const std::vector<std::
 
 class SweepPlanner {
  public:
-  explicit SweepPlanner(SweepPlan& plan) : plan_(plan) {}
+  /// Reads the model.
+  explicit SweepPlanner(SweepPlan& plan);
 
-  void read_model();
   void add(const SweepVariant& variant);
   /// Sets the names of the statistics that jobs share.
   void name_statistics();
@@ -147,7 +138,6 @@ class SweepPlanner {
     std::optional<std::string> groups;  ///< absent: no costs, or costs in the channels themselves
   };
 
-  std::vector<std::string> values_of(const SweepVariant& variant) const;
   SweepJob make_job(const v1::JobSpec& spec, const std::vector<std::string>& values);
   std::string facts(const v1::JobSpec& spec) const {
     return facts_of_model_ + facts_of_tokens(spec.calibration());
@@ -162,7 +152,7 @@ class SweepPlanner {
   std::vector<std::optional<Statistics>> statistics_;  ///< by job
 };
 
-void SweepPlanner::read_model() {
+SweepPlanner::SweepPlanner(SweepPlan& plan) : plan_(plan) {
   const std::string& path = plan_.file.base.spec.model().path();
   try {
     require_model_directory(path);
@@ -173,19 +163,16 @@ void SweepPlanner::read_model() {
   facts_of_model_ = facts_of_model(path);
 }
 
-std::vector<std::string> SweepPlanner::values_of(const SweepVariant& variant) const {
-  std::vector<std::string> values = variant.values;
-  if (method_of(variant.spec).transport()) return values;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (kTransportKeys.contains(plan_.file.axes[i].key)) values[i] = kNotApplicable;
-  }
-  return values;
-}
-
 void SweepPlanner::add(const SweepVariant& variant) {
-  const v1::JobSpec spec = without_useless_keys(variant.spec);
+  v1::JobSpec spec = variant.spec;
+  std::vector<std::string> values = variant.values;
+  if (!method_of(spec).transport()) {  // whatever these keys are, the job is the same
+    for (const std::string& key : kTransportKeys) clear_key(key, spec);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (kTransportKeys.contains(plan_.file.axes[i].key)) values[i] = kNotApplicable;
+    }
+  }
   if (!seen_.insert(identity_of(spec)).second) return;
-  const std::vector<std::string> values = values_of(variant);
   if (!variant.violations.empty()) {
     const FieldViolation& first = variant.violations.front();
     plan_.refused.push_back({values, first.field + ": " + first.description});
@@ -305,7 +292,6 @@ SweepPlan plan_sweep(SweepFile file) {
   plan.file = std::move(file);
   plan.directory = plan.file.base.spec.output().path();
   SweepPlanner planner(plan);
-  planner.read_model();
   for (const SweepVariant& variant : variants_of(plan.file)) {
     ++plan.combinations;
     planner.add(variant);

@@ -38,6 +38,29 @@ struct RefusedVariant {
   std::string reason;
 };
 
+/// Names in a sweep's directory: its results, and the folders of its jobs and of their shared
+/// statistics.
+inline constexpr char kSweepResults[] = "results.json";
+inline constexpr char kSweepVariants[] = "variants";
+inline constexpr char kSweepStatistics[] = "statistics";
+
+/// Paths in the folder of one job of a sweep.
+struct VariantPaths {
+  VariantPaths(const std::filesystem::path& sweep, const std::string& id)
+      : VariantPaths(sweep / kSweepVariants / id) {}
+  explicit VariantPaths(const std::filesystem::path& of_job)
+      : dir(of_job),
+        model(dir / "model"),
+        removed(dir / "model.removed"),
+        job(dir / "job.json"),
+        log(dir / "log") {}
+  std::filesystem::path dir;  ///< has the report at its place in a model directory
+  std::filesystem::path model;
+  std::filesystem::path removed;  ///< a model that is being removed
+  std::filesystem::path job;
+  std::filesystem::path log;
+};
+
 struct SweepPlan {
   SweepFile file;
   std::filesystem::path directory;  ///< output.path

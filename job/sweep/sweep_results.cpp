@@ -1,6 +1,7 @@
 #include "job/sweep/sweep_results.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 #include <fstream>
@@ -11,8 +12,9 @@
 #include "base/failure.h"
 #include "base/files/durable_file.h"
 #include "base/files/partial_path.h"
-#include "base/text/csv.h"
+#include "base/text/encodings.h"
 #include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/page/page_html.h"
 #include "job/page/sweep_page.h"
 #include "job/report/result_table.h"
@@ -37,14 +39,6 @@ const char* name_of(SweepState state) {
   return "refused";
 }
 
-/// Returns true if `a` is at least as good as `b` in bytes and perplexity, and better in one.
-bool dominates(const ReportSummary& a, const ReportSummary& b) {
-  const double p = *a.compressed.perplexity;
-  const double q = *b.compressed.perplexity;
-  return a.compressed.bytes <= b.compressed.bytes && p <= q &&
-         (a.compressed.bytes < b.compressed.bytes || p < q);
-}
-
 /// "lambda" for "method.lambda", unless another axis ends the same way.
 std::vector<std::string> short_names(const SweepPlan& plan) {
   const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
@@ -57,8 +51,6 @@ std::vector<std::string> short_names(const SweepPlan& plan) {
   }
   return names;
 }
-
-bool compares_predictions(const SweepRow& row) { return row.report && row.report->compressed.kl; }
 
 /// `divergence`: adds the columns KL and agreement.
 std::vector<std::string> cells_of(const SweepRow& row, bool divergence) {
@@ -80,22 +72,18 @@ std::vector<std::string> cells_of(const SweepRow& row, bool divergence) {
   return cells;
 }
 
-std::string described(const SweepPlan& plan, const SweepRow& row) {
-  const std::vector<std::string> names = short_names(plan);
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (row.values[i] == kNotApplicable) continue;
-    text += (text.empty() ? "" : " ") + names[i] + " " + row.values[i];
-  }
-  return text;
-}
-
 /// Lines for the rows that have a reason, that is, refused and failed ones.
 std::string reasons_of(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  const std::vector<std::string> names = short_names(plan);
   std::string text;
   for (const SweepRow& row : rows) {
     if (row.reason.empty()) continue;
-    text += fmt::format("{}: {}: {}\n", name_of(row.state), described(plan, row), row.reason);
+    std::string values;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (row.values[i] == kNotApplicable) continue;
+      values += (values.empty() ? "" : " ") + names[i] + " " + row.values[i];
+    }
+    text += fmt::format("{}: {}: {}\n", name_of(row.state), values, row.reason);
   }
   return text;
 }
@@ -142,6 +130,51 @@ std::optional<ReportSummary> report_in(const fs::path& dir) {
   }
 }
 
+constexpr size_t kMaxText = 2000;
+
+SweepState state_of(v1::SweepResults::Variant::State state) {
+  switch (state) {
+    case v1::SweepResults::Variant::done:
+      return SweepState::kDone;
+    case v1::SweepResults::Variant::failed:
+      return SweepState::kFailed;
+    case v1::SweepResults::Variant::refused:
+      return SweepState::kRefused;
+    default:
+      return SweepState::kPending;
+  }
+}
+
+ReportSummary report_of(const v1::SweepResults& results, const v1::SweepResults::Variant& variant) {
+  const v1::SweepResults::Dense& dense = results.dense();
+  ReportSummary report;
+  report.width = variant.width();
+  report.width_range = printable(variant.width_range(), kMaxText);
+  report.dense = {dense.parameters(), dense.bytes(), dense.perplexity()};
+  report.compressed = {variant.parameters(), variant.bytes(), variant.perplexity()};
+  if (variant.has_kl()) report.compressed.kl = variant.kl();
+  if (variant.has_agreement()) report.compressed.agreement = variant.agreement();
+  report.wall_time_s = variant.wall_time_s();
+  return report;
+}
+
+SweepRow row_of(const v1::SweepResults& results, const v1::SweepResults::Variant& variant) {
+  SweepRow row;
+  for (const std::string& axis : results.axes()) {
+    const auto value = variant.values().fields().find(axis);
+    const bool used = value != variant.values().fields().end() && !value->second.has_null_value();
+    row.values.push_back(used ? printable(value->second.string_value(), kMaxText) : kNotApplicable);
+  }
+  row.id = printable(variant.id(), kMaxText);
+  row.state = state_of(variant.state());
+  row.reason = printable(variant.reason(), kMaxText);
+  if (row.state == SweepState::kDone) row.report = report_of(results, variant);
+  row.model = printable(variant.model(), kMaxText);
+  row.front = variant.pareto();
+  row.best = variant.best();
+  return row;
+}
+
 }  // namespace
 
 std::string failure_in(const fs::path& log) {
@@ -178,8 +211,13 @@ void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
   for (SweepRow& row : rows) {
     row.front = row.best = false;
     if (!row.report) continue;
+    // A row that is at least as good in bytes and perplexity, and better in one, dominates.
+    const ModelReport& own = row.report->compressed;
     row.front = std::ranges::none_of(rows, [&](const SweepRow& other) {
-      return other.report && dominates(*other.report, *row.report);
+      if (!other.report) return false;
+      const ModelReport& its = other.report->compressed;
+      return its.bytes <= own.bytes && *its.perplexity <= *own.perplexity &&
+             (its.bytes < own.bytes || *its.perplexity < *own.perplexity);
     });
     std::vector<std::string> target;
     for (size_t i = 0; i < row.values.size(); ++i) {
@@ -197,7 +235,8 @@ void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
 std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows,
                         bool front_alone) {
   std::vector<std::vector<std::string>> cells = {short_names(plan)};
-  const bool divergence = std::ranges::any_of(rows, compares_predictions);
+  const bool divergence = std::ranges::any_of(
+      rows, [](const SweepRow& row) { return row.report && row.report->compressed.kl; });
   for (const std::string name :
        {"width", "net", "perplexity", "change", "KL", "agreement", "front", "best"}) {
     if (divergence || (name != "KL" && name != "agreement")) cells.front().push_back(name);
@@ -295,6 +334,29 @@ void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
   if (output.has_report_html() && !output.report_html()) return;
   write_file_atomically(plan.directory / kPageFile,
                         page_html(sweep_page(parse_results(document, kSweepResults))));
+}
+
+v1::SweepResults results_message(const std::string& results_json) {
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // written by a later version
+  v1::SweepResults results;
+  const auto status = google::protobuf::util::JsonStringToMessage(results_json, &results, options);
+  if (!status.ok()) throw InputError("results.json is not the result of a sweep");
+  return results;
+}
+
+ReportedSweep reported_sweep(const v1::SweepResults& results) {
+  ReportedSweep sweep;
+  sweep.plan.file.base.spec.set_name(printable(results.name(), kMaxText));
+  sweep.plan.directory = printable(results.directory(), kMaxText);
+  sweep.plan.combinations = results.combinations();
+  for (const std::string& axis : results.axes()) {
+    sweep.plan.file.axes.push_back({printable(axis, kMaxText), {}});
+  }
+  for (const v1::SweepResults::Variant& variant : results.variants()) {
+    sweep.rows.push_back(row_of(results, variant));
+  }
+  return sweep;
 }
 
 }  // namespace dotresize

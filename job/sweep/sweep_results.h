@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "dotresize/v1/sweep.pb.h"
 #include "job/report/report.h"
 #include "job/sweep/sweep_plan.h"
-#include "job/sweep/variant_paths.h"
 
 namespace dotresize {
 
@@ -45,6 +45,19 @@ std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows)
 /// Writes results.csv and results.json into the sweep's directory, and report.html unless
 /// output.report_html is false.
 void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows);
+
+/// Converts results.json (sweep_json) to the API's message. Throws InputError for a different
+/// document.
+v1::SweepResults results_message(const std::string& results_json);
+
+/// A sweep that was run elsewhere.
+struct ReportedSweep {
+  SweepPlan plan;  ///< only the parts that sweep_table, sweep_csv and sweep_json need
+  std::vector<SweepRow> rows;
+};
+
+/// Converts the API's message; all texts become printable.
+ReportedSweep reported_sweep(const v1::SweepResults& results);
 
 /// Returns the message of the last failure in a log; empty if there is none.
 std::string failure_in(const std::filesystem::path& log);

@@ -18,11 +18,11 @@
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
+#include "base/phase_clock.h"
 #include "base/process/child_pool.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "base/seconds_since.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
@@ -35,14 +35,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
-/// Number of threads that a rank of such a job would use if it ran alone (fair_share_of_cores in
-/// the worker, without binding to cores). It must not change, because eigensolvers round
-/// differently with another number.
-int threads_alone(int ranks) {
-  const auto asked = parse_number<int>(environment_variable("OMP_NUM_THREADS"));
-  return asked.value_or(0) > 0 ? *asked : std::max(1, cores() / ranks);
-}
 
 /// Opens the sweep's directory and locks it against other sweeps.
 UniqueFd open_sweep_directory(const fs::path& dir) {
@@ -61,14 +53,6 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
   fs::create_directories(dir / kSweepVariants);
   fs::create_directories(dir / kSweepStatistics);
   return lock;
-}
-
-/// Reason for a job's end: the last failure in its log.
-std::string reason_in(const fs::path& log, int exit_code) {
-  const std::string reason = failure_in(log);
-  return printable(
-      reason.empty() ? fmt::format("exit code {}; its log: {}", exit_code, log.string()) : reason,
-      500);
 }
 
 /// Removes a model. It is renamed first, so that a model under its own name is always complete.
@@ -108,10 +92,6 @@ class SweepRun {
     return plan_.directory / kSweepStatistics / job(i).statistics;
   }
   fs::path dense_loss_of(size_t i) const { return plan_.directory / (job(i).dense_loss + ".json"); }
-  bool pending(size_t i) const { return pending_[i]; }
-  bool finished() const {
-    return pool_->running() == 0 && std::ranges::none_of(pending_, [](bool each) { return each; });
-  }
   template <class Same>
   bool another_runs(const Same& same) const {
     return std::ranges::any_of(running_, [&](const auto& entry) { return same(entry.first); });
@@ -127,7 +107,6 @@ class SweepRun {
   bool saves(size_t i) const {
     return lacks_statistics(i) && (job(i).transport || !job(i).with_costs);
   }
-  void start_jobs();
   void start(size_t i);
   void end(size_t i, int exit_code);
   /// Keeps the report of a job whose model is complete, and updates its row. Returns the reason if
@@ -164,7 +143,7 @@ void SweepRun::find_pending() {
 }
 
 bool SweepRun::can_start(size_t i) const {
-  if (!pending(i)) return false;
+  if (!pending_[i]) return false;
   const bool evaluates = !fs::exists(dense_loss_of(i));
   if (evaluates &&
       another_runs([&](size_t other) { return job(other).dense_loss == job(i).dense_loss; })) {
@@ -177,16 +156,9 @@ bool SweepRun::can_start(size_t i) const {
   // Waits for a job with costs. If all of those have failed, the job runs without shared
   // statistics.
   for (size_t other = 0; other < plan_.jobs.size(); ++other) {
-    if (pending(other) && same(other) && saves(other)) return false;
+    if (pending_[other] && same(other) && saves(other)) return false;
   }
   return true;
-}
-
-void SweepRun::start_jobs() {
-  for (size_t i = 0; i < plan_.jobs.size(); ++i) {
-    if (pool_->running() >= static_cast<size_t>(at_once_)) return;
-    if (can_start(i)) start(i);
-  }
 }
 
 void SweepRun::start(size_t i) {
@@ -204,12 +176,15 @@ void SweepRun::start(size_t i) {
   }
   write_file_atomically(at.job, job_spec_to_json(spec));
   const int threads = std::max(1, cores() / (job(i).ranks * (awaited ? 1 : at_once_)));
+  // Threads that a rank of this job would use if it ran alone (fair_share_of_cores in the worker,
+  // without binding to cores): eigensolvers round differently with another number.
+  const auto asked = parse_number<int>(environment_variable("OMP_NUM_THREADS"));
+  const int threads_alone = asked.value_or(0) > 0 ? *asked : std::max(1, cores() / job(i).ranks);
   std::vector<std::string> command = {"env", fmt::format("OMP_NUM_THREADS={}", threads)};
-  for (const std::string& word :
-       launch_command(job(i).ranks, shared_memory_,
-                      {worker_program(), at.job, "--work-dir", plan_.directory, "--dense-loss",
-                       dense_loss_of(i), "--decomposition-threads",
-                       std::to_string(threads_alone(job(i).ranks))})) {
+  for (const std::string& word : launch_command(
+           job(i).ranks, shared_memory_,
+           {worker_program(), at.job, "--work-dir", plan_.directory, "--dense-loss",
+            dense_loss_of(i), "--decomposition-threads", std::to_string(threads_alone)})) {
     command.push_back(word);
   }
   pool_->start(i, command, at.log);
@@ -256,8 +231,15 @@ void SweepRun::end(size_t i, int exit_code) {
   ++times.count;
   SweepRow& row = rows_[i];
   std::string result;
-  const std::string fault =
-      exit_code == kExitOk ? keep_report(i) : reason_in(paths(i).log, exit_code);
+  std::string fault;
+  if (exit_code == kExitOk) {
+    fault = keep_report(i);
+  } else {
+    const fs::path log = paths(i).log;
+    fault = failure_in(log);
+    if (fault.empty()) fault = fmt::format("exit code {}; its log: {}", exit_code, log.string());
+    fault = printable(fault, 500);
+  }
   if (fault.empty()) {
     result = fmt::format("perplexity {}", format_perplexity(*row.report->compressed.perplexity));
   } else {
@@ -280,7 +262,7 @@ double SweepRun::seconds_left() const {
   };
   double left = 0.0;
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {
-    if (pending(i)) left += saves(i) ? mean(saving_, using_) : mean(using_, saving_);
+    if (pending_[i]) left += saves(i) ? mean(saving_, using_) : mean(using_, saving_);
   }
   for (const auto& [i, running] : running_) {
     const double whole = running.saves ? mean(saving_, using_) : mean(using_, saving_);
@@ -312,8 +294,13 @@ int SweepRun::run() {
   };
   for (bool more = true; more && !pool_->stopped();) {
     show();
-    while (!pool_->stopped() && !finished()) {
-      start_jobs();
+    const auto is_pending = [](bool each) { return each; };
+    while (!pool_->stopped() &&
+           (pool_->running() > 0 || std::ranges::any_of(pending_, is_pending))) {
+      for (size_t i = 0; i < plan_.jobs.size(); ++i) {
+        if (pool_->running() >= static_cast<size_t>(at_once_)) break;
+        if (can_start(i)) start(i);
+      }
       if (const auto ended = pool_->wait(std::chrono::milliseconds(200))) {
         end(ended->number, ended->exit_code);
         show();

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/files/directory_entries.h"
+#include "base/files/directory.h"
 #include "base/files/partial_path.h"
 #include "base/text/printable.h"
 #include "job/spec/remote_url.h"

@@ -6,15 +6,13 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
-#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
-#include "base/files/sha256_sums.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "job/page/page.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
-#include "job/sweep/variant_paths.h"
+#include "job/sweep/sweep_plan.h"
 #include "server/api_error.h"
 #include "server/store/job_result.h"
 

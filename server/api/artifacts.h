@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files/directory.h"
 #include "base/files/input_file.h"
-#include "base/files/pinned_directory.h"
 #include "dotresize/v1/jobs.pb.h"
 
 namespace dotresize {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/files/output_owner.h"
+#include "base/files/partial_path.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"

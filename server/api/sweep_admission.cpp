@@ -17,7 +17,7 @@
 #include "job/spec/sweep_message.h"
 #include "job/spec/validate_spec.h"
 #include "job/spec/yaml_file.h"
-#include "job/sweep/results_message.h"
+#include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"
 #include "server/api/job_admission.h"
 #include "server/api_error.h"

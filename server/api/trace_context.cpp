@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "base/text/traceparent.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 

@@ -13,7 +13,7 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
-#include "base/text/base64.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "job/status/job_rows.h"
 #include "server/api_error.h"

@@ -12,7 +12,6 @@
 #include "base/files/attempt_file.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
-#include "base/process/machine_faults.h"
 #include "base/text/printable.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"

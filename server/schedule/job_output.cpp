@@ -8,7 +8,6 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
-#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "job/spec/remote_url.h"

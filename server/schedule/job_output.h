@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/files/pinned_directory.h"
+#include "base/files/directory.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "server/store/trash.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "job/page/sweep_page.h"
-#include "job/sweep/results_message.h"
+#include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"
 #include "server/api_error.h"
 #include "server/schedule/job_output.h"

@@ -4,8 +4,8 @@
 
 #include "base/errors.h"
 #include "base/files/partial_path.h"
-#include "base/files/sha256_sums.h"
 #include "base/text/printable.h"
+#include "base/text/sha256.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/files/directory_entries.h"
+#include "base/files/directory.h"
 #include "base/process/environment.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"

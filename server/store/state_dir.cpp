@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/process/machine_faults.h"
+#include "base/process/environment.h"
 #include "server/access/endpoint.h"
 #include "server/store/files.h"
 

@@ -4,8 +4,7 @@
 
 #include <utility>
 
-#include "base/files/directory_entries.h"
-#include "base/files/pinned_directory.h"
+#include "base/files/directory.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/files/directory_entries.h"
-#include "base/files/output_owner.h"
+#include "base/files/directory.h"
+#include "base/files/partial_path.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "server/api/job_admission.h"

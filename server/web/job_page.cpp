@@ -12,7 +12,6 @@
 #include "job/spec/job_state.h"
 #include "job/spec/sweep_message.h"
 #include "job/status/job_rows.h"
-#include "job/status/progress_text.h"
 #include "server/store/resources.h"
 #include "server/web/actions.h"
 #include "server/web/job_table.h"

@@ -1,6 +1,6 @@
-#include "base/text/base64.h"
-
 #include <gtest/gtest.h>
+
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace {

@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "base/errors.h"
+#include "base/files/directory.h"
 #include "base/files/input_file.h"
-#include "base/files/pinned_directory.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

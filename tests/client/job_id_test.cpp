@@ -1,9 +1,8 @@
-#include "client/calls/job_id.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
+#include "client/calls/connection.h"
 #include "tests/client/fake_jobs.h"
 
 namespace dotresize {

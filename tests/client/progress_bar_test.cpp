@@ -1,11 +1,10 @@
-#include "client/display/progress_bar.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "base/text/human_text.h"
+#include "client/display/progress_display.h"
 
 namespace dotresize {
 namespace {

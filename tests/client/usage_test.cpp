@@ -1,11 +1,9 @@
-#include "client/verbs/usage.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "client/verbs/completion.h"
+#include "client/verbs/verb.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
-#include "base/files/sha256_sums.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "worker/checkpoint/elements.h"

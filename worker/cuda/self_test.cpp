@@ -12,8 +12,8 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "base/phase_clock.h"
 #include "base/process/environment.h"
-#include "base/seconds_since.h"
 #include "base/text/human_text.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"

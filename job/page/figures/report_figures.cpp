@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/text/csv.h"
+#include "base/text/encodings.h"
 #include "base/text/human_text.h"
 #include "job/page/figures/category_figure.h"
 #include "job/page/figures/damage_figure.h"

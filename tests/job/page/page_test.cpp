@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/text/base64.h"
+#include "base/text/encodings.h"
 #include "job/page/failure_page.h"
 #include "job/page/page_data.h"
 #include "job/page/page_html.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
-#include "base/text/base64.h"
+#include "base/text/encodings.h"
 #include "job/page/figures/plan_gallery.h"
 #include "job/page/figures/plan_image.h"
 #include "job/page/page_html.h"

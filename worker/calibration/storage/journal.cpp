@@ -12,7 +12,7 @@
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
-#include "base/text/json_fields.h"
+#include "base/text/checked_json.h"
 #include "base/text/sha256.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"

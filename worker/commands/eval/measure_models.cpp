@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
-#include "base/files/scratch_directory.h"
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/directory.h"
 #include "base/files/input_file.h"
-#include "base/files/scratch_directory.h"
 #include "base/text/checked_json.h"
 #include "job/model/output_config.h"
 #include "worker/python/python_helper.h"

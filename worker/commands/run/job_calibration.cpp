@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/files/partial_path.h"
-#include "base/seconds_since.h"
+#include "base/phase_clock.h"
 #include "job/model/model_size.h"
 #include "job/plan/estimate/memory_estimate.h"
 #include "job/plan/estimate/traffic.h"

@@ -9,7 +9,6 @@
 
 #include "base/errors.h"
 #include "base/files/partial_path.h"
-#include "base/files/sha256_sums.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"

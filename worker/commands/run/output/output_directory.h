@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "base/errors.h"
-#include "base/files/output_owner.h"
-#include "base/files/pinned_directory.h"
+#include "base/files/directory.h"
+#include "base/files/partial_path.h"
 
 namespace dotresize {
 

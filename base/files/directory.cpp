@@ -1,8 +1,14 @@
-#include "base/files/pinned_directory.h"
+#include "base/files/directory.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
 
 #include "base/files/confinement.h"
 
@@ -33,6 +39,28 @@ bool PinnedDirectory::holds(const fs::path& name, const PinnedDirectory& directo
 bool PinnedDirectory::is_own() const {
   struct stat status {};
   return ::fstat(fd_.get(), &status) == 0 && status.st_uid == ::geteuid();
+}
+
+ScratchDirectory::ScratchDirectory() {
+  std::string name = (fs::temp_directory_path() / "dotresize-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw std::runtime_error(name + ": " + std::strerror(errno));
+  }
+  path_ = name;
+}
+
+ScratchDirectory::~ScratchDirectory() {
+  std::error_code left_behind;  // a leftover temporary file is harmless
+  fs::remove_all(path_, left_behind);
+}
+
+std::vector<fs::directory_entry> entries_of(const fs::path& dir, std::error_code& error) {
+  std::vector<fs::directory_entry> entries;
+  for (fs::directory_iterator entry(dir, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    entries.push_back(*entry);
+  }
+  return entries;
 }
 
 }  // namespace dotresize

@@ -7,10 +7,15 @@
 
 namespace dotresize {
 
+// Bytes and cells in the form that another format has for them.
+
 /// Encodes as RFC 4648, section 4, with padding.
 std::string base64(std::string_view bytes);
 
 /// Decodes `text` to exactly `size` bytes. Returns nothing if it is not base64 or has another size.
 std::optional<std::string> from_base64(std::string_view text, size_t size);
+
+/// Returns a CSV cell (RFC 4180): quoted if it has a comma, a quote or a line break.
+std::string csv_cell(std::string_view text);
 
 }  // namespace dotresize

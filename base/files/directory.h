@@ -3,6 +3,8 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include "base/files/unique_fd.h"
 
@@ -34,5 +36,27 @@ class PinnedDirectory {
  private:
   UniqueFd fd_;
 };
+
+/// A new directory below the system's directory for temporary files. Only this user can enter it.
+/// The destructor removes it with its content.
+class ScratchDirectory {
+ public:
+  /// Throws std::runtime_error with errno's text.
+  ScratchDirectory();
+  ~ScratchDirectory();
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Reads all entries of a directory, so that the caller may remove them. Sets `error` if the
+/// directory cannot be read, and returns the entries read until then; a range-for over
+/// directory_iterator would throw there.
+std::vector<std::filesystem::directory_entry> entries_of(const std::filesystem::path& dir,
+                                                         std::error_code& error);
 
 }  // namespace dotresize
