@@ -54,11 +54,10 @@ class Access {
   };
 
   using Entries = std::vector<Entry>;
-  std::shared_ptr<const Entries> entries() const;
 
   const std::filesystem::path file_;
   const bool open_to_all_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards the pointer entries_
   std::shared_ptr<const Entries> entries_;
 };
 
@@ -68,7 +67,7 @@ void require_role(const Caller& caller, Role least);
 /// Returns true if the caller may cancel, resume and delete a job of this owner.
 bool may_change(const Caller& caller, const std::string& owner);
 
-/// Throws PERMISSION_DENIED unless the caller owns the job or is an admin.
+/// Throws PERMISSION_DENIED unless may_change().
 void require_owner(const Caller& caller, const std::string& owner);
 
 /// Adds a new token to `file` (created with mode 0600 if missing) and returns the secret, which is

@@ -41,17 +41,6 @@ bool is_result(const std::string& name) {
   return name == kModelCard || name == of_report + kReportFile || name == of_report + kPageFile;
 }
 
-/// Opens the directory of the job's output, or what is kept of an output that was pushed. Empty if
-/// the directory is now another job's.
-PinnedDirectory output_of(const v1::Job& job, const fs::path& path) {
-  PinnedDirectory output(path);
-  if (!output || job.has_sweep()) return output;
-  const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  // The attempt is not compared: a push may be a later attempt than the one that made the output.
-  const bool own = owner && owner->job_id == job.id();
-  return own ? std::move(output) : PinnedDirectory();
-}
-
 }  // namespace
 
 int64_t ArtifactFile::size() const {
@@ -79,11 +68,24 @@ JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
                        "; it has files to fetch once it has ended",
                    {{"id", job.id()}});
   }
-  output_ = output_of(job, reported_in(job, sources_.folder, sources_.output));
-  add_of_job();
+  for (const char* name : {kJobFile, kLog}) {
+    if (is_file(sources_.folder / name)) entries_.push_back({name, Part::kJob, ""});
+  }
+  if (!sources_.plan.empty()) entries_.push_back({kPlan, Part::kJob, ""});
+
+  output_ = PinnedDirectory(reported_in(job, sources_.folder, sources_.output));
   if (!output_) return;
   if (job.has_sweep()) {
-    add_of_sweep();
+    for (const char* name : {kPageFile, kSweepResults}) {
+      if (is_file(output_.path() / name)) entries_.push_back({name, Part::kResult, ""});
+    }
+    return;
+  }
+  // The directory may be another job's by now. The attempt is not compared: a push may be a later
+  // attempt than the one that made the output.
+  const std::optional<OutputOwner> owner = owner_of_output(output_.path());
+  if (!owner || owner->job_id != job.id()) {
+    output_ = PinnedDirectory();
   } else if (job.state() == v1::Job::SUCCEEDED) {
     add_of_model(/*whole=*/!is_remote(job.spec().output().path()));
   }
@@ -92,19 +94,6 @@ JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
 bool JobArtifacts::is_for_readers(const std::string& name) {
   return name == kLog || name == kJobFile || name == kPlan || name == kPageFile ||
          name == kSweepResults || is_result(name);
-}
-
-void JobArtifacts::add_of_job() {
-  for (const char* name : {kJobFile, kLog}) {
-    if (is_file(sources_.folder / name)) entries_.push_back({name, Part::kJob, ""});
-  }
-  if (!sources_.plan.empty()) entries_.push_back({kPlan, Part::kJob, ""});
-}
-
-void JobArtifacts::add_of_sweep() {
-  for (const char* name : {kPageFile, kSweepResults}) {
-    if (is_file(output_.path() / name)) entries_.push_back({name, Part::kResult, ""});
-  }
 }
 
 void JobArtifacts::add_of_model(bool whole) {

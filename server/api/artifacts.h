@@ -71,13 +71,11 @@ class JobArtifacts {
   static v1::Artifact describe(const Entry& entry, const ArtifactFile& file);
 
  private:
-  void add_of_job();
-  void add_of_sweep();
   /// `whole`: also adds the files that belong to the model alone.
   void add_of_model(bool whole);
 
   ArtifactSources sources_;
-  PinnedDirectory output_;
+  PinnedDirectory output_;  ///< output, or what is kept of one that was pushed; may be empty
   std::vector<Entry> entries_;
 };
 

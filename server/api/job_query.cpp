@@ -19,23 +19,17 @@ constexpr int kMaxLabelsInFilter = 16;
 constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxPrefixBytes = 64;
 
-/// Serializes a filter deterministically: map entries have no order of their own.
-std::string serialized(const v1::ListJobsRequest::Filter& filter) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream output(&stream);
-  output.SetSerializationDeterministic(true);
-  filter.SerializeToCodedStream(&output);
-  output.Trim();
-  return bytes;
-}
-
 /// FNV-1a hash of the filter; reveals a token that is used with another filter.
 uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : serialized(filter)) {
-    hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream output(&stream);
+    output.SetSerializationDeterministic(true);  // map entries have no order of their own
+    filter.SerializeToCodedStream(&output);
   }
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
   return hash;
 }
 
@@ -49,7 +43,9 @@ std::optional<int64_t> position_in(const std::string& token,
   return print == fingerprint(filter) ? position : std::nullopt;
 }
 
-void check_filter(const v1::ListJobsRequest::Filter& filter) {
+}  // namespace
+
+JobQuery query_of(const v1::ListJobsRequest::Filter& filter) {
   if (filter.name().size() > kMaxNameBytes) {
     throw invalid_argument("filter.name", "is longer than the name of any job");
   }
@@ -65,12 +61,6 @@ void check_filter(const v1::ListJobsRequest::Filter& filter) {
   if (filter.id_prefix().size() > kMaxPrefixBytes || !is_printable(filter.id_prefix())) {
     throw invalid_argument("filter.id_prefix", "is not the beginning of a job's id");
   }
-}
-
-}  // namespace
-
-JobQuery query_of(const v1::ListJobsRequest::Filter& filter) {
-  check_filter(filter);
   JobQuery query;
   query.name = filter.name();
   query.id_prefix = filter.id_prefix();

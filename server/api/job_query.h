@@ -4,7 +4,7 @@
 #include <string>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/store/job_table.h"
+#include "server/store/job_rows.h"
 
 namespace dotresize {
 

@@ -11,7 +11,11 @@
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
+#include "job/page/sweep_page.h"
 #include "job/spec/remote_url.h"
+#include "job/sweep/results_message.h"
+#include "job/sweep/sweep_run.h"
+#include "server/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -33,18 +37,11 @@ std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_byt
 JobOutput::JobOutput(fs::path path, std::string job_id)
     : path_(std::move(path)), job_id_(std::move(job_id)) {}
 
-bool JobOutput::is_committed(int attempt) const {
+bool JobOutput::is_committed(std::optional<int> attempt) const {
   const PinnedDirectory output(path_);
   if (!output) return false;
   const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  return owner && owner->job_id == job_id_ && owner->attempt == attempt;
-}
-
-bool JobOutput::is_committed() const {
-  const PinnedDirectory output(path_);
-  if (!output) return false;
-  const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  return owner && owner->job_id == job_id_;
+  return owner && owner->job_id == job_id_ && owner->attempt == attempt.value_or(owner->attempt);
 }
 
 int64_t JobOutput::unfinished_bytes() const {
@@ -106,6 +103,43 @@ DiscardedOutput discard_output(const v1::Job& job, const fs::path& output, Trash
   DiscardedOutput moved{of_job.discard(trash), {}};
   if (is_remote(job.spec().output().path())) moved.unpushed = of_job.discard_committed(trash);
   return moved;
+}
+
+void remove_job(JobStore& store, const StateDir& state, Trash& trash, const std::string& id) {
+  DiscardedOutput left;
+  TrashedDirectory folder;
+  store.remove(id, [&](const v1::Job& job, const std::string& output) {
+    if (job.attempt() > 0) left = discard_output(job, output, trash);
+    folder = trash.take(state.job(id));
+  });
+  left.remove();
+  folder.remove();
+}
+
+void check_sweep_directory(const fs::path& output) {
+  const auto refuse = [&](const std::string& what) {
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_FOREIGN",
+                   "output.path: " + output.string() + " " + what, {{"field", "output.path"}});
+  };
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(output, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (status.type() != fs::file_type::directory) {
+    refuse("is no directory of its own, which a sweep has");
+  }
+  for (const char* folder : {kSweepVariants, kSweepStatistics}) {
+    if (fs::is_symlink(fs::symlink_status(output / folder, error))) {
+      refuse("has a link in place of its folder " + std::string(folder));
+    }
+  }
+  const std::string fault = sweep_directory_fault(output);
+  if (!fault.empty()) refuse(fault);
+}
+
+std::optional<v1::SweepResults> read_sweep_results(const fs::path& output) {
+  const auto text = read_pinned_file(output / kSweepResults, kMaxSweepBytes);
+  if (!text) return std::nullopt;
+  return results_message(*text);
 }
 
 }  // namespace dotresize

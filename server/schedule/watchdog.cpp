@@ -51,26 +51,22 @@ void Watchdog::loop() {
       }
     }
     known_fault = fault;
-    failures = server_answers() ? 0 : failures + 1;
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new connection each time
+    const auto stub = v1::Workers::NewStub(
+        grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kAnswerTimeout);
+    v1::HeartbeatResponse response;
+    // The call has no token: a refusal is the expected answer.
+    const grpc::Status status = stub->Heartbeat(&context, v1::HeartbeatRequest(), &response);
+    failures = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ? 0 : failures + 1;
     if (failures == kMaxFailures) {
       spdlog::critical("the server does not answer at {}; ending, its jobs go on", target_);
       ::_exit(kExitUnavailable);
     }
     lock.lock();
   }
-}
-
-bool Watchdog::server_answers() const {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new connection each time
-  const auto stub = v1::Workers::NewStub(
-      grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerTimeout);
-  v1::HeartbeatResponse response;
-  // The call has no token: a refusal is the expected answer.
-  const grpc::Status status = stub->Heartbeat(&context, v1::HeartbeatRequest(), &response);
-  return status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
 }
 
 }  // namespace dotresize

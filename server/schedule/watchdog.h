@@ -22,12 +22,11 @@ class Watchdog {
 
  private:
   void loop();
-  bool server_answers() const;
 
   const std::string target_;
   const std::function<std::string()> fault_;
   const std::function<void(bool)> report_;
-  std::mutex mutex_;
+  std::mutex mutex_;  ///< guards stopping_
   std::condition_variable stopped_;
   bool stopping_ = false;
   std::thread thread_;

@@ -26,41 +26,36 @@ void JobChangeFeed::read(std::deque<v1::JobChange>& messages) {
   while (messages.empty()) {
     if (!listing_ || query_.before > 0) {
       const auto changes = store_.recent().after(seen_, kChangesAtOnce);
-      if (!changes) {
-        begin_listing();
+      if (!changes) {  // the client is too slow: a new listing begins
+        listing_ = true;
+        query_.before = 0;
         continue;
       }
       add(*changes, messages);
       if (changes->size() == kChangesAtOnce) continue;  // there may be more
     }
     if (!listing_) return;
-    list_more(messages);
+    JobListing listing = store_.listing(query_);
+    if (query_.before == 0) {
+      add(v1::JobChange::LISTING, messages);
+    } else {
+      const auto changes =
+          store_.recent().after(seen_, static_cast<size_t>(listing.last_change - seen_));
+      if (!changes) {
+        query_.before = 0;
+        continue;
+      }
+      add(*changes, messages);
+    }
+    seen_ = listing.last_change;
+    for (v1::Job& job : listing.page.jobs) {
+      *add(v1::JobChange::LISTED, messages).mutable_job() = basic_view(std::move(job));
+    }
+    query_.before = listing.page.next_before;
+    if (query_.before > 0) continue;
+    listing_ = false;
+    add(v1::JobChange::SYNCED, messages);
   }
-}
-
-void JobChangeFeed::begin_listing() {
-  listing_ = true;
-  query_.before = 0;
-}
-
-void JobChangeFeed::list_more(std::deque<v1::JobChange>& messages) {
-  JobListing listing = store_.listing(query_);
-  if (query_.before == 0) {
-    add(v1::JobChange::LISTING, messages);
-  } else {
-    const auto changes =
-        store_.recent().after(seen_, static_cast<size_t>(listing.last_change - seen_));
-    if (!changes) return begin_listing();
-    add(*changes, messages);
-  }
-  seen_ = listing.last_change;
-  for (v1::Job& job : listing.page.jobs) {
-    *add(v1::JobChange::LISTED, messages).mutable_job() = basic_view(std::move(job));
-  }
-  query_.before = listing.page.next_before;
-  if (query_.before > 0) return;
-  listing_ = false;
-  add(v1::JobChange::SYNCED, messages);
 }
 
 void JobChangeFeed::add(const std::vector<RecentChange>& changes,

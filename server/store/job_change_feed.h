@@ -22,9 +22,6 @@ class JobChangeFeed {
   void read(std::deque<v1::JobChange>& messages);
 
  private:
-  void begin_listing();
-  /// Appends the changes since the last page, then the next page of the listing.
-  void list_more(std::deque<v1::JobChange>& messages);
   /// Appends the changes that the client must hear of.
   void add(const std::vector<RecentChange>& changes, std::deque<v1::JobChange>& messages);
   /// Appends a message without a job.

@@ -9,8 +9,8 @@
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
-#include "server/schedule/sweep_directory.h"
-#include "server/store/job_table.h"
+#include "server/schedule/job_output.h"
+#include "server/store/job_rows.h"
 
 namespace dotresize {
 namespace {

@@ -41,11 +41,13 @@ TrashedDirectory::~TrashedDirectory() {
 
 void TrashedDirectory::remove() {
   if (trash_ == nullptr) return;
+  Trash& trash = *std::exchange(trash_, nullptr);
   {
-    const std::lock_guard lock(trash_->mutex_);
-    trash_->held_.erase(note_.empty() ? to_ : note_);
+    const std::lock_guard lock(trash.mutex_);
+    trash.held_.erase(note_.empty() ? to_ : note_);
+    trash.filled_ = true;
   }
-  std::exchange(trash_, nullptr)->wake();
+  trash.changed_.notify_one();
 }
 
 Trash::Trash(fs::path folder) : folder_(std::move(folder)) {
@@ -62,12 +64,10 @@ Trash::~Trash() {
   thread_.join();
 }
 
-fs::path Trash::fresh_name() const { return folder_ / hex_digits(random_bytes(8)); }
-
 TrashedDirectory Trash::take(const fs::path& dir) {
   TrashedDirectory moved;
   if (!fs::exists(fs::symlink_status(dir))) return moved;
-  const fs::path to = fresh_name();
+  const fs::path to = folder_ / hex_digits(random_bytes(8));
   {
     const std::lock_guard lock(mutex_);
     held_.insert(to);
@@ -81,7 +81,7 @@ TrashedDirectory Trash::take(const fs::path& dir) {
 
 TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonical) {
   TrashedDirectory moved;
-  const fs::path note = fresh_name();
+  const fs::path note = folder_ / hex_digits(random_bytes(8));
   const std::string name =
       "." + canonical.filename().string() + kDeleted + note.filename().string();
   {
@@ -95,14 +95,6 @@ TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonic
   moved.to_ = canonical.parent_path() / name;
   moved.note_ = note;
   return moved;
-}
-
-void Trash::wake() {
-  {
-    const std::lock_guard lock(mutex_);
-    filled_ = true;
-  }
-  changed_.notify_one();
 }
 
 void Trash::loop() {
@@ -119,30 +111,27 @@ void Trash::loop() {
 }
 
 void Trash::sweep() {
-  std::error_code error;
-  for (const fs::directory_entry& entry : entries_of(folder_, error)) {
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : entries_of(folder_, unreadable)) {
+    const fs::path& path = entry.path();
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      if (held_.contains(entry.path())) continue;
+      if (held_.contains(path)) continue;
     }
-    remove_entry(entry.path());
-  }
-  if (error) spdlog::error("cannot read {}: {}", folder_.string(), error.message());
-}
-
-void Trash::remove_entry(const fs::path& entry) const {
-  std::error_code error;
-  if (fs::is_symlink(fs::symlink_status(entry, error))) {
-    const fs::path target = fs::read_symlink(entry, error);
-    const PinnedDirectory parent(target.parent_path());
-    // Removes only names that the trash gives: a note could lead to any path of this user.
-    if (parent && target.filename().string().find(kDeleted) != std::string::npos) {
-      fs::remove_all(parent.path() / target.filename(), error);
+    std::error_code error;
+    if (fs::is_symlink(fs::symlink_status(path, error))) {
+      const fs::path target = fs::read_symlink(path, error);
+      const PinnedDirectory parent(target.parent_path());
+      // Removes only names that the trash gives: a note could lead to any path of this user.
+      if (parent && target.filename().string().find(kDeleted) != std::string::npos) {
+        fs::remove_all(parent.path() / target.filename(), error);
+      }
     }
+    if (!error) fs::remove_all(path, error);
+    if (error) spdlog::error("cannot remove {}: {}", path.string(), error.message());
   }
-  if (!error) fs::remove_all(entry, error);
-  if (error) spdlog::error("cannot remove {}: {}", entry.string(), error.message());
+  if (unreadable) spdlog::error("cannot read {}: {}", folder_.string(), unreadable.message());
 }
 
 }  // namespace dotresize

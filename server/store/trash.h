@@ -50,14 +50,12 @@ class Trash {
  private:
   friend class TrashedDirectory;
 
-  void wake();
   void loop();
+  /// Removes the entries that nobody holds.
   void sweep();
-  void remove_entry(const std::filesystem::path& entry) const;
-  std::filesystem::path fresh_name() const;
 
-  std::filesystem::path folder_;
-  std::mutex mutex_;
+  const std::filesystem::path folder_;
+  std::mutex mutex_;  ///< guards filled_, stopping_ and held_
   std::condition_variable changed_;
   bool filled_ = true;  ///< there may be entries to remove
   bool stopping_ = false;

@@ -13,33 +13,29 @@ constexpr std::chrono::seconds kNewsInterval{1};
 }  // namespace
 
 BackgroundTransfer::BackgroundTransfer(std::string phase, std::function<void(const Run&)> work)
-    : phase_(std::move(phase)),
-      thread_(
-          [this, work = std::move(work)](const std::stop_token& stop) { work_on(work, stop); }) {}
-
-void BackgroundTransfer::work_on(const std::function<void(const Run&)>& work,
-                                 const std::stop_token& stop) {
-  const auto run = [&](const std::vector<std::string>& command) {
-    TransferOutput output(phase_, [this](const v1::Progress& progress) {
-      const std::lock_guard lock(mutex_);
-      news_ = progress;
-    });
-    return output.result(run_program(command, output, stop));
-  };
-  std::optional<TransferError> error;
-  try {
-    work(run);
-  } catch (const TransferError& failed) {
-    error = failed;
-  } catch (const ProgramMissing& missing) {
-    error = TransferError("UNAVAILABLE", missing.what());
-  } catch (const std::exception& other) {
-    error = TransferError("FAILED", other.what());
-  }
-  const std::lock_guard lock(mutex_);
-  error_ = std::move(error);
-  ended_ = true;
-}
+    : thread_(
+          [this, phase = std::move(phase), work = std::move(work)](const std::stop_token& stop) {
+            const auto run = [&](const std::vector<std::string>& command) {
+              TransferOutput output(phase, [this](const v1::Progress& progress) {
+                const std::lock_guard lock(mutex_);
+                news_ = progress;
+              });
+              return output.result(run_program(command, output, stop));
+            };
+            std::optional<TransferError> error;
+            try {
+              work(run);
+            } catch (const TransferError& failed) {
+              error = failed;
+            } catch (const ProgramMissing& missing) {
+              error = TransferError("UNAVAILABLE", missing.what());
+            } catch (const std::exception& other) {
+              error = TransferError("FAILED", other.what());
+            }
+            const std::lock_guard lock(mutex_);
+            error_ = std::move(error);
+            ended_ = true;
+          }) {}
 
 bool BackgroundTransfer::has_ended() const {
   const std::lock_guard lock(mutex_);

@@ -38,10 +38,7 @@ class BackgroundTransfer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void work_on(const std::function<void(const Run&)>& work, const std::stop_token& stop);
-
-  const std::string phase_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards what follows, but for the thread
   bool ended_ = false;
   std::optional<TransferError> error_;
   std::optional<v1::Progress> news_;

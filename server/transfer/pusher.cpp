@@ -16,7 +16,14 @@ Pusher::~Pusher() {
 PushStatus Pusher::poll(const v1::Job& job) {
   if (!pushes_.contains(job.id())) {
     if (pushes_.size() >= kMostPushes) return {};
-    begin(job);
+    const v1::Output& output = job.spec().output();
+    std::vector<std::string> command =
+        push_command(cache_.output_for(output.path()), output.path(), output.overwrite());
+    Push& push = pushes_[job.id()];
+    push.transfer = std::make_unique<BackgroundTransfer>(
+        kPushPhase, [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {
+          push.revision = run(command).revision;
+        });
   }
   return status_of(job.id());
 }
@@ -28,17 +35,6 @@ PushStatus Pusher::stop(const std::string& id) {
   }
   push->second.transfer->request_stop();
   return status_of(id);
-}
-
-void Pusher::begin(const v1::Job& job) {
-  const v1::Output& output = job.spec().output();
-  std::vector<std::string> command =
-      push_command(cache_.output_for(output.path()), output.path(), output.overwrite());
-  Push& push = pushes_[job.id()];
-  push.transfer = std::make_unique<BackgroundTransfer>(
-      kPushPhase, [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {
-        push.revision = run(command).revision;
-      });
 }
 
 PushStatus Pusher::status_of(const std::string& id) {

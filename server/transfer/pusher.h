@@ -42,7 +42,6 @@ class Pusher {
     std::unique_ptr<BackgroundTransfer> transfer;  ///< last member: it writes the revision
   };
 
-  void begin(const v1::Job& job);
   PushStatus status_of(const std::string& id);
 
   const RemoteCache cache_;

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 #include <utility>
+
+#include "base/text/sha256.h"
+#include "job/page/template/page_files.h"
+#include "server/web/web_files.h"
 
 namespace dotresize {
 namespace {
@@ -37,7 +42,31 @@ void send_html(httplib::Response& response, const std::string& html, const char*
   response.set_content(html, kHtml);
 }
 
+constexpr char kCss[] = "text/css; charset=utf-8";
+constexpr char kScript[] = "text/javascript; charset=utf-8";
+constexpr size_t kMarkDigits = 16;
+
+Asset make_asset(const std::string& path, const std::string& type, std::string content) {
+  const std::string mark = sha256_of_bytes(content.data(), content.size()).substr(0, kMarkDigits);
+  return {path, type, std::move(content), path + "?" + mark};
+}
+
 }  // namespace
+
+const std::vector<Asset>& assets() {
+  static const std::vector<Asset> all = {
+      make_asset("/style.css", kCss, std::string(page_css()) + std::string(web_css())),
+      make_asset("/chart.js", kScript, std::string(chart_js())),
+      make_asset("/figures.js", kScript, std::string(page_js())),
+      make_asset("/live.js", kScript, std::string(live_js()))};
+  return all;
+}
+
+const std::string& asset_url(const std::string& path) {
+  const auto found = std::ranges::find(assets(), path, &Asset::path);
+  if (found == assets().end()) throw std::logic_error("the pages have no " + path);
+  return found->url;
+}
 
 void send_page(httplib::Response& response, const std::string& html, int status) {
   response.status = status;

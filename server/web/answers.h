@@ -1,16 +1,30 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "job/page/page_html.h"
 #include "server/api/artifacts.h"
-#include "server/web/assets.h"
 
 namespace httplib {
 struct Response;
 }
 
 namespace dotresize {
+
+/// A file that the pages link to, the same for every visitor.
+struct Asset {
+  std::string path;  ///< "/style.css"
+  std::string type;  ///< MIME type
+  std::string content;
+  std::string url;  ///< path with a hash of the content, for caching
+};
+
+/// The style sheet, the two scripts of the plots, and the script that updates pages.
+const std::vector<Asset>& assets();
+
+/// URL of the asset at `path`. Throws std::logic_error if there is none.
+const std::string& asset_url(const std::string& path);
 
 /// Sends an HTML document that runs no scripts and loads nothing except assets(). It is not cached,
 /// and no other page may frame it.

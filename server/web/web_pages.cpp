@@ -12,16 +12,11 @@
 #include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
 #include "server/api_error.h"
-#include "server/http/http_origin.h"
+#include "server/http/http_server.h"
 #include "server/store/files.h"
 #include "server/store/job_result.h"
 #include "server/web/answers.h"
-#include "server/web/assets.h"
-#include "server/web/job_report.h"
-#include "server/web/jobs_page.h"
-#include "server/web/messages.h"
-#include "server/web/queue_page.h"
-#include "server/web/request_checks.h"
+#include "server/web/job_lists.h"
 
 namespace dotresize {
 namespace {
@@ -39,72 +34,40 @@ void require(const grpc::Status& status) {
   if (!status.ok()) throw ApiError(status.error_code(), "", status.error_message());
 }
 
-std::string id_in(const Request& request) { return request.matches[1]; }
-
-std::string name_of(const v1::Job& job) {
-  return job.spec().name().empty() ? job.id() : job.spec().name();
-}
-
-/// Name of the API call that a form makes.
-const char* method_of(const std::string& verb) {
-  if (verb == "cancel") return "CancelJob";
-  return verb == "delete" ? "DeleteJob" : "ResumeJob";
-}
-
-/// State of the page; its forms depend on the job's state and attempt.
-std::string page_state(const v1::Job& job) {
-  return state_name(job) + " " + std::to_string(job.attempt());
-}
-
-void show_refusal(const grpc::Status& status, Response& response) {
-  const int code = refuse(status, response);
-  const bool missing = code == 404;
-  send_page(response,
-            frame_html(message_frame(missing ? "Not found" : "Not done", status.error_message())),
-            code);
-}
-
 }  // namespace
 
 WebPages::WebPages(const WebContext& context, const std::vector<std::string>& host_names, bool tls)
     : context_(context), visitors_(context.gate, context.access, host_names, tls) {}
 
 void WebPages::add_to(httplib::Server& server) {
-  add_assets(server);
-  add_pages(server);
-  add_forms(server);
-}
-
-void WebPages::add_assets(httplib::Server& server) {
   for (const Asset& asset : assets()) {
     server.Get(asset.path,
                [&asset](const Request&, Response& response) { send_asset(response, asset); });
   }
-}
-
-void WebPages::add_pages(httplib::Server& server) {
-  server.Get("/", guarded([this](const Visitor& visitor, const Request&, Response& response) {
-               show_queue(visitor, response);
-             }));
-  server.Get("/jobs",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               show_jobs(visitor, request, response);
-             }));
-  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64}))",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               show_job(visitor, id_in(request), response);
-             }));
-  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64})/report)",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               show_report(visitor, id_in(request), response);
-             }));
-  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64})/files/([A-Za-z0-9._/-]{1,64}))",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               send_artifact(visitor, request, response);
-             }));
-}
-
-void WebPages::add_forms(httplib::Server& server) {
+  const auto get = [&](const char* path, Handler handler) {
+    server.Get(path, guarded(std::move(handler)));
+  };
+  get("/", [this](const Visitor& visitor, const Request&, Response& response) {
+    show_queue(visitor, response);
+  });
+  get("/jobs", [this](const Visitor& visitor, const Request& request, Response& response) {
+    show_jobs(visitor, request, response);
+  });
+  get(R"(/jobs/([A-Za-z0-9-]{1,64}))",
+      [this](const Visitor& visitor, const Request& request, Response& response) {
+        show_job(visitor, request.matches[1], response);
+      });
+  get(R"(/jobs/([A-Za-z0-9-]{1,64})/report)",
+      [this](const Visitor& visitor, const Request& request, Response& response) {
+        show_report(visitor, request.matches[1], response);
+      });
+  // A file that the job has left, unless it belongs to the model itself.
+  get(R"(/jobs/([A-Za-z0-9-]{1,64})/files/([A-Za-z0-9._/-]{1,64}))",
+      [this](const Visitor& visitor, const Request& request, Response& response) {
+        require(context_.jobs.ReadArtifact(
+            visitor.origin, request.matches[1], request.matches[2],
+            [&](ArtifactFile file) { send_file(response, std::move(file)); }));
+      });
   server.Post(R"(/jobs/([A-Za-z0-9-]{1,64})/(cancel|resume|restart|delete))",
               guarded([this](const Visitor& visitor, const Request& request, Response& response) {
                 send_to(response, act(visitor, request));
@@ -132,7 +95,10 @@ std::function<void(const Request&, Response&)> WebPages::guarded(Handler handler
       const std::string next = is_page(request.path) ? request.path : "/";
       send_page(response, frame_html(sign_in_frame(next, "")), 401);
     });
-    if (!status.ok()) show_refusal(status, response);
+    if (status.ok()) return;
+    const int code = refuse(status, response);
+    const char* heading = code == 404 ? "Not found" : "Not done";
+    send_page(response, frame_html(message_frame(heading, status.error_message())), code);
   };
 }
 
@@ -178,7 +144,10 @@ void WebPages::show_job(const Visitor& visitor, const std::string& id, Response&
     view.silence =
         std::chrono::duration_cast<std::chrono::seconds>(context_.heartbeats.silence(id));
   }
-  view.log_tail = read_log_tail(visitor, id);
+  require(context_.gate.serve(
+      "GetLogs", visitor.origin, Role::kRead, id, [&](const Caller&, const std::string&) {
+        view.log_tail = read_tail(context_.state.log(id), 0, kShownLogBytes);
+      }));
   view.has_report_page = may_have_report(job);
   if (view.has_report_page && has_ended(job.state())) {
     try {
@@ -189,10 +158,11 @@ void WebPages::show_job(const Visitor& visitor, const std::string& id, Response&
     }
   }
   if (may_change(visitor.caller, job.owner())) view.form_token = visitor.form_token;
+  // The page's forms depend on the job's state and attempt.
   show(visitor,
-       {.title = name_of(job),
+       {.title = job.spec().name().empty() ? job.id() : job.spec().name(),
         .body = job_page_html(view, std::time(nullptr)),
-        .state = page_state(job),
+        .state = state_name(job) + " " + std::to_string(job.attempt()),
         .live = !has_ended(job.state()),
         .figures = view.report ? figures_json(view.report->figures) : ""},
        response);
@@ -205,12 +175,6 @@ void WebPages::show_report(const Visitor& visitor, const std::string& id, Respon
                    "job " + id + " has no report: it is " + state_name(job));
   }
   send_report(response, page_html(read_report(visitor, job)));
-}
-
-void WebPages::send_artifact(const Visitor& visitor, const Request& request, Response& response) {
-  require(
-      context_.jobs.ReadArtifact(visitor.origin, id_in(request), request.matches[2],
-                                 [&](ArtifactFile file) { send_file(response, std::move(file)); }));
 }
 
 v1::Job WebPages::get_job(const Visitor& visitor, const std::string& id) {
@@ -236,15 +200,6 @@ std::vector<v1::Job> WebPages::newest_jobs(const Visitor& visitor, const std::st
   return {found.jobs().begin(), found.jobs().end()};
 }
 
-std::string WebPages::read_log_tail(const Visitor& visitor, const std::string& id) {
-  std::string tail;
-  require(context_.gate.serve("GetLogs", visitor.origin, Role::kRead, id,
-                              [&](const Caller&, const std::string&) {
-                                tail = read_tail(context_.state.log(id), 0, kShownLogBytes);
-                              }));
-  return tail;
-}
-
 Page WebPages::read_report(const Visitor& visitor, const v1::Job& job) {
   const std::unique_lock lock(reports_, kReportPatience);
   Page page;
@@ -264,9 +219,12 @@ Page WebPages::read_report(const Visitor& visitor, const v1::Job& job) {
 }
 
 std::string WebPages::act(const Visitor& visitor, const Request& request) {
-  const std::string id = id_in(request);
+  const std::string id = request.matches[1];
   const std::string verb = request.matches[2];
-  require(visitors_.check_form(method_of(verb), visitor, id, request));
+  const char* method = verb == "cancel"   ? "CancelJob"
+                       : verb == "delete" ? "DeleteJob"
+                                          : "ResumeJob";
+  require(visitors_.check_form(method, visitor, id, request));
   v1::Job job;
   if (verb == "delete") {
     v1::DeleteJobRequest call;
