@@ -25,13 +25,6 @@ struct Subject {
 
 thread_local const Subject* current_subject = nullptr;
 
-void log_about(const Subject& subject, spdlog::level::level_enum level,
-               const std::string& message) {
-  current_subject = &subject;
-  spdlog::log(level, "{}", message);
-  current_subject = nullptr;
-}
-
 /// Formats on the logging thread, so that it can read `current_subject`.
 class JsonFormatter final : public spdlog::formatter {
  public:
@@ -87,12 +80,15 @@ void set_up_log(LogFormat format) {
 }
 
 void log_job(spdlog::level::level_enum level, const std::string& id, int attempt,
-             const std::string& message) {
-  log_about({id, attempt}, level, message);
+             const std::string& message, const std::string& traceparent) {
+  const Subject subject{id, attempt, traceparent};
+  current_subject = &subject;
+  spdlog::log(level, "{}", message);
+  current_subject = nullptr;
 }
 
 void log_job(spdlog::level::level_enum level, const v1::Job& job, const std::string& message) {
-  log_about({job.id(), job.attempt(), job.traceparent()}, level, message);
+  log_job(level, job.id(), job.attempt(), message, job.traceparent());
 }
 
 }  // namespace dotresize

@@ -16,6 +16,7 @@
 #include "server/access/endpoint.h"
 #include "server/launch/kubernetes/kubernetes_launcher.h"
 #include "server/launch/launchers.h"
+#include "server/store/files.h"
 
 namespace dotresize {
 namespace {
@@ -185,7 +186,7 @@ Server::Server(const ServerOptions& options)
         for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
   if (!options.http.empty()) listen_for_http(options);
-  storage_.state.write_endpoint(ports_.endpoint);
+  write_private_file(storage_.state.endpoint(), ports_.endpoint + "\n");
   const std::map<v1::Job::State, int64_t> jobs = storage_.store.counts();
   const auto count = [&](v1::Job::State state) {
     return jobs.contains(state) ? jobs.at(state) : 0;
@@ -234,12 +235,17 @@ void Server::listen(const ServerOptions& options) {
                       "read and write files as this user", "--tls-client-ca or --tokens"},
                      options);
   Listeners listeners;
-  const std::optional<std::string> last = storage_.state.last_endpoint();
-  if (endpoint.port == 0 && last && last->starts_with(endpoint.host + ":")) {
+  // The port of the last run is taken again if any will do: running jobs and clients know it.
+  constexpr size_t kMaxEndpointBytes = 300;
+  std::string last = read_file_start(storage_.state.endpoint(), kMaxEndpointBytes).value_or("");
+  const bool whole = last.ends_with('\n');
+  if (whole) last.pop_back();
+  if (whole && endpoint.port == 0 && endpoint_fault(last).empty() &&
+      last.starts_with(endpoint.host + ":")) {
     try {
-      listeners = listen_on_tcp(endpoint.host, split_endpoint(*last).port);
+      listeners = listen_on_tcp(endpoint.host, split_endpoint(last).port);
     } catch (const std::system_error&) {
-      spdlog::info("{}, the address of the last run, is taken", *last);
+      spdlog::info("{}, the address of the last run, is taken", last);
     }
   }
   if (listeners.sockets.empty()) listeners = listen_on_tcp(endpoint.host, endpoint.port);

@@ -89,10 +89,10 @@ std::string bearer_token(const grpc::ServerContextBase& context) {
   return token_of_header({value.data(), value.size()});
 }
 
-Access::Access(fs::path file) : file_(std::move(file)), open_to_all_(file_.empty()) { reload(); }
+Access::Access(fs::path file) : open_to_all(file.empty()), file_(std::move(file)) { reload(); }
 
 void Access::reload() {
-  if (open_to_all_) return;
+  if (open_to_all) return;
   require_private_file(kOption, file_);
   auto entries = std::make_shared<Entries>();
   for (Line& line : read_lines(file_)) {
@@ -107,7 +107,7 @@ void Access::reload() {
 }
 
 Caller Access::authenticate(const std::string& token) const {
-  if (open_to_all_) return {};
+  if (open_to_all) return {};
   std::shared_ptr<const Entries> entries;
   {
     const std::lock_guard lock(mutex_);

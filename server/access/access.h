@@ -42,7 +42,7 @@ class Access {
   /// Reads the file again. Throws like the constructor, and then changes nothing. Thread-safe.
   void reload();
 
-  bool open_to_all() const { return open_to_all_; }
+  const bool open_to_all;  ///< there are no tokens
 
   /// Throws UNAUTHENTICATED for an unknown token. The run time does not reveal which tokens exist.
   Caller authenticate(const std::string& token) const;
@@ -56,7 +56,6 @@ class Access {
   using Entries = std::vector<Entry>;
 
   const std::filesystem::path file_;
-  const bool open_to_all_;
   mutable std::mutex mutex_;  ///< guards the pointer entries_
   std::shared_ptr<const Entries> entries_;
 };

@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "base/errors.h"
@@ -16,14 +17,11 @@ namespace {
 
 constexpr uint64_t kMaxPemBytes = 1 << 20;
 
-struct Free {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-using Bio = std::unique_ptr<BIO, Free>;
-using Certificate = std::unique_ptr<X509, Free>;
-using Key = std::unique_ptr<EVP_PKEY, Free>;
+template <auto kFree>
+using Freed = std::integral_constant<decltype(kFree), kFree>;  // a deleter: converts to kFree
+using Bio = std::unique_ptr<BIO, Freed<BIO_free>>;
+using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
 Bio bio_of(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));

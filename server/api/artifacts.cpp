@@ -16,7 +16,7 @@
 #include "job/spec/remote_url.h"
 #include "job/sweep/variant_paths.h"
 #include "server/api_error.h"
-#include "server/store/job_result.h"
+#include "server/schedule/job_output.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -26,9 +26,6 @@ constexpr char kLog[] = "log";
 constexpr char kJobFile[] = "job.json";
 constexpr char kPlan[] = "plan.txt";
 constexpr int64_t kMaxHashedBytes = int64_t{1} << 30;
-
-/// Opens a file without a confinement: its directory is private or pinned.
-InputFile open_file(const fs::path& path) { return InputFile(path.string(), Confinement()); }
 
 bool is_file(const fs::path& path) {
   std::error_code error;
@@ -60,8 +57,8 @@ std::string ArtifactFile::sha256() const {
   return file_ ? sha256_of_file(*file_) : sha256_of_bytes(text_.data(), text_.size());
 }
 
-JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
-    : sources_(std::move(sources)) {
+JobArtifacts::JobArtifacts(const v1::Job& job, JobStore& store, const StateDir& state)
+    : folder_(state.job(job.id())), plan_(store.plan_of(job.id())) {
   if (!has_ended(job.state())) {
     throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_ENDED",
                    "job " + job.id() + " is " + v1::Job::State_Name(job.state()) +
@@ -69,11 +66,11 @@ JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
                    {{"id", job.id()}});
   }
   for (const char* name : {kJobFile, kLog}) {
-    if (is_file(sources_.folder / name)) entries_.push_back({name, Part::kJob, ""});
+    if (is_file(folder_ / name)) entries_.push_back({name, Part::kJob, ""});
   }
-  if (!sources_.plan.empty()) entries_.push_back({kPlan, Part::kJob, ""});
+  if (!plan_.empty()) entries_.push_back({kPlan, Part::kJob, ""});
 
-  output_ = PinnedDirectory(reported_in(job, sources_.folder, sources_.output));
+  output_ = PinnedDirectory(reported_in(job, folder_, store.output_of(job.id())));
   if (!output_) return;
   if (job.has_sweep()) {
     for (const char* name : {kPageFile, kSweepResults}) {
@@ -116,15 +113,11 @@ void JobArtifacts::add_of_model(bool whole) {
   entries_.push_back({kSumsFile, Part::kModel, ""});
 }
 
-const JobArtifacts::Entry* JobArtifacts::find(const std::string& name) const {
-  const auto found = std::ranges::find(entries_, name, &Entry::name);
-  return found == entries_.end() ? nullptr : &*found;
-}
-
 ArtifactFile JobArtifacts::open_entry(const Entry& entry) const {
-  if (entry.part != Part::kJob) return ArtifactFile(open_file(output_.path() / entry.name));
-  if (entry.name == kPlan) return ArtifactFile(sources_.plan);
-  return ArtifactFile(open_file(sources_.folder / entry.name));
+  if (entry.name == kPlan && entry.part == Part::kJob) return ArtifactFile(plan_);
+  // No confinement is needed: the directory is private or pinned.
+  const fs::path& directory = entry.part == Part::kJob ? folder_ : output_.path();
+  return ArtifactFile(InputFile((directory / entry.name).string(), Confinement()));
 }
 
 v1::Artifact JobArtifacts::describe(const Entry& entry, const ArtifactFile& file) {

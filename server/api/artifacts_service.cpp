@@ -1,4 +1,5 @@
 // Calls of the Jobs service about files of ended jobs.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -58,10 +59,6 @@ class ArtifactStream final : public PumpedStream<v1::ArtifactChunk> {
 
 }  // namespace
 
-ArtifactSources JobsService::sources_of(const std::string& id) {
-  return {parts_.state.job(id), parts_.store.output_of(id), parts_.store.plan_of(id)};
-}
-
 void JobsService::require_model(const Caller& caller, const v1::Job& job) const {
   if (!parts_.models_leave) {
     throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "MODELS_STAY",
@@ -74,9 +71,9 @@ JobsService::OpenArtifact JobsService::open_artifact(const Caller& caller, const
                                                      const std::string& name) {
   const v1::Job job = stored(id);
   if (!JobArtifacts::is_for_readers(name)) require_model(caller, job);
-  const JobArtifacts artifacts(job, sources_of(id));
-  const JobArtifacts::Entry* entry = artifacts.find(name);
-  if (entry == nullptr) {
+  const JobArtifacts artifacts(job, parts_.store, parts_.state);
+  const auto entry = std::ranges::find(artifacts.entries(), name, &JobArtifacts::Entry::name);
+  if (entry == artifacts.entries().end()) {
     throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
                    "job " + id + " has no such file; ListArtifacts has those that there are",
                    {{"id", id}});
@@ -94,7 +91,7 @@ grpc::Status JobsService::ListArtifacts(grpc::ServerContext* context,
   const auto list = [&](const Caller& caller, const std::string& id) {
     const v1::Job job = stored(id);
     if (request->model()) require_model(caller, job);
-    const JobArtifacts artifacts(job, sources_of(id));
+    const JobArtifacts artifacts(job, parts_.store, parts_.state);
     // Hashing takes time: the lock limits it to one core.
     const std::unique_lock lock(hashing_, kHashingPatience);
     if (!lock) {

@@ -15,13 +15,12 @@
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
+#include "server/api/job_admission.h"
 #include "server/api/job_query.h"
-#include "server/api/sweep_admission.h"
 #include "server/api_error.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"
 #include "server/store/files.h"
-#include "server/store/job_change_feed.h"
 
 namespace dotresize {
 namespace {
@@ -378,20 +377,13 @@ grpc::Status JobsService::GetServerInfo(const CallOrigin& origin, v1::ServerInfo
                            [&](const Caller&, std::string&) { response = server_info(); });
 }
 
-grpc::Status JobsService::DrainServer(const CallOrigin& origin, v1::ServerInfo& response) {
-  return parts_.gate.serve("DrainServer", origin, Role::kAdmin, "",
-                           [&](const Caller&, std::string&) {
-                             parts_.drain.set(true);
-                             spdlog::info("drained: no job is started from now on");
-                             response = server_info();
-                           });
-}
-
-grpc::Status JobsService::ResumeServer(const CallOrigin& origin, v1::ServerInfo& response) {
-  return parts_.gate.serve("ResumeServer", origin, Role::kAdmin, "",
-                           [&](const Caller&, std::string&) {
-                             parts_.drain.set(false);
-                             spdlog::info("resumed: jobs are started again");
+grpc::Status JobsService::SetDrained(const CallOrigin& origin, bool drained,
+                                     v1::ServerInfo& response) {
+  return parts_.gate.serve(drained ? "DrainServer" : "ResumeServer", origin, Role::kAdmin, "",
+                           [&](const Caller&, const std::string&) {
+                             parts_.drain.set(drained);
+                             spdlog::info(drained ? "drained: no job is started from now on"
+                                                  : "resumed: jobs are started again");
                              response = server_info();
                            });
 }

@@ -87,11 +87,11 @@ class JobsService final
   }
   grpc::Status DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
                            v1::ServerInfo* response) override {
-    return DrainServer(origin_of(*context), *response);
+    return SetDrained(origin_of(*context), true, *response);
   }
   grpc::Status ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
                             v1::ServerInfo* response) override {
-    return ResumeServer(origin_of(*context), *response);
+    return SetDrained(origin_of(*context), false, *response);
   }
 
   // Overloads of these calls for callers outside gRPC: the web pages.
@@ -110,8 +110,8 @@ class JobsService final
   grpc::Status ReadArtifact(const CallOrigin& origin, const std::string& id,
                             const std::string& name, const std::function<void(ArtifactFile)>& take);
   grpc::Status GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response);
-  grpc::Status DrainServer(const CallOrigin& origin, v1::ServerInfo& response);
-  grpc::Status ResumeServer(const CallOrigin& origin, v1::ServerInfo& response);
+  /// DrainServer and ResumeServer.
+  grpc::Status SetDrained(const CallOrigin& origin, bool drained, v1::ServerInfo& response);
 
  private:
   struct StreamKind {
@@ -132,7 +132,6 @@ class JobsService final
   void describe(v1::Job& job);
   /// Returns the sweep of this job, with the results that exist so far.
   v1::Sweep describe_sweep(v1::Job job);
-  ArtifactSources sources_of(const std::string& id);
   /// Throws PERMISSION_DENIED unless the caller may fetch the job's model.
   void require_model(const Caller& caller, const v1::Job& job) const;
   struct OpenArtifact {

@@ -30,7 +30,6 @@ class StreamPump {
 
   /// `max_streams`: streams of one caller. `max_total`: streams of all callers.
   StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total = 1024);
-  ~StreamPump();
 
   /// Advances the stream from now on, whenever a job changes. Throws RESOURCE_EXHAUSTED if there
   /// are too many streams, of this caller or in total.
@@ -54,22 +53,21 @@ class StreamPump {
     std::string caller;
   };
 
-  void pump();
-  void watch_changes();
+  void pump(const std::stop_token& stop);
+  void watch_changes(const std::stop_token& stop);
 
   const ChangeSignal& changes_;
   const int max_streams_;
   const size_t max_total_;
   mutable std::mutex mutex_;  ///< guards what follows, up to the threads
-  std::condition_variable filled_;
+  std::condition_variable_any filled_;
   std::map<Stream*, Entry> streams_;
   std::map<std::string, int> callers_;  ///< number of streams per caller
   std::deque<Stream*> queue_;
   std::set<Stream*> queued_;
-  bool stopping_ = false;
-  bool ending_ = false;
-  std::thread pump_;
-  std::thread watcher_;
+  bool stopping_ = false;  ///< clients are sent away
+  std::jthread pump_;      ///< last members: they use all the others
+  std::jthread watcher_;
 };
 
 /// Streaming call that sends messages until fill() reports the end.

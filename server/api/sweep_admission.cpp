@@ -1,5 +1,3 @@
-#include "server/api/sweep_admission.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "server/api/job_admission.h"
 #include "server/api/jobs_service.h"
-#include "server/api/sweep_admission.h"
 #include "server/api_error.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"

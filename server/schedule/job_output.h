@@ -15,6 +15,8 @@
 
 namespace dotresize {
 
+inline constexpr char kModelCard[] = "README.md";  ///< model card in an output
+
 /// Reads the regular file at a canonical absolute path without following links. Returns nullopt if
 /// there is no such file or a link is on the way. Throws InputError if the file is larger than
 /// `max_bytes`.
@@ -75,5 +77,21 @@ void check_sweep_directory(const std::filesystem::path& output);
 /// Reads results.json in the sweep's directory. Returns nullopt if it is absent or a link is on the
 /// way. Throws InputError for malformed content.
 std::optional<v1::SweepResults> read_sweep_results(const std::filesystem::path& output);
+
+/// Reads the result of a succeeded job from the report in the directory `output`. Throws InputError
+/// if the report is missing or malformed.
+v1::JobResult result_of(const v1::Job& job, const std::string& output);
+
+/// Reads the result of a sweep from the results in its directory. Same errors as result_of().
+v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output);
+
+/// Copies report, model card and hashes of an output into the directory `kept`. Called before an
+/// output that was pushed is removed. Throws std::filesystem::filesystem_error.
+void keep_report(const std::filesystem::path& output, const std::filesystem::path& kept);
+
+/// Returns the directory of a SUCCEEDED job's report and model card: its `output`, or, if that was
+/// pushed, a directory in its state `folder`.
+std::filesystem::path reported_in(const v1::Job& job, const std::filesystem::path& folder,
+                                  const std::filesystem::path& output);
 
 }  // namespace dotresize

@@ -11,7 +11,6 @@
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "server/api/job_admission.h"
-#include "server/api/sweep_admission.h"
 #include "server/api_error.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
@@ -49,33 +48,20 @@ bool guarded(const std::string& what, Body&& body) {
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
-    : store_(context.store),
-      state_(context.state),
-      launchers_(context.launchers),
-      heartbeats_(context.heartbeats),
-      trash_(context.trash),
-      paths_(context.paths),
-      machine_(context.machine),
-      drain_(context.drain),
-      view_(context.view),
+    : context_(context),
       limits_(limits),
       last_round_(Heartbeats::Clock::now()),
       pusher_(context.paths.remote().cache()) {
-  for (const v1::Job& job : store_.launched()) {
+  for (const v1::Job& job : context_.store.launched()) {
     log_job(spdlog::level::info, job, "attempt " + std::to_string(job.attempt()) + " found again");
-    heartbeats_.begin(job.id());
+    context_.heartbeats.begin(job.id());
   }
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
-Scheduler::~Scheduler() {
-  stopping_ = true;
-  thread_.join();
-}
-
-void Scheduler::loop() {
-  while (!stopping_) {
-    const uint64_t version = store_.changes().version();
+void Scheduler::loop(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const uint64_t version = context_.store.changes().version();
     bool error_seen = false;
     error_seen |= !guarded("the clock", [&] {
       const std::chrono::milliseconds jump = clock_watch_.jump();
@@ -83,23 +69,23 @@ void Scheduler::loop() {
       spdlog::warn(
           "the clock was set by {} s: what waits for another attempt waits as long as it would",
           std::chrono::duration_cast<std::chrono::seconds>(jump).count());
-      store_.shift_retries(jump);
+      context_.store.shift_retries(jump);
     });
     notice_delay();
     error_seen |= !guarded("launched jobs", [&] {
-      for (const v1::Job& job : store_.launched()) {
+      for (const v1::Job& job : context_.store.launched()) {
         error_seen |= !guarded(job.id(), [&] { poll_attempt(job); });
       }
     });
     error_seen |= !guarded("queue", [&] { start_queued(); });
     error_seen |= !guarded("expired jobs", [&] {
-      for (const std::string& id : store_.expired(kExpiredAtOnce)) {
-        remove_job(store_, state_, trash_, id);
+      for (const std::string& id : context_.store.expired(kExpiredAtOnce)) {
+        remove_job(context_.store, context_.state, context_.trash, id);
         log_job(spdlog::level::info, id, 0, "deleted: its time after the end is over");
       }
     });
     if (error_seen) std::this_thread::sleep_for(kPauseAfterError);
-    store_.changes().wait_past(version, kPollInterval);
+    context_.store.changes().wait_past(version, kPollInterval);
   }
 }
 
@@ -114,19 +100,20 @@ bool Scheduler::notice_delay() {
   spdlog::warn(
       "the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
       std::chrono::duration<double>(delay).count());
-  heartbeats_.begin_all();
+  context_.heartbeats.begin_all();
   return true;
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
-  if (seen.pushing()) return follow_push(store_.get(seen.id()));
-  const AttemptStatus status = launchers_.of(seen).check(seen);
-  const v1::Job job = store_.get(seen.id());  // read again: a cancel may have come meanwhile
+  if (seen.pushing()) return follow_push(context_.store.get(seen.id()));
+  const AttemptStatus status = context_.launchers.of(seen).check(seen);
+  const v1::Job job =
+      context_.store.get(seen.id());  // read again: a cancel may have come meanwhile
   notes_[job.id()] = {status.note, status.command};
   switch (status.liveness) {
     case Liveness::kWaiting:
       hold_.see(job.id(), /*runs=*/false);
-      heartbeats_.begin(job.id());  // no heartbeat is expected
+      context_.heartbeats.begin(job.id());  // no heartbeat is expected
       stop_if_unwanted(job);
       return;
     case Liveness::kRestarted:
@@ -138,7 +125,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status));
     case Liveness::kVanished: {
-      if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: no two at once
+      if (!context_.launchers.of(job).clear_leftovers(job)) return;  // polled again: no two at once
       if (has_output(job)) return end_or_retry(job, succeeded(job));
       if (job.cancelling()) return end(job, cancelled());
       const std::string attempt = "attempt " + std::to_string(job.attempt());
@@ -153,7 +140,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
 
 void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
   if (has_output(job)) {  // done: the end makes the job SUCCEEDED
-    launchers_.of(job).stop(job);
+    context_.launchers.of(job).stop(job);
     return;
   }
   if (is_last_attempt(job)) {
@@ -161,11 +148,11 @@ void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
   }
   if (stop_if_unwanted(job)) return;
   // The ranks' file is written before the table: until the table has the token, ranks are refused.
-  const std::string token = launchers_.of(job).prepare_restart(job);
-  const auto next = store_.begin_attempt(job.id(), token_hash(token), reason);
+  const std::string token = context_.launchers.of(job).prepare_restart(job);
+  const auto next = context_.store.begin_attempt(job.id(), token_hash(token), reason);
   if (!next) return;
   forget(job.id());
-  heartbeats_.begin(job.id());
+  context_.heartbeats.begin(job.id());
   log_job(spdlog::level::warn, *next, reason);
 }
 
@@ -174,7 +161,7 @@ bool Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (!job.cancelling() && !job.has_stop_reason()) {
     const std::string& phase = job.progress().phase();
     // The order matters: the server may be suspended at any point of a round.
-    if (heartbeats_.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay()) {
+    if (context_.heartbeats.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay()) {
       reason = Failure{kLost, -1, "", phase,
                        "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
                            " s; the job was stopped"};
@@ -191,13 +178,15 @@ bool Scheduler::stop_if_unwanted(const v1::Job& job) {
 void Scheduler::stop(const v1::Job& job, const std::optional<Failure>& reason) {
   // The table is written first, so that a later server also knows why the attempt ended.
   if (reason && !job.has_stop_reason()) {
-    store_.request_stop(job.id(), job.attempt(), to_job_error(*reason));
+    context_.store.request_stop(job.id(), job.attempt(), to_job_error(*reason));
   }
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
   const auto last = stop_requests_.find(job.id());
   const bool asked = last != stop_requests_.end() && last->second.attempt == job.attempt() &&
                      now - last->second.time < kStopInterval;
-  if (!asked && launchers_.of(job).stop(job)) stop_requests_[job.id()] = {job.attempt(), now};
+  if (!asked && context_.launchers.of(job).stop(job)) {
+    stop_requests_[job.id()] = {job.attempt(), now};
+  }
 }
 
 void Scheduler::hold_queue(const std::string& reason) {
@@ -207,14 +196,14 @@ void Scheduler::hold_queue(const std::string& reason) {
 }
 
 std::string Scheduler::pause_reason() const {
-  if (drain_.is_on()) return kDrainedReason;
+  if (context_.drain.is_on()) return kDrainedReason;
   const std::string held = hold_.reason();
   return held.empty() ? "" : "this machine cannot start jobs: " + held;
 }
 
 void Scheduler::start_queued() {
-  const std::vector<v1::Job> launched = store_.launched();
-  Leases leases(machine_, launched);
+  const std::vector<v1::Job> launched = context_.store.launched();
+  Leases leases(context_.machine, launched);
   QueueState state;
   state.paused = pause_reason();
   state.held = hold_.last_reason();
@@ -224,7 +213,7 @@ void Scheduler::start_queued() {
     if (job.launcher() != v1::Resources::local) ++remote;
   }
   std::optional<Amounts> head;  // needs of the first job that does not fit
-  const std::vector<QueuedJob> queue = store_.queued(kQueueWindow);
+  const std::vector<QueuedJob> queue = context_.store.queued(kQueueWindow);
   if (queue.empty()) hold_.see_empty_queue();
   for (const QueuedJob& queued : queue) {
     if (!state.paused.empty()) break;
@@ -253,7 +242,7 @@ void Scheduler::start_queued() {
   }
   state.used = leases.used();
   state.notes = notes_;
-  view_.set(std::move(state));
+  context_.view.set(std::move(state));
 }
 
 std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
@@ -261,12 +250,13 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
   const Amounts need =
       queued.is_remote()
           ? Amounts{}
-          : Amounts{queued.ranks, gpus_needed(queued.device, queued.ranks, machine_.capacity),
+          : Amounts{queued.ranks,
+                    gpus_needed(queued.device, queued.ranks, context_.machine.capacity),
                     queued.memory};
-  if (!fits(need, machine_.capacity)) {
-    end(store_.get(queued.id),
+  if (!fits(need, context_.machine.capacity)) {
+    end(context_.store.get(queued.id),
         failed({kLaunchFailed, -1, "", "",
-                "the job needs " + shortage(need, machine_.capacity, "here") +
+                "the job needs " + shortage(need, context_.machine.capacity, "here") +
                     "; this server was restarted with less"}));
     return "";
   }
@@ -278,19 +268,19 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     if (!head) head = need;
     return shortage(need, free, where);
   }
-  const v1::Job job = store_.get(queued.id);
+  const v1::Job job = context_.store.get(queued.id);
   const std::string missed = missed_deadline(job, std::chrono::seconds(0));
   if (job.error().code() == kDamagedRecord) {
     end(job, {v1::Job::FAILED, job.error(), std::nullopt});
   } else if (!missed.empty()) {
     end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
-  } else if (!machine_.offers(job.launcher())) {
+  } else if (!context_.machine.offers(job.launcher())) {
     end(job, failed({kLaunchFailed, -1, "", "",
                      "this server was restarted without the launcher " +
                          v1::Resources::Launcher_Name(job.launcher())}));
   } else {
     try {
-      launchers_.of(job).require_ready();
+      context_.launchers.of(job).require_ready();
     } catch (const ProgramMissing& error) {
       hold_queue(error.what());
       return "";
@@ -302,25 +292,26 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
 
 void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
-  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "", gpus);
+  const std::optional<v1::Job> started =
+      context_.store.begin_attempt(job.id(), token.sha256, "", gpus);
   if (!started) return;
   if (started->pushing()) return begin_push(*started);
-  heartbeats_.begin(job.id());
+  context_.heartbeats.begin(job.id());
   hold_.launch(job.id());
   log_job(spdlog::level::info, *started,
           fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
     v1::Job launched = *started;
-    const std::string output = store_.output_of(job.id());
+    const std::string output = context_.store.output_of(job.id());
     if (job.has_sweep()) {
-      readmit_sweep(launched, output, paths_);
+      readmit_sweep(launched, output, context_.paths);
     } else {
-      *launched.mutable_spec() = readmit(job.spec(), output, paths_, copies_of(job));
+      *launched.mutable_spec() = readmit(job.spec(), output, context_.paths, copies_of(job));
     }
-    if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
-      set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
+    if (context_.machine.memory_declared && job.launcher() == v1::Resources::local) {
+      set_memory_budget(*launched.mutable_spec(), context_.machine.capacity.memory);
     }
-    launchers_.of(launched).launch(launched, token.secret);
+    context_.launchers.of(launched).launch(launched, token.secret);
   } catch (const ApiError& error) {  // a path has changed since admission
     end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
@@ -329,7 +320,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
 }
 
 void Scheduler::forget(const std::string& id) {
-  heartbeats_.forget(id);
+  context_.heartbeats.forget(id);
   hold_.forget(id);
   stop_requests_.erase(id);
   notes_.erase(id);

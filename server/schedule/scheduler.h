@@ -57,7 +57,7 @@ class Scheduler {
  public:
   Scheduler(const SchedulerContext& context, SchedulerLimits limits);
   /// Stops the thread; running jobs go on.
-  ~Scheduler();
+  ~Scheduler() = default;
 
   /// Time since the scheduler last began a round over all jobs. Thread-safe.
   Heartbeats::Clock::duration time_since_round() const;
@@ -65,7 +65,7 @@ class Scheduler {
   bool is_held() const { return hold_.is_on(); }
 
  private:
-  void loop();
+  void loop(const std::stop_token& stop);
   /// Detects that this server was suspended or busy. Heartbeats may then be unread, so all jobs get
   /// their whole timeout again. Returns true in that case.
   bool notice_delay();
@@ -112,15 +112,7 @@ class Scheduler {
   void follow_push(const v1::Job& job);
   void end(const v1::Job& job, const Outcome& outcome);
 
-  JobStore& store_;
-  const StateDir& state_;
-  Launchers& launchers_;
-  Heartbeats& heartbeats_;
-  Trash& trash_;
-  const PathPolicy& paths_;
-  const Machine& machine_;
-  const Drain& drain_;
-  QueueView& view_;
+  const SchedulerContext context_;
   const SchedulerLimits limits_;
   std::atomic<Heartbeats::Clock::time_point> last_round_;
   QueueHold hold_;
@@ -129,8 +121,7 @@ class Scheduler {
   Pusher pusher_;
   std::map<std::string, StopRequest> stop_requests_;  ///< last requests, by job
   std::map<std::string, AttemptNote> notes_;          ///< notes of launched jobs, by id
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;  ///< last member: it uses all the others
+  std::jthread thread_;                               ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

@@ -13,8 +13,8 @@
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
 #include "server/log_format.h"
+#include "server/schedule/job_output.h"
 #include "server/schedule/scheduler.h"
-#include "server/store/job_result.h"
 
 namespace dotresize {
 namespace {
@@ -31,7 +31,7 @@ Outcome Scheduler::failed(const Failure& failure) {
 }
 
 JobOutput Scheduler::output_of(const v1::Job& job) const {
-  return JobOutput(store_.output_of(job.id()), job.id());
+  return JobOutput(context_.store.output_of(job.id()), job.id());
 }
 
 bool Scheduler::has_output(const v1::Job& job) const {
@@ -40,7 +40,7 @@ bool Scheduler::has_output(const v1::Job& job) const {
 
 Outcome Scheduler::succeeded(const v1::Job& job) const {
   try {
-    const std::string output = store_.output_of(job.id());
+    const std::string output = context_.store.output_of(job.id());
     return {v1::Job::SUCCEEDED, std::nullopt,
             job.has_sweep() ? sweep_result_of(job, output) : result_of(job, output)};
   } catch (const InputError& error) {
@@ -56,9 +56,9 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
   if (job.cancelling()) return cancelled();
   if (job.has_stop_reason()) return {v1::Job::FAILED, job.stop_reason(), std::nullopt};
   if (status.failure) return failed(*status.failure);
-  Launcher& launcher = launchers_.of(job);
+  Launcher& launcher = context_.launchers.of(job);
   const FailureEvidence evidence = {status.exit,
-                                    store_.reported_failure(job.id(), job.attempt()),
+                                    context_.store.reported_failure(job.id(), job.attempt()),
                                     launcher.log_tail(job),
                                     job.progress().phase(),
                                     here && ranks_of(job.spec()) == 1,
@@ -121,8 +121,8 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
 bool Scheduler::requeue(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
                         bool started) {
   output_of(job).trim();
-  launchers_.of(job).clean_up(job);
-  if (!store_.requeue(job.id(), reason, pause, started)) return false;
+  context_.launchers.of(job).clean_up(job);
+  if (!context_.store.requeue(job.id(), reason, pause, started)) return false;
   forget(job.id());
   log_job(spdlog::level::warn, job,
           fmt::format("queued again, for in {} s at the earliest: {}", pause.count(), reason));
@@ -130,8 +130,8 @@ bool Scheduler::requeue(const v1::Job& job, const std::string& reason, std::chro
 }
 
 void Scheduler::begin_push(const v1::Job& job) {
-  launchers_.of(job).clean_up(job);
-  if (!store_.begin_push(job.id(), job.attempt())) return;
+  context_.launchers.of(job).clean_up(job);
+  if (!context_.store.begin_push(job.id(), job.attempt())) return;
   forget(job.id());
   log_job(spdlog::level::info, job,
           "its output is made, and goes to " + job.spec().output().path());
@@ -142,7 +142,7 @@ void Scheduler::follow_push(const v1::Job& job) {
   const bool unwanted = job.cancelling() || !missed.empty();
   const PushStatus push = unwanted ? pusher_.stop(job.id()) : pusher_.poll(job);
   if (!push.ended) {
-    if (push.news) store_.record_progress(job.id(), job.attempt(), *push.news);
+    if (push.news) context_.store.record_progress(job.id(), job.attempt(), *push.news);
     return;
   }
   if (!push.error) {
@@ -164,23 +164,23 @@ void Scheduler::follow_push(const v1::Job& job) {
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   const bool pushed = is_remote(job.spec().output().path());
   if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
-    discard_output(job, store_.output_of(job.id()), trash_).remove();
+    discard_output(job, context_.store.output_of(job.id()), context_.trash).remove();
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
     output_of(job).trim();
   }
-  if (job.attempt() > 0) launchers_.of(job).clean_up(job);
+  if (job.attempt() > 0) context_.launchers.of(job).clean_up(job);
   if (pushed && outcome.state == v1::Job::SUCCEEDED) {
     // The report stays in the state directory when the output is removed below.
-    const std::string output = store_.output_of(job.id());
+    const std::string output = context_.store.output_of(job.id());
     try {
-      keep_report(output, reported_in(job, state_.job(job.id()), output));
+      keep_report(output, reported_in(job, context_.state.job(job.id()), output));
     } catch (const std::filesystem::filesystem_error& error) {
       log_job(spdlog::level::warn, job, std::string("its report is not kept: ") + error.what());
     }
   }
-  store_.finish(job.id(), outcome);
+  context_.store.finish(job.id(), outcome);
   if (pushed && outcome.state == v1::Job::SUCCEEDED) {
-    output_of(job).discard_committed(trash_).remove();
+    output_of(job).discard_committed(context_.trash).remove();
   }
   forget(job.id());
   run_clock_.forget(job.id());

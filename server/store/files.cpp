@@ -41,13 +41,6 @@ std::optional<std::string> read_from(const std::filesystem::path& path, size_t m
   return data;
 }
 
-/// Returns an empty descriptor if another process holds the lock.
-UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
-  return UniqueFd();
-}
-
 }  // namespace
 
 void remove_old_files(const std::filesystem::path& dir, std::chrono::seconds age) {
@@ -96,14 +89,17 @@ std::string read_tail(const std::filesystem::path& path, int64_t from, size_t ma
 UniqueFd try_lock_file(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) throw_errno("cannot open " + path.string());
-  return try_lock(std::move(fd), path);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
+  return UniqueFd();
 }
 
 UniqueFd try_lock_directory(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (fd) return try_lock(std::move(fd), path);
-  if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-    throw_errno("cannot open " + path.string());
+  if (!fd && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return fd;
+  if (!fd) throw_errno("cannot open " + path.string());
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
   return UniqueFd();
 }
 

@@ -42,7 +42,7 @@ class ChangeSignal {
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards version_
   mutable std::condition_variable changed_;
   uint64_t version_ = 0;
 };

@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/files/durable_file.h"
 #include "base/process/machine_faults.h"
-#include "server/access/endpoint.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -101,18 +100,6 @@ StateDir::StateDir(fs::path root) : root_(std::move(root)) {
 std::string StateDir::space_fault() const {
   constexpr int64_t kLeastSpace = int64_t{16} << 20;
   return dotresize::space_fault(root_, kLeastSpace);
-}
-
-std::optional<std::string> StateDir::last_endpoint() const {
-  constexpr size_t kMaxEndpointBytes = 300;
-  std::optional<std::string> line = read_file_start(root_ / "endpoint", kMaxEndpointBytes);
-  if (!line || line->empty() || line->back() != '\n') return std::nullopt;
-  line->pop_back();
-  return endpoint_fault(*line).empty() ? line : std::nullopt;
-}
-
-void StateDir::write_endpoint(const std::string& endpoint) const {
-  write_private_file(root_ / "endpoint", endpoint + "\n");
 }
 
 Drain::Drain(std::filesystem::path file)

@@ -47,9 +47,8 @@ class StateDir {
   /// Returns an error text if the disk is nearly full; empty if it is not.
   std::string space_fault() const;
 
-  /// Returns the HOST:PORT of the last run, if the file is well-formed.
-  std::optional<std::string> last_endpoint() const;
-  void write_endpoint(const std::string& endpoint) const;
+  /// File with the HOST:PORT of the last run, one line.
+  std::filesystem::path endpoint() const { return root_ / "endpoint"; }
 
  private:
   std::filesystem::path root_;

@@ -52,16 +52,7 @@ void TrashedDirectory::remove() {
 
 Trash::Trash(fs::path folder) : folder_(std::move(folder)) {
   fs::create_directories(folder_);
-  thread_ = std::thread([this] { loop(); });
-}
-
-Trash::~Trash() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
+  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
 TrashedDirectory Trash::take(const fs::path& dir) {
@@ -97,26 +88,23 @@ TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonic
   return moved;
 }
 
-void Trash::loop() {
+void Trash::loop(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    if (!std::exchange(filled_, false)) {
-      changed_.wait(lock);
-      continue;
-    }
+  while (changed_.wait(lock, stop, [this] { return std::exchange(filled_, false); }) &&
+         !stop.stop_requested()) {
     lock.unlock();
-    sweep();
+    sweep(stop);
     lock.lock();
   }
 }
 
-void Trash::sweep() {
+void Trash::sweep(const std::stop_token& stop) {
   std::error_code unreadable;
   for (const fs::directory_entry& entry : entries_of(folder_, unreadable)) {
     const fs::path& path = entry.path();
+    if (stop.stop_requested()) return;
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) return;
       if (held_.contains(path)) continue;
     }
     std::error_code error;

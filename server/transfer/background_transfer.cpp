@@ -18,7 +18,7 @@ BackgroundTransfer::BackgroundTransfer(std::string phase, std::function<void(con
             const auto run = [&](const std::vector<std::string>& command) {
               TransferOutput output(phase, [this](const v1::Progress& progress) {
                 const std::lock_guard lock(mutex_);
-                news_ = progress;
+                status_.news = progress;
               });
               return output.result(run_program(command, output, stop));
             };
@@ -33,26 +33,20 @@ BackgroundTransfer::BackgroundTransfer(std::string phase, std::function<void(con
               error = TransferError("FAILED", other.what());
             }
             const std::lock_guard lock(mutex_);
-            error_ = std::move(error);
-            ended_ = true;
+            status_ = {true, std::move(error), std::nullopt};
           }) {}
 
-bool BackgroundTransfer::has_ended() const {
+TransferStatus BackgroundTransfer::poll() {
   const std::lock_guard lock(mutex_);
-  return ended_;
-}
-
-std::optional<TransferError> BackgroundTransfer::error() const {
-  const std::lock_guard lock(mutex_);
-  return error_;
-}
-
-std::optional<v1::Progress> BackgroundTransfer::news() {
-  const std::lock_guard lock(mutex_);
+  TransferStatus status = status_;
   const Clock::time_point now = Clock::now();
-  if (!news_ || now < told_ + kNewsInterval) return std::nullopt;
-  told_ = now;
-  return std::exchange(news_, std::nullopt);
+  if (status.news && now < told_ + kNewsInterval) {
+    status.news.reset();
+  } else if (status.news) {
+    told_ = now;
+    status_.news.reset();
+  }
+  return status;
 }
 
 }  // namespace dotresize

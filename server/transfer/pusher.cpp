@@ -31,7 +31,7 @@ PushStatus Pusher::poll(const v1::Job& job) {
 PushStatus Pusher::stop(const std::string& id) {
   const auto push = pushes_.find(id);
   if (push == pushes_.end()) {
-    return {true, "", TransferError(TransferError::kCancelled, "not begun"), std::nullopt};
+    return {{true, TransferError(TransferError::kCancelled, "not begun"), std::nullopt}};
   }
   push->second.transfer->request_stop();
   return status_of(id);
@@ -39,16 +39,10 @@ PushStatus Pusher::stop(const std::string& id) {
 
 PushStatus Pusher::status_of(const std::string& id) {
   const auto push = pushes_.find(id);
-  BackgroundTransfer& transfer = *push->second.transfer;
-  PushStatus status;
-  status.ended = transfer.has_ended();
-  if (status.ended) {
-    status.error = transfer.error();
-    status.revision = push->second.revision;
-    pushes_.erase(push);
-  } else {
-    status.news = transfer.news();
-  }
+  PushStatus status{push->second.transfer->poll()};
+  if (!status.ended) return status;
+  if (!status.error) status.revision = push->second.revision;
+  pushes_.erase(push);
   return status;
 }
 

@@ -71,13 +71,14 @@ void Stager::loop(const std::stop_token& stop) {
       std::erase_if(retries_, ended);
       for (auto next = staged_.begin(); next != staged_.end();) {
         Staging& staging = *next->second;
-        if (staging.transfer->has_ended()) {
-          finish(staging);
+        const TransferStatus status = staging.transfer->poll();
+        if (status.ended) {
+          finish(staging, status.error);
           next = staged_.erase(next);
           continue;
         }
         if (!is_queued(next->first)) staging.transfer->request_stop();
-        if (const auto news = staging.transfer->news()) store_.record_fetch(next->first, *news);
+        if (status.news) store_.record_fetch(next->first, *status.news);
         ++next;
       }
       begin_next();
@@ -151,9 +152,9 @@ bool Stager::is_queued(const std::string& id) const {
   return job && job->state() == v1::Job::QUEUED;
 }
 
-void Stager::finish(Staging& staging) {
+void Stager::finish(Staging& staging, const std::optional<TransferError>& fault) {
   const v1::Job& job = staging.job;
-  if (const auto error = staging.transfer->error()) return take_fault(job, *error);
+  if (fault) return take_fault(job, *fault);
   try {
     v1::Job fetched = job;
     fetched.mutable_fetched()->Assign(staging.files.begin(), staging.files.end());

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,8 +46,8 @@ class Stager {
   void loop(const std::stop_token& stop);
   void begin_next();
   void begin(const v1::Job& job);
-  /// Plans the job and lets it start.
-  void finish(Staging& staging);
+  /// Plans the job and lets it start, unless its transfer has ended with a fault.
+  void finish(Staging& staging, const std::optional<TransferError>& fault);
   /// Fails the job, or schedules another try.
   void take_fault(const v1::Job& job, const TransferError& error);
   bool is_queued(const std::string& id) const;

@@ -33,32 +33,25 @@ void set_security_headers(httplib::Response& response) {
   response.set_header("Cross-Origin-Resource-Policy", "same-origin");
 }
 
-void send_html(httplib::Response& response, const std::string& html, const char* policy) {
-  set_security_headers(response);
-  response.set_header("Content-Security-Policy", policy);
-  response.set_header("X-Frame-Options", "DENY");
-  response.set_header("Cross-Origin-Opener-Policy", "same-origin");
-  response.set_header("Cache-Control", "no-store");
-  response.set_content(html, kHtml);
-}
-
 constexpr char kCss[] = "text/css; charset=utf-8";
 constexpr char kScript[] = "text/javascript; charset=utf-8";
 constexpr size_t kMarkDigits = 16;
 
-Asset make_asset(const std::string& path, const std::string& type, std::string content) {
-  const std::string mark = sha256_of_bytes(content.data(), content.size()).substr(0, kMarkDigits);
-  return {path, type, std::move(content), path + "?" + mark};
-}
-
 }  // namespace
 
 const std::vector<Asset>& assets() {
-  static const std::vector<Asset> all = {
-      make_asset("/style.css", kCss, std::string(page_css()) + std::string(web_css())),
-      make_asset("/chart.js", kScript, std::string(chart_js())),
-      make_asset("/figures.js", kScript, std::string(page_js())),
-      make_asset("/live.js", kScript, std::string(live_js()))};
+  static const std::vector<Asset> all = [] {
+    std::vector<Asset> files = {
+        {"/style.css", kCss, std::string(page_css()) + std::string(web_css()), ""},
+        {"/chart.js", kScript, std::string(chart_js()), ""},
+        {"/figures.js", kScript, std::string(page_js()), ""},
+        {"/live.js", kScript, std::string(live_js()), ""}};
+    for (Asset& file : files) {
+      const std::string sha256 = sha256_of_bytes(file.content.data(), file.content.size());
+      file.url = file.path + "?" + sha256.substr(0, kMarkDigits);
+    }
+    return files;
+  }();
   return all;
 }
 
@@ -68,13 +61,16 @@ const std::string& asset_url(const std::string& path) {
   return found->url;
 }
 
-void send_page(httplib::Response& response, const std::string& html, int status) {
+void send_page(httplib::Response& response, const std::string& html, int status,
+               DocumentKind kind) {
   response.status = status;
-  send_html(response, html, kPolicyOfPages);
-}
-
-void send_report(httplib::Response& response, const std::string& html) {
-  send_html(response, html, kPolicyOfReports);
+  set_security_headers(response);
+  response.set_header("Content-Security-Policy",
+                      kind == DocumentKind::kPage ? kPolicyOfPages : kPolicyOfReports);
+  response.set_header("X-Frame-Options", "DENY");
+  response.set_header("Cross-Origin-Opener-Policy", "same-origin");
+  response.set_header("Cache-Control", "no-store");
+  response.set_content(html, kHtml);
 }
 
 void send_asset(httplib::Response& response, const Asset& asset) {

@@ -26,13 +26,14 @@ const std::vector<Asset>& assets();
 /// URL of the asset at `path`. Throws std::logic_error if there is none.
 const std::string& asset_url(const std::string& path);
 
-/// Sends an HTML document that runs no scripts and loads nothing except assets(). It is not cached,
-/// and no other page may frame it.
-void send_page(httplib::Response& response, const std::string& html, int status = 200);
+enum class DocumentKind {
+  kPage,    ///< runs no scripts and loads nothing except assets()
+  kReport,  ///< of page_html(), with scripts; runs sandboxed, without access to the server's pages
+};
 
-/// Sends a document of page_html(), which contains its scripts. It runs sandboxed, without access
-/// to the server's pages.
-void send_report(httplib::Response& response, const std::string& html);
+/// Sends an HTML document. It is not cached, and no other page may frame it.
+void send_page(httplib::Response& response, const std::string& html, int status = 200,
+               DocumentKind kind = DocumentKind::kPage);
 
 /// Sends a file that browsers may cache.
 void send_asset(httplib::Response& response, const Asset& asset);

@@ -22,11 +22,6 @@ using ctemplate::TemplateDictionary;
 constexpr size_t kMaxReason = 200;
 constexpr int kJobsOnPage = 50;
 
-/// Throws INVALID_ARGUMENT for a value that none of the pages sends.
-void require_printable(const char* field, const std::string& value) {
-  if (!is_printable(value)) throw invalid_argument(field, in_quotes(value) + " is not printable");
-}
-
 void add_tile(TemplateDictionary& page, const std::string& name, const std::string& value) {
   TemplateDictionary& tile = *page.AddSectionDictionary("TILE");
   set_text(tile, "NAME", name);
@@ -137,8 +132,9 @@ v1::ListJobsRequest JobsPageQuery::request() const {
   if (choice == state_choices().end()) {
     throw invalid_argument("state", in_quotes(state) + " is not the state of a job");
   }
-  require_printable("name", name);
-  require_printable("owner", owner);
+  // The pages send printable values only.
+  if (!is_printable(name)) throw invalid_argument("name", in_quotes(name) + " is not printable");
+  if (!is_printable(owner)) throw invalid_argument("owner", in_quotes(owner) + " is not printable");
   v1::ListJobsRequest request;
   request.set_page_size(kJobsOnPage);
   request.set_page_token(page);

@@ -39,7 +39,7 @@ Visitors::Visitors(CallGate& gate, const Access& access, std::vector<std::string
 
 std::optional<Visitor> Visitors::find(const httplib::Request& request) const {
   Visitor visitor{.origin = origin_of(request)};
-  if (access_.open_to_all()) {
+  if (access_.open_to_all) {
     const std::string host = request.get_header_value("Host");
     if (!names_this_machine(host, host_names_)) {
       throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "FOREIGN_HOST",

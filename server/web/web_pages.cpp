@@ -13,8 +13,8 @@
 #include "job/status/job_rows.h"
 #include "server/api_error.h"
 #include "server/http/http_server.h"
+#include "server/schedule/job_output.h"
 #include "server/store/files.h"
-#include "server/store/job_result.h"
 #include "server/web/answers.h"
 #include "server/web/job_lists.h"
 
@@ -51,7 +51,12 @@ void WebPages::add_to(httplib::Server& server) {
     show_queue(visitor, response);
   });
   get("/jobs", [this](const Visitor& visitor, const Request& request, Response& response) {
-    show_jobs(visitor, request, response);
+    const JobsPageQuery query{request.get_param_value("state"), request.get_param_value("name"),
+                              request.get_param_value("owner"), request.get_param_value("page")};
+    v1::ListJobsResponse found;
+    require(context_.jobs.ListJobs(visitor.origin, query.request(), found));
+    const std::string body = jobs_page_html(query, found, std::time(nullptr));
+    show(visitor, {.title = "Jobs", .body = body, .live = true}, response);
   });
   get(R"(/jobs/([A-Za-z0-9-]{1,64}))",
       [this](const Visitor& visitor, const Request& request, Response& response) {
@@ -59,7 +64,12 @@ void WebPages::add_to(httplib::Server& server) {
       });
   get(R"(/jobs/([A-Za-z0-9-]{1,64})/report)",
       [this](const Visitor& visitor, const Request& request, Response& response) {
-        show_report(visitor, request.matches[1], response);
+        const v1::Job job = get_job(visitor, request.matches[1]);
+        if (!may_have_report(job)) {
+          throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_REPORT",
+                         "job " + job.id() + " has no report: it is " + state_name(job));
+        }
+        send_page(response, page_html(read_report(visitor, job)), 200, DocumentKind::kReport);
       });
   // A file that the job has left, unless it belongs to the model itself.
   get(R"(/jobs/([A-Za-z0-9-]{1,64})/files/([A-Za-z0-9._/-]{1,64}))",
@@ -68,23 +78,40 @@ void WebPages::add_to(httplib::Server& server) {
             visitor.origin, request.matches[1], request.matches[2],
             [&](ArtifactFile file) { send_file(response, std::move(file)); }));
       });
-  server.Post(R"(/jobs/([A-Za-z0-9-]{1,64})/(cancel|resume|restart|delete))",
-              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-                send_to(response, act(visitor, request));
-              }));
-  server.Post(R"(/server/(drain|resume))",
-              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-                administer(visitor, request);
-                send_to(response, "/");
-              }));
-  server.Post("/sign-in",
-              [this](const Request& request, Response& response) { sign_in(request, response); });
-  server.Post("/sign-out",
-              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-                require(visitors_.check_form("SignOut", visitor, "", request));
-                visitors_.sign_out(visitor, request, response);
-                send_to(response, "/");
-              }));
+  add_forms(server);
+}
+
+void WebPages::add_forms(httplib::Server& server) {
+  const auto post = [&](const char* path, Handler handler) {
+    server.Post(path, guarded(std::move(handler)));
+  };
+  post(R"(/jobs/([A-Za-z0-9-]{1,64})/(cancel|resume|restart|delete))",
+       [this](const Visitor& visitor, const Request& request, Response& response) {
+         send_to(response, act(visitor, request));
+       });
+  post(R"(/server/(drain|resume))",
+       [this](const Visitor& visitor, const Request& request, Response& response) {
+         const bool drain = request.matches[1] == "drain";
+         require(visitors_.check_form(drain ? "DrainServer" : "ResumeServer", visitor, /*id=*/"",
+                                      request));
+         v1::ServerInfo server_info;
+         require(context_.jobs.SetDrained(visitor.origin, drain, server_info));
+         send_to(response, "/");
+       });
+  server.Post("/sign-in", [this](const Request& request, Response& response) {
+    const std::string wanted = request.get_param_value("next");
+    const std::string next = is_page(wanted) ? wanted : "/";
+    if (context_.access.open_to_all) return send_to(response, next);
+    const grpc::Status status = visitors_.sign_in(request, response);
+    if (status.ok()) return send_to(response, next);
+    send_page(response, frame_html(sign_in_frame(next, status.error_message())),
+              http_status(status.error_code()));
+  });
+  post("/sign-out", [this](const Visitor& visitor, const Request& request, Response& response) {
+    require(visitors_.check_form("SignOut", visitor, "", request));
+    visitors_.sign_out(visitor, request, response);
+    send_to(response, "/");
+  });
 }
 
 std::function<void(const Request&, Response&)> WebPages::guarded(Handler handler) {
@@ -128,15 +155,6 @@ void WebPages::show_queue(const Visitor& visitor, Response& response) {
        response);
 }
 
-void WebPages::show_jobs(const Visitor& visitor, const Request& request, Response& response) {
-  const JobsPageQuery query{request.get_param_value("state"), request.get_param_value("name"),
-                            request.get_param_value("owner"), request.get_param_value("page")};
-  const v1::ListJobsResponse found = list_jobs(visitor, query.request());
-  show(visitor,
-       {.title = "Jobs", .body = jobs_page_html(query, found, std::time(nullptr)), .live = true},
-       response);
-}
-
 void WebPages::show_job(const Visitor& visitor, const std::string& id, Response& response) {
   JobPageView view{.job = get_job(visitor, id)};
   const v1::Job& job = view.job;
@@ -168,15 +186,6 @@ void WebPages::show_job(const Visitor& visitor, const std::string& id, Response&
        response);
 }
 
-void WebPages::show_report(const Visitor& visitor, const std::string& id, Response& response) {
-  const v1::Job job = get_job(visitor, id);
-  if (!may_have_report(job)) {
-    throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_REPORT",
-                   "job " + id + " has no report: it is " + state_name(job));
-  }
-  send_report(response, page_html(read_report(visitor, job)));
-}
-
 v1::Job WebPages::get_job(const Visitor& visitor, const std::string& id) {
   v1::GetJobRequest request;
   request.set_id(id);
@@ -185,18 +194,12 @@ v1::Job WebPages::get_job(const Visitor& visitor, const std::string& id) {
   return job;
 }
 
-v1::ListJobsResponse WebPages::list_jobs(const Visitor& visitor,
-                                         const v1::ListJobsRequest& request) {
-  v1::ListJobsResponse found;
-  require(context_.jobs.ListJobs(visitor.origin, request, found));
-  return found;
-}
-
 std::vector<v1::Job> WebPages::newest_jobs(const Visitor& visitor, const std::string& state,
                                            int count) {
   v1::ListJobsRequest request = JobsPageQuery{.state = state}.request();
   request.set_page_size(count);
-  const v1::ListJobsResponse found = list_jobs(visitor, request);
+  v1::ListJobsResponse found;
+  require(context_.jobs.ListJobs(visitor.origin, request, found));
   return {found.jobs().begin(), found.jobs().end()};
 }
 
@@ -243,25 +246,6 @@ std::string WebPages::act(const Visitor& visitor, const Request& request) {
     require(context_.jobs.ResumeJob(visitor.origin, call, job));
   }
   return "/jobs/" + id;
-}
-
-void WebPages::administer(const Visitor& visitor, const Request& request) {
-  const bool drain = request.matches[1] == "drain";
-  require(
-      visitors_.check_form(drain ? "DrainServer" : "ResumeServer", visitor, /*id=*/"", request));
-  v1::ServerInfo server;
-  require(drain ? context_.jobs.DrainServer(visitor.origin, server)
-                : context_.jobs.ResumeServer(visitor.origin, server));
-}
-
-void WebPages::sign_in(const Request& request, Response& response) {
-  const std::string wanted = request.get_param_value("next");
-  const std::string next = is_page(wanted) ? wanted : "/";
-  if (context_.access.open_to_all()) return send_to(response, next);
-  const grpc::Status status = visitors_.sign_in(request, response);
-  if (status.ok()) return send_to(response, next);
-  send_page(response, frame_html(sign_in_frame(next, status.error_message())),
-            http_status(status.error_code()));
 }
 
 }  // namespace dotresize

@@ -42,20 +42,17 @@ class WebPages {
  private:
   using Handler = std::function<void(const Visitor&, const httplib::Request&, httplib::Response&)>;
 
+  void add_forms(httplib::Server& server);
   /// Wraps `handler` as an httplib handler that calls it for a known visitor. Other visitors get
   /// the sign-in page. Errors that `handler` throws are shown.
   std::function<void(const httplib::Request&, httplib::Response&)> guarded(Handler handler);
 
   void show(const Visitor& visitor, Frame frame, httplib::Response& response) const;
   void show_queue(const Visitor& visitor, httplib::Response& response);
-  void show_jobs(const Visitor& visitor, const httplib::Request& request,
-                 httplib::Response& response);
   void show_job(const Visitor& visitor, const std::string& id, httplib::Response& response);
-  void show_report(const Visitor& visitor, const std::string& id, httplib::Response& response);
 
   // API calls; they throw the ApiError of a refused call.
   v1::Job get_job(const Visitor& visitor, const std::string& id);
-  v1::ListJobsResponse list_jobs(const Visitor& visitor, const v1::ListJobsRequest& request);
   std::vector<v1::Job> newest_jobs(const Visitor& visitor, const std::string& state, int count);
   /// Throws NOT_FOUND with the reason if the report cannot be read, UNAVAILABLE if others read
   /// reports for too long.
@@ -63,9 +60,6 @@ class WebPages {
 
   /// Performs the action of a form on a job's page; returns the path of the page to show next.
   std::string act(const Visitor& visitor, const httplib::Request& request);
-  /// Drains or resumes the server.
-  void administer(const Visitor& visitor, const httplib::Request& request);
-  void sign_in(const httplib::Request& request, httplib::Response& response);
 
   const WebContext context_;
   Visitors visitors_;
