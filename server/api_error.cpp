@@ -20,56 +20,32 @@ constexpr size_t kMaxDescription = 300;
 constexpr size_t kMaxField = 100;
 constexpr size_t kMaxViolations = 8;
 
-google::rpc::BadRequest bad_request(const std::vector<FieldViolation>& violations) {
-  google::rpc::BadRequest request;
-  for (size_t i = 0; i < std::min(violations.size(), kMaxViolations); ++i) {
-    auto* violation = request.add_field_violations();
-    violation->set_field(printable(violations[i].field, kMaxField));
-    violation->set_description(printable(violations[i].description, kMaxDescription));
-  }
-  return request;
-}
-
-google::rpc::ErrorInfo error_info(const ApiError& error) {
+grpc::Status to_status(const ApiError& error) {
+  google::rpc::Status details;
+  details.set_code(error.code);
+  details.set_message(printable(error.what(), kMaxMessage));
   google::rpc::ErrorInfo info;
   info.set_reason(error.reason);
   info.set_domain("dotresize");
   for (const auto& [key, value] : error.metadata) {
     (*info.mutable_metadata())[key] = printable(value, kMaxField);
   }
-  return info;
-}
-
-grpc::Status to_status(const ApiError& error) {
-  google::rpc::Status details;
-  details.set_code(error.code);
-  details.set_message(printable(error.what(), kMaxMessage));
-  details.add_details()->PackFrom(error_info(error));
-  if (!error.violations.empty()) details.add_details()->PackFrom(bad_request(error.violations));
+  details.add_details()->PackFrom(info);
+  if (!error.violations.empty()) {
+    google::rpc::BadRequest request;
+    for (size_t i = 0; i < std::min(error.violations.size(), kMaxViolations); ++i) {
+      auto* violation = request.add_field_violations();
+      violation->set_field(printable(error.violations[i].field, kMaxField));
+      violation->set_description(printable(error.violations[i].description, kMaxDescription));
+    }
+    details.add_details()->PackFrom(request);
+  }
   if (error.retry_after.count() > 0) {
     google::rpc::RetryInfo retry;
     retry.mutable_retry_delay()->set_seconds(error.retry_after.count());
     details.add_details()->PackFrom(retry);
   }
   return grpc::Status(error.code, details.message(), details.SerializeAsString());
-}
-
-ApiError internal_error() {
-  return ApiError(grpc::StatusCode::INTERNAL, "INTERNAL",
-                  "the server could not do this; its log says why");
-}
-
-ApiError store_unavailable() {
-  return try_again(grpc::StatusCode::UNAVAILABLE, "STORE_UNAVAILABLE",
-                   "the job table cannot be used at the moment: another program has locked it, or "
-                   "its disk is full or failing; nothing was changed");
-}
-
-/// Returns true if the same call may succeed later.
-bool is_passing(const SQLite::Exception& error) {
-  constexpr int kPassing[] = {SQLITE_BUSY,     SQLITE_LOCKED, SQLITE_NOMEM,   SQLITE_FULL,
-                              SQLITE_READONLY, SQLITE_IOERR,  SQLITE_CANTOPEN};
-  return std::ranges::find(kPassing, error.getErrorCode()) != std::end(kPassing);
 }
 
 }  // namespace
@@ -114,18 +90,30 @@ ApiError job_not_found(const std::string& id) {
 }
 
 grpc::Status answer(const char* method, const std::function<void()>& body) {
+  std::string fault;
   try {
     body();
     return grpc::Status::OK;
   } catch (const ApiError& error) {
     return to_status(error);
   } catch (const SQLite::Exception& error) {
-    spdlog::error("{} failed: the job table: {}", method, error.what());
-    return to_status(is_passing(error) ? store_unavailable() : internal_error());
+    fault = std::string("the job table: ") + error.what();
+    // After one of these the same call may succeed later.
+    constexpr int kPassing[] = {SQLITE_BUSY,     SQLITE_LOCKED, SQLITE_NOMEM,   SQLITE_FULL,
+                                SQLITE_READONLY, SQLITE_IOERR,  SQLITE_CANTOPEN};
+    if (std::ranges::find(kPassing, error.getErrorCode()) != std::end(kPassing)) {
+      spdlog::error("{} failed: {}", method, fault);
+      return to_status(
+          try_again(grpc::StatusCode::UNAVAILABLE, "STORE_UNAVAILABLE",
+                    "the job table cannot be used at the moment: another program has locked it, or "
+                    "its disk is full or failing; nothing was changed"));
+    }
   } catch (const std::exception& error) {
-    spdlog::error("{} failed: {}", method, error.what());
-    return to_status(internal_error());
+    fault = error.what();
   }
+  spdlog::error("{} failed: {}", method, fault);
+  return to_status(ApiError(grpc::StatusCode::INTERNAL, "INTERNAL",
+                            "the server could not do this; its log says why"));
 }
 
 }  // namespace dotresize

@@ -25,43 +25,31 @@ struct Subject {
 
 thread_local const Subject* current_subject = nullptr;
 
-void log_about(const Subject& subject, spdlog::level::level_enum level,
-               const std::string& message) {
-  current_subject = &subject;
-  spdlog::log(level, "{}", message);
-  current_subject = nullptr;
-}
-
-std::string json_line(const spdlog::details::log_msg& message) {
-  using google::protobuf::util::TimeUtil;
-  const int64_t ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(message.time.time_since_epoch()).count();
-  const auto level = spdlog::level::to_string_view(message.level);
-  nlohmann::ordered_json line = {
-      {"time", TimeUtil::ToString(TimeUtil::NanosecondsToTimestamp(ns))},
-      {"level", std::string_view(level.data(), level.size())},
-      {"message", printable(std::string_view(message.payload.data(), message.payload.size()))}};
-  if (current_subject != nullptr) {
-    line["job"] = current_subject->job;
-    if (current_subject->attempt > 0) line["attempt"] = current_subject->attempt;
-    if (!current_subject->traceparent.empty()) line["traceparent"] = current_subject->traceparent;
-  }
-  return line.dump() + "\n";
-}
-
 /// Formats on the logging thread, so that it can read `current_subject`.
 class JsonFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
-    const std::string line = json_line(message);
-    out.append(line.data(), line.data() + line.size());
+    using google::protobuf::util::TimeUtil;
+    const int64_t ns =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(message.time.time_since_epoch())
+            .count();
+    const auto level = spdlog::level::to_string_view(message.level);
+    nlohmann::ordered_json line = {
+        {"time", TimeUtil::ToString(TimeUtil::NanosecondsToTimestamp(ns))},
+        {"level", std::string_view(level.data(), level.size())},
+        {"message", printable(std::string_view(message.payload.data(), message.payload.size()))}};
+    if (current_subject != nullptr) {
+      line["job"] = current_subject->job;
+      if (current_subject->attempt > 0) line["attempt"] = current_subject->attempt;
+      if (!current_subject->traceparent.empty()) line["traceparent"] = current_subject->traceparent;
+    }
+    const std::string text = line.dump() + "\n";
+    out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<spdlog::formatter> clone() const override {
     return std::make_unique<JsonFormatter>();
   }
 };
-
-std::unique_ptr<spdlog::formatter> json_formatter() { return std::make_unique<JsonFormatter>(); }
 
 /// Pattern flag that prints the job, if the line is about one.
 class SubjectFlag final : public spdlog::custom_flag_formatter {
@@ -76,28 +64,31 @@ class SubjectFlag final : public spdlog::custom_flag_formatter {
   }
 };
 
-std::unique_ptr<spdlog::formatter> text_formatter() {
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<SubjectFlag>('*').set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%n] [%l] %*%v");
-  return formatter;
-}
-
 }  // namespace
 
 void set_up_log(LogFormat format) {
   const auto logger =
       std::make_shared<spdlog::logger>(kLogger, std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_formatter(format == LogFormat::kJson ? json_formatter() : text_formatter());
+  if (format == LogFormat::kJson) {
+    logger->set_formatter(std::make_unique<JsonFormatter>());
+  } else {
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<SubjectFlag>('*').set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%n] [%l] %*%v");
+    logger->set_formatter(std::move(formatter));
+  }
   spdlog::set_default_logger(logger);
 }
 
 void log_job(spdlog::level::level_enum level, const std::string& id, int attempt,
-             const std::string& message) {
-  log_about({id, attempt}, level, message);
+             const std::string& message, const std::string& traceparent) {
+  const Subject subject{id, attempt, traceparent};
+  current_subject = &subject;
+  spdlog::log(level, "{}", message);
+  current_subject = nullptr;
 }
 
 void log_job(spdlog::level::level_enum level, const v1::Job& job, const std::string& message) {
-  log_about({job.id(), job.attempt(), job.traceparent()}, level, message);
+  log_job(level, job.id(), job.attempt(), message, job.traceparent());
 }
 
 }  // namespace dotresize

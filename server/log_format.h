@@ -21,6 +21,6 @@ void set_up_log(LogFormat format);
 /// Logs a line about a job and its attempt. Attempt 0: none.
 void log_job(spdlog::level::level_enum level, const v1::Job& job, const std::string& message);
 void log_job(spdlog::level::level_enum level, const std::string& id, int attempt,
-             const std::string& message);
+             const std::string& message, const std::string& traceparent = "");
 
 }  // namespace dotresize

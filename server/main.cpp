@@ -18,30 +18,22 @@
 #include "server/log_format.h"
 #include "server/options.h"
 #include "server/server.h"
-#include "server/store/backup.h"
+#include "server/store/state_dir.h"
 
 namespace {
 
 using namespace dotresize;
-
-/// Blocks SIGHUP (reload), SIGTERM and SIGINT (stop) in this thread and all later ones; returns
-/// them for sigwait.
-sigset_t block_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
 
 int serve(ServerOptions options) {
   set_up_log(options.log.format);
   spdlog::set_level(spdlog::level::from_str(options.log.level));
   options.job_umask = ::umask(077);  // logs and job files are private to the server's user
   limit_spinning();
-  const sigset_t signals = block_signals();
+  // Blocked in this thread and all later ones, for sigwait: SIGHUP reloads, the others stop.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -56,20 +48,6 @@ int serve(ServerOptions options) {
   return kExitOk;
 }
 
-int run_backup(const BackupOptions& options) {
-  ::umask(077);
-  std::cout << back_up(options.state_dir, options.target) << " jobs copied to "
-            << options.target.string() << std::endl;
-  return kExitOk;
-}
-
-int run_token(const TokenOptions& options) {
-  std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
-                               : add_token(options.tokens, options.name, role_of(options.role)))
-            << std::endl;
-  return kExitOk;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -78,10 +56,18 @@ int main(int argc, char** argv) {
   set_up_log(LogFormat::kText);
   try {
     if (argc > 1 && std::string_view(argv[1]) == "backup") {
-      return run_backup(parse_backup_options(argc - 1, argv + 1));
+      const BackupOptions options = parse_backup_options(argc - 1, argv + 1);
+      ::umask(077);
+      std::cout << back_up(options.state_dir, options.target) << " jobs copied to "
+                << options.target.string() << std::endl;
+      return kExitOk;
     }
     if (argc > 1 && std::string_view(argv[1]) == "token") {
-      return run_token(parse_token_options(argc - 1, argv + 1));
+      const TokenOptions options = parse_token_options(argc - 1, argv + 1);
+      std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
+                                   : add_token(options.tokens, options.name, role_of(options.role)))
+                << std::endl;
+      return kExitOk;
     }
     return serve(parse_options(argc, argv));
   } catch (const ExitNow& exit) {

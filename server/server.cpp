@@ -16,6 +16,7 @@
 #include "server/access/endpoint.h"
 #include "server/launch/kubernetes/kubernetes_launcher.h"
 #include "server/launch/launchers.h"
+#include "server/store/files.h"
 
 namespace dotresize {
 namespace {
@@ -58,18 +59,6 @@ void require_protection(const Exposure& port, const ServerOptions& options) {
   spdlog::warn("{}", fault);
 }
 
-/// Listens on `endpoint`. If its port is 0, takes the port of the last run if that is free.
-Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::string>& last) {
-  if (endpoint.port == 0 && last && last->starts_with(endpoint.host + ":")) {
-    try {
-      return listen_on_tcp(endpoint.host, split_endpoint(*last).port);
-    } catch (const std::system_error&) {
-      spdlog::info("{}, the address of the last run, is taken", *last);
-    }
-  }
-  return listen_on_tcp(endpoint.host, endpoint.port);
-}
-
 Machine machine_of(const ServerOptions& options) {
   Machine machine;
   machine.gpus = find_gpus(options.limits.gpus);
@@ -78,14 +67,6 @@ Machine machine_of(const ServerOptions& options) {
   machine.capacity = {options.limits.max_ranks, std::ssize(machine.gpus),
                       machine.memory_declared ? options.limits.memory : usable_memory_bytes()};
   return machine;
-}
-
-/// Returns the address at which ranks on other machines reach the server; empty without --workers.
-std::string address_for_ranks(const ServerOptions& options) {
-  if (options.launch.workers.empty()) return "";
-  const Endpoint endpoint = split_endpoint(options.launch.workers);
-  const bool any = endpoint.host == "0.0.0.0" || endpoint.host == "[::]";
-  return (any ? host_name() : endpoint.host) + ":" + std::to_string(endpoint.port);
 }
 
 /// Checks the options that let ranks on other machines call the server. Throws InputError.
@@ -124,12 +105,19 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   if (!roots.empty() && remote.allows_any()) {
     roots.push_back(remote.cache().directory.string());
   }
+  // Address at which ranks on other machines reach the server; empty without --workers.
+  std::string address;
+  if (!options.launch.workers.empty()) {
+    const Endpoint endpoint = split_endpoint(options.launch.workers);
+    const bool any = endpoint.host == "0.0.0.0" || endpoint.host == "[::]";
+    address = (any ? host_name() : endpoint.host) + ":" + std::to_string(endpoint.port);
+  }
   return {state,
           store,
           heartbeats,
           options.job_umask,
           coordinator,
-          {address_for_ranks(options), ca, roots},
+          {address, ca, roots},
           options.launch.slurm,
           options.launch.kubernetes,
           options.launch.external_timeout};
@@ -198,7 +186,7 @@ Server::Server(const ServerOptions& options)
         for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
   if (!options.http.empty()) listen_for_http(options);
-  storage_.state.write_endpoint(ports_.endpoint);
+  write_private_file(storage_.state.endpoint(), ports_.endpoint + "\n");
   const std::map<v1::Job::State, int64_t> jobs = storage_.store.counts();
   const auto count = [&](v1::Job::State state) {
     return jobs.contains(state) ? jobs.at(state) : 0;
@@ -246,7 +234,21 @@ void Server::listen(const ServerOptions& options) {
                       !options.access.tls.client_ca.empty() || !options.access.tokens.empty(),
                       "read and write files as this user", "--tls-client-ca or --tokens"},
                      options);
-  Listeners listeners = listen_for_clients(endpoint, storage_.state.last_endpoint());
+  Listeners listeners;
+  // The port of the last run is taken again if any will do: running jobs and clients know it.
+  constexpr size_t kMaxEndpointBytes = 300;
+  std::string last = read_file_start(storage_.state.endpoint(), kMaxEndpointBytes).value_or("");
+  const bool whole = last.ends_with('\n');
+  if (whole) last.pop_back();
+  if (whole && endpoint.port == 0 && endpoint_fault(last).empty() &&
+      last.starts_with(endpoint.host + ":")) {
+    try {
+      listeners = listen_on_tcp(endpoint.host, split_endpoint(last).port);
+    } catch (const std::system_error&) {
+      spdlog::info("{}, the address of the last run, is taken", last);
+    }
+  }
+  if (listeners.sockets.empty()) listeners = listen_on_tcp(endpoint.host, endpoint.port);
   ports_.endpoint = endpoint.host + ":" + std::to_string(listeners.port);
   // Includes the Workers service: jobs that an earlier version started call this address.
   ports_.clients = std::make_unique<GuardedServer>(
@@ -259,15 +261,12 @@ void Server::listen(const ServerOptions& options) {
   ports_.workers = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
-  if (!options.launch.workers.empty()) listen_for_remote_ranks(options);
-}
-
-void Server::listen_for_remote_ranks(const ServerOptions& options) {
-  const Endpoint endpoint = split_endpoint(options.launch.workers);
+  if (options.launch.workers.empty()) return;
+  const Endpoint remote = split_endpoint(options.launch.workers);
   // Callers are identified: each rank carries the token of its attempt.
-  require_protection({"--workers", endpoint, /*identified=*/true, "", "--workers-ca"}, options);
+  require_protection({"--workers", remote, /*identified=*/true, "", "--workers-ca"}, options);
   ports_.remote_workers = std::make_unique<GuardedServer>(
-      listen_on_tcp(endpoint.host, endpoint.port),
+      listen_on_tcp(remote.host, remote.port),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers,
                            kWorkerThreads,
                            {&workers_},
@@ -279,7 +278,14 @@ void Server::listen_for_http(const ServerOptions& options) {
   require_protection({"--http", endpoint, !options.access.tokens.empty(),
                       "see and cancel what runs here", "--tokens"},
                      options);
-  pages_ = make_pages(options);
+  if (!options.access.tls.client_ca.empty() && options.access.tokens.empty()) {
+    spdlog::info("no web pages: with --tls-client-ca they need --tokens");
+  } else {
+    pages_ = std::make_unique<WebPages>(
+        WebContext{jobs_, callers_.gate, callers_.access, storage_.store, storage_.state,
+                   heartbeats_, [this] { return health(); }},
+        std::vector{host_name(), endpoint.host}, !options.access.tls.certificate.empty());
+  }
   http_ = std::make_unique<HttpServer>(
       endpoint, callers_.certificates, callers_.gate,
       HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
@@ -288,35 +294,20 @@ void Server::listen_for_http(const ServerOptions& options) {
                   }});
 }
 
-std::unique_ptr<WebPages> Server::make_pages(const ServerOptions& options) {
-  if (!options.access.tls.client_ca.empty() && options.access.tokens.empty()) {
-    spdlog::info("no web pages: with --tls-client-ca they need --tokens");
-    return nullptr;
-  }
-  return std::make_unique<WebPages>(
-      WebContext{jobs_, callers_.gate, callers_.access, storage_.store, storage_.state, heartbeats_,
-                 [this] { return health(); }},
-      std::vector{host_name(), split_endpoint(options.http).host},
-      !options.access.tls.certificate.empty());
-}
-
 std::vector<HealthCheck> Server::health() {
   const std::lock_guard lock(health_.mutex);
   if (health_.checks.empty() || std::chrono::steady_clock::now() - health_.time > kHealthAge) {
-    health_.checks = check_health();
+    const std::string held = view_.state()->held;
+    const bool stuck = background_.scheduler->time_since_round() > kLongestRound;
+    health_.checks = {
+        {"job table", storage_.store.fault()},
+        {"disk", storage_.state.space_fault()},
+        {"scheduler", stuck ? "has not looked at the jobs for long" : ""},
+        {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
+         /*needed=*/false}};
     health_.time = std::chrono::steady_clock::now();
   }
   return health_.checks;
-}
-
-std::vector<HealthCheck> Server::check_health() {
-  const std::string held = view_.held();
-  const bool stuck = background_.scheduler->time_since_round() > kLongestRound;
-  return {{"job table", storage_.store.fault()},
-          {"disk", storage_.state.space_fault()},
-          {"scheduler", stuck ? "has not looked at the jobs for long" : ""},
-          {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
-           /*needed=*/false}};
 }
 
 ServerFigures Server::figures() {
@@ -329,8 +320,9 @@ ServerFigures Server::figures() {
   }
   figures.longest_silence_s = std::chrono::duration<double>(heartbeats_.longest_silence()).count();
   figures.capacity = machine_.capacity;
-  figures.used = view_.used();
-  figures.launched = view_.launched();
+  const std::shared_ptr<const QueueState> queue = view_.state();
+  figures.used = queue->used;
+  figures.launched = queue->launched;
   for (const v1::Resources::Launcher launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = storage_.drain.is_on();
   figures.streams = streams_.changes.size() + streams_.transfers.size();

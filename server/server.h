@@ -19,7 +19,6 @@
 #include "server/schedule/heartbeats.h"
 #include "server/schedule/scheduler.h"
 #include "server/schedule/watchdog.h"
-#include "server/store/drain.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
 #include "server/store/state_dir.h"
@@ -47,18 +46,13 @@ class Server {
 
  private:
   void listen(const ServerOptions& options);
-  void listen_for_remote_ranks(const ServerOptions& options);
   std::vector<GuardedServer*> grpc_servers() const;
   /// Unix socket through which jobs on this machine call the server.
   std::filesystem::path socket() const;
   void listen_for_http(const ServerOptions& options);
-  /// Returns null if browsers could not authenticate: clients need certificates, but there are no
-  /// tokens.
-  std::unique_ptr<WebPages> make_pages(const ServerOptions& options);
   /// Returns the health checks. Caches them for at most one second, so that frequent requests stay
   /// cheap.
   std::vector<HealthCheck> health();
-  std::vector<HealthCheck> check_health();
   ServerFigures figures();
 
   /// Lasting state: files and the job table.
@@ -90,7 +84,7 @@ class Server {
   };
   /// Cached health checks.
   struct Health {
-    std::mutex mutex;
+    std::mutex mutex;  ///< guards the others
     std::vector<HealthCheck> checks;
     std::chrono::steady_clock::time_point time;
   };
@@ -122,7 +116,8 @@ class Server {
   WorkersService workers_;
   Ports ports_;
   Background background_;
-  std::unique_ptr<WebPages> pages_;   ///< null without --http; see make_pages()
+  std::unique_ptr<WebPages>
+      pages_;  ///< null without --http, and if browsers could not authenticate
   std::unique_ptr<HttpServer> http_;  ///< last member: it uses all the others
 };
 

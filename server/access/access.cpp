@@ -35,18 +35,6 @@ bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxName && is_plain_word(name, "._@-");
 }
 
-bool is_hash(const std::string& digits) {
-  return digits.size() == 64 && digits.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-std::string bytes_of(const std::string& digits) {
-  std::string bytes;
-  for (size_t i = 0; i < digits.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
-  }
-  return bytes;
-}
-
 std::vector<Line> read_lines(const fs::path& file) {
   std::vector<Line> lines;
   std::istringstream text(read_whole_file(file, kMaxSecretBytes));
@@ -59,7 +47,9 @@ std::vector<Line> read_lines(const fs::path& file) {
     std::string role;
     std::string more;
     fields >> line.name >> role >> line.digits;
-    if (!is_name(line.name) || !is_hash(line.digits) || fields >> more) {
+    const bool is_hash = line.digits.size() == 64 &&
+                         line.digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_name(line.name) || !is_hash || fields >> more) {
       // The message omits the row: it may hold a secret that was put there by mistake.
       throw InputError(kOption, file.string() + ":" + std::to_string(number) +
                                     ": is not NAME ROLE SHA-256, as `dotresize-server token` "
@@ -73,10 +63,6 @@ std::vector<Line> read_lines(const fs::path& file) {
 
 std::string line_of(const std::string& name, Role role, const std::string& digits) {
   return name + " " + role_name(role) + " " + digits + "\n";
-}
-
-bool owns(const Caller& caller, const std::string& owner) {
-  return caller.role == Role::kAdmin || caller.name == owner;
 }
 
 }  // namespace
@@ -103,22 +89,30 @@ std::string bearer_token(const grpc::ServerContextBase& context) {
   return token_of_header({value.data(), value.size()});
 }
 
-Access::Access(fs::path file) : file_(std::move(file)), open_to_all_(file_.empty()) { reload(); }
+Access::Access(fs::path file) : open_to_all(file.empty()), file_(std::move(file)) { reload(); }
 
 void Access::reload() {
-  if (open_to_all_) return;
+  if (open_to_all) return;
   require_private_file(kOption, file_);
   auto entries = std::make_shared<Entries>();
   for (Line& line : read_lines(file_)) {
-    entries->push_back({{std::move(line.name), line.role}, bytes_of(line.digits)});
+    std::string sha256;
+    for (size_t i = 0; i < line.digits.size(); i += 2) {
+      sha256 += static_cast<char>(std::stoi(line.digits.substr(i, 2), nullptr, 16));
+    }
+    entries->push_back({{std::move(line.name), line.role}, std::move(sha256)});
   }
   const std::lock_guard lock(mutex_);
   entries_ = std::move(entries);
 }
 
 Caller Access::authenticate(const std::string& token) const {
-  if (open_to_all_) return {};
-  const std::shared_ptr<const Entries> entries = this->entries();
+  if (open_to_all) return {};
+  std::shared_ptr<const Entries> entries;
+  {
+    const std::lock_guard lock(mutex_);
+    entries = entries_;
+  }
   const Entry* found = nullptr;
   for (const Entry& entry : *entries) {  // no early exit: the time must not reveal the match
     if (matches_token(token, entry.sha256)) found = &entry;
@@ -131,11 +125,6 @@ Caller Access::authenticate(const std::string& token) const {
                                  "been replaced");
 }
 
-std::shared_ptr<const Access::Entries> Access::entries() const {
-  const std::lock_guard lock(mutex_);
-  return entries_;
-}
-
 void require_role(const Caller& caller, Role least) {
   if (caller.role >= least) return;
   throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "ROLE_TOO_LOW",
@@ -144,11 +133,11 @@ void require_role(const Caller& caller, Role least) {
 }
 
 bool may_change(const Caller& caller, const std::string& owner) {
-  return caller.role >= Role::kSubmit && owns(caller, owner);
+  return caller.role == Role::kAdmin || (caller.role == Role::kSubmit && caller.name == owner);
 }
 
 void require_owner(const Caller& caller, const std::string& owner) {
-  if (owns(caller, owner)) return;
+  if (may_change(caller, owner)) return;
   throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
                  "the job is another's; only its owner and admins may do this");
 }

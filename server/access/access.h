@@ -42,7 +42,7 @@ class Access {
   /// Reads the file again. Throws like the constructor, and then changes nothing. Thread-safe.
   void reload();
 
-  bool open_to_all() const { return open_to_all_; }
+  const bool open_to_all;  ///< there are no tokens
 
   /// Throws UNAUTHENTICATED for an unknown token. The run time does not reveal which tokens exist.
   Caller authenticate(const std::string& token) const;
@@ -54,11 +54,9 @@ class Access {
   };
 
   using Entries = std::vector<Entry>;
-  std::shared_ptr<const Entries> entries() const;
 
   const std::filesystem::path file_;
-  const bool open_to_all_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards the pointer entries_
   std::shared_ptr<const Entries> entries_;
 };
 
@@ -68,7 +66,7 @@ void require_role(const Caller& caller, Role least);
 /// Returns true if the caller may cancel, resume and delete a job of this owner.
 bool may_change(const Caller& caller, const std::string& owner);
 
-/// Throws PERMISSION_DENIED unless the caller owns the job or is an admin.
+/// Throws PERMISSION_DENIED unless may_change().
 void require_owner(const Caller& caller, const std::string& owner);
 
 /// Adds a new token to `file` (created with mode 0600 if missing) and returns the secret, which is

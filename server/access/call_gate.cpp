@@ -1,8 +1,18 @@
 #include "server/access/call_gate.h"
 
+#include <fcntl.h>
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
+#include "base/text/printable.h"
 #include "server/api_error.h"
+#include "server/store/files.h"
 
 namespace dotresize {
 namespace {
@@ -17,8 +27,68 @@ CallOrigin origin_of(const grpc::ServerContextBase& context) {
   return {.peer = context.peer(), .token = bearer_token(context)};
 }
 
+std::string traceparent_of(const grpc::ServerContextBase& context) {
+  const auto found = context.client_metadata().find("traceparent");
+  if (found == context.client_metadata().end()) return "";
+  const std::string_view text(found->second.data(), found->second.size());
+  return is_traceparent(text) ? std::string(text) : "";
+}
+
 std::string holder_of(const Caller& caller, const CallOrigin& origin) {
   return caller.name.empty() ? address_of(origin) : caller.name;
+}
+
+bool RateLimit::try_take(const std::string& caller, Clock::time_point now) {
+  if (rate_ == 0) return true;
+  constexpr double kBurstSeconds = 10.0;
+  constexpr size_t kMaxBuckets = 4096;
+  const double capacity = kBurstSeconds * rate_;
+  const auto calls_in = [&](const Bucket& bucket) {
+    const std::chrono::duration<double> since = now - bucket.filled;
+    return std::min(capacity, bucket.calls + rate_ * since.count());
+  };
+  const std::lock_guard lock(mutex_);
+  if (buckets_.size() >= kMaxBuckets) {  // callers whose buckets are full need no record
+    std::erase_if(buckets_, [&](const auto& entry) { return calls_in(entry.second) >= capacity; });
+  }
+  Bucket& bucket = buckets_.try_emplace(caller, Bucket{capacity, now}).first->second;
+  bucket.calls = calls_in(bucket);
+  bucket.filled = now;
+  if (bucket.calls < 1.0) return false;
+  bucket.calls -= 1.0;
+  return true;
+}
+
+void RateLimit::take(const std::string& caller, Clock::time_point now) {
+  if (try_take(caller, now)) return;
+  throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
+                  "more than " + std::to_string(rate_) + " calls a second (--max-rate)",
+                  std::chrono::seconds(1));
+}
+
+AuditLog::AuditLog(const std::filesystem::path& file)
+    : file_(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+  if (!file_) throw_errno("cannot open " + file.string());
+}
+
+void AuditLog::record(const Entry& entry) {
+  using google::protobuf::util::TimeUtil;
+  constexpr size_t kMaxText = 300;
+  nlohmann::ordered_json line = {{"time", TimeUtil::ToString(TimeUtil::GetCurrentTime())},
+                                 {"method", entry.method},
+                                 {"caller", entry.caller},
+                                 {"peer", printable(entry.peer, kMaxText)},
+                                 {"job", printable(entry.job, kMaxText)},
+                                 {"allowed", entry.code == grpc::StatusCode::OK},
+                                 {"code", static_cast<int>(entry.code)}};
+  if (!entry.message.empty()) line["message"] = printable(entry.message, kMaxText);
+  if (entry.unrecorded > 0) line["unrecorded"] = entry.unrecorded;
+  const std::string text = line.dump() + "\n";
+  const std::lock_guard lock(mutex_);
+  // One write() per line keeps it whole, also while another program rotates the file.
+  if (::write(file_.get(), text.data(), text.size()) != std::ssize(text)) {
+    spdlog::error("the audit log cannot be written; this is missing in it: {}", text);
+  }
 }
 
 grpc::Status CallGate::serve(
@@ -27,7 +97,14 @@ grpc::Status CallGate::serve(
   Caller caller;
   bool identified = false;
   grpc::Status status = answer(method, [&] {
-    caller = identify(origin);
+    try {
+      caller = origin.caller ? *origin.caller : access_.authenticate(origin.token);
+    } catch (const ApiError&) {
+      // A failed login is rate-limited too: it costs an audit line.
+      rate_.take(address_of(origin));
+      throw;
+    }
+    rate_.take(holder_of(caller, origin));
     identified = true;
     require_role(caller, least);
     body(caller, id);
@@ -42,18 +119,6 @@ grpc::Status CallGate::serve(
     audit_.record({method, caller.name, origin.peer, id, code, status.error_message(), unrecorded});
   }
   return status;
-}
-
-Caller CallGate::identify(const CallOrigin& origin) {
-  Caller caller;
-  try {
-    caller = origin.caller ? *origin.caller : access_.authenticate(origin.token);
-  } catch (const ApiError&) {
-    rate_.take(address_of(origin));  // a failed login is rate-limited too: it costs an audit line
-    throw;
-  }
-  rate_.take(holder_of(caller, origin));
-  return caller;
 }
 
 }  // namespace dotresize

@@ -4,14 +4,17 @@
 #include <grpcpp/support/status.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/files/unique_fd.h"
 #include "server/access/access.h"
-#include "server/access/audit_log.h"
-#include "server/access/rate_limit.h"
 
 namespace dotresize {
 
@@ -24,8 +27,59 @@ struct CallOrigin {
 
 CallOrigin origin_of(const grpc::ServerContextBase& context);
 
+/// Returns the call's metadata `traceparent`; empty if it is missing or malformed.
+std::string traceparent_of(const grpc::ServerContextBase& context);
+
 /// Key that limits count by: the caller's name, or the peer's address if the server has no tokens.
 std::string holder_of(const Caller& caller, const CallOrigin& origin);
+
+/// Rate limit of calls: a token bucket per caller, which fills with `rate` calls per second up to
+/// ten seconds' worth. Thread-safe.
+class RateLimit {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `rate` 0: no limit.
+  explicit RateLimit(int rate) : rate_(rate) {}
+
+  /// Counts a call of this caller. Returns false if the caller is over the limit.
+  bool try_take(const std::string& caller, Clock::time_point now = Clock::now());
+  /// Counts a call like try_take(). Throws RESOURCE_EXHAUSTED if the caller is over the limit.
+  void take(const std::string& caller, Clock::time_point now = Clock::now());
+
+ private:
+  struct Bucket {
+    double calls = 0.0;  ///< calls left
+    Clock::time_point filled;
+  };
+
+  const int rate_;
+  std::mutex mutex_;  ///< guards buckets_
+  std::map<std::string, Bucket> buckets_;
+};
+
+/// Log of calls that change something or are denied: one JSON object per line. Thread-safe.
+class AuditLog {
+ public:
+  /// Opens the file for appending; creates it with mode 0600 if missing. Throws std::system_error.
+  explicit AuditLog(const std::filesystem::path& file);
+
+  struct Entry {
+    std::string method;  ///< "CancelJob"
+    std::string caller;  ///< empty: unknown
+    std::string peer;    ///< peer address
+    std::string job;     ///< id; empty: none
+    grpc::StatusCode code = grpc::StatusCode::OK;
+    std::string message;     ///< reason of a refusal
+    int64_t unrecorded = 0;  ///< denied calls left out since the last line of one (rate limit)
+  };
+  /// Appends a line. A failed write is only logged: a full disk must not block calls.
+  void record(const Entry& entry);
+
+ private:
+  std::mutex mutex_;  ///< one line after the other
+  const UniqueFd file_;
+};
 
 /// Authentication, rate limit and audit log for every API call, over gRPC or HTTP. Thread-safe.
 class CallGate {
@@ -41,10 +95,6 @@ class CallGate {
                      const std::function<void(const Caller& caller, std::string& id)>& body);
 
  private:
-  /// Authenticates the caller and applies the rate limit. Throws UNAUTHENTICATED,
-  /// RESOURCE_EXHAUSTED.
-  Caller identify(const CallOrigin& origin);
-
   const Access& access_;
   AuditLog& audit_;
   RateLimit rate_;

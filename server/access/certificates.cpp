@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "base/errors.h"
@@ -16,14 +17,11 @@ namespace {
 
 constexpr uint64_t kMaxPemBytes = 1 << 20;
 
-struct Free {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-using Bio = std::unique_ptr<BIO, Free>;
-using Certificate = std::unique_ptr<X509, Free>;
-using Key = std::unique_ptr<EVP_PKEY, Free>;
+template <auto kFree>
+using Freed = std::integral_constant<decltype(kFree), kFree>;  // a deleter: converts to kFree
+using Bio = std::unique_ptr<BIO, Freed<BIO_free>>;
+using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
 Bio bio_of(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
@@ -33,32 +31,26 @@ Certificate next_certificate(const Bio& pem) {
   return Certificate(PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr));
 }
 
-/// Adds the certificate and its chain to the context. Throws InputError.
-void add_chain(SSL_CTX* context, const TlsFiles& files, const std::string& pem) {
-  const Bio bio = bio_of(pem);
-  const Certificate first = next_certificate(bio);
-  if (!first || SSL_CTX_use_certificate(context, first.get()) != 1) {
-    throw InputError("--tls-cert", files.certificate.string() + " has no certificate (PEM)");
-  }
-  while (Certificate next = next_certificate(bio)) {
-    if (SSL_CTX_add_extra_chain_cert(context, next.get()) != 1) {
-      throw InputError("--tls-cert",
-                       files.certificate.string() + " has a chain that OpenSSL refuses");
-    }
-    static_cast<void>(next.release());  // owned by the context
-  }
-}
-
-/// Refuses to ask for a key's passphrase: a server has no terminal.
-int no_passphrase(char*, int, int, void*) { return -1; }
-
 /// Returns a server context. Throws InputError if certificate and key do not match, or if the PEM
 /// is not usable.
 std::shared_ptr<SSL_CTX> context_of(const TlsFiles& files, const TlsContent& content) {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   if (!context) throw std::runtime_error("OpenSSL gives no context");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  add_chain(context.get(), files, content.certificate);
+  const Bio chain = bio_of(content.certificate);
+  const Certificate first = next_certificate(chain);
+  if (!first || SSL_CTX_use_certificate(context.get(), first.get()) != 1) {
+    throw InputError("--tls-cert", files.certificate.string() + " has no certificate (PEM)");
+  }
+  while (Certificate next = next_certificate(chain)) {
+    if (SSL_CTX_add_extra_chain_cert(context.get(), next.get()) != 1) {
+      throw InputError("--tls-cert",
+                       files.certificate.string() + " has a chain that OpenSSL refuses");
+    }
+    static_cast<void>(next.release());  // owned by the context
+  }
+  // OpenSSL must not ask for a passphrase: a server has no terminal.
+  const auto no_passphrase = [](char*, int, int, void*) { return -1; };
   const Key key(
       PEM_read_bio_PrivateKey(bio_of(content.key).get(), nullptr, no_passphrase, nullptr));
   if (!key)
@@ -102,18 +94,15 @@ struct Certificates::Port {
   std::shared_ptr<const TlsContent> given;  ///< content passed last
 
   static grpc_ssl_certificate_config_reload_status fetch(
-      void* port, grpc_ssl_server_certificate_config** config) {
-    return static_cast<Port*>(port)->next(config);
-  }
-
-  grpc_ssl_certificate_config_reload_status next(grpc_ssl_server_certificate_config** config) {
-    std::shared_ptr<const TlsContent> now = certificates.current();
-    if (now == given) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+      void* data, grpc_ssl_server_certificate_config** config) {
+    Port& port = *static_cast<Port*>(data);
+    std::shared_ptr<const TlsContent> now = port.certificates.current();
+    if (now == port.given) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {now->key.c_str(), now->certificate.c_str()};
     // gRPC requires a client authority even if it requests no client certificates.
-    const std::string& authority = asks_clients(*now) ? now->client_ca : now->certificate;
+    const std::string& authority = port.asks_clients(*now) ? now->client_ca : now->certificate;
     *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
-    given = std::move(now);
+    port.given = std::move(now);
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }
 

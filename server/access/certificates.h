@@ -51,7 +51,7 @@ class Certificates {
   struct Port;
 
   const TlsFiles files_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards the pointer current_
   std::shared_ptr<const TlsContent> current_;
   std::vector<std::unique_ptr<Port>> ports_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace dotresize {
@@ -15,6 +16,25 @@ std::string endpoint_fault(const std::string& text);
 /// Splits a text for which endpoint_fault() is empty.
 Endpoint split_endpoint(const std::string& text);
 
+/// Host for a client's socket: an IPv6 address without its brackets.
+std::string host_of(const Endpoint& endpoint);
+
 bool is_loopback(const std::string& host);
+
+/// Target of an HTTP request.
+struct HttpUrl {
+  bool tls = true;
+  Endpoint endpoint;  ///< lower-case host, IPv6 in brackets; default port by scheme
+  std::string path;   ///< empty, or begins with '/'
+  std::string query;  ///< query without '?'
+
+  /// "https://HOST:PORT"
+  std::string origin() const;
+};
+
+/// Parses an https or http URL. Accepts only spellings that all programs read alike: no user, no
+/// fragment, no escape in the path, no step "." or "..", at most 2048 characters. Returns nullopt
+/// for any other text.
+std::optional<HttpUrl> parse_http_url(const std::string& text);
 
 }  // namespace dotresize

@@ -24,7 +24,8 @@
 #include "base/errors.h"
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "dotresize/v1/workers.grpc.pb.h"
-#include "server/api/call_metrics.h"
+#include "server/access/endpoint.h"
+#include "server/http/metrics.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -43,6 +44,54 @@ constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
 constexpr std::chrono::seconds kPatienceWithConnections{1};
 constexpr std::chrono::seconds kWarningInterval{10};
 
+class CallTimer final : public grpc::experimental::Interceptor {
+ public:
+  CallTimer(Metrics& metrics, std::string method, bool unary)
+      : metrics_(metrics), method_(std::move(method)), unary_(unary) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
+    if (batch->QueryInterceptionHookPoint(
+            grpc::experimental::InterceptionHookPoints::PRE_SEND_STATUS)) {
+      const std::chrono::duration<double> time = Clock::now() - begin_;
+      metrics_.count_call(method_, batch->GetSendStatus().error_code(),
+                          unary_ ? std::optional(time.count()) : std::nullopt);
+    }
+    batch->Proceed();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Metrics& metrics_;
+  const std::string method_;
+  const bool unary_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+/// gRPC server interceptor that counts calls of the Jobs service and times the unary ones.
+class CallMetrics final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  /// `metrics` outlives the server.
+  explicit CallMetrics(Metrics& metrics) : metrics_(metrics) {}
+
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* call) override {
+    // Unknown methods are not counted: a client could create any number of metric labels with them.
+    constexpr std::string_view kPrefix = "/dotresize.v1.Jobs/";
+    const std::string_view name = call->method();
+    if (!name.starts_with(kPrefix)) return nullptr;
+    const std::string method(name.substr(kPrefix.size()));
+    const auto* service =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("dotresize.v1.Jobs");
+    if (service == nullptr || service->FindMethodByName(method) == nullptr) return nullptr;
+    return new CallTimer(metrics_, method,
+                         call->type() == grpc::experimental::ServerRpcInfo::Type::UNARY);
+  }
+
+ private:
+  Metrics& metrics_;
+};
+
 UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 void bind_and_listen(const UniqueFd& socket, const sockaddr* address, socklen_t length,
@@ -51,33 +100,6 @@ void bind_and_listen(const UniqueFd& socket, const sockaddr* address, socklen_t 
       ::listen(socket.get(), kBacklog) != 0) {
     throw_errno("cannot listen on " + name);
   }
-}
-
-struct FreeAddresses {
-  void operator()(addrinfo* addresses) const { ::freeaddrinfo(addresses); }
-};
-
-std::unique_ptr<addrinfo, FreeAddresses> addresses_of(std::string host, int port) {
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) {
-    throw std::runtime_error("cannot listen on " + host + ": " + ::gai_strerror(error));
-  }
-  return std::unique_ptr<addrinfo, FreeAddresses>(found);
-}
-
-int port_of(const UniqueFd& socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw_errno("cannot read the port");
-  }
-  // IPv4 and IPv6 addresses have the port at the same offset.
-  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
 /// Returns the local port, or the path of a Unix socket. A listener and the connections that it
@@ -97,29 +119,21 @@ std::string local_name(int descriptor) {
   }
 }
 
-void set_limits(grpc::ServerBuilder& builder, int max_threads) {
-  grpc::ResourceQuota quota;
-  quota.SetMaxThreads(max_threads);
-  quota.Resize(kMaxMemory);
-  builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-  // Refuses compression: a small request must not become large in memory.
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
-}
-
 }  // namespace
 
 Listeners listen_on_tcp(const std::string& host, int port) {
   Listeners listeners;
   listeners.port = port;
-  const auto addresses = addresses_of(host, port);
+  const std::string name = host_of({host, port});
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    throw std::runtime_error("cannot listen on " + name + ": " + ::gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
   for (addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
     constexpr int kOn = 1;
     UniqueFd socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -133,7 +147,13 @@ Listeners listen_on_tcp(const std::string& host, int port) {
     auto* inet = reinterpret_cast<sockaddr_in*>(at->ai_addr);
     inet->sin_port = htons(static_cast<uint16_t>(listeners.port));
     bind_and_listen(socket, at->ai_addr, at->ai_addrlen, host + ":" + std::to_string(port));
-    listeners.port = port_of(socket);
+    sockaddr_storage bound{};
+    socklen_t length = sizeof(bound);
+    if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
+      throw_errno("cannot read the port");
+    }
+    // IPv4 and IPv6 addresses have the port at the same offset.
+    listeners.port = ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
     listeners.sockets.push_back(std::move(socket));
   }
   if (listeners.sockets.empty()) throw std::runtime_error("cannot listen on " + host);
@@ -181,7 +201,20 @@ GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& op
       stop_(::eventfd(0, EFD_CLOEXEC)),
       spare_(open_spare()) {
   grpc::ServerBuilder builder;
-  set_limits(builder, options.max_threads);
+  grpc::ResourceQuota quota;
+  quota.SetMaxThreads(options.max_threads);
+  quota.Resize(kMaxMemory);
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  // Refuses compression: a small request must not become large in memory.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD,
                                                                    options.credentials);
@@ -214,12 +247,9 @@ void GuardedServer::shutdown(std::chrono::milliseconds grace) {
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_->Wait();
   });
-  if (ended.wait_for(grace + kPatienceWithConnections) != std::future_status::ready) {
-    cut_connections();
-  }
-}
-
-void GuardedServer::cut_connections() {
+  if (ended.wait_for(grace + kPatienceWithConnections) == std::future_status::ready) return;
+  // Connections whose peers read nothing are cut: gRPC keeps one until everything is written, so
+  // they would block the shutdown.
   std::set<std::string> names;
   for (const UniqueFd& socket : listeners_.sockets) names.insert(local_name(socket.get()));
   listeners_.sockets.clear();
@@ -236,39 +266,37 @@ void GuardedServer::cut_connections() {
 void GuardedServer::accept_loop() {
   std::vector<pollfd> waiting{{stop_.get(), POLLIN, 0}};
   for (const UniqueFd& socket : listeners_.sockets) waiting.push_back({socket.get(), POLLIN, 0});
+  std::chrono::steady_clock::time_point next_warning;
   while (true) {
     if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;  // EINTR
     if (waiting[0].revents != 0) return;
     for (size_t i = 1; i < waiting.size(); ++i) {
-      if (waiting[i].revents != 0) accept_one(waiting[i].fd);
+      if (waiting[i].revents == 0) continue;
+      const int listener = waiting[i].fd;
+      UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      const bool exhausted = !connection && (errno == EMFILE || errno == ENFILE);
+      if (!connection && !exhausted) continue;
+      // Descriptor numbers are given out lowest first, so this one tells how many are in use.
+      if (connection && connection.get() < max_descriptors_) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+        parameters.fd = connection.release();
+        acceptor_->HandleNewConnection(&parameters);
+        continue;
+      }
+      if (exhausted) {
+        spare_ = UniqueFd();
+        const int unwanted = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+        if (unwanted >= 0) ::close(unwanted);
+        spare_ = open_spare();
+      }
+      if (const auto now = std::chrono::steady_clock::now(); now >= next_warning) {
+        next_warning = now + kWarningInterval;
+        spdlog::warn("too many connections for {} open files (LimitNOFILE): new ones are closed",
+                     max_descriptors_);
+      }
+      if (exhausted) std::this_thread::sleep_for(kPauseWithoutDescriptors);
     }
   }
-}
-
-void GuardedServer::warn_of_refusal() {
-  const auto now = std::chrono::steady_clock::now();
-  if (now < next_warning_) return;
-  next_warning_ = now + kWarningInterval;
-  spdlog::warn("too many connections for {} open files (LimitNOFILE): new ones are closed",
-               max_descriptors_);
-}
-
-void GuardedServer::accept_one(int listener) {
-  UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection && (errno == EMFILE || errno == ENFILE)) {
-    spare_ = UniqueFd();
-    const int unwanted = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    if (unwanted >= 0) ::close(unwanted);
-    spare_ = open_spare();
-    warn_of_refusal();
-    return std::this_thread::sleep_for(kPauseWithoutDescriptors);
-  }
-  // Descriptor numbers are given out lowest first, so this one tells how many are in use.
-  if (!connection) return;
-  if (connection.get() >= max_descriptors_) return warn_of_refusal();
-  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-  parameters.fd = connection.release();
-  acceptor_->HandleNewConnection(&parameters);
 }
 
 }  // namespace dotresize

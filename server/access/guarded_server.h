@@ -61,11 +61,6 @@ class GuardedServer {
 
  private:
   void accept_loop();
-  void accept_one(int listener);
-  void warn_of_refusal();
-  /// Cuts connections whose peers read nothing: gRPC keeps a connection until everything is
-  /// written, so they would block the shutdown.
-  void cut_connections();
 
   Listeners listeners_;
   const int max_descriptors_;
@@ -73,7 +68,6 @@ class GuardedServer {
   UniqueFd spare_;  ///< closed to accept and drop a connection when no descriptor is free
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  std::chrono::steady_clock::time_point next_warning_;  ///< used by the accepting thread only
   std::thread thread_;
 };
 

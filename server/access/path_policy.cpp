@@ -58,19 +58,6 @@ fs::path actual_output(const std::string& field, const std::string& path) {
 
 bool overlap(const fs::path& a, const fs::path& b) { return is_within(a, b) || is_within(b, a); }
 
-/// Refuses an output that overlaps an input: overwriting it or cleaning up would remove the input.
-void check_own_inputs(const v1::JobSpec& spec) {
-  const std::vector<PathClaim> claims = claims_of(spec);
-  for (const PathClaim& written : claims) {
-    if (!written.writes) continue;
-    for (const PathClaim& read : claims) {
-      if (read.writes || !overlap(written.path, read.path)) continue;
-      throw invalid_argument(written.field, "'" + written.path + "' collides with " + read.field +
-                                                ", '" + read.path + "'");
-    }
-  }
-}
-
 }  // namespace
 
 PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state_dir,
@@ -111,14 +98,6 @@ void PathPolicy::check(const std::string& field, const std::string& given,
   }
 }
 
-void PathPolicy::check_links_in(const std::string& model) const {
-  std::error_code error;  // an unreadable directory is refused later, when it is read
-  for (const fs::directory_entry& file : entries_of(model, error)) {
-    if (!fs::is_symlink(file.symlink_status(error))) continue;
-    check(kModelField, file.path().string(), canonical_of(kModelField, file.path()));
-  }
-}
-
 v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
   v1::JobSpec resolved = spec;
   for (const SpecPath& path : paths_of(resolved)) {
@@ -132,8 +111,24 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
     check(path.key, *path.value, actual);
     *path.value = actual.string();
   }
-  check_own_inputs(resolved);
-  if (!is_remote(spec.model().path())) check_links_in(resolved.model().path());
+  // An output that overlaps an input is refused: overwriting it or cleaning up would remove the
+  // input.
+  const std::vector<PathClaim> claims = claims_of(resolved);
+  for (const PathClaim& written : claims) {
+    if (!written.writes) continue;
+    for (const PathClaim& read : claims) {
+      if (read.writes || !overlap(written.path, read.path)) continue;
+      throw invalid_argument(written.field, "'" + written.path + "' collides with " + read.field +
+                                                ", '" + read.path + "'");
+    }
+  }
+  if (is_remote(spec.model().path())) return resolved;
+  // Links in a model directory, as the Hugging Face cache has them, must not lead elsewhere.
+  std::error_code error;  // an unreadable directory is refused later, when it is read
+  for (const fs::directory_entry& file : entries_of(resolved.model().path(), error)) {
+    if (!fs::is_symlink(file.symlink_status(error))) continue;
+    check(kModelField, file.path().string(), canonical_of(kModelField, file.path()));
+  }
   return resolved;
 }
 

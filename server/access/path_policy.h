@@ -40,9 +40,6 @@ class PathPolicy {
  private:
   void check(const std::string& field, const std::string& given,
              const std::filesystem::path& actual) const;
-  /// Checks where the symbolic links in a model directory lead; the Hugging Face cache uses such
-  /// links.
-  void check_links_in(const std::string& model) const;
 
   std::vector<std::filesystem::path> roots_;
   Confinement confinement_;

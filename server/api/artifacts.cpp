@@ -14,7 +14,7 @@
 #include "job/spec/remote_url.h"
 #include "job/sweep/sweep_plan.h"
 #include "server/api_error.h"
-#include "server/store/job_result.h"
+#include "server/schedule/job_output.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -25,9 +25,6 @@ constexpr char kJobFile[] = "job.json";
 constexpr char kPlan[] = "plan.txt";
 constexpr int64_t kMaxHashedBytes = int64_t{1} << 30;
 
-/// Opens a file without a confinement: its directory is private or pinned.
-InputFile open_file(const fs::path& path) { return InputFile(path.string(), Confinement()); }
-
 bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(fs::symlink_status(path, error));
@@ -37,17 +34,6 @@ bool is_file(const fs::path& path) {
 bool is_result(const std::string& name) {
   const std::string of_report = std::string(kReportDirectory) + "/";
   return name == kModelCard || name == of_report + kReportFile || name == of_report + kPageFile;
-}
-
-/// Opens the directory of the job's output, or what is kept of an output that was pushed. Empty if
-/// the directory is now another job's.
-PinnedDirectory output_of(const v1::Job& job, const fs::path& path) {
-  PinnedDirectory output(path);
-  if (!output || job.has_sweep()) return output;
-  const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  // The attempt is not compared: a push may be a later attempt than the one that made the output.
-  const bool own = owner && owner->job_id == job.id();
-  return own ? std::move(output) : PinnedDirectory();
 }
 
 }  // namespace
@@ -69,19 +55,32 @@ std::string ArtifactFile::sha256() const {
   return file_ ? sha256_of_file(*file_) : sha256_of_bytes(text_.data(), text_.size());
 }
 
-JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
-    : sources_(std::move(sources)) {
+JobArtifacts::JobArtifacts(const v1::Job& job, JobStore& store, const StateDir& state)
+    : folder_(state.job(job.id())), plan_(store.plan_of(job.id())) {
   if (!has_ended(job.state())) {
     throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_ENDED",
                    "job " + job.id() + " is " + v1::Job::State_Name(job.state()) +
                        "; it has files to fetch once it has ended",
                    {{"id", job.id()}});
   }
-  output_ = output_of(job, reported_in(job, sources_.folder, sources_.output));
-  add_of_job();
+  for (const char* name : {kJobFile, kLog}) {
+    if (is_file(folder_ / name)) entries_.push_back({name, Part::kJob, ""});
+  }
+  if (!plan_.empty()) entries_.push_back({kPlan, Part::kJob, ""});
+
+  output_ = PinnedDirectory(reported_in(job, folder_, store.output_of(job.id())));
   if (!output_) return;
   if (job.has_sweep()) {
-    add_of_sweep();
+    for (const char* name : {kPageFile, kSweepResults}) {
+      if (is_file(output_.path() / name)) entries_.push_back({name, Part::kResult, ""});
+    }
+    return;
+  }
+  // The directory may be another job's by now. The attempt is not compared: a push may be a later
+  // attempt than the one that made the output.
+  const std::optional<OutputOwner> owner = owner_of_output(output_.path());
+  if (!owner || owner->job_id != job.id()) {
+    output_ = PinnedDirectory();
   } else if (job.state() == v1::Job::SUCCEEDED) {
     add_of_model(/*whole=*/!is_remote(job.spec().output().path()));
   }
@@ -90,19 +89,6 @@ JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
 bool JobArtifacts::is_for_readers(const std::string& name) {
   return name == kLog || name == kJobFile || name == kPlan || name == kPageFile ||
          name == kSweepResults || is_result(name);
-}
-
-void JobArtifacts::add_of_job() {
-  for (const char* name : {kJobFile, kLog}) {
-    if (is_file(sources_.folder / name)) entries_.push_back({name, Part::kJob, ""});
-  }
-  if (!sources_.plan.empty()) entries_.push_back({kPlan, Part::kJob, ""});
-}
-
-void JobArtifacts::add_of_sweep() {
-  for (const char* name : {kPageFile, kSweepResults}) {
-    if (is_file(output_.path() / name)) entries_.push_back({name, Part::kResult, ""});
-  }
 }
 
 void JobArtifacts::add_of_model(bool whole) {
@@ -125,15 +111,11 @@ void JobArtifacts::add_of_model(bool whole) {
   entries_.push_back({kSumsFile, Part::kModel, ""});
 }
 
-const JobArtifacts::Entry* JobArtifacts::find(const std::string& name) const {
-  const auto found = std::ranges::find(entries_, name, &Entry::name);
-  return found == entries_.end() ? nullptr : &*found;
-}
-
 ArtifactFile JobArtifacts::open_entry(const Entry& entry) const {
-  if (entry.part != Part::kJob) return ArtifactFile(open_file(output_.path() / entry.name));
-  if (entry.name == kPlan) return ArtifactFile(sources_.plan);
-  return ArtifactFile(open_file(sources_.folder / entry.name));
+  if (entry.name == kPlan && entry.part == Part::kJob) return ArtifactFile(plan_);
+  // No confinement is needed: the directory is private or pinned.
+  const fs::path& directory = entry.part == Part::kJob ? folder_ : output_.path();
+  return ArtifactFile(InputFile((directory / entry.name).string(), Confinement()));
 }
 
 v1::Artifact JobArtifacts::describe(const Entry& entry, const ArtifactFile& file) {

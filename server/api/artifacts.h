@@ -10,6 +10,8 @@
 #include "base/files/directory.h"
 #include "base/files/input_file.h"
 #include "dotresize/v1/jobs.pb.h"
+#include "server/store/job_store.h"
+#include "server/store/state_dir.h"
 
 namespace dotresize {
 
@@ -31,20 +33,13 @@ class ArtifactFile {
   std::string text_;
 };
 
-/// Locations of a job's files.
-struct ArtifactSources {
-  std::filesystem::path folder;  ///< job's folder in the state directory
-  std::filesystem::path output;  ///< JobStore::output_of()
-  std::string plan;              ///< readable plan; empty: none
-};
-
 /// Files that an ended job has left. A requested name is only looked up in entries(); it is never
 /// used as a path itself. The output directory is opened once, and its files are opened beneath it
 /// without following links.
 class JobArtifacts {
  public:
-  /// Throws FAILED_PRECONDITION unless the job has ended.
-  JobArtifacts(const v1::Job& job, ArtifactSources sources);
+  /// Throws FAILED_PRECONDITION unless the job has ended, NOT_FOUND.
+  JobArtifacts(const v1::Job& job, JobStore& store, const StateDir& state);
 
   enum class Part {
     kJob,     ///< log, job file, plan
@@ -62,7 +57,6 @@ class JobArtifacts {
 
   /// Entries in the order job, result, model.
   const std::vector<Entry>& entries() const { return entries_; }
-  const Entry* find(const std::string& name) const;
   /// Opens the entry's file. Throws InputError if it is missing, or is not a regular file at its
   /// place.
   ArtifactFile open_entry(const Entry& entry) const;
@@ -71,13 +65,12 @@ class JobArtifacts {
   static v1::Artifact describe(const Entry& entry, const ArtifactFile& file);
 
  private:
-  void add_of_job();
-  void add_of_sweep();
   /// `whole`: also adds the files that belong to the model alone.
   void add_of_model(bool whole);
 
-  ArtifactSources sources_;
-  PinnedDirectory output_;
+  std::filesystem::path folder_;  ///< job's folder in the state directory
+  std::string plan_;              ///< readable plan; empty: none
+  PinnedDirectory output_;        ///< output, or what is kept of one that was pushed; may be empty
   std::vector<Entry> entries_;
 };
 

@@ -1,4 +1,5 @@
 // Calls of the Jobs service about files of ended jobs.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -8,7 +9,6 @@
 #include "base/errors.h"
 #include "server/api/artifacts.h"
 #include "server/api/jobs_service.h"
-#include "server/api/start_stream.h"
 #include "server/api_error.h"
 
 namespace dotresize {
@@ -59,13 +59,8 @@ class ArtifactStream final : public PumpedStream<v1::ArtifactChunk> {
 
 }  // namespace
 
-JobArtifacts JobsService::artifacts_of(const v1::Job& job) {
-  return JobArtifacts(job,
-                      {state_.job(job.id()), store_.output_of(job.id()), store_.plan_of(job.id())});
-}
-
 void JobsService::require_model(const Caller& caller, const v1::Job& job) const {
-  if (!models_leave_) {
+  if (!parts_.models_leave) {
     throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "MODELS_STAY",
                    "this server lets no model go (--allow-model-fetch)");
   }
@@ -76,9 +71,9 @@ JobsService::OpenArtifact JobsService::open_artifact(const Caller& caller, const
                                                      const std::string& name) {
   const v1::Job job = stored(id);
   if (!JobArtifacts::is_for_readers(name)) require_model(caller, job);
-  const JobArtifacts artifacts = artifacts_of(job);
-  const JobArtifacts::Entry* entry = artifacts.find(name);
-  if (entry == nullptr) {
+  const JobArtifacts artifacts(job, parts_.store, parts_.state);
+  const auto entry = std::ranges::find(artifacts.entries(), name, &JobArtifacts::Entry::name);
+  if (entry == artifacts.entries().end()) {
     throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
                    "job " + id + " has no such file; ListArtifacts has those that there are",
                    {{"id", id}});
@@ -93,51 +88,46 @@ JobsService::OpenArtifact JobsService::open_artifact(const Caller& caller, const
 grpc::Status JobsService::ListArtifacts(grpc::ServerContext* context,
                                         const v1::ListArtifactsRequest* request,
                                         v1::ListArtifactsResponse* response) {
-  const Role least = request->model() ? Role::kSubmit : Role::kRead;
-  return gate_.serve("ListArtifacts", origin_of(*context), least, request->id(),
-                     [&](const Caller& caller, const std::string& id) {
-                       const v1::Job job = stored(id);
-                       if (request->model()) require_model(caller, job);
-                       list_artifacts(artifacts_of(job), *request, *response);
-                     });
-}
-
-void JobsService::list_artifacts(const JobArtifacts& artifacts,
-                                 const v1::ListArtifactsRequest& request,
-                                 v1::ListArtifactsResponse& response) {
-  using Part = JobArtifacts::Part;
-  const Part other = request.model() ? Part::kJob : Part::kModel;
-  bool has_model = false;
-  // Hashing takes time: the lock limits it to one core.
-  const std::unique_lock lock(hashing_, kHashingPatience);
-  if (!lock) {
-    throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
-                    "the server is hashing other files");
-  }
-  for (const JobArtifacts::Entry& entry : artifacts.entries()) {
-    if (entry.part == other) continue;
-    has_model |= entry.part == Part::kModel;
-    v1::Artifact& artifact = *response.add_artifacts();
-    try {
-      artifact = JobArtifacts::describe(entry, artifacts.open_entry(entry));
-    } catch (const InputError& error) {
-      artifact.set_name(entry.name);
-      artifact.set_fault(error.what());
+  const auto list = [&](const Caller& caller, const std::string& id) {
+    const v1::Job job = stored(id);
+    if (request->model()) require_model(caller, job);
+    const JobArtifacts artifacts(job, parts_.store, parts_.state);
+    // Hashing takes time: the lock limits it to one core.
+    const std::unique_lock lock(hashing_, kHashingPatience);
+    if (!lock) {
+      throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
+                      "the server is hashing other files");
     }
-  }
-  if (!request.model() || has_model) return;
-  throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "NO_MODEL",
-                 "job " + request.id() +
-                     " has no model to fetch: it has made none, is a sweep, or something else lies "
-                     "at its output by now",
-                 {{"id", request.id()}});
+    using Part = JobArtifacts::Part;
+    bool has_model = false;
+    for (const JobArtifacts::Entry& entry : artifacts.entries()) {
+      if (entry.part == (request->model() ? Part::kJob : Part::kModel)) continue;
+      has_model |= entry.part == Part::kModel;
+      v1::Artifact& artifact = *response->add_artifacts();
+      try {
+        artifact = JobArtifacts::describe(entry, artifacts.open_entry(entry));
+      } catch (const InputError& error) {
+        artifact.set_name(entry.name);
+        artifact.set_fault(error.what());
+      }
+    }
+    if (!request->model() || has_model) return;
+    throw ApiError(
+        grpc::StatusCode::FAILED_PRECONDITION, "NO_MODEL",
+        "job " + id +
+            " has no model to fetch: it has made none, is a sweep, or something else lies at its "
+            "output by now",
+        {{"id", id}});
+  };
+  const Role least = request->model() ? Role::kSubmit : Role::kRead;
+  return parts_.gate.serve("ListArtifacts", origin_of(*context), least, request->id(), list);
 }
 
 grpc::ServerWriteReactor<v1::ArtifactChunk>* JobsService::GetArtifact(
     grpc::CallbackServerContext* context, const v1::GetArtifactRequest* request) {
   const Role least = JobArtifacts::is_for_readers(request->name()) ? Role::kRead : Role::kSubmit;
   return start_stream<v1::ArtifactChunk>(
-      {"GetArtifact", least, transfers_}, *context, request->id(), [&](const Caller& caller) {
+      {"GetArtifact", least, parts_.transfers}, *context, request->id(), [&](const Caller& caller) {
         if (request->offset() < 0) throw invalid_argument("offset", "is negative");
         OpenArtifact open = open_artifact(caller, request->id(), request->name());
         if (request->offset() > open.file.size()) {
@@ -146,7 +136,7 @@ grpc::ServerWriteReactor<v1::ArtifactChunk>* JobsService::GetArtifact(
                              open.entry.name + ", " + std::to_string(open.file.size()),
                          {{"field", "offset"}});
         }
-        return std::make_shared<ArtifactStream>(transfers_, std::move(open.entry),
+        return std::make_shared<ArtifactStream>(parts_.transfers, std::move(open.entry),
                                                 std::move(open.file), request->offset());
       });
 }
@@ -154,14 +144,14 @@ grpc::ServerWriteReactor<v1::ArtifactChunk>* JobsService::GetArtifact(
 grpc::Status JobsService::ReadArtifact(const CallOrigin& origin, const std::string& id,
                                        const std::string& name,
                                        const std::function<void(ArtifactFile)>& take) {
-  return gate_.serve("GetArtifact", origin, Role::kRead, id,
-                     [&](const Caller& caller, const std::string&) {
-                       if (!JobArtifacts::is_for_readers(name)) {
-                         throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
-                                        "there is no such file here; models are fetched by gRPC");
-                       }
-                       take(open_artifact(caller, id, name).file);
-                     });
+  return parts_.gate.serve(
+      "GetArtifact", origin, Role::kRead, id, [&](const Caller& caller, const std::string&) {
+        if (!JobArtifacts::is_for_readers(name)) {
+          throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
+                         "there is no such file here; models are fetched by gRPC");
+        }
+        take(open_artifact(caller, id, name).file);
+      });
 }
 
 }  // namespace dotresize

@@ -28,12 +28,6 @@ constexpr int kMaxPriority = 100;
 constexpr int kMaxLabels = 16;
 constexpr size_t kMaxLabel = 63;
 
-void check_request_id(const std::string& id) {
-  if (id.size() > kMaxRequestId || !is_plain_word(id, "._:-")) {
-    throw invalid_argument("request_id", "must have at most 128 characters of [A-Za-z0-9._:-]");
-  }
-}
-
 /// Runs `body` and turns an InputError into a violation of the field that it names, or of
 /// `default_field`.
 template <class Body>
@@ -42,41 +36,6 @@ auto with_field(const std::string& default_field, Body&& body) {
     return body();
   } catch (const InputError& error) {
     throw invalid_argument(error, default_field);
-  }
-}
-
-void refuse_fatal(const std::vector<FileFinding>& findings) {
-  std::vector<FieldViolation> violations;
-  for (const FileFinding& finding : findings) {
-    if (finding.fatal) violations.push_back({finding.key, finding.what});
-  }
-  if (!violations.empty()) throw invalid_argument(std::move(violations));
-}
-
-bool is_word(const std::string& text, size_t least, size_t most) {
-  return text.size() >= least && text.size() <= most && is_plain_word(text, "._/-");
-}
-
-void check_options(const v1::JobOptions& options) {
-  if (options.GetReflection()->GetUnknownFields(options).field_count() > 0) {
-    throw invalid_argument("options", "has a field that this server does not know");
-  }
-  if (options.priority() < -kMaxPriority || options.priority() > kMaxPriority) {
-    throw invalid_argument("options.priority",
-                           std::to_string(options.priority()) + " is not from -100 to 100");
-  }
-  if (options.has_deadline_s() && options.deadline_s() == 0) {
-    throw invalid_argument("options.deadline_s", "must be at least 1");
-  }
-  if (options.labels_size() > kMaxLabels) {
-    throw invalid_argument("options.labels", "has more than 16 entries");
-  }
-  for (const auto& [key, value] : options.labels()) {
-    if (!is_word(key, 1, kMaxLabel) || !is_word(value, 0, kMaxLabel)) {
-      throw invalid_argument("options.labels",
-                             in_quotes(key) + ": " + in_quotes(value) +
-                                 " is not 1 and 0 to 63 characters of [A-Za-z0-9._/-]");
-    }
   }
 }
 
@@ -111,12 +70,13 @@ PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool her
                                                    human_bytes(capacity.memory) +
                                                    " for jobs (--memory)");
   }
-  const std::vector<FileFinding> findings = check_inputs(plan.job, config);
-  refuse_fatal(findings);
   std::string text = plan_table(plan) + "\n";
-  for (const FileFinding& finding : findings) {
+  std::vector<FieldViolation> fatal;
+  for (const FileFinding& finding : check_inputs(plan.job, config)) {
+    if (finding.fatal) fatal.push_back({finding.key, finding.what});
     text += "warning: " + finding.key + ": " + finding.what + "\n";
   }
+  if (!fatal.empty()) throw invalid_argument(std::move(fatal));
   return {memory, std::move(text)};
 }
 
@@ -144,8 +104,32 @@ void check_output(const std::string& output, const v1::Output& spec) {
 }  // namespace
 
 void check_request(const std::string& request_id, const v1::JobOptions& options) {
-  check_request_id(request_id);
-  check_options(options);
+  if (request_id.size() > kMaxRequestId || !is_plain_word(request_id, "._:-")) {
+    throw invalid_argument("request_id", "must have at most 128 characters of [A-Za-z0-9._:-]");
+  }
+  if (options.GetReflection()->GetUnknownFields(options).field_count() > 0) {
+    throw invalid_argument("options", "has a field that this server does not know");
+  }
+  if (options.priority() < -kMaxPriority || options.priority() > kMaxPriority) {
+    throw invalid_argument("options.priority",
+                           std::to_string(options.priority()) + " is not from -100 to 100");
+  }
+  if (options.has_deadline_s() && options.deadline_s() == 0) {
+    throw invalid_argument("options.deadline_s", "must be at least 1");
+  }
+  if (options.labels_size() > kMaxLabels) {
+    throw invalid_argument("options.labels", "has more than 16 entries");
+  }
+  const auto is_word = [](const std::string& text) {
+    return text.size() <= kMaxLabel && is_plain_word(text, "._/-");
+  };
+  for (const auto& [key, value] : options.labels()) {
+    if (key.empty() || !is_word(key) || !is_word(value)) {
+      throw invalid_argument("options.labels",
+                             in_quotes(key) + ": " + in_quotes(value) +
+                                 " is not 1 and 0 to 63 characters of [A-Za-z0-9._/-]");
+    }
+  }
 }
 
 v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
@@ -18,24 +19,20 @@ constexpr int kMaxStatesInFilter = 10;
 constexpr int kMaxLabelsInFilter = 16;
 constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxPrefixBytes = 64;
-
-/// Serializes a filter deterministically: map entries have no order of their own.
-std::string serialized(const v1::ListJobsRequest::Filter& filter) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream output(&stream);
-  output.SetSerializationDeterministic(true);
-  filter.SerializeToCodedStream(&output);
-  output.Trim();
-  return bytes;
-}
+// Maximum of changes, or listed jobs, that are read at once.
+constexpr int kChangesAtOnce = 64;
 
 /// FNV-1a hash of the filter; reveals a token that is used with another filter.
 uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : serialized(filter)) {
-    hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream output(&stream);
+    output.SetSerializationDeterministic(true);  // map entries have no order of their own
+    filter.SerializeToCodedStream(&output);
   }
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
   return hash;
 }
 
@@ -49,7 +46,9 @@ std::optional<int64_t> position_in(const std::string& token,
   return print == fingerprint(filter) ? position : std::nullopt;
 }
 
-void check_filter(const v1::ListJobsRequest::Filter& filter) {
+}  // namespace
+
+JobQuery query_of(const v1::ListJobsRequest::Filter& filter) {
   if (filter.name().size() > kMaxNameBytes) {
     throw invalid_argument("filter.name", "is longer than the name of any job");
   }
@@ -65,12 +64,6 @@ void check_filter(const v1::ListJobsRequest::Filter& filter) {
   if (filter.id_prefix().size() > kMaxPrefixBytes || !is_printable(filter.id_prefix())) {
     throw invalid_argument("filter.id_prefix", "is not the beginning of a job's id");
   }
-}
-
-}  // namespace
-
-JobQuery query_of(const v1::ListJobsRequest::Filter& filter) {
-  check_filter(filter);
   JobQuery query;
   query.name = filter.name();
   query.id_prefix = filter.id_prefix();
@@ -126,6 +119,77 @@ WatchPosition read_cursor(const std::string& cursor, const v1::ListJobsRequest::
     throw invalid_argument("cursor", "is not the cursor of an answer to the same filter");
   }
   return {cursor.substr(0, dot), *sequence};
+}
+
+JobChangeFeed::JobChangeFeed(JobStore& store, const v1::WatchJobsRequest& request)
+    : store_(store), filter_(request.filter()), query_(query_of(filter_)) {
+  query_.limit = kChangesAtOnce;
+  if (request.cursor().empty()) return;
+  const WatchPosition position = read_cursor(request.cursor(), filter_);
+  if (position.epoch != store_.recent().epoch) return;
+  seen_ = position.sequence;
+  listing_ = false;
+}
+
+void JobChangeFeed::read(std::deque<v1::JobChange>& messages) {
+  while (messages.empty()) {
+    if (!listing_ || query_.before > 0) {
+      const auto changes = store_.recent().after(seen_, kChangesAtOnce);
+      if (!changes) {  // the client is too slow: a new listing begins
+        listing_ = true;
+        query_.before = 0;
+        continue;
+      }
+      add(*changes, messages);
+      if (changes->size() == kChangesAtOnce) continue;  // there may be more
+    }
+    if (!listing_) return;
+    JobListing listing = store_.listing(query_);
+    if (query_.before == 0) {
+      add(v1::JobChange::LISTING, messages);
+    } else {
+      const auto changes =
+          store_.recent().after(seen_, static_cast<size_t>(listing.last_change - seen_));
+      if (!changes) {
+        query_.before = 0;
+        continue;
+      }
+      add(*changes, messages);
+    }
+    seen_ = listing.last_change;
+    for (v1::Job& job : listing.page.jobs) {
+      *add(v1::JobChange::LISTED, messages).mutable_job() = basic_view(std::move(job));
+    }
+    query_.before = listing.page.next_before;
+    if (query_.before > 0) continue;
+    listing_ = false;
+    add(v1::JobChange::SYNCED, messages);
+  }
+}
+
+void JobChangeFeed::add(const std::vector<RecentChange>& changes,
+                        std::deque<v1::JobChange>& messages) {
+  for (const RecentChange& change : changes) {
+    seen_ = change.sequence;
+    if (listing_ && change.number < query_.before) continue;  // will be listed later
+    if (!matches(query_, *change.job)) continue;
+    const bool had =
+        change.before != v1::Job::STATE_UNSPECIFIED && has_state(query_, change.before);
+    const bool has = !change.deleted && has_state(query_, change.job->state());
+    if (!had && !has) continue;
+    const auto kind = change.deleted ? v1::JobChange::DELETED
+                      : has          ? v1::JobChange::CHANGED
+                                     : v1::JobChange::LEFT;
+    *add(kind, messages).mutable_job() = *change.job;
+  }
+}
+
+v1::JobChange& JobChangeFeed::add(v1::JobChange::Kind kind,
+                                  std::deque<v1::JobChange>& messages) const {
+  v1::JobChange& message = messages.emplace_back();
+  message.set_kind(kind);
+  if (!listing_) message.set_cursor(make_cursor({store_.recent().epoch, seen_}, filter_));
+  return message;
 }
 
 }  // namespace dotresize

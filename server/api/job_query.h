@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
+#include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/store/job_table.h"
+#include "server/store/job_rows.h"
+#include "server/store/job_store.h"
+#include "server/store/recent_changes.h"
 
 namespace dotresize {
 
@@ -26,7 +30,7 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
 
 /// Position of a WatchJobs caller.
 struct WatchPosition {
-  std::string epoch;     ///< RecentChanges::epoch()
+  std::string epoch;     ///< RecentChanges::epoch
   int64_t sequence = 0;  ///< number of the last change that the caller has seen
 };
 
@@ -35,5 +39,29 @@ std::string make_cursor(const WatchPosition& position, const v1::ListJobsRequest
 
 /// Parses a cursor. Throws INVALID_ARGUMENT if it was not made for this filter.
 WatchPosition read_cursor(const std::string& cursor, const v1::ListJobsRequest::Filter& filter);
+
+/// Messages that WatchJobs sends to a client: a listing of the jobs that match, then their changes.
+/// Keeps nothing for a slow client but its position in RecentChanges: if the next change is no
+/// longer there, a new listing begins. Not thread-safe.
+class JobChangeFeed {
+ public:
+  /// `store` outlives it. Throws INVALID_ARGUMENT.
+  JobChangeFeed(JobStore& store, const v1::WatchJobsRequest& request);
+
+  /// Appends the next messages, some dozens at most; none if nothing is new.
+  void read(std::deque<v1::JobChange>& messages);
+
+ private:
+  /// Appends the changes that the client must hear of.
+  void add(const std::vector<RecentChange>& changes, std::deque<v1::JobChange>& messages);
+  /// Appends a message without a job.
+  v1::JobChange& add(v1::JobChange::Kind kind, std::deque<v1::JobChange>& messages) const;
+
+  JobStore& store_;
+  const v1::ListJobsRequest::Filter filter_;
+  JobQuery query_;       ///< during a listing, jobs from `before` on are listed; 0: none yet
+  int64_t seen_ = 0;     ///< number of the last change that was handled
+  bool listing_ = true;  ///< listing is not complete
+};
 
 }  // namespace dotresize

@@ -15,17 +15,12 @@
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
+#include "server/api/job_admission.h"
 #include "server/api/job_query.h"
-#include "server/api/job_removal.h"
-#include "server/api/start_stream.h"
-#include "server/api/sweep_admission.h"
-#include "server/api/trace_context.h"
 #include "server/api_error.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"
-#include "server/schedule/sweep_directory.h"
 #include "server/store/files.h"
-#include "server/store/job_change_feed.h"
 
 namespace dotresize {
 namespace {
@@ -89,15 +84,6 @@ class ChangesStream final : public PumpedStream<v1::JobChange> {
   JobChangeFeed feed_;
 };
 
-/// Returns the offset at which the request's part of the log begins.
-int64_t first_byte(const std::filesystem::path& log, const v1::GetLogsRequest& request) {
-  if (!request.has_tail_bytes()) return request.offset();
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(log, error);
-  if (error) return request.offset();  // nothing is written yet
-  return std::max(request.offset(), static_cast<int64_t>(size) - request.tail_bytes());
-}
-
 /// Streams the log of a job: what is written so far, or, with `follow`, until the job has ended.
 class LogStream final : public PumpedStream<v1::LogChunk> {
  public:
@@ -108,9 +94,15 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
         log_(std::move(log)),
         id_(request.id()),
         follow_(request.follow()),
-        offset_(first_byte(log_, request)),
+        offset_(request.offset()),
         left_(request.has_limit_bytes() ? request.limit_bytes()
-                                        : std::numeric_limits<int64_t>::max()) {}
+                                        : std::numeric_limits<int64_t>::max()) {
+    if (!request.has_tail_bytes()) return;
+    std::error_code error;
+    const uintmax_t size = std::filesystem::file_size(log_, error);
+    if (error) return;  // nothing is written yet
+    offset_ = std::max(offset_, static_cast<int64_t>(size) - request.tail_bytes());
+  }
 
  private:
   bool fill(std::deque<v1::LogChunk>& pending) override {
@@ -136,153 +128,114 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   int64_t left_;  ///< bytes left to send
 };
 
-JobQuery page_query(const v1::ListJobsRequest& request) {
-  check_not_negative("page_size", request.page_size());
-  JobQuery query = query_of(request.filter());
-  query.limit = request.page_size() == 0 ? kDefaultPage : std::min(request.page_size(), kMaxPage);
-  query.before = read_page_token(request.page_token(), request.filter());
-  return query;
-}
-
 }  // namespace
-
-JobsService::JobsService(const JobsContext& context)
-    : store_(context.store),
-      state_(context.state),
-      trash_(context.trash),
-      streams_(context.streams),
-      paths_(context.paths),
-      gate_(context.gate),
-      machine_(context.machine),
-      drain_(context.drain),
-      view_(context.view),
-      webhooks_(context.webhooks),
-      transfers_(context.transfers),
-      models_leave_(context.models_leave) {}
 
 v1::Job JobsService::stored(const std::string& id) {
   check_id(id);
-  return store_.get(id);
-}
-
-void JobsService::require_own_job(const Caller& caller, const std::string& id) {
-  require_owner(caller, stored(id).owner());
-}
-
-bool JobsService::is_missing(const std::string& id) {
-  check_id(id);
-  try {
-    store_.position(id);
-    return false;
-  } catch (const ApiError& error) {
-    if (error.code != grpc::StatusCode::NOT_FOUND) throw;
-    return true;
-  }
-}
-
-grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
-                                    const v1::CreateJobRequest* request, v1::Job* response) {
-  return gate_.serve("CreateJob", origin_of(*context), Role::kSubmit, "",
-                     [&](const Caller& caller, std::string& id) {
-                       *response = create(*request, caller, traceparent_of(*context));
-                       id = response->id();
-                     });
+  return parts_.store.get(id);
 }
 
 void JobsService::require_space() const {
-  const std::string fault = state_.space_fault();
+  const std::string fault = parts_.state.space_fault();
   if (fault.empty()) return;
   throw try_again(grpc::StatusCode::UNAVAILABLE, "LOW_SPACE",
                   "the disk of the job table: " + fault + "; try again later",
                   std::chrono::seconds(30));
 }
 
-void JobsService::require_own_output(const NewJob& job, const Caller& caller) {
-  const std::optional<OutputOwner> made_by = owner_of_output(job.output);
-  if (!job.spec.output().overwrite() || !made_by || made_by->job_id.empty()) return;
-  const std::optional<v1::Job> maker = store_.find(made_by->job_id);
-  if (!maker || may_change(caller, maker->owner())) return;
-  throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
-                 "output.path: job " + maker->id() +
-                     " of another owner has made what lies there; only its owner and admins may "
-                     "overwrite it",
-                 {{"field", "output.path"}});
-}
-
-v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller,
-                            const std::string& traceparent) {
-  if (!request.validate_only()) {
-    // Looks for an earlier request first: that job may have made the output by now.
-    auto earlier =
-        store_.find_request(request.request_id(), request.spec(), caller.name, request.options());
+grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
+                                    const v1::CreateJobRequest* request, v1::Job* response) {
+  const auto create = [&](const Caller& caller, std::string& id) {
+    // An earlier request is looked for first: its job may have made the output by now.
+    auto earlier = request->validate_only()
+                       ? std::nullopt
+                       : parts_.store.find_request(request->request_id(), request->spec(),
+                                                   caller.name, request->options());
     if (earlier) {
-      earlier->set_already_submitted(true);
-      return *earlier;
+      *response = *std::move(earlier);
+      response->set_already_submitted(true);
+      id = response->id();
+      return;
     }
-  }
-  if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
-  webhooks_.require(request.options());
-  require_space();
-  NewJob admitted = admit(request, machine_, paths_);
-  require_own_output(admitted, caller);
-  if (request.validate_only()) {
-    v1::Job job;
-    *job.mutable_spec() = admitted.spec;
-    job.set_memory_bytes(admitted.memory);
-    if (admitted.launcher != v1::Resources::local) job.set_launcher(admitted.launcher);
-    job.set_plan(admitted.plan);
-    return job;
-  }
-  admitted.owner = caller.name;
-  admitted.traceparent = traceparent;
-  v1::Job job = store_.create(admitted);
-  log_job(spdlog::level::info, job, "accepted, '" + job.spec().name() + "'");
-  return job;
+    if (request->options().priority() > 0) require_role(caller, Role::kAdmin);
+    parts_.webhooks.require(request->options());
+    require_space();
+    NewJob admitted = admit(*request, parts_.machine, parts_.paths);
+    // Nobody overwrites the output of another owner's job.
+    const std::optional<OutputOwner> made_by = owner_of_output(admitted.output);
+    if (admitted.spec.output().overwrite() && made_by && !made_by->job_id.empty()) {
+      const std::optional<v1::Job> maker = parts_.store.find(made_by->job_id);
+      if (maker && !may_change(caller, maker->owner())) {
+        throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
+                       "output.path: job " + maker->id() +
+                           " of another owner has made what lies there; only its owner and admins "
+                           "may overwrite it",
+                       {{"field", "output.path"}});
+      }
+    }
+    if (request->validate_only()) {
+      *response->mutable_spec() = admitted.spec;
+      response->set_memory_bytes(admitted.memory);
+      if (admitted.launcher != v1::Resources::local) response->set_launcher(admitted.launcher);
+      response->set_plan(admitted.plan);
+      return;
+    }
+    admitted.owner = caller.name;
+    admitted.traceparent = traceparent_of(*context);
+    *response = parts_.store.create(admitted);
+    id = response->id();
+    log_job(spdlog::level::info, *response, "accepted, '" + response->spec().name() + "'");
+  };
+  return parts_.gate.serve("CreateJob", origin_of(*context), Role::kSubmit, "", create);
 }
 
 grpc::Status JobsService::GetJob(const CallOrigin& origin, const v1::GetJobRequest& request,
                                  v1::Job& response) {
-  return gate_.serve("GetJob", origin, Role::kRead, request.id(),
-                     [&](const Caller&, std::string&) { response = get(request.id()); });
-}
-
-v1::Job JobsService::get(const std::string& id) {
-  v1::Job job = stored(id);
-  describe(job);
-  return job;
+  return parts_.gate.serve("GetJob", origin, Role::kRead, request.id(),
+                           [&](const Caller&, std::string&) {
+                             response = stored(request.id());
+                             describe(response);
+                           });
 }
 
 void JobsService::describe(v1::Job& job) {
+  using google::protobuf::util::TimeUtil;
+  const std::shared_ptr<const QueueState> queue = parts_.view.state();
   if (job.state() == v1::Job::FAILED) {
-    const int64_t bytes = JobOutput(store_.output_of(job.id()), job.id()).unfinished_bytes();
+    const int64_t bytes = JobOutput(parts_.store.output_of(job.id()), job.id()).unfinished_bytes();
     if (bytes > 0) job.set_unfinished_bytes(bytes);
   }
   if (is_launched(job.state()) && job.has_launcher()) {
-    const AttemptNote note = view_.note(job.id());
-    if (!note.status.empty()) job.set_launcher_status(note.status);
-    if (!note.command.empty()) job.set_command(note.command);
+    if (const auto note = queue->notes.find(job.id()); note != queue->notes.end()) {
+      if (!note->second.status.empty()) job.set_launcher_status(note->second.status);
+      if (!note->second.command.empty()) job.set_command(note->second.command);
+    }
   }
   if (job.state() != v1::Job::QUEUED) return;
-  job.set_queue_position(store_.queue_position(job.id()));
-  const bool retries =
-      job.has_retry_time() && job.retry_time() > google::protobuf::util::TimeUtil::GetCurrentTime();
-  if (const std::optional<double> seconds = view_.start_s(job.id()); seconds && !retries) {
-    using google::protobuf::util::TimeUtil;
+  job.set_queue_position(parts_.store.queue_position(job.id()));
+  const bool retries = job.has_retry_time() && job.retry_time() > TimeUtil::GetCurrentTime();
+  const bool is_head = job.id() == queue->head && queue->paused.empty() && !retries;
+  if (is_head && queue->head_start_s && !job.fetching()) {
     *job.mutable_expected_start_time() =
-        TimeUtil::GetCurrentTime() + TimeUtil::SecondsToDuration(std::llround(*seconds));
+        TimeUtil::GetCurrentTime() +
+        TimeUtil::SecondsToDuration(std::llround(*queue->head_start_s));
   }
-  if (job.fetching()) {
-    job.clear_expected_start_time();
-    job.set_waiting_for("what it reads from elsewhere, which is being fetched");
-    return;
-  }
-  job.set_waiting_for(retries ? "the time of its next attempt" : view_.reason(job.id()));
+  const auto why = queue->waiting.find(job.id());
+  job.set_waiting_for(job.fetching() ? "what it reads from elsewhere, which is being fetched"
+                      : retries      ? "the time of its next attempt"
+                      : !queue->paused.empty()      ? queue->paused
+                      : why != queue->waiting.end() ? why->second
+                                                    : "the jobs before it");
 }
 
 grpc::Status JobsService::ListJobs(const CallOrigin& origin, const v1::ListJobsRequest& request,
                                    v1::ListJobsResponse& response) {
-  return gate_.serve("ListJobs", origin, Role::kRead, "", [&](const Caller&, std::string&) {
-    JobPage page = store_.list(page_query(request));
+  return parts_.gate.serve("ListJobs", origin, Role::kRead, "", [&](const Caller&, std::string&) {
+    check_not_negative("page_size", request.page_size());
+    JobQuery query = query_of(request.filter());
+    query.limit = request.page_size() == 0 ? kDefaultPage : std::min(request.page_size(), kMaxPage);
+    query.before = read_page_token(request.page_token(), request.filter());
+    JobPage page = parts_.store.list(query);
     const bool basic = request.view() == v1::ListJobsRequest::BASIC;
     for (v1::Job& job : page.jobs) {
       *response.add_jobs() = basic ? basic_view(std::move(job)) : std::move(job);
@@ -293,155 +246,146 @@ grpc::Status JobsService::ListJobs(const CallOrigin& origin, const v1::ListJobsR
   });
 }
 
-std::optional<v1::Job> JobsService::get_queued(const std::string& id) {
-  if (is_missing(id)) return std::nullopt;
-  v1::Job job = get(id);
-  return job.state() == v1::Job::QUEUED ? std::optional(std::move(job)) : std::nullopt;
-}
-
 grpc::Status JobsService::ListQueue(const CallOrigin& origin, int limit,
                                     std::vector<v1::Job>& response) {
-  return gate_.serve("ListJobs", origin, Role::kRead, "", [&](const Caller&, std::string&) {
-    for (const std::string& id : store_.queue(limit)) {
-      if (auto job = get_queued(id)) response.push_back(std::move(*job));
+  return parts_.gate.serve("ListJobs", origin, Role::kRead, "", [&](const Caller&, std::string&) {
+    for (const std::string& id : parts_.store.queue(limit)) {
+      std::optional<v1::Job> job = parts_.store.find(id);
+      if (!job || job->state() != v1::Job::QUEUED) continue;  // left the queue meanwhile
+      describe(*job);
+      response.push_back(*std::move(job));
     }
   });
 }
 
 grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) {
-  return start_stream<v1::Event>({"WatchJob", Role::kRead, streams_}, *context, request->id(),
-                                 [&](const Caller&) {
-                                   check_id(request->id());
-                                   check_not_negative("after_seq", request->after_seq());
-                                   return std::make_shared<EventStream>(streams_, store_, *request);
-                                 });
+  return start_stream<v1::Event>(
+      {"WatchJob", Role::kRead, parts_.streams}, *context, request->id(), [&](const Caller&) {
+        check_id(request->id());
+        check_not_negative("after_seq", request->after_seq());
+        return std::make_shared<EventStream>(parts_.streams, parts_.store, *request);
+      });
 }
 
 grpc::ServerWriteReactor<v1::JobChange>* JobsService::WatchJobs(
     grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) {
   return start_stream<v1::JobChange>(
-      {"WatchJobs", Role::kRead, streams_}, *context, "",
-      [&](const Caller&) { return std::make_shared<ChangesStream>(streams_, store_, *request); });
+      {"WatchJobs", Role::kRead, parts_.streams}, *context, "", [&](const Caller&) {
+        return std::make_shared<ChangesStream>(parts_.streams, parts_.store, *request);
+      });
 }
 
 grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
                                     v1::Job& response) {
-  return gate_.serve("CancelJob", origin, Role::kSubmit, request.id(),
-                     [&](const Caller& caller, std::string& id) {
-                       require_own_job(caller, id);
-                       cancel(id, response);
-                     });
-}
-
-void JobsService::cancel(const std::string& id, v1::Job& response) {
-  v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
-  DiscardedOutput left;
-  response = store_.request_cancel(id, &before, [&](const v1::Job& job, const std::string& output) {
-    // The job waited for another attempt; the scheduler does not clean up after it.
-    if (job.attempt() > 0) left = discard_output(job, output, trash_);
-  });
-  left.remove();
-  if (has_ended(before)) return;  // repeated request: nothing was done
-  const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
-  log_job(spdlog::level::info, response,
-          std::string(done) + " while " + v1::Job::State_Name(before));
+  const auto cancel = [&](const Caller& caller, const std::string& id) {
+    require_owner(caller, stored(id).owner());
+    v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
+    DiscardedOutput left;
+    response = parts_.store.request_cancel(id, &before,
+                                           [&](const v1::Job& job, const std::string& output) {
+                                             // The job waited for another attempt; the scheduler
+                                             // does not clean up after it.
+                                             if (job.attempt() > 0)
+                                               left = discard_output(job, output, parts_.trash);
+                                           });
+    left.remove();
+    if (has_ended(before)) return;  // repeated request: nothing was done
+    const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
+    log_job(spdlog::level::info, response,
+            std::string(done) + " while " + v1::Job::State_Name(before));
+  };
+  return parts_.gate.serve("CancelJob", origin, Role::kSubmit, request.id(), cancel);
 }
 
 grpc::Status JobsService::ResumeJob(const CallOrigin& origin, const v1::ResumeJobRequest& request,
                                     v1::Job& response) {
-  return gate_.serve("ResumeJob", origin, Role::kSubmit, request.id(),
-                     [&](const Caller& caller, std::string& id) {
-                       require_own_job(caller, id);
-                       response = resume(request);
-                       log_job(spdlog::level::info, response,
-                               std::string("queued again") + (request.fresh() ? ", afresh" : ""));
-                     });
-}
-
-v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
-  const std::string output = store_.output_of(request.id());
-  const v1::Job ended = store_.get(request.id());
-  if (ended.has_sweep() && request.fresh()) {
-    throw invalid_argument("fresh",
-                           "a sweep goes on in its directory; remove " + output + " to start anew");
-  }
-  readmit(ended.spec(), output, paths_);
-  if (ended.has_sweep()) check_sweep_directory(output);
-  const std::vector<PathClaim> claims =
-      ended.has_sweep() ? claims_of(resolve_sweep(ended.spec(), ended.sweep(), paths_))
-                        : claims_of(paths_.resolve(ended.spec()));
-  const bool pushed = is_remote(ended.spec().output().path());
-  const Resumption way = request.fresh() ? Resumption::kAfresh
-                         : pushed && JobOutput(output, request.id()).is_committed()
-                             ? Resumption::kPush
-                             : Resumption::kGoOn;
-  DiscardedOutput left;
-  const auto discard = [&](const v1::Job& row, const std::string& path) {
-    if (request.fresh()) left = discard_output(row, path, trash_);
+  const auto resume = [&](const Caller& caller, const std::string& id) {
+    const v1::Job ended = stored(id);
+    require_owner(caller, ended.owner());
+    const std::string output = parts_.store.output_of(id);
+    if (ended.has_sweep() && request.fresh()) {
+      throw invalid_argument(
+          "fresh", "a sweep goes on in its directory; remove " + output + " to start anew");
+    }
+    const PathPolicy& paths = parts_.paths;
+    readmit(ended.spec(), output, paths);
+    if (ended.has_sweep()) check_sweep_directory(output);
+    const std::vector<PathClaim> claims =
+        ended.has_sweep() ? claims_of(resolve_sweep(ended.spec(), ended.sweep(), paths))
+                          : claims_of(paths.resolve(ended.spec()));
+    const bool pushed = is_remote(ended.spec().output().path());
+    const Resumption way = request.fresh()                                  ? Resumption::kAfresh
+                           : pushed && JobOutput(output, id).is_committed() ? Resumption::kPush
+                                                                            : Resumption::kGoOn;
+    DiscardedOutput left;
+    const auto discard = [&](const v1::Job& row, const std::string& path) {
+      if (request.fresh()) left = discard_output(row, path, parts_.trash);
+    };
+    response = parts_.store.resume(id, claims, discard, way);
+    left.remove();
+    log_job(spdlog::level::info, response,
+            std::string("queued again") + (request.fresh() ? ", afresh" : ""));
   };
-  v1::Job job = store_.resume(request.id(), claims, discard, way);
-  left.remove();
-  return job;
+  return parts_.gate.serve("ResumeJob", origin, Role::kSubmit, request.id(), resume);
 }
 
 grpc::Status JobsService::DeleteJob(const CallOrigin& origin, const v1::DeleteJobRequest& request) {
-  return gate_.serve("DeleteJob", origin, Role::kSubmit, request.id(),
-                     [&](const Caller& caller, std::string& id) {
-                       if (request.allow_missing() && is_missing(id)) return;
-                       require_own_job(caller, id);
-                       remove_job(store_, state_, trash_, id);
-                       log_job(spdlog::level::info, id, 0, "deleted");
-                     });
+  return parts_.gate.serve("DeleteJob", origin, Role::kSubmit, request.id(),
+                           [&](const Caller& caller, const std::string& id) {
+                             check_id(id);
+                             if (request.allow_missing() && !parts_.store.find(id)) return;
+                             require_owner(caller, parts_.store.get(id).owner());
+                             remove_job(parts_.store, parts_.state, parts_.trash, id);
+                             log_job(spdlog::level::info, id, 0, "deleted");
+                           });
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
                                                              const v1::GetLogsRequest* request) {
   return start_stream<v1::LogChunk>(
-      {"GetLogs", Role::kRead, streams_}, *context, request->id(), [&](const Caller&) {
+      {"GetLogs", Role::kRead, parts_.streams}, *context, request->id(), [&](const Caller&) {
         check_id(request->id());
         check_not_negative("offset", request->offset());
         check_not_negative("tail_bytes", request->tail_bytes());
         check_not_negative("limit_bytes", request->limit_bytes());
-        return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
+        return std::make_shared<LogStream>(parts_.streams, parts_.store,
+                                           parts_.state.log(request->id()), *request);
       });
 }
 
 v1::ServerInfo JobsService::server_info() {
-  std::map<v1::Job::State, int64_t> jobs = store_.counts();
+  std::map<v1::Job::State, int64_t> jobs = parts_.store.counts();
+  const std::shared_ptr<const QueueState> queue = parts_.view.state();
   v1::ServerInfo info;
   info.set_version(kVersion);
-  *info.mutable_capacity() = to_message(machine_.capacity);
-  *info.mutable_used() = to_message(view_.used());
+  *info.mutable_capacity() = to_message(parts_.machine.capacity);
+  *info.mutable_used() = to_message(queue->used);
   info.set_queued_jobs(static_cast<int32_t>(jobs[v1::Job::QUEUED]));
   info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
-  info.set_drained(drain_.is_on());
+  info.set_drained(parts_.drain.is_on());
   // The scheduler's last round may be older than the operator's request.
-  const std::string paused = view_.paused();
-  info.set_paused(drain_.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
-  for (const v1::Resources::Launcher launcher : machine_.launchers) info.add_launchers(launcher);
+  const std::string& paused = queue->paused;
+  info.set_paused(parts_.drain.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
+  for (const v1::Resources::Launcher launcher : parts_.machine.launchers)
+    info.add_launchers(launcher);
   return info;
 }
 
 grpc::Status JobsService::GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response) {
-  return gate_.serve("GetServerInfo", origin, Role::kRead, "",
-                     [&](const Caller&, std::string&) { response = server_info(); });
+  return parts_.gate.serve("GetServerInfo", origin, Role::kRead, "",
+                           [&](const Caller&, std::string&) { response = server_info(); });
 }
 
-grpc::Status JobsService::DrainServer(const CallOrigin& origin, v1::ServerInfo& response) {
-  return gate_.serve("DrainServer", origin, Role::kAdmin, "", [&](const Caller&, std::string&) {
-    drain_.set(true);
-    spdlog::info("drained: no job is started from now on");
-    response = server_info();
-  });
-}
-
-grpc::Status JobsService::ResumeServer(const CallOrigin& origin, v1::ServerInfo& response) {
-  return gate_.serve("ResumeServer", origin, Role::kAdmin, "", [&](const Caller&, std::string&) {
-    drain_.set(false);
-    spdlog::info("resumed: jobs are started again");
-    response = server_info();
-  });
+grpc::Status JobsService::SetDrained(const CallOrigin& origin, bool drained,
+                                     v1::ServerInfo& response) {
+  return parts_.gate.serve(drained ? "DrainServer" : "ResumeServer", origin, Role::kAdmin, "",
+                           [&](const Caller&, const std::string&) {
+                             parts_.drain.set(drained);
+                             spdlog::info(drained ? "drained: no job is started from now on"
+                                                  : "resumed: jobs are started again");
+                             response = server_info();
+                           });
 }
 
 }  // namespace dotresize

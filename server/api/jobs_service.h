@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "server/api/queue_view.h"
 #include "server/api/stream_pump.h"
 #include "server/http/webhooks.h"
-#include "server/store/drain.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
 #include "server/store/state_dir.h"
@@ -45,7 +43,7 @@ class JobsService final
           v1::Jobs::WithCallbackMethod_WatchJobs<v1::Jobs::WithCallbackMethod_GetLogs<
               v1::Jobs::WithCallbackMethod_GetArtifact<v1::Jobs::Service>>>> {
  public:
-  explicit JobsService(const JobsContext& context);
+  explicit JobsService(const JobsContext& parts) : parts_(parts) {}
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::Job* response) override;
@@ -89,11 +87,11 @@ class JobsService final
   }
   grpc::Status DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
                            v1::ServerInfo* response) override {
-    return DrainServer(origin_of(*context), *response);
+    return SetDrained(origin_of(*context), true, *response);
   }
   grpc::Status ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
                             v1::ServerInfo* response) override {
-    return ResumeServer(origin_of(*context), *response);
+    return SetDrained(origin_of(*context), false, *response);
   }
 
   // Overloads of these calls for callers outside gRPC: the web pages.
@@ -112,8 +110,8 @@ class JobsService final
   grpc::Status ReadArtifact(const CallOrigin& origin, const std::string& id,
                             const std::string& name, const std::function<void(ArtifactFile)>& take);
   grpc::Status GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response);
-  grpc::Status DrainServer(const CallOrigin& origin, v1::ServerInfo& response);
-  grpc::Status ResumeServer(const CallOrigin& origin, v1::ServerInfo& response);
+  /// DrainServer and ResumeServer.
+  grpc::Status SetDrained(const CallOrigin& origin, bool drained, v1::ServerInfo& response);
 
  private:
   struct StreamKind {
@@ -126,58 +124,41 @@ class JobsService final
   grpc::ServerWriteReactor<Message>* start_stream(const StreamKind& kind,
                                                   const grpc::CallbackServerContext& context,
                                                   const std::string& id, const Make& make);
-  /// Throws INVALID_ARGUMENT, NOT_FOUND, or PERMISSION_DENIED unless the caller owns the job or is
-  /// an admin.
-  void require_own_job(const Caller& caller, const std::string& id);
-
-  bool is_missing(const std::string& id);
-
   /// Throws UNAVAILABLE if the disk of the state directory is nearly full.
   void require_space() const;
-  /// Throws PERMISSION_DENIED if the job would overwrite an output of another owner's job.
-  void require_own_output(const NewJob& job, const Caller& caller);
-  v1::Job create(const v1::CreateJobRequest& request, const Caller& caller,
-                 const std::string& traceparent);
-  v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
-                         const grpc::ServerContext& context);
-  /// Returns the sweep of this job, with the results that exist so far.
-  v1::Sweep describe_sweep(v1::Job job);
   /// Reads the job as it is stored. Throws INVALID_ARGUMENT, NOT_FOUND.
   v1::Job stored(const std::string& id);
+  /// Adds what is known about a job outside the table.
+  void describe(v1::Job& job);
+  /// Returns the sweep of this job, with the results that exist so far.
+  v1::Sweep describe_sweep(v1::Job job);
   /// Throws PERMISSION_DENIED unless the caller may fetch the job's model.
   void require_model(const Caller& caller, const v1::Job& job) const;
-  JobArtifacts artifacts_of(const v1::Job& job);
   struct OpenArtifact {
     JobArtifacts::Entry entry;
     ArtifactFile file;
   };
   OpenArtifact open_artifact(const Caller& caller, const std::string& id, const std::string& name);
-  void list_artifacts(const JobArtifacts& artifacts, const v1::ListArtifactsRequest& request,
-                      v1::ListArtifactsResponse& response);
-  /// Returns the job as GetJob does.
-  v1::Job get(const std::string& id);
-  /// Returns nullopt if the job is no longer in the queue.
-  std::optional<v1::Job> get_queued(const std::string& id);
-  void cancel(const std::string& id, v1::Job& response);
-  v1::Job resume(const v1::ResumeJobRequest& request);
-  /// Adds what is known about a job outside the table.
-  void describe(v1::Job& job);
   v1::ServerInfo server_info();
 
-  JobStore& store_;
-  const StateDir& state_;
-  Trash& trash_;
-  StreamPump& streams_;
-  const PathPolicy& paths_;
-  CallGate& gate_;
-  const Machine& machine_;
-  Drain& drain_;
-  const QueueView& view_;
-  const WebhookPolicy& webhooks_;
-  StreamPump& transfers_;
-  const bool models_leave_;
+  const JobsContext parts_;
   std::timed_mutex planning_;  ///< serializes the planning of sweeps
   std::timed_mutex hashing_;   ///< serializes the hashing of artifacts
 };
+
+template <class Message, class Make>
+grpc::ServerWriteReactor<Message>* JobsService::start_stream(
+    const StreamKind& kind, const grpc::CallbackServerContext& context, const std::string& id,
+    const Make& make) {
+  grpc::ServerWriteReactor<Message>* reactor = nullptr;
+  const CallOrigin origin = origin_of(context);
+  const grpc::Status status = parts_.gate.serve(
+      kind.method, origin, kind.least, id, [&](const Caller& caller, const std::string&) {
+        auto stream = make(caller);
+        kind.pump.add(stream, holder_of(caller, origin));
+        reactor = stream.get();  // owned by the pump until the call is over
+      });
+  return status.ok() ? reactor : new RefusedStream<Message>(status);
+}
 
 }  // namespace dotresize

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -35,46 +36,18 @@ struct QueueState {
 class QueueView {
  public:
   void set(QueueState state) {
+    auto next = std::make_shared<const QueueState>(std::move(state));
     const std::lock_guard lock(mutex_);
-    state_ = std::move(state);
+    state_ = std::move(next);
   }
-  std::string paused() const {
+  std::shared_ptr<const QueueState> state() const {
     const std::lock_guard lock(mutex_);
-    return state_.paused;
-  }
-  std::string held() const {
-    const std::lock_guard lock(mutex_);
-    return state_.held;
-  }
-  Amounts used() const {
-    const std::lock_guard lock(mutex_);
-    return state_.used;
-  }
-  std::map<v1::Resources::Launcher, int> launched() const {
-    const std::lock_guard lock(mutex_);
-    return state_.launched;
-  }
-  AttemptNote note(const std::string& id) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = state_.notes.find(id);
-    return found == state_.notes.end() ? AttemptNote{} : found->second;
-  }
-  /// Returns the seconds until this job starts, if known.
-  std::optional<double> start_s(const std::string& id) const {
-    const std::lock_guard lock(mutex_);
-    return id == state_.head && state_.paused.empty() ? state_.head_start_s : std::nullopt;
-  }
-  /// Returns the reason that this job waits.
-  std::string reason(const std::string& id) const {
-    const std::lock_guard lock(mutex_);
-    if (!state_.paused.empty()) return state_.paused;
-    const auto found = state_.waiting.find(id);
-    return found == state_.waiting.end() ? "the jobs before it" : found->second;
+    return state_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  QueueState state_;
+  mutable std::mutex mutex_;  ///< guards the pointer
+  std::shared_ptr<const QueueState> state_ = std::make_shared<const QueueState>();
 };
 
 }  // namespace dotresize

@@ -13,20 +13,11 @@ constexpr std::chrono::milliseconds kLeastInterval{20};
 }  // namespace
 
 StreamPump::StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total)
-    : changes_(changes), max_streams_(max_streams), max_total_(max_total) {
-  pump_ = std::thread([this] { pump(); });
-  watcher_ = std::thread([this] { watch_changes(); });
-}
-
-StreamPump::~StreamPump() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  filled_.notify_all();
-  pump_.join();
-  watcher_.join();
-}
+    : changes_(changes),
+      max_streams_(max_streams),
+      max_total_(max_total),
+      pump_([this](const std::stop_token& stop) { pump(stop); }),
+      watcher_([this](const std::stop_token& stop) { watch_changes(stop); }) {}
 
 void StreamPump::add(const std::shared_ptr<Stream>& stream, const std::string& caller) {
   {
@@ -78,11 +69,9 @@ void StreamPump::check_stopping() const {
                   "the server is stopping; its jobs go on, connect again to follow them");
 }
 
-void StreamPump::pump() {
+void StreamPump::pump(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (true) {
-    filled_.wait(lock, [this] { return ending_ || !queue_.empty(); });
-    if (ending_) return;
+  while (filled_.wait(lock, stop, [this] { return !queue_.empty(); }) && !stop.stop_requested()) {
     Stream* next = queue_.front();
     queue_.pop_front();
     queued_.erase(next);
@@ -95,14 +84,13 @@ void StreamPump::pump() {
   }
 }
 
-void StreamPump::watch_changes() {
+void StreamPump::watch_changes(const std::stop_token& stop) {
   uint64_t version = changes_.version();
-  while (true) {
+  while (!stop.stop_requested()) {
     changes_.wait_past(version, kLogInterval);
     version = changes_.version();
     {
       const std::lock_guard lock(mutex_);
-      if (ending_) return;
       for (const auto& [stream, entry] : streams_) {
         if (queued_.insert(stream).second) queue_.push_back(stream);
       }

@@ -30,7 +30,6 @@ class StreamPump {
 
   /// `max_streams`: streams of one caller. `max_total`: streams of all callers.
   StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total = 1024);
-  ~StreamPump();
 
   /// Advances the stream from now on, whenever a job changes. Throws RESOURCE_EXHAUSTED if there
   /// are too many streams, of this caller or in total.
@@ -54,22 +53,21 @@ class StreamPump {
     std::string caller;
   };
 
-  void pump();
-  void watch_changes();
+  void pump(const std::stop_token& stop);
+  void watch_changes(const std::stop_token& stop);
 
   const ChangeSignal& changes_;
   const int max_streams_;
   const size_t max_total_;
-  mutable std::mutex mutex_;
-  std::condition_variable filled_;
+  mutable std::mutex mutex_;  ///< guards what follows, up to the threads
+  std::condition_variable_any filled_;
   std::map<Stream*, Entry> streams_;
   std::map<std::string, int> callers_;  ///< number of streams per caller
   std::deque<Stream*> queue_;
   std::set<Stream*> queued_;
-  bool stopping_ = false;
-  bool ending_ = false;
-  std::thread pump_;
-  std::thread watcher_;
+  bool stopping_ = false;  ///< clients are sent away
+  std::jthread pump_;      ///< last members: they use all the others
+  std::jthread watcher_;
 };
 
 /// Streaming call that sends messages until fill() reports the end.
@@ -81,17 +79,20 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   void advance() final {
     const std::lock_guard lock(mutex_);
     if (writing_ || finished_) return;
-    if (cancelled_) return finish(grpc::Status::CANCELLED);
     bool ended = false;
-    const grpc::Status status = answer(method_, [&] {
-      pump_.check_stopping();
-      if (pending_.empty()) ended = fill(pending_);
-    });
-    if (!status.ok()) return finish(status);
-    if (pending_.empty()) {
-      if (ended) finish(status);
+    grpc::Status status = grpc::Status::CANCELLED;
+    if (!cancelled_) {
+      status = answer(method_, [&] {
+        pump_.check_stopping();
+        ended = pending_.empty() && fill(pending_);
+      });
+    }
+    if (!status.ok() || (ended && pending_.empty())) {
+      finished_ = true;
+      this->Finish(status);
       return;
     }
+    if (pending_.empty()) return;
     current_ = std::move(pending_.front());
     pending_.pop_front();
     writing_ = true;
@@ -119,14 +120,9 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   /// Appends the messages that are available. Returns true if no more will come. Throws ApiError.
   virtual bool fill(std::deque<Message>& pending) = 0;
 
-  void finish(const grpc::Status& status) {
-    finished_ = true;
-    this->Finish(status);
-  }
-
   StreamPump& pump_;
-  const char* method_;
-  std::mutex mutex_;
+  const char* const method_;
+  std::mutex mutex_;  ///< guards what follows
   std::deque<Message> pending_;
   Message current_;  ///< message being sent
   bool writing_ = false;

@@ -1,5 +1,3 @@
-#include "server/api/sweep_admission.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +20,7 @@
 #include "server/api/job_admission.h"
 #include "server/api_error.h"
 #include "server/launch/launcher.h"
-#include "server/schedule/sweep_directory.h"
+#include "server/schedule/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -32,48 +30,10 @@ constexpr char kOrigin[] = "sweep";
 constexpr char kTextKey[] = "calibration.text";
 constexpr char kTokensKey[] = "calibration.tokens";
 
-bool is_absolute(const std::string& path) { return std::filesystem::path(path).is_absolute(); }
-
 void for_each_text(const google::protobuf::Value& value,
                    const std::function<void(const std::string&)>& body) {
   if (value.has_string_value()) body(value.string_value());
   for (const auto& element : value.list_value().values()) for_each_text(element, body);
-}
-
-/// Refuses relative paths, which would depend on the server's working directory.
-void require_absolute_paths(v1::JobSpec spec, const v1::SweepSpec& sweep) {
-  std::vector<FieldViolation> violations;
-  const auto check = [&](const std::string& field, const std::string& path) {
-    if (path.empty() || is_absolute(path)) return;
-    violations.push_back({field, in_quotes(path) + " is not an absolute path"});
-  };
-  for (const SpecPath& path : paths_of(spec)) check(path.key, *path.value);
-  for (const v1::SweepSpec::Axis& axis : sweep.axes()) {
-    if (axis.key() != kTextKey && axis.key() != kTokensKey) continue;
-    for (const auto& value : axis.values().values()) {
-      for_each_text(value, [&](const std::string& text) { check("sweep." + axis.key(), text); });
-    }
-  }
-  if (!violations.empty()) throw invalid_argument(std::move(violations));
-}
-
-SweepFile parsed_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep) {
-  try {
-    return parse_sweep(sweep_to_json(spec, sweep), kOrigin, "/");
-  } catch (const FileFaults& error) {
-    std::vector<FieldViolation> violations;
-    for (const Fault& fault : error.faults) {
-      violations.push_back({fault.key.empty() ? kOrigin : fault.key, fault.what});
-    }
-    throw invalid_argument(std::move(violations));
-  } catch (const InputError& error) {
-    throw invalid_argument(error, kOrigin);
-  }
-}
-
-bool names_paths(v1::JobSpec part) {
-  return std::ranges::any_of(paths_of(part),
-                             [](const SpecPath& path) { return !path.value->empty(); });
 }
 
 /// Calls `body` with each value that names paths, and with the base job that has only this value
@@ -82,36 +42,14 @@ template <class Sweep, class Body>
 void for_each_path_value(Sweep& sweep, const Body& body) {
   for (auto& axis : sweep.axes) {
     for (auto& value : axis.values) {
-      if (!names_paths(value.spec)) continue;
+      v1::JobSpec part = value.spec;
+      const auto is_named = [](const SpecPath& path) { return !path.value->empty(); };
+      if (std::ranges::none_of(paths_of(part), is_named)) continue;
       v1::JobSpec with = sweep.base.spec;
       set_key(axis.key, value.spec, with);
       body(axis.key, value, with);
     }
   }
-}
-
-void check_message(const v1::CreateSweepRequest& request) {
-  const size_t bytes = request.spec().ByteSizeLong() + request.sweep().ByteSizeLong();
-  if (bytes > kMaxSpecBytes) {
-    throw invalid_argument(
-        "sweep", fmt::format("and spec are larger than {} bytes together", kMaxSpecBytes));
-  }
-  std::vector<FieldViolation> unknown = unknown_fields(request.spec());
-  if (!unknown.empty()) throw invalid_argument(std::move(unknown));
-  const auto has_unknown = [](const google::protobuf::Message& message) {
-    return message.GetReflection()->GetUnknownFields(message).field_count() > 0;
-  };
-  if (has_unknown(request.sweep()) || std::ranges::any_of(request.sweep().axes(), has_unknown)) {
-    throw invalid_argument("sweep", "has a field that this server does not know");
-  }
-}
-
-void require_local_launcher(const v1::JobSpec& spec, const Machine& machine) {
-  const v1::Resources::Launcher launcher = chosen_launcher(spec, machine);
-  if (launcher == v1::Resources::local) return;
-  throw invalid_argument("resources.launcher", "a sweep runs on the server's machine, not by " +
-                                                   v1::Resources::Launcher_Name(launcher) +
-                                                   " (--launcher)");
 }
 
 SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& confinement) {
@@ -136,17 +74,11 @@ SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& con
   return plan;
 }
 
-int64_t memory_of_a_job(const SweepPlan& plan) {
-  int64_t memory = 1;
-  for (const SweepJob& job : plan.jobs) memory = std::max(memory, job.memory_bytes);
-  return memory;
-}
-
-/// Returns how many jobs run in parallel.
-int64_t parallel_jobs(const SweepPlan& plan, const v1::SweepSpec& sweep, const Machine& machine) {
+/// Returns how many jobs run in parallel; `memory`: bytes of the largest one.
+int64_t parallel_jobs(const SweepPlan& plan, int64_t memory, const v1::SweepSpec& sweep,
+                      const Machine& machine) {
   const v1::JobSpec& spec = plan.file.base.spec;
   const int64_t ranks = ranks_of(spec);
-  const int64_t memory = memory_of_a_job(plan);
   const Amounts& capacity = machine.capacity;
   const bool gpus =
       gpus_needed(spec.resources().device(), ranks, capacity) > 0;  // all jobs take the same GPUs
@@ -181,31 +113,36 @@ int64_t parallel_jobs(const SweepPlan& plan, const v1::SweepSpec& sweep, const M
   return std::min(asked, jobs);
 }
 
-v1::SweepSize size_of(const SweepPlan& plan, int64_t parallel) {
-  v1::SweepSize size;
-  size.set_combinations(static_cast<int32_t>(plan.combinations));
-  size.set_jobs(static_cast<int32_t>(plan.jobs.size()));
-  size.set_refused(static_cast<int32_t>(plan.refused.size()));
-  size.set_parallel(static_cast<int32_t>(parallel));
-  return size;
-}
-
-v1::SweepResults results_of(const SweepPlan& plan) {
-  try {
-    std::vector<SweepRow> rows = rows_of(plan);
-    compare_rows(plan, rows);
-    return results_message(sweep_json(plan, rows));
-  } catch (const InputError& error) {  // faulty report in the sweep's directory
-    throw invalid_argument(error, "output.path");
-  }
-}
-
 }  // namespace
 
 SweepFile resolve_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep,
                         const PathPolicy& paths) {
-  require_absolute_paths(spec, sweep);
-  SweepFile file = parsed_sweep(spec, sweep);
+  // Relative paths are refused: they would depend on the server's working directory.
+  std::vector<FieldViolation> violations;
+  const auto check = [&](const std::string& field, const std::string& path) {
+    if (path.empty() || std::filesystem::path(path).is_absolute()) return;
+    violations.push_back({field, in_quotes(path) + " is not an absolute path"});
+  };
+  v1::JobSpec given = spec;
+  for (const SpecPath& path : paths_of(given)) check(path.key, *path.value);
+  for (const v1::SweepSpec::Axis& axis : sweep.axes()) {
+    if (axis.key() != kTextKey && axis.key() != kTokensKey) continue;
+    for (const auto& value : axis.values().values()) {
+      for_each_text(value, [&](const std::string& text) { check("sweep." + axis.key(), text); });
+    }
+  }
+  if (!violations.empty()) throw invalid_argument(std::move(violations));
+  SweepFile file;
+  try {
+    file = parse_sweep(sweep_to_json(spec, sweep), kOrigin, "/");
+  } catch (const FileFaults& error) {
+    for (const Fault& fault : error.faults) {
+      violations.push_back({fault.key.empty() ? kOrigin : fault.key, fault.what});
+    }
+    throw invalid_argument(std::move(violations));
+  } catch (const InputError& error) {
+    throw invalid_argument(error, kOrigin);
+  }
   file.base.spec = paths.resolve(file.base.spec);
   for_each_path_value(
       file, [&](const std::string& key, SweepAxis::Value& value, const v1::JobSpec& with) {
@@ -242,26 +179,56 @@ void readmit_sweep(v1::Job& job, const std::string& output, const PathPolicy& pa
 AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& machine,
                           const PathPolicy& paths) {
   check_request(request.request_id(), request.options());
-  check_message(request);
+  const size_t bytes = request.spec().ByteSizeLong() + request.sweep().ByteSizeLong();
+  if (bytes > kMaxSpecBytes) {
+    throw invalid_argument(
+        "sweep", fmt::format("and spec are larger than {} bytes together", kMaxSpecBytes));
+  }
+  std::vector<FieldViolation> unknown = unknown_fields(request.spec());
+  if (!unknown.empty()) throw invalid_argument(std::move(unknown));
+  const auto has_unknown = [](const google::protobuf::Message& message) {
+    return message.GetReflection()->GetUnknownFields(message).field_count() > 0;
+  };
+  if (has_unknown(request.sweep()) || std::ranges::any_of(request.sweep().axes(), has_unknown)) {
+    throw invalid_argument("sweep", "has a field that this server does not know");
+  }
   const SweepFile file = resolve_sweep(request.spec(), request.sweep(), paths);
-  require_local_launcher(file.base.spec, machine);
+  const v1::Resources::Launcher launcher = chosen_launcher(file.base.spec, machine);
+  if (launcher != v1::Resources::local) {
+    throw invalid_argument("resources.launcher", "a sweep runs on the server's machine, not by " +
+                                                     v1::Resources::Launcher_Name(launcher) +
+                                                     " (--launcher)");
+  }
   check_counts(file.base.spec, machine.capacity);
   const std::string output = file.base.spec.output().path();
   check_output_name(output);
   check_sweep_directory(output);
   const SweepPlan plan = planned(file, machine, paths.confinement());
-  const int64_t parallel = parallel_jobs(plan, request.sweep(), machine);
+  int64_t memory = 1;
+  for (const SweepJob& planned_job : plan.jobs) {
+    memory = std::max(memory, planned_job.memory_bytes);
+  }
+  const int64_t parallel = parallel_jobs(plan, memory, request.sweep(), machine);
   NewJob job;
   job.spec = request.spec();
   job.sweep = request.sweep();
-  job.sweep_size = size_of(plan, parallel);
+  job.sweep_size.set_combinations(static_cast<int32_t>(plan.combinations));
+  job.sweep_size.set_jobs(static_cast<int32_t>(plan.jobs.size()));
+  job.sweep_size.set_refused(static_cast<int32_t>(plan.refused.size()));
+  job.sweep_size.set_parallel(static_cast<int32_t>(parallel));
   job.request_id = request.request_id();
   job.options = request.options();
   job.output = output;
   job.claims = claims_of(file);
-  job.memory = parallel * memory_of_a_job(plan);
+  job.memory = parallel * memory;
   job.plan = sweep_summary(plan, static_cast<int>(parallel));
-  return {std::move(job), results_of(plan)};
+  try {
+    std::vector<SweepRow> rows = rows_of(plan);
+    compare_rows(plan, rows);
+    return {std::move(job), results_message(sweep_json(plan, rows))};
+  } catch (const InputError& error) {  // faulty report in the sweep's directory
+    throw invalid_argument(error, "output.path");
+  }
 }
 
 }  // namespace dotresize

@@ -15,29 +15,6 @@ namespace {
 
 constexpr size_t kMaxPhase = 64;
 
-void check_progress(const v1::Progress& progress) {
-  if (progress.phase().size() > kMaxPhase) {
-    throw invalid_argument("progress.phase", "is longer than 64 bytes");
-  }
-  if (!(progress.fraction() >= 0.0 && progress.fraction() <= 1.0)) {
-    throw invalid_argument("progress.fraction", "is not in [0, 1]");
-  }
-  if (!std::isfinite(progress.tokens_per_second()) || !std::isfinite(progress.eta_s())) {
-    throw invalid_argument("progress", "holds a number that is not finite");
-  }
-  if (progress.junctions_done() < 0 || progress.junctions_done() > progress.junctions_total()) {
-    throw invalid_argument("progress.junctions_done", "is not from 0 to junctions_total");
-  }
-}
-
-v1::JobError checked_error(const v1::JobError& given) {
-  v1::JobError error =
-      to_job_error({given.code(), given.rank(), given.host(), given.phase(), given.message()});
-  if (error.code().empty()) throw invalid_argument("error.code", "is required");
-  error.set_signal(given.signal());
-  return error;
-}
-
 }  // namespace
 
 WorkersService::WorkersService(JobStore& store, Heartbeats& heartbeats)
@@ -61,10 +38,22 @@ grpc::Status WorkersService::Heartbeat(grpc::ServerContext* context,
     response->set_stop(!wanted);
     if (!wanted) return;
     heartbeats_.beat(id);  // beat first: storing may wait for another program
-    check_progress(request->progress());
+    const v1::Progress& progress = request->progress();
+    if (progress.phase().size() > kMaxPhase) {
+      throw invalid_argument("progress.phase", "is longer than 64 bytes");
+    }
+    if (!(progress.fraction() >= 0.0 && progress.fraction() <= 1.0)) {
+      throw invalid_argument("progress.fraction", "is not in [0, 1]");
+    }
+    if (!std::isfinite(progress.tokens_per_second()) || !std::isfinite(progress.eta_s())) {
+      throw invalid_argument("progress", "holds a number that is not finite");
+    }
+    if (progress.junctions_done() < 0 || progress.junctions_done() > progress.junctions_total()) {
+      throw invalid_argument("progress.junctions_done", "is not from 0 to junctions_total");
+    }
     store_.confirm_running(id, request->attempt());
-    if (heartbeats_.is_worth_storing(id, request->progress())) {
-      store_.record_progress(id, request->attempt(), request->progress());
+    if (heartbeats_.is_worth_storing(id, progress)) {
+      store_.record_progress(id, request->attempt(), progress);
     }
   });
 }
@@ -74,7 +63,11 @@ grpc::Status WorkersService::ReportFailure(grpc::ServerContext* context,
                                            v1::ReportFailureResponse*) {
   return answer("ReportFailure", [&] {
     authenticate(*context, request->job_id(), request->attempt());
-    const v1::JobError error = checked_error(request->error());
+    const v1::JobError& given = request->error();
+    v1::JobError error =
+        to_job_error({given.code(), given.rank(), given.host(), given.phase(), given.message()});
+    if (error.code().empty()) throw invalid_argument("error.code", "is required");
+    error.set_signal(given.signal());
     store_.record_failure(request->job_id(), request->attempt(), error);
     log_job(spdlog::level::warn, request->job_id(), request->attempt(),
             fmt::format("rank {} reports {}: {}", error.rank(), error.code(), error.message()));

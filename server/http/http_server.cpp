@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <semaphore>
+#include <string_view>
 #include <utility>
 
 #include "server/http/http_connection.h"
-#include "server/http/http_origin.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -45,7 +45,31 @@ class BoundedPool final : public httplib::TaskQueue {
 /// Serves each connection within kLimits, using the certificate that is current when it begins.
 class LimitedServer final : public httplib::Server {
  public:
-  explicit LimitedServer(const Certificates& certificates) : certificates_(certificates) {}
+  explicit LimitedServer(const Certificates& certificates) : certificates_(certificates) {
+    new_task_queue = [] { return new BoundedPool; };
+    set_payload_max_length(kMaxBody);
+    // The library's default options would let a second server listen on the same port.
+    set_socket_options([](int socket) {
+      constexpr int kOn = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
+    });
+    set_error_handler([](const httplib::Request&, httplib::Response& response) {
+      if (response.status == 404 && response.body.empty()) {
+        response.set_content("there is no such page\n", kText);
+      }
+    });
+    // The library's default answer quotes the exception.
+    set_exception_handler([](const httplib::Request& request, httplib::Response& response,
+                             std::exception_ptr thrown) {
+      try {
+        std::rethrow_exception(std::move(thrown));
+      } catch (const std::exception& error) {
+        spdlog::error("HTTP {}: {}", request.path, error.what());
+      }
+      response.status = 500;
+      response.set_content("the server could not do this; its log says why\n", kText);
+    });
+  }
 
  private:
   bool process_and_close_socket(socket_t socket) override {
@@ -65,52 +89,80 @@ class LimitedServer final : public httplib::Server {
   const Certificates& certificates_;
 };
 
-void set_limits(httplib::Server& server) {
-  server.new_task_queue = [] { return new BoundedPool; };
-  server.set_payload_max_length(kMaxBody);
-  // The library's default options would let a second server listen on the same port.
-  server.set_socket_options([](int socket) {
-    constexpr int kOn = 1;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
-  });
-  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (response.status == 404 && response.body.empty()) {
-      response.set_content("there is no such page\n", kText);
-    }
-  });
-  // The library's default answer quotes the exception.
-  server.set_exception_handler(
-      [](const httplib::Request& request, httplib::Response& response, std::exception_ptr thrown) {
-        try {
-          std::rethrow_exception(std::move(thrown));
-        } catch (const std::exception& error) {
-          spdlog::error("HTTP {}: {}", request.path, error.what());
-        }
-        response.status = 500;
-        response.set_content("the server could not do this; its log says why\n", kText);
-      });
-}
-
-void show_health(const std::vector<HealthCheck>& checks, httplib::Response& response) {
-  std::string text;
-  for (const HealthCheck& check : checks) {
-    text += check.part + ": " + (check.fault.empty() ? "ok" : check.fault) + "\n";
-    if (check.needed && !check.fault.empty()) response.status = 503;
-  }
-  response.set_content(text, kText);
-}
-
 }  // namespace
+
+CallOrigin origin_of(const httplib::Request& request) {
+  // The peer is written as gRPC does: "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 client at an IPv6 socket
+  std::string address = request.remote_addr;
+  if (address.starts_with(kMapped)) address.erase(0, kMapped.size());
+  const bool v6 = address.find(':') != std::string::npos;
+  CallOrigin origin;
+  origin.peer = (v6 ? "ipv6:%5B" + address + "%5D" : "ipv4:" + address) + ":" +
+                std::to_string(request.remote_port);
+  if (request.get_header_value_count("Authorization") == 1) {
+    origin.token = token_of_header(request.get_header_value("Authorization"));
+  }
+  return origin;
+}
+
+int http_status(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::OK:
+      return 200;
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return 400;
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return 401;
+    case grpc::StatusCode::PERMISSION_DENIED:
+      return 403;
+    case grpc::StatusCode::NOT_FOUND:
+      return 404;
+    case grpc::StatusCode::ALREADY_EXISTS:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return 409;
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return 429;
+    case grpc::StatusCode::UNAVAILABLE:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+int refuse(const grpc::Status& status, httplib::Response& response) {
+  response.status = http_status(status.error_code());
+  if (response.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  if (response.status == 429 || response.status == 503) response.set_header("Retry-After", "2");
+  return response.status;
+}
 
 HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificates, CallGate& gate,
                        HttpContent content)
     : gate_(gate),
       content_(std::move(content)),
       server_(std::make_unique<LimitedServer>(certificates)) {
-  set_limits(*server_);
-  add_pages();
-  std::string host = endpoint.host;
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  server_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
+    response.set_content("ok\n", kText);
+  });
+  server_->Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
+    std::string text;
+    for (const HealthCheck& check : content_.health()) {
+      text += check.part + ": " + (check.fault.empty() ? "ok" : check.fault) + "\n";
+      if (check.needed && !check.fault.empty()) response.status = 503;
+    }
+    response.set_content(text, kText);
+  });
+  server_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
+    const grpc::Status status = gate_.serve(
+        "GetMetrics", origin_of(request), Role::kRead, "",
+        [&](const Caller&, auto&) { response.set_content(content_.metrics(), kPrometheusText); });
+    if (status.ok()) return;
+    refuse(status, response);
+    response.set_content(status.error_message() + "\n", kText);
+  });
+  content_.add_pages(*server_);
+  const std::string host = host_of(endpoint);
   const int port = endpoint.port == 0                           ? server_->bind_to_any_port(host)
                    : server_->bind_to_port(host, endpoint.port) ? endpoint.port
                                                                 : -1;
@@ -126,24 +178,6 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
 HttpServer::~HttpServer() {
   server_->stop();
   thread_.join();
-}
-
-void HttpServer::add_pages() {
-  server_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
-    response.set_content("ok\n", kText);
-  });
-  server_->Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
-    show_health(content_.health(), response);
-  });
-  server_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
-    const grpc::Status status = gate_.serve(
-        "GetMetrics", origin_of(request), Role::kRead, "",
-        [&](const Caller&, auto&) { response.set_content(content_.metrics(), kPrometheusText); });
-    if (status.ok()) return;
-    refuse(status, response);
-    response.set_content(status.error_message() + "\n", kText);
-  });
-  content_.add_pages(*server_);
 }
 
 }  // namespace dotresize

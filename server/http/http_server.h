@@ -12,9 +12,20 @@
 
 namespace httplib {
 class Server;
-}
+struct Request;
+struct Response;
+}  // namespace httplib
 
 namespace dotresize {
+
+/// Sender of the request, and the token of its header "Authorization: Bearer TOKEN".
+CallOrigin origin_of(const httplib::Request& request);
+
+/// HTTP status for a gRPC status code.
+int http_status(grpc::StatusCode code);
+
+/// Sets the HTTP status of a refused call and the headers that belong to it. Returns the status.
+int refuse(const grpc::Status& status, httplib::Response& response);
 
 /// Health of one part of the server.
 struct HealthCheck {
@@ -48,8 +59,6 @@ class HttpServer {
   const std::string& url() const { return url_; }
 
  private:
-  void add_pages();
-
   CallGate& gate_;
   const HttpContent content_;
   std::unique_ptr<httplib::Server> server_;

@@ -39,50 +39,6 @@ struct HookAnswer {
   std::string error;  ///< empty: message accepted
 };
 
-/// Aborts the call once it takes too long or the server stops.
-class CallGuard {
- public:
-  CallGuard(httplib::ClientImpl& client, std::stop_token stop)
-      : thread_([&client, stop = std::move(stop)](const std::stop_token& over) {
-          const auto end = std::chrono::steady_clock::now() + kHookLimit;
-          while (!over.stop_requested()) {
-            std::this_thread::sleep_for(kGuardPoll);
-            if (stop.stop_requested() || std::chrono::steady_clock::now() > end) client.stop();
-          }
-        }) {}
-
- private:
-  std::jthread thread_;
-};
-
-std::unique_ptr<httplib::ClientImpl> client_for(const HttpUrl& url) {
-  const std::string host = host_of(url.endpoint);
-  std::unique_ptr<httplib::ClientImpl> client;
-  if (url.tls) {
-    client = std::make_unique<httplib::SSLClient>(host, url.endpoint.port);
-  } else {
-    client = std::make_unique<httplib::ClientImpl>(host, url.endpoint.port);
-  }
-  client->set_connection_timeout(kHookConnectLimit);
-  client->set_read_timeout(kHookLimit);
-  client->set_write_timeout(kHookLimit);
-  client->set_follow_location(false);
-  return client;
-}
-
-std::string hook_fault(httplib::Error error) {
-  switch (error) {
-    case httplib::Error::Connection:
-    case httplib::Error::ConnectionTimeout:
-      return "it cannot be connected to";
-    case httplib::Error::SSLConnection:
-    case httplib::Error::SSLServerVerification:
-      return "its certificate is of no known authority, or not for its name";
-    default:
-      return "it did not answer: " + httplib::to_string(error);
-  }
-}
-
 HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::stop_token& stop) {
   httplib::Request request;
   request.method = "POST";
@@ -95,19 +51,42 @@ HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::st
                      {"webhook-signature", message.signature}};
   // The answer's body is not kept.
   request.content_receiver = [](const char*, size_t, uint64_t, uint64_t) { return true; };
-  const auto client = client_for(url);
-  const CallGuard guard(*client, stop);
+  const std::string host = host_of(url.endpoint);
+  std::unique_ptr<httplib::ClientImpl> client;
+  if (url.tls) {
+    client = std::make_unique<httplib::SSLClient>(host, url.endpoint.port);
+  } else {
+    client = std::make_unique<httplib::ClientImpl>(host, url.endpoint.port);
+  }
+  client->set_connection_timeout(kHookConnectLimit);
+  client->set_read_timeout(kHookLimit);
+  client->set_write_timeout(kHookLimit);
+  client->set_follow_location(false);
+  // Aborts the call once it takes too long or the server stops.
+  const std::jthread guard([&](const std::stop_token& over) {
+    const auto end = std::chrono::steady_clock::now() + kHookLimit;
+    while (!over.stop_requested()) {
+      std::this_thread::sleep_for(kGuardPoll);
+      if (stop.stop_requested() || std::chrono::steady_clock::now() > end) client->stop();
+    }
+  });
   const httplib::Result result = client->send(request);
-  if (!result) return {0, hook_fault(result.error())};
+  if (!result) {
+    switch (result.error()) {
+      case httplib::Error::Connection:
+      case httplib::Error::ConnectionTimeout:
+        return {0, "it cannot be connected to"};
+      case httplib::Error::SSLConnection:
+      case httplib::Error::SSLServerVerification:
+        return {0, "its certificate is of no known authority, or not for its name"};
+      default:
+        return {0, "it did not answer: " + httplib::to_string(result.error())};
+    }
+  }
   const int status = result->status;
   if (status >= 200 && status < 300) return {status, ""};
   return {status, fmt::format("it answered with {}{}", status,
                               status / 100 == 3 ? "; redirects are not followed" : "")};
-}
-
-std::chrono::seconds hook_pause(int attempts) {
-  const int doublings = std::min(attempts - 1, 20);
-  return std::min(kFirstPause * (1 << doublings), kLongestPause);
 }
 
 /// Returns the notification's state after one more attempt.
@@ -123,20 +102,11 @@ v1::Notification after(v1::Notification notification, const HookAnswer& answer) 
   } else if (answer.status == kGone || notification.attempts() >= kMostAttempts) {
     notification.set_state(v1::Notification::GIVEN_UP);
   } else {
-    *notification.mutable_next_attempt_time() =
-        now + TimeUtil::SecondsToDuration(hook_pause(notification.attempts()).count());
+    const int doublings = std::min(notification.attempts() - 1, 20);
+    const std::chrono::seconds pause = std::min(kFirstPause * (1 << doublings), kLongestPause);
+    *notification.mutable_next_attempt_time() = now + TimeUtil::SecondsToDuration(pause.count());
   }
   return notification;
-}
-
-void log_attempt(const v1::Job& job, const HttpUrl& url, const v1::Notification& now) {
-  const bool delivered = now.state() == v1::Notification::DELIVERED;
-  const bool last = now.state() != v1::Notification::PENDING;
-  // The log has neither path nor query: they may be confidential.
-  log_job(delivered ? spdlog::level::info : spdlog::level::warn, job,
-          delivered ? fmt::format("{} was told of its end", url.origin())
-                    : fmt::format("{} was not told of its end{}: {}", url.origin(),
-                                  last ? ", for good" : "", now.last_error()));
 }
 
 }  // namespace
@@ -153,25 +123,21 @@ void Notifier::loop(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const uint64_t version = store_.changes().version();
     try {
-      tell_all(stop);
+      std::erase_if(silent_until_, [](const auto& entry) { return entry.second < Clock::now(); });
+      for (const std::string& id : store_.due_notifications(kHooksAtOnce)) {
+        if (stop.stop_requested()) return;
+        const std::optional<v1::Job> job = store_.find(id);
+        if (job && job->notification().state() == v1::Notification::PENDING) {
+          tell(*job, stop);
+        } else {
+          store_.put_off_notification(id, kSilence);
+        }
+      }
     } catch (const std::exception& error) {
       spdlog::error("webhooks: {}", error.what());
       std::this_thread::sleep_for(kPauseAfterFault);
     }
     store_.changes().wait_past(version, kHookPoll);
-  }
-}
-
-void Notifier::tell_all(const std::stop_token& stop) {
-  std::erase_if(silent_until_, [](const auto& entry) { return entry.second < Clock::now(); });
-  for (const std::string& id : store_.due_notifications(kHooksAtOnce)) {
-    if (stop.stop_requested()) return;
-    const std::optional<v1::Job> job = store_.find(id);
-    if (job && job->notification().state() == v1::Notification::PENDING) {
-      tell(*job, stop);
-    } else {
-      store_.put_off_notification(id, kSilence);
-    }
   }
 }
 
@@ -201,7 +167,15 @@ void Notifier::tell(const v1::Job& job, const std::stop_token& stop) {
   }
   now = after(now, answer);
   store_.record_notification(job.id(), now);
-  log_attempt(job, *url, now);
+  // The log has neither path nor query: they may be confidential.
+  if (now.state() == v1::Notification::DELIVERED) {
+    log_job(spdlog::level::info, job, origin + " was told of its end");
+  } else {
+    const bool last = now.state() != v1::Notification::PENDING;
+    log_job(spdlog::level::warn, job,
+            fmt::format("{} was not told of its end{}: {}", origin, last ? ", for good" : "",
+                        now.last_error()));
+  }
 }
 
 }  // namespace dotresize

@@ -27,7 +27,6 @@ class Notifier {
   using Clock = std::chrono::steady_clock;
 
   void loop(const std::stop_token& stop);
-  void tell_all(const std::stop_token& stop);
   void tell(const v1::Job& job, const std::stop_token& stop);
 
   JobStore& store_;

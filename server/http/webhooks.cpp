@@ -33,38 +33,12 @@ constexpr uint64_t kMaxKeyFileBytes = 4096;
 constexpr size_t kLeastKeyBytes = 24;
 constexpr size_t kMostKeyBytes = 64;
 
-/// True if `path` is `prefix` or lies below it.
-bool is_below(const std::string& path, const std::string& prefix) {
-  if (!path.starts_with(prefix)) return false;
-  return prefix.empty() || prefix.ends_with('/') || path.size() == prefix.size() ||
-         path[prefix.size()] == '/';
-}
-
-std::string hmac_sha256(const std::string& key, const std::string& text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size = 0;
-  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-           reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(),
-           &size) == nullptr) {
-    throw std::runtime_error("OpenSSL cannot compute an HMAC-SHA-256");
-  }
-  return {reinterpret_cast<const char*>(digest.data()), size};
-}
-
 Json figures_of(const v1::ModelSize& size) {
   Json figures = {{"parameters", size.parameters()}, {"bytes", size.bytes()}};
   if (size.perplexity() > 0.0) figures["perplexity"] = size.perplexity();
   if (size.has_kl()) figures["kl"] = size.kl();
   if (size.has_agreement()) figures["agreement"] = size.agreement();
   return figures;
-}
-
-Json result_data(const v1::JobResult& result) {
-  Json json = {{"output_path", result.output_path()}, {"wall_time_s", result.wall_time_s()}};
-  json["dense"] = figures_of(result.dense());
-  if (result.has_compressed()) json["compressed"] = figures_of(result.compressed());
-  json["warnings"] = std::vector<std::string>(result.warnings().begin(), result.warnings().end());
-  return json;
 }
 
 /// Data of the webhook's body; keys as in the message Job.
@@ -82,7 +56,13 @@ Json data_of(const v1::Job& job) {
   if (job.has_error()) {
     data["error"] = {{"code", job.error().code()}, {"message", job.error().message()}};
   }
-  if (job.has_result()) data["result"] = result_data(job.result());
+  if (!job.has_result()) return data;
+  const v1::JobResult& result = job.result();
+  Json& json = data["result"];
+  json = {{"output_path", result.output_path()}, {"wall_time_s", result.wall_time_s()}};
+  json["dense"] = figures_of(result.dense());
+  if (result.has_compressed()) json["compressed"] = figures_of(result.compressed());
+  json["warnings"] = std::vector<std::string>(result.warnings().begin(), result.warnings().end());
   return data;
 }
 
@@ -107,7 +87,10 @@ WebhookPolicy::WebhookPolicy(const WebhookOptions& options) {
 
 bool WebhookPolicy::allows(const HttpUrl& url) const {
   return std::ranges::any_of(prefixes_, [&](const HttpUrl& prefix) {
-    return url.origin() == prefix.origin() && is_below(url.path, prefix.path);
+    const std::string& path = prefix.path;
+    if (url.origin() != prefix.origin() || !url.path.starts_with(path)) return false;
+    return path.empty() || path.ends_with('/') || url.path.size() == path.size() ||
+           url.path[path.size()] == '/';
   });
 }
 
@@ -154,7 +137,15 @@ WebhookMessage webhook_message(const v1::Job& job, int64_t time_s, const std::st
   message.time_s = time_s;
   message.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
   const std::string content = message.id + "." + std::to_string(time_s) + "." + message.body;
-  message.signature = "v1," + base64(hmac_sha256(key, content));
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+           reinterpret_cast<const unsigned char*>(content.data()), content.size(), digest.data(),
+           &size) == nullptr) {
+    throw std::runtime_error("OpenSSL cannot compute an HMAC-SHA-256");
+  }
+  message.signature =
+      "v1," + base64(std::string(reinterpret_cast<const char*>(digest.data()), size));
   return message;
 }
 

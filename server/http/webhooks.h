@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/http/http_url.h"
+#include "server/access/endpoint.h"
 
 namespace dotresize {
 

@@ -39,7 +39,7 @@ class Heartbeats {
     v1::Progress progress;  ///< last stored progress
   };
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards entries_
   std::map<std::string, Entry> entries_;
 };
 

@@ -1,6 +1,7 @@
 #include "server/schedule/job_output.h"
 
 #include <fcntl.h>
+#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
@@ -9,12 +10,27 @@
 #include "base/errors.h"
 #include "base/files/confinement.h"
 #include "base/files/partial_path.h"
+#include "base/text/sha256.h"
 #include "base/text/human_text.h"
+#include "base/text/printable.h"
+#include "job/page/sweep_page.h"
+#include "job/report/report.h"
 #include "job/spec/remote_url.h"
+#include "job/sweep/sweep_results.h"
+#include "job/sweep/sweep_run.h"
+#include "server/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
+namespace {
+
+constexpr char kKeptReport[] = "result";  // directory in the job's folder
+
+constexpr int kMostWarnings = 20;
+constexpr size_t kLongestWarning = 500;  // bytes
+
+}  // namespace
 
 std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_bytes) {
   const PinnedDirectory directory(path.parent_path());
@@ -32,18 +48,11 @@ std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_byt
 JobOutput::JobOutput(fs::path path, std::string job_id)
     : path_(std::move(path)), job_id_(std::move(job_id)) {}
 
-bool JobOutput::is_committed(int attempt) const {
+bool JobOutput::is_committed(std::optional<int> attempt) const {
   const PinnedDirectory output(path_);
   if (!output) return false;
   const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  return owner && owner->job_id == job_id_ && owner->attempt == attempt;
-}
-
-bool JobOutput::is_committed() const {
-  const PinnedDirectory output(path_);
-  if (!output) return false;
-  const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  return owner && owner->job_id == job_id_;
+  return owner && owner->job_id == job_id_ && owner->attempt == attempt.value_or(owner->attempt);
 }
 
 int64_t JobOutput::unfinished_bytes() const {
@@ -105,6 +114,89 @@ DiscardedOutput discard_output(const v1::Job& job, const fs::path& output, Trash
   DiscardedOutput moved{of_job.discard(trash), {}};
   if (is_remote(job.spec().output().path())) moved.unpushed = of_job.discard_committed(trash);
   return moved;
+}
+
+void remove_job(JobStore& store, const StateDir& state, Trash& trash, const std::string& id) {
+  DiscardedOutput left;
+  TrashedDirectory folder;
+  store.remove(id, [&](const v1::Job& job, const std::string& output) {
+    if (job.attempt() > 0) left = discard_output(job, output, trash);
+    folder = trash.take(state.job(id));
+  });
+  left.remove();
+  folder.remove();
+}
+
+void check_sweep_directory(const fs::path& output) {
+  const auto refuse = [&](const std::string& what) {
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_FOREIGN",
+                   "output.path: " + output.string() + " " + what, {{"field", "output.path"}});
+  };
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(output, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (status.type() != fs::file_type::directory) {
+    refuse("is no directory of its own, which a sweep has");
+  }
+  for (const char* folder : {kSweepVariants, kSweepStatistics}) {
+    if (fs::is_symlink(fs::symlink_status(output / folder, error))) {
+      refuse("has a link in place of its folder " + std::string(folder));
+    }
+  }
+  const std::string fault = sweep_directory_fault(output);
+  if (!fault.empty()) refuse(fault);
+}
+
+std::optional<v1::SweepResults> read_sweep_results(const fs::path& output) {
+  const auto text = read_pinned_file(output / kSweepResults, kMaxSweepBytes);
+  if (!text) return std::nullopt;
+  return results_message(*text);
+}
+
+v1::JobResult result_of(const v1::Job& job, const std::string& output) {
+  const ReportSummary summary = read_report_summary(output);
+  v1::JobResult result;
+  result.set_output_path(job.spec().output().path());
+  *result.mutable_dense() = to_message(summary.dense);
+  *result.mutable_compressed() = to_message(summary.compressed);
+  result.set_wall_time_s(summary.wall_time_s);
+  for (const std::string& warning : summary.warnings) {
+    if (result.warnings_size() < kMostWarnings)
+      result.add_warnings(printable(warning, kLongestWarning));
+  }
+  return result;
+}
+
+v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
+  using google::protobuf::util::TimeUtil;
+  const auto results = read_sweep_results(output);
+  if (!results) throw InputError(output + "/results.json is missing");
+  v1::JobResult result;
+  result.set_output_path(job.spec().output().path());
+  result.mutable_dense()->set_parameters(results->dense().parameters());
+  result.mutable_dense()->set_bytes(results->dense().bytes());
+  result.mutable_dense()->set_perplexity(results->dense().perplexity());
+  result.set_wall_time_s(unix_time(TimeUtil::GetCurrentTime()) - unix_time(job.start_time()));
+  return result;
+}
+
+void keep_report(const fs::path& output, const fs::path& kept) {
+  constexpr auto kAgain = fs::copy_options::overwrite_existing | fs::copy_options::recursive;
+  fs::create_directories(kept);
+  for (const char* name : {kModelCard, kSumsFile})
+    fs::copy_file(output / name, kept / name, kAgain);
+  fs::create_directories(kept / kReportDirectory);
+  for (const fs::directory_entry& file : fs::directory_iterator(output / kReportDirectory)) {
+    if (file.path().filename() == kMapsFile) continue;  // as large as the model
+    fs::copy(file, kept / kReportDirectory / file.path().filename(), kAgain);
+  }
+}
+
+fs::path reported_in(const v1::Job& job, const fs::path& folder, const fs::path& output) {
+  if (!is_remote(job.spec().output().path())) return output;
+  std::error_code error;
+  const fs::path place = fs::canonical(folder, error);  // PinnedDirectory needs a canonical path
+  return (error ? folder : place) / kKeptReport;
 }
 
 }  // namespace dotresize

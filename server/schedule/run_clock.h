@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
@@ -15,7 +16,11 @@ class RunClock {
   /// Time since the job's start. The first call for a job takes `by_wall`, the time since its start
   /// by the wall clock; later calls add steady time to it.
   std::chrono::seconds passed(const std::string& id, std::chrono::seconds by_wall,
-                              Clock::time_point now = Clock::now());
+                              Clock::time_point now = Clock::now()) {
+    const Clock::time_point begun = now - std::max(by_wall, std::chrono::seconds(0));
+    return std::chrono::duration_cast<std::chrono::seconds>(
+        now - begun_.try_emplace(id, begun).first->second);
+  }
   /// Drops a job that has ended.
   void forget(const std::string& id) { begun_.erase(id); }
 
@@ -35,7 +40,13 @@ class ClockWatch {
   /// Returns by how much the wall clock was set since the last call. Less than two seconds counts
   /// as 0: the clock's own corrections.
   std::chrono::milliseconds jump(Wall::time_point wall = Wall::now(),
-                                 Steady::time_point steady = Steady::now());
+                                 Steady::time_point steady = Steady::now()) {
+    using Milliseconds = std::chrono::milliseconds;
+    const auto jump = std::chrono::duration_cast<Milliseconds>((wall - wall_) - (steady - steady_));
+    wall_ = wall;
+    steady_ = steady;
+    return std::chrono::abs(jump) < std::chrono::seconds(2) ? Milliseconds(0) : jump;
+  }
 
  private:
   Wall::time_point wall_;

@@ -1,7 +1,6 @@
 #include "server/schedule/scheduler.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -9,18 +8,14 @@
 
 #include "base/errors.h"
 #include "base/process/program.h"
-#include "job/report/report.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "server/api/job_admission.h"
-#include "server/api/job_removal.h"
-#include "server/api/sweep_admission.h"
 #include "server/api_error.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
 #include "server/log_format.h"
-#include "server/schedule/sweep_directory.h"
-#include "server/store/job_result.h"
+#include "server/schedule/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -29,7 +24,6 @@ namespace {
 // changes.
 constexpr std::chrono::milliseconds kPollInterval{200};
 constexpr std::chrono::seconds kPauseAfterError{2};
-constexpr std::chrono::seconds kLongestRetryDelay{3600};
 // Longer than a supervisor needs to kill a command that does not end. The supervisor may have been
 // suspended, so it is asked again.
 constexpr std::chrono::seconds kStopInterval{15};
@@ -51,66 +45,47 @@ bool guarded(const std::string& what, Body&& body) {
   }
 }
 
-/// Number of attempts of a launched job that had processes, including this one.
-int started_attempts(const v1::Job& job) { return job.attempt() - job.unstarted_attempts(); }
-
-/// Resources that the jobs give back, and when, as far as their ends are known.
-std::vector<Release> releases_of(const std::vector<v1::Job>& launched) {
-  std::vector<Release> releases;
-  for (const v1::Job& job : launched) {
-    if (job.state() != v1::Job::RUNNING || !job.has_progress()) continue;
-    const double seconds = job.progress().eta_s();
-    if (seconds >= 0.0) releases.push_back({seconds, amounts_of(job)});
-  }
-  return releases;
-}
-
 }  // namespace
 
-Outcome Scheduler::failed(const Failure& failure) {
-  return {v1::Job::FAILED, to_job_error(failure), std::nullopt};
-}
-
 Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
-    : store_(context.store),
-      state_(context.state),
-      launchers_(context.launchers),
-      heartbeats_(context.heartbeats),
-      trash_(context.trash),
-      paths_(context.paths),
-      machine_(context.machine),
-      drain_(context.drain),
-      view_(context.view),
+    : context_(context),
       limits_(limits),
       last_round_(Heartbeats::Clock::now()),
       pusher_(context.paths.remote().cache()) {
-  for (const v1::Job& job : store_.launched()) {
+  for (const v1::Job& job : context_.store.launched()) {
     log_job(spdlog::level::info, job, "attempt " + std::to_string(job.attempt()) + " found again");
-    heartbeats_.begin(job.id());
+    context_.heartbeats.begin(job.id());
   }
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
-Scheduler::~Scheduler() {
-  stopping_ = true;
-  thread_.join();
-}
-
-void Scheduler::loop() {
-  while (!stopping_) {
-    const uint64_t version = store_.changes().version();
+void Scheduler::loop(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const uint64_t version = context_.store.changes().version();
     bool error_seen = false;
-    error_seen |= !guarded("the clock", [&] { notice_clock(); });
+    error_seen |= !guarded("the clock", [&] {
+      const std::chrono::milliseconds jump = clock_watch_.jump();
+      if (jump.count() == 0) return;
+      spdlog::warn(
+          "the clock was set by {} s: what waits for another attempt waits as long as it would",
+          std::chrono::duration_cast<std::chrono::seconds>(jump).count());
+      context_.store.shift_retries(jump);
+    });
     notice_delay();
     error_seen |= !guarded("launched jobs", [&] {
-      for (const v1::Job& job : store_.launched()) {
+      for (const v1::Job& job : context_.store.launched()) {
         error_seen |= !guarded(job.id(), [&] { poll_attempt(job); });
       }
     });
     error_seen |= !guarded("queue", [&] { start_queued(); });
-    error_seen |= !guarded("expired jobs", [&] { remove_expired(); });
+    error_seen |= !guarded("expired jobs", [&] {
+      for (const std::string& id : context_.store.expired(kExpiredAtOnce)) {
+        remove_job(context_.store, context_.state, context_.trash, id);
+        log_job(spdlog::level::info, id, 0, "deleted: its time after the end is over");
+      }
+    });
     if (error_seen) std::this_thread::sleep_for(kPauseAfterError);
-    store_.changes().wait_past(version, kPollInterval);
+    context_.store.changes().wait_past(version, kPollInterval);
   }
 }
 
@@ -125,33 +100,20 @@ bool Scheduler::notice_delay() {
   spdlog::warn(
       "the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
       std::chrono::duration<double>(delay).count());
-  heartbeats_.begin_all();
+  context_.heartbeats.begin_all();
   return true;
 }
 
-void Scheduler::notice_clock() {
-  const std::chrono::milliseconds jump = clock_watch_.jump();
-  if (jump.count() == 0) return;
-  spdlog::warn(
-      "the clock was set by {} s: what waits for another attempt waits as long as it would",
-      std::chrono::duration_cast<std::chrono::seconds>(jump).count());
-  store_.shift_retries(jump);
-}
-
-bool Scheduler::is_silent(const v1::Job& job) {
-  // The order matters: the server may be suspended at any point of a round.
-  return heartbeats_.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay();
-}
-
 void Scheduler::poll_attempt(const v1::Job& seen) {
-  if (seen.pushing()) return follow_push(store_.get(seen.id()));
-  const AttemptStatus status = launchers_.of(seen).check(seen);
-  const v1::Job job = store_.get(seen.id());  // read again: a cancel may have come meanwhile
+  if (seen.pushing()) return follow_push(context_.store.get(seen.id()));
+  const AttemptStatus status = context_.launchers.of(seen).check(seen);
+  const v1::Job job =
+      context_.store.get(seen.id());  // read again: a cancel may have come meanwhile
   notes_[job.id()] = {status.note, status.command};
   switch (status.liveness) {
     case Liveness::kWaiting:
       hold_.see(job.id(), /*runs=*/false);
-      heartbeats_.begin(job.id());  // no heartbeat is expected
+      context_.heartbeats.begin(job.id());  // no heartbeat is expected
       stop_if_unwanted(job);
       return;
     case Liveness::kRestarted:
@@ -162,173 +124,68 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
       return;
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status));
-    case Liveness::kVanished:
-      return end_vanished(job, status.ran);
+    case Liveness::kVanished: {
+      if (!context_.launchers.of(job).clear_leftovers(job)) return;  // polled again: no two at once
+      if (has_output(job)) return end_or_retry(job, succeeded(job));
+      if (job.cancelling()) return end(job, cancelled());
+      const std::string attempt = "attempt " + std::to_string(job.attempt());
+      // A server that ends while it starts an attempt must not fail the job.
+      return end_or_retry(
+          job, status.ran ? failed({kLost, -1, "", job.progress().phase(),
+                                    "the processes of " + attempt + " vanished"})
+                          : failed({kLaunchFailed, -1, "", "", attempt + " was not started"}));
+    }
   }
 }
 
 void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
   if (has_output(job)) {  // done: the end makes the job SUCCEEDED
-    launchers_.of(job).stop(job);
+    context_.launchers.of(job).stop(job);
     return;
   }
   if (is_last_attempt(job)) {
-    return stop_because(job, {kLost, -1, "", job.progress().phase(), reason});
+    return stop(job, Failure{kLost, -1, "", job.progress().phase(), reason});
   }
   if (stop_if_unwanted(job)) return;
   // The ranks' file is written before the table: until the table has the token, ranks are refused.
-  const std::string token = launchers_.of(job).prepare_restart(job);
-  const auto next = store_.begin_attempt(job.id(), token_hash(token), reason);
+  const std::string token = context_.launchers.of(job).prepare_restart(job);
+  const auto next = context_.store.begin_attempt(job.id(), token_hash(token), reason);
   if (!next) return;
   forget(job.id());
-  heartbeats_.begin(job.id());
+  context_.heartbeats.begin(job.id());
   log_job(spdlog::level::warn, *next, reason);
 }
 
-std::optional<Failure> Scheduler::reason_to_stop(const v1::Job& job) {
-  if (is_silent(job)) {
-    return Failure{kLost, -1, "", job.progress().phase(),
-                   "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
-                       " s; the job was stopped"};
-  }
-  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-  if (missed.empty()) return std::nullopt;
-  return Failure{kDeadlineExceeded, -1, "", job.progress().phase(), missed};
-}
-
 bool Scheduler::stop_if_unwanted(const v1::Job& job) {
-  if (job.cancelling() || job.has_stop_reason()) {
-    request_stop(job);
-    return true;
+  std::optional<Failure> reason;
+  if (!job.cancelling() && !job.has_stop_reason()) {
+    const std::string& phase = job.progress().phase();
+    // The order matters: the server may be suspended at any point of a round.
+    if (context_.heartbeats.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay()) {
+      reason = Failure{kLost, -1, "", phase,
+                       "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
+                           " s; the job was stopped"};
+    } else {
+      const std::string missed = missed_deadline(job, std::chrono::seconds(0));
+      if (missed.empty()) return false;
+      reason = Failure{kDeadlineExceeded, -1, "", phase, missed};
+    }
   }
-  const std::optional<Failure> reason = reason_to_stop(job);
-  if (reason) stop_because(job, *reason);
-  return reason.has_value();
+  stop(job, reason);
+  return true;
 }
 
-void Scheduler::stop_because(const v1::Job& job, const Failure& reason) {
+void Scheduler::stop(const v1::Job& job, const std::optional<Failure>& reason) {
   // The table is written first, so that a later server also knows why the attempt ended.
-  if (!job.has_stop_reason()) {
-    store_.request_stop(job.id(), job.attempt(), to_job_error(reason));
+  if (reason && !job.has_stop_reason()) {
+    context_.store.request_stop(job.id(), job.attempt(), to_job_error(*reason));
   }
-  request_stop(job);
-}
-
-void Scheduler::request_stop(const v1::Job& job) {
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
   const auto last = stop_requests_.find(job.id());
   const bool asked = last != stop_requests_.end() && last->second.attempt == job.attempt() &&
                      now - last->second.time < kStopInterval;
-  if (!asked && launchers_.of(job).stop(job)) stop_requests_[job.id()] = {job.attempt(), now};
-}
-
-JobOutput Scheduler::output_of(const v1::Job& job) const {
-  return JobOutput(store_.output_of(job.id()), job.id());
-}
-
-bool Scheduler::has_output(const v1::Job& job) const {
-  return output_of(job).is_committed(job.attempt());
-}
-
-Outcome Scheduler::succeeded(const v1::Job& job) const {
-  try {
-    const std::string output = store_.output_of(job.id());
-    return {v1::Job::SUCCEEDED, std::nullopt,
-            job.has_sweep() ? sweep_result_of(job, output) : result_of(job, output)};
-  } catch (const InputError& error) {
-    return failed({kRankFailed, -1, "", job.progress().phase(),
-                   std::string("the job has ended well but left no report: ") + error.what()});
-  }
-}
-
-Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) const {
-  const bool here = job.launcher() == v1::Resources::local;
-  const bool ended_well = status.exit.exit_code == kExitOk;
-  if (has_output(job) || (ended_well && here)) return succeeded(job);
-  if (job.cancelling()) return cancelled();
-  if (job.has_stop_reason()) return {v1::Job::FAILED, job.stop_reason(), std::nullopt};
-  if (status.failure) return failed(*status.failure);
-  Launcher& launcher = launchers_.of(job);
-  const FailureEvidence evidence = {status.exit,
-                                    store_.reported_failure(job.id(), job.attempt()),
-                                    launcher.log_tail(job),
-                                    job.progress().phase(),
-                                    here && ranks_of(job.spec()) == 1,
-                                    launcher.starter(),
-                                    job.has_sweep()};
-  v1::JobError error = explain_failure(evidence);
-  if (here && job.state() == v1::Job::STARTING && ended_without_a_word(evidence)) {
-    const std::string fault = launcher.worker_fault();
-    if (!fault.empty()) return failed({kLaunchFailed, -1, "", "", fault});
-  }
-  // srun exits with 0 if it could not start the ranks.
-  if (ended_well && !evidence.reported) error.set_code(kLost);
-  return {v1::Job::FAILED, error, std::nullopt};
-}
-
-void Scheduler::end_vanished(const v1::Job& job, bool ran) {
-  if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: no two at once
-  if (has_output(job)) return end_or_retry(job, succeeded(job));
-  if (job.cancelling()) return end(job, cancelled());
-  const std::string attempt = "attempt " + std::to_string(job.attempt());
-  // A server that ends while it starts an attempt must not fail the job.
-  const Failure failure = ran ? Failure{kLost, -1, "", job.progress().phase(),
-                                        "the processes of " + attempt + " vanished"}
-                              : Failure{kLaunchFailed, -1, "", "", attempt + " was not started"};
-  end_or_retry(job, failed(failure));
-}
-
-void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
-  if (outcome.state == v1::Job::SUCCEEDED && is_remote(job.spec().output().path())) {
-    return begin_push(job);
-  }
-  if (outcome.state != v1::Job::FAILED) return end(job, outcome);
-  const std::string& reason = outcome.error->message();
-  const Remedy remedy = remedy_for(*outcome.error);
-  if (remedy == Remedy::kHoldQueue) {
-    hold_queue(reason);
-    if (requeue(job, reason, std::chrono::seconds(0), /*started=*/false)) return;
-    return end(job, cancelled());
-  }
-  hold_.see(job.id(), /*runs=*/true);  // it has run
-  if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
-  if (is_last_attempt(job)) {
-    Outcome last = outcome;
-    last.error->set_message(reason + "; the last attempt of " +
-                            std::to_string(limits_.max_attempts));
-    return end(job, last);
-  }
-  const int doublings = std::min(started_attempts(job) - 1, 12);
-  const auto pause = std::min(limits_.retry_delay * (1 << doublings), kLongestRetryDelay);
-  const std::string missed = missed_deadline(job, pause);
-  if (!missed.empty()) {
-    return end(job, failed({kDeadlineExceeded, -1, "", "", reason + "; " + missed}));
-  }
-  if (!requeue(job, reason, pause)) end(job, cancelled());
-}
-
-bool Scheduler::is_last_attempt(const v1::Job& job) const {
-  return started_attempts(job) >= limits_.max_attempts;
-}
-
-bool Scheduler::requeue(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
-                        bool started) {
-  output_of(job).trim();
-  launchers_.of(job).clean_up(job);
-  if (!store_.requeue(job.id(), reason, pause, started)) return false;
-  forget(job.id());
-  log_job(spdlog::level::warn, job,
-          fmt::format("queued again, for in {} s at the earliest: {}", pause.count(), reason));
-  return true;
-}
-
-bool Scheduler::is_ready_for(const v1::Job& job) {
-  try {
-    launchers_.of(job).require_ready();
-    return true;
-  } catch (const ProgramMissing& error) {
-    hold_queue(error.what());
-    return false;
+  if (!asked && context_.launchers.of(job).stop(job)) {
+    stop_requests_[job.id()] = {job.attempt(), now};
   }
 }
 
@@ -339,14 +196,14 @@ void Scheduler::hold_queue(const std::string& reason) {
 }
 
 std::string Scheduler::pause_reason() const {
-  if (drain_.is_on()) return kDrainedReason;
+  if (context_.drain.is_on()) return kDrainedReason;
   const std::string held = hold_.reason();
   return held.empty() ? "" : "this machine cannot start jobs: " + held;
 }
 
 void Scheduler::start_queued() {
-  const std::vector<v1::Job> launched = store_.launched();
-  Leases leases(machine_, launched);
+  const std::vector<v1::Job> launched = context_.store.launched();
+  Leases leases(context_.machine, launched);
   QueueState state;
   state.paused = pause_reason();
   state.held = hold_.last_reason();
@@ -356,7 +213,7 @@ void Scheduler::start_queued() {
     if (job.launcher() != v1::Resources::local) ++remote;
   }
   std::optional<Amounts> head;  // needs of the first job that does not fit
-  const std::vector<QueuedJob> queue = store_.queued(kQueueWindow);
+  const std::vector<QueuedJob> queue = context_.store.queued(kQueueWindow);
   if (queue.empty()) hold_.see_empty_queue();
   for (const QueuedJob& queued : queue) {
     if (!state.paused.empty()) break;
@@ -374,10 +231,18 @@ void Scheduler::start_queued() {
     if (queued.is_remote()) ++remote;
     state.paused = pause_reason();
   }
-  if (head) state.head_start_s = seconds_until_free(*head, leases.free(), releases_of(launched));
+  if (head) {
+    std::vector<Release> releases;  // as far as the ends of jobs are known
+    for (const v1::Job& job : launched) {
+      if (job.state() != v1::Job::RUNNING || !job.has_progress()) continue;
+      const double seconds = job.progress().eta_s();
+      if (seconds >= 0.0) releases.push_back({seconds, amounts_of(job)});
+    }
+    state.head_start_s = seconds_until_free(*head, leases.free(), releases);
+  }
   state.used = leases.used();
   state.notes = notes_;
-  view_.set(std::move(state));
+  context_.view.set(std::move(state));
 }
 
 std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
@@ -385,10 +250,14 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
   const Amounts need =
       queued.is_remote()
           ? Amounts{}
-          : Amounts{queued.ranks, gpus_needed(queued.device, queued.ranks, machine_.capacity),
+          : Amounts{queued.ranks,
+                    gpus_needed(queued.device, queued.ranks, context_.machine.capacity),
                     queued.memory};
-  if (!fits(need, machine_.capacity)) {
-    refuse_for_good(queued, need);
+  if (!fits(need, context_.machine.capacity)) {
+    end(context_.store.get(queued.id),
+        failed({kLaunchFailed, -1, "", "",
+                "the job needs " + shortage(need, context_.machine.capacity, "here") +
+                    "; this server was restarted with less"}));
     return "";
   }
   // A job behind the head takes nothing that the head needs: whichever job ends next, the head
@@ -399,66 +268,50 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     if (!head) head = need;
     return shortage(need, free, where);
   }
-  start(queued, need, leases);
-  return "";
-}
-
-void Scheduler::refuse_for_good(const QueuedJob& queued, const Amounts& need) {
-  end(store_.get(queued.id), failed({kLaunchFailed, -1, "", "",
-                                     "the job needs " + shortage(need, machine_.capacity, "here") +
-                                         "; this server was restarted with less"}));
-}
-
-void Scheduler::start(const QueuedJob& queued, const Amounts& need, Leases& leases) {
-  const v1::Job job = store_.get(queued.id);
-  if (job.error().code() == kDamagedRecord) {
-    return end(job, {v1::Job::FAILED, job.error(), std::nullopt});
-  }
+  const v1::Job job = context_.store.get(queued.id);
   const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-  if (!missed.empty()) {
-    return end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
+  if (job.error().code() == kDamagedRecord) {
+    end(job, {v1::Job::FAILED, job.error(), std::nullopt});
+  } else if (!missed.empty()) {
+    end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
+  } else if (!context_.machine.offers(job.launcher())) {
+    end(job, failed({kLaunchFailed, -1, "", "",
+                     "this server was restarted without the launcher " +
+                         v1::Resources::Launcher_Name(job.launcher())}));
+  } else {
+    try {
+      context_.launchers.of(job).require_ready();
+    } catch (const ProgramMissing& error) {
+      hold_queue(error.what());
+      return "";
+    }
+    start_attempt(job, fmt::format("{}", fmt::join(leases.take(need), ",")));
   }
-  if (!machine_.offers(job.launcher())) {
-    return end(job, failed({kLaunchFailed, -1, "", "",
-                            "this server was restarted without the launcher " +
-                                v1::Resources::Launcher_Name(job.launcher())}));
-  }
-  if (!is_ready_for(job)) return;
-  start_attempt(job, join_gpus(leases.take(need)));
-}
-
-std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) {
-  using google::protobuf::util::TimeUtil;
-  if (!job.options().has_deadline_s() || !job.has_start_time()) return "";
-  const int64_t deadline_s = job.options().deadline_s();
-  const std::chrono::seconds by_wall(TimeUtil::TimestampToSeconds(TimeUtil::GetCurrentTime()) -
-                                     job.start_time().seconds());
-  if ((run_clock_.passed(job.id(), by_wall) + pause).count() < deadline_s) return "";
-  return "the deadline of " + std::to_string(deadline_s) + " s after the start has passed" +
-         (pause.count() > 0 ? " before another attempt" : "");
+  return "";
 }
 
 void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
-  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "", gpus);
+  const std::optional<v1::Job> started =
+      context_.store.begin_attempt(job.id(), token.sha256, "", gpus);
   if (!started) return;
   if (started->pushing()) return begin_push(*started);
-  heartbeats_.begin(job.id());
+  context_.heartbeats.begin(job.id());
   hold_.launch(job.id());
   log_job(spdlog::level::info, *started,
           fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
     v1::Job launched = *started;
-    const std::string output = store_.output_of(job.id());
+    const std::string output = context_.store.output_of(job.id());
     if (job.has_sweep()) {
-      readmit_sweep(launched, output, paths_);
+      readmit_sweep(launched, output, context_.paths);
     } else {
-      *launched.mutable_spec() = readmit(job.spec(), output, paths_, copies_of(job));
+      *launched.mutable_spec() = readmit(job.spec(), output, context_.paths, copies_of(job));
     }
-    if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
-      set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
+    if (context_.machine.memory_declared && job.launcher() == v1::Resources::local) {
+      set_memory_budget(*launched.mutable_spec(), context_.machine.capacity.memory);
     }
-    launchers_.of(launched).launch(launched, token.secret);
+    context_.launchers.of(launched).launch(launched, token.secret);
   } catch (const ApiError& error) {  // a path has changed since admission
     end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
@@ -466,35 +319,8 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   }
 }
 
-void Scheduler::remove_expired() {
-  for (const std::string& id : store_.expired(kExpiredAtOnce)) {
-    remove_job(store_, state_, trash_, id);
-    log_job(spdlog::level::info, id, 0, "deleted: its time after the end is over");
-  }
-}
-
-void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
-  const bool pushed = is_remote(job.spec().output().path());
-  if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
-    discard_output(job, store_.output_of(job.id()), trash_).remove();
-  } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
-    output_of(job).trim();
-  }
-  if (job.attempt() > 0) launchers_.of(job).clean_up(job);
-  if (pushed && outcome.state == v1::Job::SUCCEEDED) keep_pushed_report(job);
-  store_.finish(job.id(), outcome);
-  if (pushed && outcome.state == v1::Job::SUCCEEDED) {
-    output_of(job).discard_committed(trash_).remove();
-  }
-  forget(job.id());
-  run_clock_.forget(job.id());
-  log_job(
-      spdlog::level::info, job,
-      v1::Job::State_Name(outcome.state) + (outcome.error ? ": " + outcome.error->message() : ""));
-}
-
 void Scheduler::forget(const std::string& id) {
-  heartbeats_.forget(id);
+  context_.heartbeats.forget(id);
   hold_.forget(id);
   stop_requests_.erase(id);
   notes_.erase(id);

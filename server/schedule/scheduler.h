@@ -15,9 +15,9 @@
 #include "server/schedule/job_output.h"
 #include "server/schedule/queue_hold.h"
 #include "server/schedule/run_clock.h"
-#include "server/store/drain.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
+#include "server/store/state_dir.h"
 #include "server/transfer/pusher.h"
 
 namespace dotresize {
@@ -57,7 +57,7 @@ class Scheduler {
  public:
   Scheduler(const SchedulerContext& context, SchedulerLimits limits);
   /// Stops the thread; running jobs go on.
-  ~Scheduler();
+  ~Scheduler() = default;
 
   /// Time since the scheduler last began a round over all jobs. Thread-safe.
   Heartbeats::Clock::duration time_since_round() const;
@@ -65,13 +65,10 @@ class Scheduler {
   bool is_held() const { return hold_.is_on(); }
 
  private:
-  void loop();
+  void loop(const std::stop_token& stop);
   /// Detects that this server was suspended or busy. Heartbeats may then be unread, so all jobs get
   /// their whole timeout again. Returns true in that case.
   bool notice_delay();
-  /// Detects a change of the wall clock and shifts the retry times by it.
-  void notice_clock();
-  bool is_silent(const v1::Job& job);
   void poll_attempt(const v1::Job& seen);
   /// Handles a restart by the launcher's system: an attempt's processes are gone and others are
   /// being started. They become the next attempt, unless the job has used all its attempts.
@@ -79,14 +76,9 @@ class Scheduler {
   /// Stops a live attempt that is being cancelled, has been silent for too long, or has passed its
   /// deadline. Returns true if it does.
   bool stop_if_unwanted(const v1::Job& job);
-  /// Failure for which the server itself stops the job; nullopt: none.
-  std::optional<Failure> reason_to_stop(const v1::Job& job);
-  /// Stops the job. The first reason is kept and becomes the job's error.
-  void stop_because(const v1::Job& job, const Failure& reason);
-  /// Asks the attempt to end, again every kStopInterval while this is called.
-  void request_stop(const v1::Job& job);
-  /// Ends or requeues a job whose attempt has vanished. `ran`: its processes had begun.
-  void end_vanished(const v1::Job& job, bool ran);
+  /// Stops the job: asks the attempt to end, again every kStopInterval while this is called. The
+  /// first reason is kept and becomes the job's error.
+  void stop(const v1::Job& job, const std::optional<Failure>& reason);
   /// Ends the job, starts its push, or requeues it if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
   /// True if the job may have no attempt after this one.
@@ -97,16 +89,11 @@ class Scheduler {
   /// Starts the job if there is room; otherwise returns what it waits for. `head`: needs of the
   /// first job that waits.
   std::string start_if_room(const QueuedJob& queued, Leases& leases, std::optional<Amounts>& head);
-  void refuse_for_good(const QueuedJob& queued, const Amounts& need);
   /// Reason why no job may start at all; empty: jobs may start.
   std::string pause_reason() const;
-  void start(const QueuedJob& queued, const Amounts& need, Leases& leases);
   void start_attempt(const v1::Job& job, const std::string& gpus);
   /// Error text if the job's deadline passes within `pause` from now; empty if it does not.
   std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
-  void remove_expired();
-  /// True if the job's launcher is ready; otherwise holds the queue.
-  bool is_ready_for(const v1::Job& job);
   void hold_queue(const std::string& reason);
   /// Drops the in-memory state of a launched job.
   void forget(const std::string& id);
@@ -123,20 +110,9 @@ class Scheduler {
   void begin_push(const v1::Job& job);
   /// Ends the job once its push has ended.
   void follow_push(const v1::Job& job);
-  void end_unpushed(const v1::Job& job, const TransferError& error);
-  /// Keeps the job's report in the state directory, before the pushed output is removed here.
-  void keep_pushed_report(const v1::Job& job) const;
   void end(const v1::Job& job, const Outcome& outcome);
 
-  JobStore& store_;
-  const StateDir& state_;
-  Launchers& launchers_;
-  Heartbeats& heartbeats_;
-  Trash& trash_;
-  const PathPolicy& paths_;
-  const Machine& machine_;
-  const Drain& drain_;
-  QueueView& view_;
+  const SchedulerContext context_;
   const SchedulerLimits limits_;
   std::atomic<Heartbeats::Clock::time_point> last_round_;
   QueueHold hold_;
@@ -145,8 +121,7 @@ class Scheduler {
   Pusher pusher_;
   std::map<std::string, StopRequest> stop_requests_;  ///< last requests, by job
   std::map<std::string, AttemptNote> notes_;          ///< notes of launched jobs, by id
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;  ///< last member: it uses all the others
+  std::jthread thread_;                               ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "base/process/program.h"
@@ -23,24 +25,16 @@ Watchdog::Watchdog(std::string target, std::function<std::string()> fault,
                    std::function<void(bool)> report)
     : target_(std::move(target)), fault_(std::move(fault)), report_(std::move(report)) {
   report_(true);
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stopped_.notify_one();
-  thread_.join();
-}
-
-void Watchdog::loop() {
+void Watchdog::loop(const std::stop_token& stop) {
   int failures = 0;
   std::string known_fault;
-  std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, kInterval, [this] { return stopping_; })) {
-    lock.unlock();
+  std::mutex mutex;  // nobody else takes it: the wait ends at a request to stop
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;
+  while (!never.wait_for(lock, stop, kInterval, [&] { return stop.stop_requested(); })) {
     const std::string fault = fault_();
     if (fault.empty() != known_fault.empty()) {
       report_(fault.empty());
@@ -51,26 +45,21 @@ void Watchdog::loop() {
       }
     }
     known_fault = fault;
-    failures = server_answers() ? 0 : failures + 1;
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new connection each time
+    const auto stub = v1::Workers::NewStub(
+        grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kAnswerTimeout);
+    v1::HeartbeatResponse response;
+    // The call has no token: a refusal is the expected answer.
+    const grpc::Status status = stub->Heartbeat(&context, v1::HeartbeatRequest(), &response);
+    failures = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ? 0 : failures + 1;
     if (failures == kMaxFailures) {
       spdlog::critical("the server does not answer at {}; ending, its jobs go on", target_);
       ::_exit(kExitUnavailable);
     }
-    lock.lock();
   }
-}
-
-bool Watchdog::server_answers() const {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new connection each time
-  const auto stub = v1::Workers::NewStub(
-      grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerTimeout);
-  v1::HeartbeatResponse response;
-  // The call has no token: a refusal is the expected answer.
-  const grpc::Status status = stub->Heartbeat(&context, v1::HeartbeatRequest(), &response);
-  return status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
 }
 
 }  // namespace dotresize

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -18,19 +16,14 @@ class Watchdog {
   /// constructor.
   Watchdog(std::string target, std::function<std::string()> fault,
            std::function<void(bool serving)> report);
-  ~Watchdog();
 
  private:
-  void loop();
-  bool server_answers() const;
+  void loop(const std::stop_token& stop);
 
   const std::string target_;
   const std::function<std::string()> fault_;
   const std::function<void(bool)> report_;
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::jthread thread_;  ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

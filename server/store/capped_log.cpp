@@ -21,23 +21,21 @@ CappedLog::CappedLog(UniqueFd file, int64_t limit) : file_(std::move(file), limi
 CappedLog::~CappedLog() { finish(); }
 
 void CappedLog::start() {
-  thread_ = std::thread([this] { copy(); });
+  thread_ = std::thread([this] {
+    std::array<char, 65536> buffer;
+    for (;;) {
+      const ssize_t got = ::read(read_end_.get(), buffer.data(), buffer.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      file_.add({buffer.data(), static_cast<size_t>(got)});
+    }
+    file_.finish();
+  });
 }
 
 void CappedLog::finish() {
   write_end_ = UniqueFd();
   if (thread_.joinable()) thread_.join();
-}
-
-void CappedLog::copy() {
-  std::array<char, 65536> buffer;
-  for (;;) {
-    const ssize_t got = ::read(read_end_.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    file_.add({buffer.data(), static_cast<size_t>(got)});
-  }
-  file_.finish();
 }
 
 }  // namespace dotresize

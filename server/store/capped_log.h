@@ -25,8 +25,6 @@ class CappedLog {
   void finish();
 
  private:
-  void copy();
-
   CappedFile file_;
   UniqueFd read_end_;
   UniqueFd write_end_;

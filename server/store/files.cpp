@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <system_error>
 #include <utility>
 
@@ -15,39 +16,29 @@
 namespace dotresize {
 namespace {
 
-/// Returns an empty descriptor if the file does not exist.
-UniqueFd open_for_reading(const std::filesystem::path& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd && errno != ENOENT) throw_errno("cannot read " + path.string());
-  return fd;
-}
-
-int64_t size_of(const UniqueFd& fd, const std::filesystem::path& path) {
+/// Reads at most `max_bytes` from the offset that `start` gives for the file's size; nullopt if the
+/// file does not exist.
+std::optional<std::string> read_from(const std::filesystem::path& path, size_t max_bytes,
+                                     const std::function<int64_t(int64_t size)>& start) {
+  const auto failed = [&] { throw_errno("cannot read " + path.string()); };
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return std::nullopt;
   struct stat status = {};
-  if (::fstat(fd.get(), &status) != 0) throw_errno("cannot read " + path.string());
-  return status.st_size;
-}
-
-std::string read_at(int fd, int64_t offset, size_t max_bytes, const std::string& name) {
+  if (!fd || ::fstat(fd.get(), &status) != 0) failed();
+  const int64_t offset = start(status.st_size);
+  if (offset > status.st_size) return "";  // the kernel rejects very large offsets
   std::string data(max_bytes, '\0');
   size_t filled = 0;
   while (filled < max_bytes) {
-    const ssize_t got = ::pread(fd, data.data() + filled, max_bytes - filled,
+    const ssize_t got = ::pread(fd.get(), data.data() + filled, max_bytes - filled,
                                 offset + static_cast<int64_t>(filled));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_errno("cannot read " + name);
+    if (got < 0) failed();
     if (got == 0) break;
     filled += static_cast<size_t>(got);
   }
   data.resize(filled);
   return data;
-}
-
-/// Returns an empty descriptor if another process holds the lock.
-UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
-  return UniqueFd();
 }
 
 }  // namespace
@@ -80,36 +71,35 @@ void require_private_file(const std::string& option, const std::filesystem::path
 }
 
 std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes) {
-  const UniqueFd fd = open_for_reading(path);
-  if (!fd) return std::nullopt;
-  return read_at(fd.get(), 0, max_bytes, path.string());
+  return read_from(path, max_bytes, [](int64_t) { return 0; });
 }
 
 std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes) {
-  const UniqueFd fd = open_for_reading(path);
-  if (!fd || offset >= size_of(fd, path)) return "";  // the kernel rejects very large offsets
-  return read_at(fd.get(), offset, max_bytes, path.string());
+  return read_from(path, max_bytes, [&](int64_t) { return offset; }).value_or("");
 }
 
 std::string read_tail(const std::filesystem::path& path, int64_t from, size_t max_bytes) {
-  const UniqueFd fd = open_for_reading(path);
-  if (!fd) return "";
-  const int64_t start =
-      std::max<int64_t>({0, from, size_of(fd, path) - static_cast<int64_t>(max_bytes)});
-  return read_at(fd.get(), start, max_bytes, path.string());
+  return read_from(path, max_bytes,
+                   [&](int64_t size) {
+                     return std::max<int64_t>({0, from, size - static_cast<int64_t>(max_bytes)});
+                   })
+      .value_or("");
 }
 
 UniqueFd try_lock_file(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) throw_errno("cannot open " + path.string());
-  return try_lock(std::move(fd), path);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
+  return UniqueFd();
 }
 
 UniqueFd try_lock_directory(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (fd) return try_lock(std::move(fd), path);
-  if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-    throw_errno("cannot open " + path.string());
+  if (!fd && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return fd;
+  if (!fd) throw_errno("cannot open " + path.string());
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
   return UniqueFd();
 }
 

@@ -1,6 +1,5 @@
 #include "server/store/job_schema.h"
 
-#include <SQLiteCpp/Statement.h>
 #include <SQLiteCpp/Transaction.h>
 #include <google/protobuf/util/time_util.h>
 
@@ -8,7 +7,6 @@
 #include <string>
 
 #include "server/store/resources.h"
-#include "server/store/sql.h"
 
 namespace dotresize {
 namespace {
@@ -160,23 +158,6 @@ void name_methods(SQLite::Database& database) {
   }
 }
 
-void require_sound(const SQLite::Database& database) {
-  SQLite::Statement check(database, "PRAGMA integrity_check(1)");
-  check.executeStep();
-  const std::string finding = check.getColumn(0).getString();
-  if (finding != "ok") throw std::runtime_error(finding);
-}
-
-SQLite::Database open_checked(const std::filesystem::path& path) {
-  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-  database.setBusyTimeout(kBusyTimeoutMs);
-  database.exec("PRAGMA journal_mode=WAL");
-  database.exec("PRAGMA synchronous=FULL");
-  database.exec("PRAGMA foreign_keys=ON");
-  require_sound(database);
-  return database;
-}
-
 }  // namespace
 
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
@@ -202,8 +183,22 @@ void insert_claims(const SQLite::Database& database, int64_t number,
   }
 }
 
+std::string is_one_of(const std::vector<v1::Job::State>& states) {
+  std::string numbers;
+  for (const v1::Job::State state : states) {
+    numbers += (numbers.empty() ? "" : ", ") + std::to_string(static_cast<int>(state));
+  }
+  return "state IN (" + numbers + ")";
+}
+
 SQLite::Database open_job_tables(const std::filesystem::path& path) try {
-  SQLite::Database database = open_checked(path);
+  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  database.setBusyTimeout(kBusyTimeoutMs);
+  database.exec("PRAGMA journal_mode=WAL");
+  database.exec("PRAGMA synchronous=FULL");
+  database.exec("PRAGMA foreign_keys=ON");
+  const std::string finding = database.execAndGet("PRAGMA integrity_check(1)").getString();
+  if (finding != "ok") throw std::runtime_error(finding);
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   if (version > kSchemaVersion) {
     throw std::runtime_error(path.string() + " has schema version " + std::to_string(version) +

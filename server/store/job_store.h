@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/files/unique_fd.h"
 #include "dotresize/v1/jobs.pb.h"
-#include "server/api/acknowledged_jobs.h"
-#include "server/store/job_table.h"
+#include "server/store/job_rows.h"
 #include "server/store/recent_changes.h"
 
 namespace dotresize {
@@ -42,9 +42,29 @@ class ChangeSignal {
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards version_
   mutable std::condition_variable changed_;
   uint64_t version_ = 0;
+};
+
+/// Number of the newest job that a client was told of, in a file beside the job table. It reveals a
+/// table that has lost its newest rows, which SQLite does not notice. Thread-safe.
+class AcknowledgedJobs {
+ public:
+  /// Opens the file; creates it if it is missing. Throws std::system_error.
+  explicit AcknowledgedJobs(std::filesystem::path file);
+
+  /// Throws std::runtime_error, which says how to go on, if a job newer than `last` was
+  /// acknowledged. `last`: number of the newest job that the table has known.
+  void require_at_most(int64_t last);
+  /// Records a job that is about to be acknowledged. A failed write is only logged.
+  void put(int64_t number);
+
+ private:
+  const std::filesystem::path path_;
+  const UniqueFd file_;
+  std::mutex mutex_;  ///< guards newest_
+  int64_t newest_ = 0;
 };
 
 /// Final state of a job.
@@ -62,8 +82,6 @@ struct JobTotals {
   /// Number of ended jobs by final state and error code; the code is empty without an error.
   std::map<std::pair<v1::Job::State, std::string>, int64_t> ended;
   double last_success = 0.0;  ///< Unix time of the last success, also of earlier servers; 0: none
-
-  void add(const JobTotals& more);
 };
 
 /// Page of jobs, and the last change that it includes.
@@ -80,9 +98,9 @@ enum class Resumption {
 };
 
 /// Durable job table with its rules: which change is allowed in which state. Every change is one
-/// transaction, which is committed before the call returns and before `changes()` signals it.
-/// Thread-safe. Throws ApiError for a fault of the API's caller, SQLite::Exception for a fault of
-/// the disk.
+/// transaction, which is committed before the call returns and before `changes()` signals it. A
+/// damaged event has only its number. Thread-safe. Throws ApiError for a fault of the API's caller,
+/// SQLite::Exception for a fault of the disk.
 class JobStore {
  public:
   /// `max_queued`: queued jobs of one owner.
@@ -216,44 +234,44 @@ class JobStore {
   const RecentChanges& recent() const { return recent_; }
 
  private:
-  /// Returns true if this attempt is the job's last one and may have processes.
-  static bool is_launched_attempt(const v1::Job& job, int attempt);
-  /// Sets the job's progress and appends it as an event.
-  void tell(JobRow& row, const v1::Progress& progress);
-  /// Reads the committed row. Throws NOT_FOUND.
-  JobRow read(const std::string& id);
-  /// Reads the row inside a transaction. Throws NOT_FOUND.
+  /// Runs `body` as one transaction under the lock, then signals the change. The methods below are
+  /// for `body`.
+  void transact(const std::function<void()>& body);
+  /// Throws NOT_FOUND.
   JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
                                        const std::string& owner, const v1::JobOptions& options,
                                        const std::optional<v1::SweepSpec>& sweep);
+  /// Refuses claims that collide with another job's: a path of the one contains a path of the
+  /// other, and one of the two is written.
   void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue(const std::string& owner);
-  /// Schedules the deletion of an ended job, if it has a time to live.
-  void expire(const JobRow& row);
-  /// Creates the notification of the job's end, if the job asks for one; clears it if the job has
-  /// not `ended`.
-  void notify(JobRow& row, bool ended);
+  /// Sets the time (Unix, ms) to send the notification of the job's end; 0: none.
+  void notify_at(int64_t number, int64_t at_ms);
+  /// Appends the event with the next number and the current time.
   void append(JobRow& row, v1::Event event);
+  /// Sets the job's progress and appends it as an event.
+  void tell(JobRow& row, const v1::Progress& progress);
   void save(JobRow& row);
   /// Changes the job's state, and appends an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
-  /// Runs `body` as one transaction under the lock, then signals the change.
-  void transact(const std::function<void()>& body);
 
   const int max_queued_;
   AcknowledgedJobs acknowledged_;
-  std::mutex mutex_;
-  JobTable table_;
+  std::mutex mutex_;  ///< guards what follows, up to read_mutex_; taken before list_mutex_
+  SQLite::Database table_;
   JobTotals totals_;
-  JobTotals uncommitted_;  ///< counts of the current transaction
+  JobTotals uncommitted_;  ///< counts of the current transaction; last_success 0: none
   std::vector<RecentChange> uncommitted_changes_;
-  std::mutex read_mutex_;
-  JobTable reader_;  ///< sees committed data; readers do not wait for commits
-  std::mutex list_mutex_;
-  JobTable lister_;  ///< for reads of many rows, so that heartbeats and GetJob do not wait for them
+  std::mutex read_mutex_;    ///< guards reader_
+  SQLite::Database reader_;  ///< sees committed data; readers do not wait for commits
+  std::mutex list_mutex_;    ///< guards lister_
+  SQLite::Database lister_;  ///< for reads of many rows: heartbeats and GetJob do not wait for them
   RecentChanges recent_;
   ChangeSignal changes_;
 };
+
+/// Returns true if this attempt is the job's last one and may have processes.
+bool is_launched_attempt(const v1::Job& job, int attempt);
 
 }  // namespace dotresize

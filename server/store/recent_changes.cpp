@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "base/process/environment.h"
-#include "base/text/printable.h"
-
 namespace dotresize {
 
 v1::Job basic_view(v1::Job job) {
@@ -14,8 +11,6 @@ v1::Job basic_view(v1::Job job) {
   if (job.has_sweep()) job.mutable_sweep()->Clear();
   return job;
 }
-
-RecentChanges::RecentChanges() : epoch_(hex_digits(random_bytes(8))) {}
 
 int64_t RecentChanges::last() const {
   const std::lock_guard lock(mutex_);

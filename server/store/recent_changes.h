@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/process/environment.h"
+#include "base/text/printable.h"
 #include "dotresize/v1/jobs.pb.h"
 
 namespace dotresize {
@@ -31,10 +33,9 @@ class RecentChanges {
   static constexpr size_t kMaxChanges = 4096;
   static constexpr size_t kMaxBytes = size_t{4} << 20;
 
-  RecentChanges();
+  /// Identity of these numbers: another object has another epoch.
+  const std::string epoch = hex_digits(random_bytes(8));
 
-  /// Returns the identity of these numbers: another object has another epoch.
-  const std::string& epoch() const { return epoch_; }
   /// Returns the number of the newest change; 0: none yet.
   int64_t last() const;
   /// Adds changes and numbers them.
@@ -49,8 +50,7 @@ class RecentChanges {
     size_t bytes = 0;
   };
 
-  const std::string epoch_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards what follows
   std::deque<Entry> entries_;
   int64_t last_ = 0;
   size_t bytes_ = 0;

@@ -14,27 +14,6 @@
 #include "base/text/parse_number.h"
 
 namespace dotresize {
-namespace {
-
-int64_t count_device_files() {
-  constexpr std::string_view kPrefix = "nvidia";
-  int64_t count = 0;
-  std::error_code error;
-  for (const auto& entry : entries_of("/dev", error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && parse_number<uint32_t>(name.substr(kPrefix.size()))) ++count;
-  }
-  return count;
-}
-
-std::vector<std::string> numbers_up_to(int64_t count) {
-  std::vector<std::string> numbers;
-  for (int64_t i = 0; i < count; ++i) numbers.push_back(std::to_string(i));
-  return numbers;
-}
-
-}  // namespace
-
 Amounts operator+(const Amounts& a, const Amounts& b) {
   return {a.ranks + b.ranks, a.gpus + b.gpus, a.memory + b.memory};
 }
@@ -85,16 +64,25 @@ v1::ResourceAmounts to_message(const Amounts& resources) {
 
 std::vector<std::string> find_gpus(int count) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr) return numbers_up_to(count < 0 ? count_device_files() : count);
-  std::vector<std::string> listed = split_gpus(visible);
-  if (count < 0) return listed;
-  // An empty list means that no GPUs are visible to this process; jobs may still have them.
-  if (listed.empty()) return numbers_up_to(count);
-  if (static_cast<size_t>(count) > listed.size()) {
+  std::vector<std::string> gpus = split_gpus(visible == nullptr ? "" : visible);
+  if (count < 0 && visible != nullptr) return gpus;
+  if (count < 0) {
+    count = 0;
+    constexpr std::string_view kPrefix = "nvidia";
+    std::error_code error;
+    for (const auto& entry : entries_of("/dev", error)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(kPrefix) && parse_number<uint32_t>(name.substr(kPrefix.size()))) ++count;
+    }
+  }
+  if (gpus.empty()) {  // none visible to this process; jobs may still have them
+    for (int i = 0; i < count; ++i) gpus.push_back(std::to_string(i));
+  }
+  if (static_cast<size_t>(count) > gpus.size()) {
     throw InputError("--gpus", std::to_string(count) + " is more than CUDA_VISIBLE_DEVICES lists");
   }
-  listed.resize(static_cast<size_t>(count));
-  return listed;
+  gpus.resize(static_cast<size_t>(count));
+  return gpus;
 }
 
 std::vector<std::string> split_gpus(const std::string& list) {
@@ -102,10 +90,6 @@ std::vector<std::string> split_gpus(const std::string& list) {
   std::istringstream stream(list);
   for (std::string gpu; std::getline(stream, gpu, ',');) gpus.push_back(gpu);
   return gpus;
-}
-
-std::string join_gpus(const std::vector<std::string>& gpus) {
-  return fmt::format("{}", fmt::join(gpus, ","));
 }
 
 int ranks_of(const v1::JobSpec& spec) {

@@ -65,9 +65,8 @@ std::vector<std::string> find_gpus(int count);
 /// fewer GPUs than ranks.
 int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& capacity);
 
-/// Splits "0,1" into names, and joins them.
+/// Splits "0,1" into names.
 std::vector<std::string> split_gpus(const std::string& list);
-std::string join_gpus(const std::vector<std::string>& gpus);
 
 /// Returns the resources of this machine that a launched job holds: none if it runs elsewhere or
 /// only pushes its output.

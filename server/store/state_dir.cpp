@@ -1,5 +1,7 @@
 #include "server/store/state_dir.h"
 
+#include <SQLiteCpp/Backup.h>
+#include <SQLiteCpp/Database.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,8 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/files/durable_file.h"
 #include "base/process/environment.h"
-#include "server/access/endpoint.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -17,64 +20,80 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Creates the directory, closed to other users, if it is missing.
-void make_directory(const fs::path& dir) {
-  std::error_code error;
-  fs::create_directories(dir.parent_path(), error);
-  if (!error && fs::create_directory(dir, error)) {
-    fs::permissions(dir, fs::perms::owner_all, error);
-  }
-  if (!error && fs::is_directory(dir)) return;
-  throw std::runtime_error("--state: cannot make the state directory " + dir.string() + ": " +
-                           (error ? error.message() : "it is no directory"));
-}
-
-constexpr std::chrono::days kTokensKept{30};
+constexpr char kTable[] = "jobs.sqlite";
+constexpr char kJobs[] = "jobs";
 constexpr char kLockFile[] = "lock";
-constexpr size_t kMaxPathBytes = 4096;
 
-/// Throws if other users can access the directory: it holds logs, paths and token hashes, and files
-/// that are run.
-void require_private(const fs::path& dir) {
-  struct stat status {};
-  if (::stat(dir.c_str(), &status) != 0) throw_errno("cannot use " + dir.string());
-  if (status.st_uid != ::geteuid()) {
-    throw std::runtime_error("the state directory " + dir.string() + " belongs to another user");
+/// Copies a folder without caches and locks. Ignores missing files, which belong to a job that was
+/// deleted meanwhile; throws for any other error.
+void copy_folder(const fs::path& from, const fs::path& to) {
+  const auto require_read = [](const fs::path& path, const std::error_code& error) {
+    if (!error || error == std::errc::no_such_file_or_directory) return;
+    throw fs::filesystem_error("cannot back up", path, error);
+  };
+  fs::create_directory(to);
+  std::error_code error;
+  fs::directory_iterator entry(from, error);
+  require_read(from, error);
+  while (entry != fs::directory_iterator()) {
+    const fs::path path = entry->path();
+    const fs::path target = to / path.filename();
+    if (path.filename() != "work" && path.filename() != kLockFile) {
+      const fs::file_status status = fs::symlink_status(path, error);
+      if (fs::is_directory(status)) copy_folder(path, target);
+      if (fs::is_regular_file(status)) fs::copy_file(path, target, error);
+      require_read(path, error);
+    }
+    entry.increment(error);
+    require_read(from, error);
   }
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    throw std::runtime_error("the state directory " + dir.string() +
-                             " is open to other users; close it: chmod 700 " + dir.string());
-  }
-}
-
-void require_unused_original(const fs::path& root) {
-  const fs::path mark = root / kCopiedFromFile;
-  const std::optional<std::string> original = read_file_start(mark, kMaxPathBytes);
-  if (!original) return;
-  std::error_code error;  // an original that cannot be seen is elsewhere or another user's
-  const fs::path lock = fs::path(*original) / kLockFile;
-  if (fs::path(*original) != fs::canonical(root) && fs::exists(lock, error) &&
-      !try_lock_file(lock)) {
-    throw StateDirInUse("the state directory " + root.string() + " is a copy of " + *original +
-                        ", which another dotresize-server uses; stop that one first, or use the "
-                        "copy on another machine");
-  }
-  fs::remove(mark);
+  sync_directory(to);
 }
 
 }  // namespace
 
 StateDir::StateDir(fs::path root) : root_(std::move(root)) {
-  make_directory(root_);
-  require_private(root_);
+  std::error_code error;
+  fs::create_directories(root_.parent_path(), error);
+  if (!error && fs::create_directory(root_, error)) {
+    fs::permissions(root_, fs::perms::owner_all, error);
+  }
+  if (error || !fs::is_directory(root_)) {
+    throw std::runtime_error("--state: cannot make the state directory " + root_.string() + ": " +
+                             (error ? error.message() : "it is no directory"));
+  }
+  // Other users must stay out: the directory holds logs, paths and token hashes, and files that are
+  // run.
+  struct stat status {};
+  if (::stat(root_.c_str(), &status) != 0) throw_errno("cannot use " + root_.string());
+  if (status.st_uid != ::geteuid()) {
+    throw std::runtime_error("the state directory " + root_.string() + " belongs to another user");
+  }
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    throw std::runtime_error("the state directory " + root_.string() +
+                             " is open to other users; close it: chmod 700 " + root_.string());
+  }
   lock_ = try_lock_file(root_ / kLockFile);
   if (!lock_) {
     throw StateDirInUse("the state directory " + root_.string() +
                         " is in use by another dotresize-server; give this one its own --state");
   }
-  require_unused_original(root_);
-  fs::create_directories(root_ / "jobs");
+  constexpr size_t kMaxPathBytes = 4096;
+  const fs::path mark = root_ / kCopiedFromFile;
+  if (const std::optional<std::string> original = read_file_start(mark, kMaxPathBytes)) {
+    // An original that cannot be seen is elsewhere or another user's.
+    const fs::path lock = fs::path(*original) / kLockFile;
+    if (fs::path(*original) != fs::canonical(root_) && fs::exists(lock, error) &&
+        !try_lock_file(lock)) {
+      throw StateDirInUse("the state directory " + root_.string() + " is a copy of " + *original +
+                          ", which another dotresize-server uses; stop that one first, or use the "
+                          "copy on another machine");
+    }
+    fs::remove(mark);
+  }
+  fs::create_directories(root_ / kJobs);
   fs::create_directories(tokens());
+  constexpr std::chrono::days kTokensKept{30};
   remove_old_files(tokens(), kTokensKept);
 }
 
@@ -83,16 +102,36 @@ std::string StateDir::space_fault() const {
   return dotresize::space_fault(root_, kLeastSpace);
 }
 
-std::optional<std::string> StateDir::last_endpoint() const {
-  constexpr size_t kMaxEndpointBytes = 300;
-  std::optional<std::string> line = read_file_start(root_ / "endpoint", kMaxEndpointBytes);
-  if (!line || line->empty() || line->back() != '\n') return std::nullopt;
-  line->pop_back();
-  return endpoint_fault(*line).empty() ? line : std::nullopt;
+Drain::Drain(std::filesystem::path file)
+    : file_(std::move(file)), on_(std::filesystem::exists(file_)) {}
+
+void Drain::set(bool on) {
+  if (on) {
+    write_private_file(file_, "");
+  } else {
+    std::filesystem::remove(file_);
+  }
+  on_ = on;
 }
 
-void StateDir::write_endpoint(const std::string& endpoint) const {
-  write_private_file(root_ / "endpoint", endpoint + "\n");
+int back_up(const fs::path& state_dir, const fs::path& target) {
+  if (!fs::exists(state_dir / kTable)) {
+    throw InputError("--state", state_dir.string() + " has no " + kTable);
+  }
+  if (!fs::create_directory(target)) throw InputError(target.string() + " exists already");
+  fs::permissions(target, fs::perms::owner_all);
+  write_private_file(target / kCopiedFromFile, fs::canonical(state_dir).string());
+  constexpr int kPatienceMs = 10'000;
+  SQLite::Database source((state_dir / kTable).string(), SQLite::OPEN_READWRITE, kPatienceMs);
+  SQLite::Database copy((target / kTable).string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  SQLite::Backup(copy, source).executeStep(-1);
+  const int jobs = copy.execAndGet("SELECT count(*) FROM jobs").getInt();
+  copy_folder(state_dir / kJobs, target / kJobs);
+  if (fs::exists(state_dir / kDrainedFile)) {
+    fs::copy_file(state_dir / kDrainedFile, target / kDrainedFile);
+  }
+  sync_directory(target);
+  return jobs;
 }
 
 }  // namespace dotresize

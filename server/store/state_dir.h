@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
@@ -46,13 +47,38 @@ class StateDir {
   /// Returns an error text if the disk is nearly full; empty if it is not.
   std::string space_fault() const;
 
-  /// Returns the HOST:PORT of the last run, if the file is well-formed.
-  std::optional<std::string> last_endpoint() const;
-  void write_endpoint(const std::string& endpoint) const;
+  /// File with the HOST:PORT of the last run, one line.
+  std::filesystem::path endpoint() const { return root_ / "endpoint"; }
 
  private:
   std::filesystem::path root_;
   UniqueFd lock_;
 };
+
+/// Name of the file of Drain in a state directory.
+inline constexpr char kDrainedFile[] = "drained";
+
+/// Drain mode: while it is on, the server starts no jobs. A file keeps the mode across restarts.
+/// Thread-safe.
+class Drain {
+ public:
+  /// `file` exists while the server is drained.
+  explicit Drain(std::filesystem::path file);
+
+  bool is_on() const { return on_; }
+  /// Throws std::runtime_error if the file cannot be made or removed.
+  void set(bool on);
+
+ private:
+  const std::filesystem::path file_;
+  std::atomic<bool> on_;
+};
+
+/// Copies a state directory, whose server may be running, into the new directory `target`: the job
+/// table as of one moment, and each job's file, log and records of its attempts. `target` is a
+/// state directory itself. Returns the number of jobs. Throws InputError if there is no job table
+/// or `target` exists; std::system_error or SQLite::Exception if reading or writing fails, which
+/// leaves `target` incomplete.
+int back_up(const std::filesystem::path& state_dir, const std::filesystem::path& target);
 
 }  // namespace dotresize

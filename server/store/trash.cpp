@@ -40,33 +40,24 @@ TrashedDirectory::~TrashedDirectory() {
 
 void TrashedDirectory::remove() {
   if (trash_ == nullptr) return;
+  Trash& trash = *std::exchange(trash_, nullptr);
   {
-    const std::lock_guard lock(trash_->mutex_);
-    trash_->held_.erase(note_.empty() ? to_ : note_);
+    const std::lock_guard lock(trash.mutex_);
+    trash.held_.erase(note_.empty() ? to_ : note_);
+    trash.filled_ = true;
   }
-  std::exchange(trash_, nullptr)->wake();
+  trash.changed_.notify_one();
 }
 
 Trash::Trash(fs::path folder) : folder_(std::move(folder)) {
   fs::create_directories(folder_);
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
-
-Trash::~Trash() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
-
-fs::path Trash::fresh_name() const { return folder_ / hex_digits(random_bytes(8)); }
 
 TrashedDirectory Trash::take(const fs::path& dir) {
   TrashedDirectory moved;
   if (!fs::exists(fs::symlink_status(dir))) return moved;
-  const fs::path to = fresh_name();
+  const fs::path to = folder_ / hex_digits(random_bytes(8));
   {
     const std::lock_guard lock(mutex_);
     held_.insert(to);
@@ -80,7 +71,7 @@ TrashedDirectory Trash::take(const fs::path& dir) {
 
 TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonical) {
   TrashedDirectory moved;
-  const fs::path note = fresh_name();
+  const fs::path note = folder_ / hex_digits(random_bytes(8));
   const std::string name =
       "." + canonical.filename().string() + kDeleted + note.filename().string();
   {
@@ -96,52 +87,38 @@ TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonic
   return moved;
 }
 
-void Trash::wake() {
-  {
-    const std::lock_guard lock(mutex_);
-    filled_ = true;
-  }
-  changed_.notify_one();
-}
-
-void Trash::loop() {
+void Trash::loop(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    if (!std::exchange(filled_, false)) {
-      changed_.wait(lock);
-      continue;
-    }
+  while (changed_.wait(lock, stop, [this] { return std::exchange(filled_, false); }) &&
+         !stop.stop_requested()) {
     lock.unlock();
-    sweep();
+    sweep(stop);
     lock.lock();
   }
 }
 
-void Trash::sweep() {
-  std::error_code error;
-  for (const fs::directory_entry& entry : entries_of(folder_, error)) {
+void Trash::sweep(const std::stop_token& stop) {
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : entries_of(folder_, unreadable)) {
+    const fs::path& path = entry.path();
+    if (stop.stop_requested()) return;
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) return;
-      if (held_.contains(entry.path())) continue;
+      if (held_.contains(path)) continue;
     }
-    remove_entry(entry.path());
-  }
-  if (error) spdlog::error("cannot read {}: {}", folder_.string(), error.message());
-}
-
-void Trash::remove_entry(const fs::path& entry) const {
-  std::error_code error;
-  if (fs::is_symlink(fs::symlink_status(entry, error))) {
-    const fs::path target = fs::read_symlink(entry, error);
-    const PinnedDirectory parent(target.parent_path());
-    // Removes only names that the trash gives: a note could lead to any path of this user.
-    if (parent && target.filename().string().find(kDeleted) != std::string::npos) {
-      fs::remove_all(parent.path() / target.filename(), error);
+    std::error_code error;
+    if (fs::is_symlink(fs::symlink_status(path, error))) {
+      const fs::path target = fs::read_symlink(path, error);
+      const PinnedDirectory parent(target.parent_path());
+      // Removes only names that the trash gives: a note could lead to any path of this user.
+      if (parent && target.filename().string().find(kDeleted) != std::string::npos) {
+        fs::remove_all(parent.path() / target.filename(), error);
+      }
     }
+    if (!error) fs::remove_all(path, error);
+    if (error) spdlog::error("cannot remove {}: {}", path.string(), error.message());
   }
-  if (!error) fs::remove_all(entry, error);
-  if (error) spdlog::error("cannot remove {}: {}", entry.string(), error.message());
+  if (unreadable) spdlog::error("cannot read {}: {}", folder_.string(), unreadable.message());
 }
 
 }  // namespace dotresize

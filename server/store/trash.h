@@ -37,7 +37,6 @@ class Trash {
  public:
   /// Creates `folder` if it is missing. Throws std::system_error.
   explicit Trash(std::filesystem::path folder);
-  ~Trash();
 
   /// Moves a directory on the folder's own file system. Returns an empty object if it does not
   /// exist. Throws std::system_error.
@@ -50,19 +49,16 @@ class Trash {
  private:
   friend class TrashedDirectory;
 
-  void wake();
-  void loop();
-  void sweep();
-  void remove_entry(const std::filesystem::path& entry) const;
-  std::filesystem::path fresh_name() const;
+  void loop(const std::stop_token& stop);
+  /// Removes the entries that nobody holds.
+  void sweep(const std::stop_token& stop);
 
-  std::filesystem::path folder_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool filled_ = true;  ///< there may be entries to remove
-  bool stopping_ = false;
+  const std::filesystem::path folder_;
+  std::mutex mutex_;  ///< guards filled_ and held_
+  std::condition_variable_any changed_;
+  bool filled_ = true;                    ///< there may be entries to remove
   std::set<std::filesystem::path> held_;  ///< entries that may be moved back
-  std::thread thread_;                    ///< last member: it uses all the others
+  std::jthread thread_;                   ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

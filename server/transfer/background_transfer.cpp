@@ -13,50 +13,40 @@ constexpr std::chrono::seconds kNewsInterval{1};
 }  // namespace
 
 BackgroundTransfer::BackgroundTransfer(std::string phase, std::function<void(const Run&)> work)
-    : phase_(std::move(phase)),
-      thread_(
-          [this, work = std::move(work)](const std::stop_token& stop) { work_on(work, stop); }) {}
+    : thread_(
+          [this, phase = std::move(phase), work = std::move(work)](const std::stop_token& stop) {
+            const auto run = [&](const std::vector<std::string>& command) {
+              TransferOutput output(phase, [this](const v1::Progress& progress) {
+                const std::lock_guard lock(mutex_);
+                status_.news = progress;
+              });
+              return output.result(run_program(command, output, stop));
+            };
+            std::optional<TransferError> error;
+            try {
+              work(run);
+            } catch (const TransferError& failed) {
+              error = failed;
+            } catch (const ProgramMissing& missing) {
+              error = TransferError("UNAVAILABLE", missing.what());
+            } catch (const std::exception& other) {
+              error = TransferError("FAILED", other.what());
+            }
+            const std::lock_guard lock(mutex_);
+            status_ = {true, std::move(error), std::nullopt};
+          }) {}
 
-void BackgroundTransfer::work_on(const std::function<void(const Run&)>& work,
-                                 const std::stop_token& stop) {
-  const auto run = [&](const std::vector<std::string>& command) {
-    TransferOutput output(phase_, [this](const v1::Progress& progress) {
-      const std::lock_guard lock(mutex_);
-      news_ = progress;
-    });
-    return output.result(run_program(command, output, stop));
-  };
-  std::optional<TransferError> error;
-  try {
-    work(run);
-  } catch (const TransferError& failed) {
-    error = failed;
-  } catch (const ProgramMissing& missing) {
-    error = TransferError("UNAVAILABLE", missing.what());
-  } catch (const std::exception& other) {
-    error = TransferError("FAILED", other.what());
-  }
+TransferStatus BackgroundTransfer::poll() {
   const std::lock_guard lock(mutex_);
-  error_ = std::move(error);
-  ended_ = true;
-}
-
-bool BackgroundTransfer::has_ended() const {
-  const std::lock_guard lock(mutex_);
-  return ended_;
-}
-
-std::optional<TransferError> BackgroundTransfer::error() const {
-  const std::lock_guard lock(mutex_);
-  return error_;
-}
-
-std::optional<v1::Progress> BackgroundTransfer::news() {
-  const std::lock_guard lock(mutex_);
+  TransferStatus status = status_;
   const Clock::time_point now = Clock::now();
-  if (!news_ || now < told_ + kNewsInterval) return std::nullopt;
-  told_ = now;
-  return std::exchange(news_, std::nullopt);
+  if (status.news && now < told_ + kNewsInterval) {
+    status.news.reset();
+  } else if (status.news) {
+    told_ = now;
+    status_.news.reset();
+  }
+  return status;
 }
 
 }  // namespace dotresize

@@ -13,6 +13,13 @@
 
 namespace dotresize {
 
+/// Status of a fetch or a push.
+struct TransferStatus {
+  bool ended = false;                  ///< the work has returned: what it has written may be read
+  std::optional<TransferError> error;  ///< set after a failure
+  std::optional<v1::Progress> news;    ///< new progress, at most once a second, while it runs
+};
+
 /// Runs a fetch or a push on its own thread; the owner polls it.
 class BackgroundTransfer {
  public:
@@ -28,23 +35,13 @@ class BackgroundTransfer {
 
   /// Asks the transfer to end; does not wait.
   void request_stop() { thread_.request_stop(); }
-  /// True once `work` has returned; the caller may then read what it has written.
-  bool has_ended() const;
-  /// Error of a transfer that ended without success, else nullopt.
-  std::optional<TransferError> error() const;
-  /// New progress, at most once a second; nullopt if there is none.
-  std::optional<v1::Progress> news();
+  TransferStatus poll();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void work_on(const std::function<void(const Run&)>& work, const std::stop_token& stop);
-
-  const std::string phase_;
-  mutable std::mutex mutex_;
-  bool ended_ = false;
-  std::optional<TransferError> error_;
-  std::optional<v1::Progress> news_;
+  std::mutex mutex_;  ///< guards what follows, but for the thread
+  TransferStatus status_;
   Clock::time_point told_;
   std::jthread thread_;  ///< last member: it uses all the others
 };

@@ -16,7 +16,14 @@ Pusher::~Pusher() {
 PushStatus Pusher::poll(const v1::Job& job) {
   if (!pushes_.contains(job.id())) {
     if (pushes_.size() >= kMostPushes) return {};
-    begin(job);
+    const v1::Output& output = job.spec().output();
+    std::vector<std::string> command =
+        push_command(cache_.output_for(output.path()), output.path(), output.overwrite());
+    Push& push = pushes_[job.id()];
+    push.transfer = std::make_unique<BackgroundTransfer>(
+        kPushPhase, [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {
+          push.revision = run(command).revision;
+        });
   }
   return status_of(job.id());
 }
@@ -24,35 +31,18 @@ PushStatus Pusher::poll(const v1::Job& job) {
 PushStatus Pusher::stop(const std::string& id) {
   const auto push = pushes_.find(id);
   if (push == pushes_.end()) {
-    return {true, "", TransferError(TransferError::kCancelled, "not begun"), std::nullopt};
+    return {{true, TransferError(TransferError::kCancelled, "not begun"), std::nullopt}};
   }
   push->second.transfer->request_stop();
   return status_of(id);
 }
 
-void Pusher::begin(const v1::Job& job) {
-  const v1::Output& output = job.spec().output();
-  std::vector<std::string> command =
-      push_command(cache_.output_for(output.path()), output.path(), output.overwrite());
-  Push& push = pushes_[job.id()];
-  push.transfer = std::make_unique<BackgroundTransfer>(
-      kPushPhase, [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {
-        push.revision = run(command).revision;
-      });
-}
-
 PushStatus Pusher::status_of(const std::string& id) {
   const auto push = pushes_.find(id);
-  BackgroundTransfer& transfer = *push->second.transfer;
-  PushStatus status;
-  status.ended = transfer.has_ended();
-  if (status.ended) {
-    status.error = transfer.error();
-    status.revision = push->second.revision;
-    pushes_.erase(push);
-  } else {
-    status.news = transfer.news();
-  }
+  PushStatus status{push->second.transfer->poll()};
+  if (!status.ended) return status;
+  if (!status.error) status.revision = push->second.revision;
+  pushes_.erase(push);
   return status;
 }
 

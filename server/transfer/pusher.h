@@ -11,12 +11,8 @@
 
 namespace dotresize {
 
-/// Status of a push.
-struct PushStatus {
-  bool ended = false;
-  std::string revision;                ///< set after success
-  std::optional<TransferError> error;  ///< set after a failure
-  std::optional<v1::Progress> news;    ///< set while it runs
+struct PushStatus : TransferStatus {
+  std::string revision = {};  ///< set after success
 };
 
 /// Pushes outputs, a few at a time; the owner polls them. Pushes are repeatable: what a killed
@@ -42,7 +38,6 @@ class Pusher {
     std::unique_ptr<BackgroundTransfer> transfer;  ///< last member: it writes the revision
   };
 
-  void begin(const v1::Job& job);
   PushStatus status_of(const std::string& id);
 
   const RemoteCache cache_;

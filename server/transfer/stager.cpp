@@ -29,15 +29,6 @@ constexpr int kMostFetches = 6;      // tries per job after network faults
 constexpr size_t kStagedAtOnce = 4;  // jobs fetched at a time
 constexpr int kFetchWindow = 100;    // jobs looked at, from the queue's head
 
-/// URL to fetch for this input. A resumed job reads the same commit as before.
-std::string pinned_url(const v1::Job& job, const std::string& url) {
-  if (!is_on_hub(url)) return url;
-  for (const v1::FetchedFile& file : job.fetched()) {
-    if (file.url() == url) return at_revision(url, file.revision());
-  }
-  return url;
-}
-
 }  // namespace
 
 Stager::Stager(JobStore& store, const PathPolicy& paths, const Machine& machine, Trash& trash)
@@ -48,24 +39,7 @@ Stager::Stager(JobStore& store, const PathPolicy& paths, const Machine& machine,
       thread_([this](const std::stop_token& stop) { loop(stop); }) {}
 
 void Stager::loop(const std::stop_token& stop) {
-  hold_again();
-  discard_pushed();
-  while (!stop.stop_requested()) {
-    const uint64_t version = store_.changes().version();
-    try {
-      release_ended();
-      follow_all();
-      begin_next();
-    } catch (const std::exception& error) {
-      spdlog::error("fetch: {}", error.what());
-      std::this_thread::sleep_for(kPauseAfterFault);
-    }
-    store_.changes().wait_past(version, kStagePoll);
-  }
-  for (auto& [id, staging] : staged_) staging->transfer->request_stop();
-}
-
-void Stager::hold_again() {
+  // Copies that an earlier server has fetched for jobs that have not ended are held again.
   for (const v1::Job& job : store_.unended()) {
     if (job.fetching() || job.pushing()) continue;
     for (const v1::FetchedFile& file : job.fetched()) {
@@ -76,9 +50,7 @@ void Stager::hold_again() {
       }
     }
   }
-}
-
-void Stager::discard_pushed() {
+  // Outputs that an earlier server has pushed but not removed are discarded.
   std::error_code missing;
   for (const fs::directory_entry& folder : entries_of(paths_.remote().cache().outputs(), missing)) {
     for (const fs::directory_entry& output : entries_of(folder, missing)) {
@@ -88,15 +60,35 @@ void Stager::discard_pushed() {
       JobOutput(output, owner->job_id).discard_committed(trash_).remove();
     }
   }
-}
-
-void Stager::release_ended() {
   const auto ended = [&](const auto& entry) {
     const std::optional<v1::Job> job = store_.find(entry.first);
     return !job || has_ended(job->state());
   };
-  std::erase_if(held_, ended);
-  std::erase_if(retries_, ended);
+  while (!stop.stop_requested()) {
+    const uint64_t version = store_.changes().version();
+    try {
+      std::erase_if(held_, ended);  // releases the cached copies
+      std::erase_if(retries_, ended);
+      for (auto next = staged_.begin(); next != staged_.end();) {
+        Staging& staging = *next->second;
+        const TransferStatus status = staging.transfer->poll();
+        if (status.ended) {
+          finish(staging, status.error);
+          next = staged_.erase(next);
+          continue;
+        }
+        if (!is_queued(next->first)) staging.transfer->request_stop();
+        if (status.news) store_.record_fetch(next->first, *status.news);
+        ++next;
+      }
+      begin_next();
+    } catch (const std::exception& error) {
+      spdlog::error("fetch: {}", error.what());
+      std::this_thread::sleep_for(kPauseAfterFault);
+    }
+    store_.changes().wait_past(version, kStagePoll);
+  }
+  for (auto& [id, staging] : staged_) staging->transfer->request_stop();
 }
 
 void Stager::begin_next() {
@@ -120,12 +112,28 @@ void Stager::begin(const v1::Job& job) {
     const v1::Job& wanted = staging.job;
     const v1::Output& output = wanted.spec().output();
     if (is_remote(output.path())) {
-      free_output(wanted);
+      // An output that was pushed makes room for this one; one that still waits for its push not.
+      const fs::path made = cache.output_for(output.path());
+      fs::create_directories(made.parent_path());
+      if (const std::optional<OutputOwner> owner = owner_of_output(made)) {
+        const std::optional<v1::Job> maker = store_.find(owner->job_id);
+        if (maker && maker->state() == v1::Job::FAILED) {
+          throw TransferError("EXISTS", "job " + owner->job_id + " has made its output for " +
+                                            output.path() +
+                                            " and not pushed it: resume that job, or delete it");
+        }
+        JobOutput(made, owner->job_id).discard_committed(trash_).remove();
+      }
       run(look_command(output.path(), output.overwrite()));
     }
     for (const RemoteInput& input : remote_inputs(wanted.spec())) {
-      const TransferResult copy =
-          run(fetch_command(pinned_url(wanted, input.url), input.kind, cache));
+      std::string url = input.url;
+      for (const v1::FetchedFile& file : wanted.fetched()) {  // a resumed job reads the same commit
+        if (!is_on_hub(input.url) || file.url() != input.url) continue;
+        url = at_revision(input.url, file.revision());
+        break;
+      }
+      const TransferResult copy = run(fetch_command(url, input.kind, cache));
       staging.held.emplace_back(copy.path);
       v1::FetchedFile& file = staging.files.emplace_back();
       file.set_url(input.url);
@@ -139,42 +147,14 @@ void Stager::begin(const v1::Job& job) {
   staging->transfer = std::make_unique<BackgroundTransfer>(kFetchPhase, work);
 }
 
-void Stager::free_output(const v1::Job& job) {
-  const fs::path made = paths_.remote().cache().output_for(job.spec().output().path());
-  fs::create_directories(made.parent_path());
-  const std::optional<OutputOwner> owner = owner_of_output(made);
-  if (!owner) return;
-  const std::optional<v1::Job> maker = store_.find(owner->job_id);
-  if (maker && maker->state() == v1::Job::FAILED) {
-    throw TransferError("EXISTS", "job " + owner->job_id + " has made its output for " +
-                                      job.spec().output().path() +
-                                      " and not pushed it: resume that job, or delete it");
-  }
-  JobOutput(made, owner->job_id).discard_committed(trash_).remove();
-}
-
 bool Stager::is_queued(const std::string& id) const {
   const std::optional<v1::Job> job = store_.find(id);
   return job && job->state() == v1::Job::QUEUED;
 }
 
-void Stager::follow_all() {
-  for (auto next = staged_.begin(); next != staged_.end();) {
-    Staging& staging = *next->second;
-    if (!staging.transfer->has_ended()) {
-      if (!is_queued(next->first)) staging.transfer->request_stop();
-      if (const auto news = staging.transfer->news()) store_.record_fetch(next->first, *news);
-      ++next;
-      continue;
-    }
-    finish(staging);
-    next = staged_.erase(next);
-  }
-}
-
-void Stager::finish(Staging& staging) {
+void Stager::finish(Staging& staging, const std::optional<TransferError>& fault) {
   const v1::Job& job = staging.job;
-  if (const auto error = staging.transfer->error()) return take_fault(job, *error);
+  if (fault) return take_fault(job, *fault);
   try {
     v1::Job fetched = job;
     fetched.mutable_fetched()->Assign(staging.files.begin(), staging.files.end());
@@ -188,7 +168,9 @@ void Stager::finish(Staging& staging) {
     }
     retries_.erase(job.id());
   } catch (const ApiError& error) {
-    fail(job, kInvalidInput, error.what());  // a fault found by planning
+    // A fault found by planning.
+    store_.fail_fetch(job.id(), to_job_error({kInvalidInput, -1, "", kFetchPhase, error.what()}));
+    log_job(spdlog::level::info, job, std::string("FAILED: ") + error.what());
   } catch (const std::exception& error) {
     take_fault(job, {TransferError::kNetwork, error.what()});
   }
@@ -199,15 +181,11 @@ void Stager::take_fault(const v1::Job& job, const TransferError& error) {
   const std::string reason = error.code() + ": " + error.what();
   Retry& retry = retries_[job.id()];
   if (!error.may_pass() || ++retry.attempts >= kMostFetches) {
-    return fail(job, kFetchFailed, reason);
+    store_.fail_fetch(job.id(), to_job_error({kFetchFailed, -1, "", kFetchPhase, reason}));
+    return log_job(spdlog::level::info, job, "FAILED: " + reason);
   }
   retry.next = Clock::now() + kFirstRetryPause * (1 << (retry.attempts - 1));
   log_job(spdlog::level::warn, job, "will be fetched again: " + reason);
-}
-
-void Stager::fail(const v1::Job& job, const std::string& code, const std::string& message) {
-  store_.fail_fetch(job.id(), to_job_error({code, -1, "", kFetchPhase, message}));
-  log_job(spdlog::level::info, job, "FAILED: " + message);
 }
 
 }  // namespace dotresize

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,24 +44,13 @@ class Stager {
   };
 
   void loop(const std::stop_token& stop);
-  /// Holds the copies that an earlier server fetched for jobs that have not ended.
-  void hold_again();
-  /// Removes outputs from the cache that an earlier server pushed but did not remove.
-  void discard_pushed();
-  /// Releases the cached copies of jobs that have ended.
-  void release_ended();
   void begin_next();
   void begin(const v1::Job& job);
-  void follow_all();
-  /// Plans the job and lets it start.
-  void finish(Staging& staging);
+  /// Plans the job and lets it start, unless its transfer has ended with a fault.
+  void finish(Staging& staging, const std::optional<TransferError>& fault);
   /// Fails the job, or schedules another try.
   void take_fault(const v1::Job& job, const TransferError& error);
-  void fail(const v1::Job& job, const std::string& code, const std::string& message);
   bool is_queued(const std::string& id) const;
-  /// Frees the local place of the job's output: removes an output left there that was pushed.
-  /// Throws TransferError if a failed job's output there still waits to be pushed.
-  void free_output(const v1::Job& job);
 
   JobStore& store_;
   const PathPolicy& paths_;

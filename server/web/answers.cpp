@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 #include <utility>
+
+#include "base/text/sha256.h"
+#include "job/page/template/page_files.h"
+#include "server/web/web_files.h"
 
 namespace dotresize {
 namespace {
@@ -28,24 +33,44 @@ void set_security_headers(httplib::Response& response) {
   response.set_header("Cross-Origin-Resource-Policy", "same-origin");
 }
 
-void send_html(httplib::Response& response, const std::string& html, const char* policy) {
+constexpr char kCss[] = "text/css; charset=utf-8";
+constexpr char kScript[] = "text/javascript; charset=utf-8";
+constexpr size_t kMarkDigits = 16;
+
+}  // namespace
+
+const std::vector<Asset>& assets() {
+  static const std::vector<Asset> all = [] {
+    std::vector<Asset> files = {
+        {"/style.css", kCss, std::string(page_css()) + std::string(web_css()), ""},
+        {"/chart.js", kScript, std::string(chart_js()), ""},
+        {"/figures.js", kScript, std::string(page_js()), ""},
+        {"/live.js", kScript, std::string(live_js()), ""}};
+    for (Asset& file : files) {
+      const std::string sha256 = sha256_of_bytes(file.content.data(), file.content.size());
+      file.url = file.path + "?" + sha256.substr(0, kMarkDigits);
+    }
+    return files;
+  }();
+  return all;
+}
+
+const std::string& asset_url(const std::string& path) {
+  const auto found = std::ranges::find(assets(), path, &Asset::path);
+  if (found == assets().end()) throw std::logic_error("the pages have no " + path);
+  return found->url;
+}
+
+void send_page(httplib::Response& response, const std::string& html, int status,
+               DocumentKind kind) {
+  response.status = status;
   set_security_headers(response);
-  response.set_header("Content-Security-Policy", policy);
+  response.set_header("Content-Security-Policy",
+                      kind == DocumentKind::kPage ? kPolicyOfPages : kPolicyOfReports);
   response.set_header("X-Frame-Options", "DENY");
   response.set_header("Cross-Origin-Opener-Policy", "same-origin");
   response.set_header("Cache-Control", "no-store");
   response.set_content(html, kHtml);
-}
-
-}  // namespace
-
-void send_page(httplib::Response& response, const std::string& html, int status) {
-  response.status = status;
-  send_html(response, html, kPolicyOfPages);
-}
-
-void send_report(httplib::Response& response, const std::string& html) {
-  send_html(response, html, kPolicyOfReports);
 }
 
 void send_asset(httplib::Response& response, const Asset& asset) {

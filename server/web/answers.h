@@ -1,10 +1,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "job/page/page_html.h"
 #include "server/api/artifacts.h"
-#include "server/web/assets.h"
 
 namespace httplib {
 struct Response;
@@ -12,13 +12,28 @@ struct Response;
 
 namespace dotresize {
 
-/// Sends an HTML document that runs no scripts and loads nothing except assets(). It is not cached,
-/// and no other page may frame it.
-void send_page(httplib::Response& response, const std::string& html, int status = 200);
+/// A file that the pages link to, the same for every visitor.
+struct Asset {
+  std::string path;  ///< "/style.css"
+  std::string type;  ///< MIME type
+  std::string content;
+  std::string url;  ///< path with a hash of the content, for caching
+};
 
-/// Sends a document of page_html(), which contains its scripts. It runs sandboxed, without access
-/// to the server's pages.
-void send_report(httplib::Response& response, const std::string& html);
+/// The style sheet, the two scripts of the plots, and the script that updates pages.
+const std::vector<Asset>& assets();
+
+/// URL of the asset at `path`. Throws std::logic_error if there is none.
+const std::string& asset_url(const std::string& path);
+
+enum class DocumentKind {
+  kPage,    ///< runs no scripts and loads nothing except assets()
+  kReport,  ///< of page_html(), with scripts; runs sandboxed, without access to the server's pages
+};
+
+/// Sends an HTML document. It is not cached, and no other page may frame it.
+void send_page(httplib::Response& response, const std::string& html, int status = 200,
+               DocumentKind kind = DocumentKind::kPage);
 
 /// Sends a file that browsers may cache.
 void send_asset(httplib::Response& response, const Asset& asset);

@@ -2,10 +2,15 @@
 
 #include "base/process/program.h"
 #include "job/page/template/html_template.h"
-#include "server/web/assets.h"
+#include "server/web/answers.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {
+namespace {
+
+constexpr char kNoJob[] = "none";  // differs from the state of every other page
+
+}  // namespace
 
 std::string frame_html(const Frame& frame) {
   ctemplate::TemplateDictionary dictionary("frame");
@@ -28,6 +33,40 @@ std::string frame_html(const Frame& frame) {
     set_text(figures, "FIGURES_URL", asset_url("/figures.js"));
   }
   return expand_template(frame_template(), "frame.html", dictionary);
+}
+
+Frame sign_in_frame(const std::string& next, const std::string& fault) {
+  ctemplate::TemplateDictionary dictionary("sign_in");
+  set_text(dictionary, "NEXT", next);
+  if (!fault.empty()) {
+    set_text(*dictionary.AddSectionDictionary("HAS_FAULT"), "FAULT", fault);
+  }
+  return {.title = "Sign in",
+          .body = expand_template(sign_in_template(), "sign_in.html", dictionary),
+          .state = kNoJob};
+}
+
+Frame message_frame(const std::string& heading, const std::string& text) {
+  ctemplate::TemplateDictionary dictionary("message");
+  set_text(dictionary, "HEADING", heading);
+  set_text(dictionary, "TEXT", text);
+  return {.title = heading,
+          .body = expand_template(message_template(), "message.html", dictionary),
+          .state = kNoJob};
+}
+
+std::string actions_html(const std::vector<PageAction>& actions, const std::string& form_token) {
+  if (actions.empty() || form_token.empty()) return "";
+  ctemplate::TemplateDictionary dictionary("actions");
+  for (const PageAction& action : actions) {
+    ctemplate::TemplateDictionary& shown = *dictionary.AddSectionDictionary("ACTION");
+    set_text(shown, "ADDRESS", action.address);
+    set_text(shown, "LABEL", action.label);
+    set_text(shown, "EFFECT", action.effect);
+    set_text(shown, "BUTTON", action.button);
+    set_text(shown, "FORM_TOKEN", form_token);
+  }
+  return expand_template(actions_template(), "actions.html", dictionary);
 }
 
 }  // namespace dotresize

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace dotresize {
 
@@ -17,5 +18,24 @@ struct Frame {
 
 /// The complete HTML document, UTF-8.
 std::string frame_html(const Frame& frame);
+
+/// Page that asks for a token. `next`: page shown after sign-in; `fault`: why it asks again, or
+/// empty.
+Frame sign_in_frame(const std::string& next, const std::string& fault);
+
+/// Page with a message, e.g. why something cannot be shown or done.
+Frame message_frame(const std::string& heading, const std::string& text);
+
+/// An action that a page offers.
+struct PageAction {
+  std::string address;  ///< target of its form
+  std::string label;
+  std::string button;  ///< label of the confirming button, shown with `effect`
+  std::string effect;
+};
+
+/// HTML forms of the actions, with the visitor's form token; empty without a token or without
+/// actions.
+std::string actions_html(const std::vector<PageAction>& actions, const std::string& form_token);
 
 }  // namespace dotresize

@@ -5,16 +5,22 @@
 #include <map>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "job/page/page_blocks.h"
+#include "job/page/report_page.h"
+#include "job/page/sweep_page.h"
 #include "job/page/template/html_template.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 #include "job/spec/sweep_message.h"
 #include "job/status/job_rows.h"
+#include "job/sweep/sweep_results.h"
+#include "server/schedule/job_output.h"
 #include "server/store/resources.h"
-#include "server/web/actions.h"
-#include "server/web/job_table.h"
+#include "server/web/frame.h"
+#include "server/web/job_lists.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {
@@ -74,16 +80,6 @@ Rows facts_of(const JobPageView& view, std::time_t now) {
   return rows;
 }
 
-std::string summary_of(const JobPageView& view) {
-  const v1::Job& job = view.job;
-  if (view.report) return view.report->summary;
-  return job.state() == v1::Job::FAILED ? "" : status_line_of(job);  // shown elsewhere
-}
-
-std::string spec_of(const v1::Job& job) {
-  return job.has_sweep() ? sweep_to_json(job.spec(), job.sweep()) : job_spec_to_json(job.spec());
-}
-
 Page page_of(const JobPageView& view, std::time_t now) {
   const v1::Job& job = view.job;
   Page page = view.report.value_or(Page{});
@@ -97,9 +93,14 @@ Page page_of(const JobPageView& view, std::time_t now) {
             : view.log_tail;
     page.texts.push_back({cut ? "End of its log" : "Its log", tail, /*tail=*/true});
   }
-  page.texts.push_back({"What was asked for", spec_of(job)});
+  page.texts.push_back({"What was asked for", job.has_sweep()
+                                                  ? sweep_to_json(job.spec(), job.sweep())
+                                                  : job_spec_to_json(job.spec())});
   return page;
 }
+
+// Parsed, a report takes several times as much memory.
+constexpr size_t kMaxShownBytes = size_t{16} << 20;
 
 }  // namespace
 
@@ -111,7 +112,11 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
   set_text(dictionary, "NAME", job.spec().name().empty() ? "unnamed job" : job.spec().name());
   set_text(dictionary, "STATE", state_name(job));
   set_text(dictionary, "STATE_CLASS", state_name(job));
-  set_text(dictionary, "SUMMARY", summary_of(view));
+  const bool failed = job.state() == v1::Job::FAILED;  // its error is shown elsewhere
+  set_text(dictionary, "SUMMARY",
+           view.report ? view.report->summary
+           : failed    ? ""
+                       : status_line_of(job));
   if (!has_ended(job.state())) dictionary.ShowSection("LIVE");
   if (is_launched(job.state())) {
     set_text(*dictionary.AddSectionDictionary("PROGRESS"), "SHARE",
@@ -122,6 +127,22 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
   if (has_ended(job.state()) && !view.log_tail.empty()) dictionary.ShowSection("FILES");
   set_embedded(dictionary, "BLOCKS", blocks_html(page_of(view, now)));
   return expand_template(job_template(), "job.html", dictionary);
+}
+
+bool may_have_report(const v1::Job& job) {
+  return job.has_sweep() ? job.attempt() > 0 : job.state() == v1::Job::SUCCEEDED;
+}
+
+Page read_report_page(const v1::Job& job, const std::filesystem::path& output) {
+  if (!job.has_sweep() && !JobOutput(output, job.id()).is_committed()) {
+    throw InputError(output.string() + " is not the model of this job any more");
+  }
+  const std::filesystem::path file =
+      job.has_sweep() ? output / kSweepResults : output / kReportDirectory / kReportFile;
+  const std::optional<std::string> text = read_pinned_file(file, kMaxShownBytes);
+  if (!text) throw InputError(file.string() + " is not there any more");
+  return job.has_sweep() ? sweep_page(parse_results(*text, file.string()))
+                         : report_page(parse_report(*text, file.string()));
 }
 
 }  // namespace dotresize

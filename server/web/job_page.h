@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -27,5 +28,12 @@ inline constexpr size_t kShownLogBytes = size_t{64} << 10;
 /// HTML of a Frame's body: progress, error, result with its figures, facts about the job, log. The
 /// figures of `view.report` belong to it.
 std::string job_page_html(const JobPageView& view, std::time_t now);
+
+/// True if the job may have a report by now: a succeeded job, or a sweep that has begun.
+bool may_have_report(const v1::Job& job);
+
+/// Report page of such a job; `output` is the directory from reported_in(). Throws InputError if
+/// the report is gone, is not this job's, or is malformed or too large for a page.
+Page read_report_page(const v1::Job& job, const std::filesystem::path& output);
 
 }  // namespace dotresize

@@ -8,28 +8,25 @@ std::string Sessions::open(const Caller& caller, Clock::time_point now) {
   const AttemptToken id = make_attempt_token();
   const Session session{caller, make_attempt_token().secret};
   const std::lock_guard lock(mutex_);
-  make_room_for(caller.name, now);
-  entries_[id.sha256] = {session, now};
-  return id.secret;
-}
-
-void Sessions::make_room_for(const std::string& caller, Clock::time_point now) {
-  std::erase_if(entries_, [&](const auto& entry) { return entry.second.is_over(now); });
+  std::erase_if(entries_,
+                [&](const auto& entry) { return now - entry.second.opened >= kLifetime; });
   size_t count = 0;
   auto oldest = entries_.end();
   for (auto at = entries_.begin(); at != entries_.end(); ++at) {
-    if (at->second.session.caller.name != caller) continue;
+    if (at->second.session.caller.name != caller.name) continue;
     ++count;
     if (oldest == entries_.end() || at->second.opened < oldest->second.opened) oldest = at;
   }
   if (count >= kMaxOfCaller) entries_.erase(oldest);
+  entries_[id.sha256] = {session, now};
+  return id.secret;
 }
 
 std::optional<Sessions::Session> Sessions::find(const std::string& id,
                                                 Clock::time_point now) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(token_hash(id));
-  if (found == entries_.end() || found->second.is_over(now)) return std::nullopt;
+  if (found == entries_.end() || now - found->second.opened >= kLifetime) return std::nullopt;
   return found->second.session;
 }
 

@@ -35,13 +35,9 @@ class Sessions {
   struct Entry {
     Session session;
     Clock::time_point opened;
-
-    bool is_over(Clock::time_point now) const { return now - opened >= kLifetime; }
   };
 
-  void make_room_for(const std::string& caller, Clock::time_point now);
-
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards entries_
   /// Keyed by the hash of the id, so that the time of a look-up reveals nothing about the ids.
   std::map<std::string, Entry> entries_;
 };

@@ -1,16 +1,25 @@
 #include "server/web/visitors.h"
 
+#include <arpa/inet.h>
 #include <httplib.h>
+#include <strings.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
+#include "base/text/printable.h"
 #include "server/api_error.h"
-#include "server/http/http_origin.h"
+#include "server/http/http_server.h"
 #include "server/launch/attempt.h"
-#include "server/web/request_checks.h"
 
 namespace dotresize {
 namespace {
+
+bool same_name(const std::string& a, const std::string& b) {
+  return ::strcasecmp(a.c_str(), b.c_str()) == 0;
+}
 
 void require_own_origin(const httplib::Request& request) {
   if (is_own_origin(request.get_header_value("Origin"), request.get_header_value("Host"))) return;
@@ -30,7 +39,7 @@ Visitors::Visitors(CallGate& gate, const Access& access, std::vector<std::string
 
 std::optional<Visitor> Visitors::find(const httplib::Request& request) const {
   Visitor visitor{.origin = origin_of(request)};
-  if (access_.open_to_all()) {
+  if (access_.open_to_all) {
     const std::string host = request.get_header_value("Host");
     if (!names_this_machine(host, host_names_)) {
       throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "FOREIGN_HOST",
@@ -92,6 +101,43 @@ void Visitors::set_cookie(const httplib::Request& request, const std::string& se
   response.set_header("Set-Cookie",
                       cookie_name(request) + "=" + session + "; Path=/; HttpOnly; SameSite=Strict" +
                           (tls_ ? "; Secure" : "") + (session.empty() ? "; Max-Age=0" : ""));
+}
+
+bool names_this_machine(const std::string& host, const std::vector<std::string>& names) {
+  // "HOST" of "HOST:PORT", "::1" of "[::1]:80".
+  const std::string name =
+      host.starts_with('[') ? host.substr(1, host.find(']') - 1) : host.substr(0, host.find(':'));
+  std::array<unsigned char, sizeof(in6_addr)> address{};
+  return ::inet_pton(AF_INET, name.c_str(), address.data()) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), address.data()) == 1 || same_name(name, "localhost") ||
+         std::ranges::any_of(names, [&](const auto& own) { return same_name(name, own); });
+}
+
+bool is_own_origin(const std::string& origin, const std::string& host) {
+  if (origin.empty()) return true;
+  constexpr std::string_view kSchemeEnd = "://";
+  const size_t end = origin.find(kSchemeEnd);
+  return end != std::string::npos && !host.empty() &&
+         same_name(origin.substr(end + kSchemeEnd.size()), host);
+}
+
+std::string cookie_in(const std::string& header, const std::string& name) {
+  const std::string wanted = name + "=";
+  for (size_t begin = 0; begin < header.size();) {
+    const size_t end = std::min(header.find(';', begin), header.size());
+    const std::string_view pair = std::string_view(header).substr(begin, end - begin);
+    if (pair.starts_with(wanted)) return std::string(pair.substr(wanted.size()));
+    begin = std::min(header.find_first_not_of("; ", end), header.size());
+  }
+  return "";
+}
+
+bool is_page(const std::string& path) {
+  constexpr std::string_view kJobs = "/jobs";
+  if (path == "/" || path == kJobs) return true;
+  const std::string folder = std::string(kJobs) + "/";
+  return path.starts_with(folder) && path.size() > folder.size() &&
+         is_plain_word(std::string_view(path).substr(folder.size()), "-");
 }
 
 }  // namespace dotresize

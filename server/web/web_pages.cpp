@@ -12,16 +12,11 @@
 #include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
 #include "server/api_error.h"
-#include "server/http/http_origin.h"
+#include "server/http/http_server.h"
+#include "server/schedule/job_output.h"
 #include "server/store/files.h"
-#include "server/store/job_result.h"
 #include "server/web/answers.h"
-#include "server/web/assets.h"
-#include "server/web/job_report.h"
-#include "server/web/jobs_page.h"
-#include "server/web/messages.h"
-#include "server/web/queue_page.h"
-#include "server/web/request_checks.h"
+#include "server/web/job_lists.h"
 
 namespace dotresize {
 namespace {
@@ -39,89 +34,84 @@ void require(const grpc::Status& status) {
   if (!status.ok()) throw ApiError(status.error_code(), "", status.error_message());
 }
 
-std::string id_in(const Request& request) { return request.matches[1]; }
-
-std::string name_of(const v1::Job& job) {
-  return job.spec().name().empty() ? job.id() : job.spec().name();
-}
-
-/// Name of the API call that a form makes.
-const char* method_of(const std::string& verb) {
-  if (verb == "cancel") return "CancelJob";
-  return verb == "delete" ? "DeleteJob" : "ResumeJob";
-}
-
-/// State of the page; its forms depend on the job's state and attempt.
-std::string page_state(const v1::Job& job) {
-  return state_name(job) + " " + std::to_string(job.attempt());
-}
-
-void show_refusal(const grpc::Status& status, Response& response) {
-  const int code = refuse(status, response);
-  const bool missing = code == 404;
-  send_page(response,
-            frame_html(message_frame(missing ? "Not found" : "Not done", status.error_message())),
-            code);
-}
-
 }  // namespace
 
 WebPages::WebPages(const WebContext& context, const std::vector<std::string>& host_names, bool tls)
     : context_(context), visitors_(context.gate, context.access, host_names, tls) {}
 
 void WebPages::add_to(httplib::Server& server) {
-  add_assets(server);
-  add_pages(server);
-  add_forms(server);
-}
-
-void WebPages::add_assets(httplib::Server& server) {
   for (const Asset& asset : assets()) {
     server.Get(asset.path,
                [&asset](const Request&, Response& response) { send_asset(response, asset); });
   }
-}
-
-void WebPages::add_pages(httplib::Server& server) {
-  server.Get("/", guarded([this](const Visitor& visitor, const Request&, Response& response) {
-               show_queue(visitor, response);
-             }));
-  server.Get("/jobs",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               show_jobs(visitor, request, response);
-             }));
-  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64}))",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               show_job(visitor, id_in(request), response);
-             }));
-  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64})/report)",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               show_report(visitor, id_in(request), response);
-             }));
-  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64})/files/([A-Za-z0-9._/-]{1,64}))",
-             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-               send_artifact(visitor, request, response);
-             }));
+  const auto get = [&](const char* path, Handler handler) {
+    server.Get(path, guarded(std::move(handler)));
+  };
+  get("/", [this](const Visitor& visitor, const Request&, Response& response) {
+    show_queue(visitor, response);
+  });
+  get("/jobs", [this](const Visitor& visitor, const Request& request, Response& response) {
+    const JobsPageQuery query{request.get_param_value("state"), request.get_param_value("name"),
+                              request.get_param_value("owner"), request.get_param_value("page")};
+    v1::ListJobsResponse found;
+    require(context_.jobs.ListJobs(visitor.origin, query.request(), found));
+    const std::string body = jobs_page_html(query, found, std::time(nullptr));
+    show(visitor, {.title = "Jobs", .body = body, .live = true}, response);
+  });
+  get(R"(/jobs/([A-Za-z0-9-]{1,64}))",
+      [this](const Visitor& visitor, const Request& request, Response& response) {
+        show_job(visitor, request.matches[1], response);
+      });
+  get(R"(/jobs/([A-Za-z0-9-]{1,64})/report)",
+      [this](const Visitor& visitor, const Request& request, Response& response) {
+        const v1::Job job = get_job(visitor, request.matches[1]);
+        if (!may_have_report(job)) {
+          throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_REPORT",
+                         "job " + job.id() + " has no report: it is " + state_name(job));
+        }
+        send_page(response, page_html(read_report(visitor, job)), 200, DocumentKind::kReport);
+      });
+  // A file that the job has left, unless it belongs to the model itself.
+  get(R"(/jobs/([A-Za-z0-9-]{1,64})/files/([A-Za-z0-9._/-]{1,64}))",
+      [this](const Visitor& visitor, const Request& request, Response& response) {
+        require(context_.jobs.ReadArtifact(
+            visitor.origin, request.matches[1], request.matches[2],
+            [&](ArtifactFile file) { send_file(response, std::move(file)); }));
+      });
+  add_forms(server);
 }
 
 void WebPages::add_forms(httplib::Server& server) {
-  server.Post(R"(/jobs/([A-Za-z0-9-]{1,64})/(cancel|resume|restart|delete))",
-              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-                send_to(response, act(visitor, request));
-              }));
-  server.Post(R"(/server/(drain|resume))",
-              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-                administer(visitor, request);
-                send_to(response, "/");
-              }));
-  server.Post("/sign-in",
-              [this](const Request& request, Response& response) { sign_in(request, response); });
-  server.Post("/sign-out",
-              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
-                require(visitors_.check_form("SignOut", visitor, "", request));
-                visitors_.sign_out(visitor, request, response);
-                send_to(response, "/");
-              }));
+  const auto post = [&](const char* path, Handler handler) {
+    server.Post(path, guarded(std::move(handler)));
+  };
+  post(R"(/jobs/([A-Za-z0-9-]{1,64})/(cancel|resume|restart|delete))",
+       [this](const Visitor& visitor, const Request& request, Response& response) {
+         send_to(response, act(visitor, request));
+       });
+  post(R"(/server/(drain|resume))",
+       [this](const Visitor& visitor, const Request& request, Response& response) {
+         const bool drain = request.matches[1] == "drain";
+         require(visitors_.check_form(drain ? "DrainServer" : "ResumeServer", visitor, /*id=*/"",
+                                      request));
+         v1::ServerInfo server_info;
+         require(context_.jobs.SetDrained(visitor.origin, drain, server_info));
+         send_to(response, "/");
+       });
+  server.Post("/sign-in", [this](const Request& request, Response& response) {
+    const std::string wanted = request.get_param_value("next");
+    const std::string next = is_page(wanted) ? wanted : "/";
+    if (context_.access.open_to_all) return send_to(response, next);
+    const grpc::Status status = visitors_.sign_in(request, response);
+    if (status.ok()) return send_to(response, next);
+    send_page(response, frame_html(sign_in_frame(next, status.error_message())),
+              http_status(status.error_code()));
+  });
+  post("/sign-out", [this](const Visitor& visitor, const Request& request, Response& response) {
+    require(visitors_.check_form("SignOut", visitor, "", request));
+    visitors_.sign_out(visitor, request, response);
+    send_to(response, "/");
+  });
 }
 
 std::function<void(const Request&, Response&)> WebPages::guarded(Handler handler) {
@@ -132,7 +122,10 @@ std::function<void(const Request&, Response&)> WebPages::guarded(Handler handler
       const std::string next = is_page(request.path) ? request.path : "/";
       send_page(response, frame_html(sign_in_frame(next, "")), 401);
     });
-    if (!status.ok()) show_refusal(status, response);
+    if (status.ok()) return;
+    const int code = refuse(status, response);
+    const char* heading = code == 404 ? "Not found" : "Not done";
+    send_page(response, frame_html(message_frame(heading, status.error_message())), code);
   };
 }
 
@@ -162,15 +155,6 @@ void WebPages::show_queue(const Visitor& visitor, Response& response) {
        response);
 }
 
-void WebPages::show_jobs(const Visitor& visitor, const Request& request, Response& response) {
-  const JobsPageQuery query{request.get_param_value("state"), request.get_param_value("name"),
-                            request.get_param_value("owner"), request.get_param_value("page")};
-  const v1::ListJobsResponse found = list_jobs(visitor, query.request());
-  show(visitor,
-       {.title = "Jobs", .body = jobs_page_html(query, found, std::time(nullptr)), .live = true},
-       response);
-}
-
 void WebPages::show_job(const Visitor& visitor, const std::string& id, Response& response) {
   JobPageView view{.job = get_job(visitor, id)};
   const v1::Job& job = view.job;
@@ -178,7 +162,10 @@ void WebPages::show_job(const Visitor& visitor, const std::string& id, Response&
     view.silence =
         std::chrono::duration_cast<std::chrono::seconds>(context_.heartbeats.silence(id));
   }
-  view.log_tail = read_log_tail(visitor, id);
+  require(context_.gate.serve(
+      "GetLogs", visitor.origin, Role::kRead, id, [&](const Caller&, const std::string&) {
+        view.log_tail = read_tail(context_.state.log(id), 0, kShownLogBytes);
+      }));
   view.has_report_page = may_have_report(job);
   if (view.has_report_page && has_ended(job.state())) {
     try {
@@ -189,28 +176,14 @@ void WebPages::show_job(const Visitor& visitor, const std::string& id, Response&
     }
   }
   if (may_change(visitor.caller, job.owner())) view.form_token = visitor.form_token;
+  // The page's forms depend on the job's state and attempt.
   show(visitor,
-       {.title = name_of(job),
+       {.title = job.spec().name().empty() ? job.id() : job.spec().name(),
         .body = job_page_html(view, std::time(nullptr)),
-        .state = page_state(job),
+        .state = state_name(job) + " " + std::to_string(job.attempt()),
         .live = !has_ended(job.state()),
         .figures = view.report ? figures_json(view.report->figures) : ""},
        response);
-}
-
-void WebPages::show_report(const Visitor& visitor, const std::string& id, Response& response) {
-  const v1::Job job = get_job(visitor, id);
-  if (!may_have_report(job)) {
-    throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_REPORT",
-                   "job " + id + " has no report: it is " + state_name(job));
-  }
-  send_report(response, page_html(read_report(visitor, job)));
-}
-
-void WebPages::send_artifact(const Visitor& visitor, const Request& request, Response& response) {
-  require(
-      context_.jobs.ReadArtifact(visitor.origin, id_in(request), request.matches[2],
-                                 [&](ArtifactFile file) { send_file(response, std::move(file)); }));
 }
 
 v1::Job WebPages::get_job(const Visitor& visitor, const std::string& id) {
@@ -221,28 +194,13 @@ v1::Job WebPages::get_job(const Visitor& visitor, const std::string& id) {
   return job;
 }
 
-v1::ListJobsResponse WebPages::list_jobs(const Visitor& visitor,
-                                         const v1::ListJobsRequest& request) {
-  v1::ListJobsResponse found;
-  require(context_.jobs.ListJobs(visitor.origin, request, found));
-  return found;
-}
-
 std::vector<v1::Job> WebPages::newest_jobs(const Visitor& visitor, const std::string& state,
                                            int count) {
   v1::ListJobsRequest request = JobsPageQuery{.state = state}.request();
   request.set_page_size(count);
-  const v1::ListJobsResponse found = list_jobs(visitor, request);
+  v1::ListJobsResponse found;
+  require(context_.jobs.ListJobs(visitor.origin, request, found));
   return {found.jobs().begin(), found.jobs().end()};
-}
-
-std::string WebPages::read_log_tail(const Visitor& visitor, const std::string& id) {
-  std::string tail;
-  require(context_.gate.serve("GetLogs", visitor.origin, Role::kRead, id,
-                              [&](const Caller&, const std::string&) {
-                                tail = read_tail(context_.state.log(id), 0, kShownLogBytes);
-                              }));
-  return tail;
 }
 
 Page WebPages::read_report(const Visitor& visitor, const v1::Job& job) {
@@ -264,9 +222,12 @@ Page WebPages::read_report(const Visitor& visitor, const v1::Job& job) {
 }
 
 std::string WebPages::act(const Visitor& visitor, const Request& request) {
-  const std::string id = id_in(request);
+  const std::string id = request.matches[1];
   const std::string verb = request.matches[2];
-  require(visitors_.check_form(method_of(verb), visitor, id, request));
+  const char* method = verb == "cancel"   ? "CancelJob"
+                       : verb == "delete" ? "DeleteJob"
+                                          : "ResumeJob";
+  require(visitors_.check_form(method, visitor, id, request));
   v1::Job job;
   if (verb == "delete") {
     v1::DeleteJobRequest call;
@@ -285,25 +246,6 @@ std::string WebPages::act(const Visitor& visitor, const Request& request) {
     require(context_.jobs.ResumeJob(visitor.origin, call, job));
   }
   return "/jobs/" + id;
-}
-
-void WebPages::administer(const Visitor& visitor, const Request& request) {
-  const bool drain = request.matches[1] == "drain";
-  require(
-      visitors_.check_form(drain ? "DrainServer" : "ResumeServer", visitor, /*id=*/"", request));
-  v1::ServerInfo server;
-  require(drain ? context_.jobs.DrainServer(visitor.origin, server)
-                : context_.jobs.ResumeServer(visitor.origin, server));
-}
-
-void WebPages::sign_in(const Request& request, Response& response) {
-  const std::string wanted = request.get_param_value("next");
-  const std::string next = is_page(wanted) ? wanted : "/";
-  if (context_.access.open_to_all()) return send_to(response, next);
-  const grpc::Status status = visitors_.sign_in(request, response);
-  if (status.ok()) return send_to(response, next);
-  send_page(response, frame_html(sign_in_frame(next, status.error_message())),
-            http_status(status.error_code()));
 }
 
 }  // namespace dotresize

@@ -42,8 +42,6 @@ class WebPages {
  private:
   using Handler = std::function<void(const Visitor&, const httplib::Request&, httplib::Response&)>;
 
-  void add_assets(httplib::Server& server);
-  void add_pages(httplib::Server& server);
   void add_forms(httplib::Server& server);
   /// Wraps `handler` as an httplib handler that calls it for a known visitor. Other visitors get
   /// the sign-in page. Errors that `handler` throws are shown.
@@ -51,29 +49,17 @@ class WebPages {
 
   void show(const Visitor& visitor, Frame frame, httplib::Response& response) const;
   void show_queue(const Visitor& visitor, httplib::Response& response);
-  void show_jobs(const Visitor& visitor, const httplib::Request& request,
-                 httplib::Response& response);
   void show_job(const Visitor& visitor, const std::string& id, httplib::Response& response);
-  void show_report(const Visitor& visitor, const std::string& id, httplib::Response& response);
-
-  /// Sends a file that the job has left, unless it belongs to the model itself.
-  void send_artifact(const Visitor& visitor, const httplib::Request& request,
-                     httplib::Response& response);
 
   // API calls; they throw the ApiError of a refused call.
   v1::Job get_job(const Visitor& visitor, const std::string& id);
-  v1::ListJobsResponse list_jobs(const Visitor& visitor, const v1::ListJobsRequest& request);
   std::vector<v1::Job> newest_jobs(const Visitor& visitor, const std::string& state, int count);
-  std::string read_log_tail(const Visitor& visitor, const std::string& id);
   /// Throws NOT_FOUND with the reason if the report cannot be read, UNAVAILABLE if others read
   /// reports for too long.
   Page read_report(const Visitor& visitor, const v1::Job& job);
 
   /// Performs the action of a form on a job's page; returns the path of the page to show next.
   std::string act(const Visitor& visitor, const httplib::Request& request);
-  /// Drains or resumes the server.
-  void administer(const Visitor& visitor, const httplib::Request& request);
-  void sign_in(const httplib::Request& request, httplib::Response& response);
 
   const WebContext context_;
   Visitors visitors_;

@@ -13,7 +13,7 @@ namespace {
 /// Requires that the file refuses `token`, which is not in it.
 void check_access(const std::filesystem::path& file, const std::string& token) {
   const Access access(file);
-  require(!access.open_to_all(), "a file of tokens closes the server");
+  require(!access.open_to_all, "a file of tokens closes the server");
   try {
     access.authenticate(token);
     require(false, "an unknown token is refused");

@@ -14,7 +14,7 @@
 #include "base/process/environment.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
-#include "server/http/http_url.h"
+#include "server/access/endpoint.h"
 #include "server/launch/kubernetes/kubernetes_jobs.h"
 
 namespace dotresize {

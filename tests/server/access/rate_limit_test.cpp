@@ -1,7 +1,6 @@
-#include "server/access/rate_limit.h"
-
 #include <gtest/gtest.h>
 
+#include "server/access/call_gate.h"
 #include "server/api_error.h"
 
 namespace dotresize {

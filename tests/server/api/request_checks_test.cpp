@@ -1,6 +1,6 @@
-#include "server/web/request_checks.h"
-
 #include <gtest/gtest.h>
+
+#include "server/web/visitors.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "server/api_error.h"
-#include "server/store/backup.h"
 #include "server/store/state_dir.h"
 #include "tests/temporary_directory.h"
 

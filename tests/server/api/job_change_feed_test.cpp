@@ -1,5 +1,3 @@
-#include "server/store/job_change_feed.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/job_query.h"
 #include "server/api_error.h"
 #include "tests/temporary_directory.h"
 
