@@ -21,7 +21,7 @@ import torch
 from beside_pytorch import parse, write
 from transformers import AutoModelForCausalLM
 
-METHOD = {"name": "slicegpt", "map_sharing": "model", "sparsity": 0.2, "allow_larger": True}
+METHOD = {"name": "slicegpt", "sparsity": 0.2, "allow_larger": True}
 EVERY_HELD_OUT = 8
 LEARNING_RATE = 3e-4
 

@@ -66,7 +66,7 @@ def params_of(report):
     """What was asked for, and with what it was computed."""
     sections = {name: report[name] for name in ("model", "output", "method", "calibration", "evaluation") if name in report}
     plain = {name: report[name] for name in ("name", "tool_version", "device", "compute_dtype") if name in report}
-    measured = {"calibration.seconds", "calibration.tokens_per_second", "calibration.tokens_per_s"}
+    measured = {"calibration.seconds", "calibration.tokens_per_second"}
     leaves = {**plain, **flattened(sections), "ranks": len(report.get("ranks", []))}
     return {key: value for key, value in leaves.items() if key not in measured}
 

@@ -25,7 +25,7 @@ constexpr std::array<Recipe, 4> kRecipes = {{
     {"size alone", false, false},
     {"size alone, output.format: stock", false, true},
     {"name: slicegpt", true, false},
-    {"name: slicegpt, map_sharing: model", true, true},
+    {"name: slicegpt, output.format: stock", true, true},
 }};
 
 /// The job with the same size and rounding, but with this recipe.
@@ -37,7 +37,6 @@ v1::JobSpec with_recipe(const v1::JobSpec& spec, const Recipe& recipe) {
   method.set_round_to(spec.method().round_to());
   method.set_allow_larger(spec.method().allow_larger());
   if (recipe.uniform) method.set_name(v1::Method::slicegpt);
-  if (recipe.uniform && recipe.stock) method.set_map_sharing("model");
   changed.mutable_calibration()->clear_activations();
   changed.mutable_calibration()->clear_statistics();
   changed.mutable_output()->clear_architecture();

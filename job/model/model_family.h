@@ -43,7 +43,7 @@ struct ModelFamily {
   /// and yarn).
   bool rotary_is_default_or_longrope = false;
   bool heads_divide_hidden_size = false;  ///< required by its configuration class, for any head_dim
-  bool offers_stock_output = false;       ///< supports map_sharing: model
+  bool offers_stock_output = false;       ///< supports output.format: stock
   Window window = Window::kNone;
   std::optional<int64_t> sliding_window_if_absent = std::nullopt;
   /// Absent: the number of query heads.

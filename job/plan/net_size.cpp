@@ -81,7 +81,7 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job) {
       with_separators(size.dense_parameters), to_string(job.model.dtype));
   std::vector<std::string> remedies = {"a smaller width"};
   if (!job.stock_output()) {
-    remedies.push_back("one map for all (method.map_sharing: model), which needs no shortcuts");
+    remedies.push_back("one map for all (output.format: stock), which needs no shortcuts");
   }
   if (size_in_bytes(job.output.dtype) > size_in_bytes(job.model.dtype)) {
     remedies.push_back("output.dtype: same");

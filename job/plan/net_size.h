@@ -9,7 +9,7 @@
 namespace dotresize {
 
 /// Config of the model that the job makes of `source` with these widths. It is compressed, or with
-/// `map_sharing: model` a stock model as wide as its map. Without maps it is the source with its
+/// `output.format: stock` a stock model as wide as its map. Without maps it is the source with its
 /// sublayers cut. MLP sizes by layer in `source` are kept: the loss has decided them. Otherwise the
 /// job gives the MLP widths. Tied embeddings stay tied, unless two tables are smaller than one with
 /// its projections (with_smaller_ends).

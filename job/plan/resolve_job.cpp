@@ -144,7 +144,7 @@ int64_t explicit_width(int64_t width, const ModelConfig& config, const ResolvedJ
   if (width % unit != 0) {
     fail("method.width", std::to_string(width) + " is not a multiple of " + std::to_string(unit) +
                              ", the number of attention heads, as a " + config.family +
-                             " model needs it (method.map_sharing is model)");
+                             " model needs it (output.format is stock)");
   }
   return width;
 }
@@ -206,8 +206,8 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
 void check_stock_output(const ModelConfig& config) {
   const ModelFamily& family = *find_family(config.family);
   const auto refuse = [&](const std::string& reason) {
-    fail("method.map_sharing", "a stock model of the family '" + config.family + "' " + reason +
-                                   "; 'junction' is available");
+    fail("output.format", "a stock model of the family '" + config.family + "' " + reason +
+                                   "; 'any' is available");
   };
   if (!family.offers_stock_output) refuse("cannot be made yet");
   if (family.rotary_is_default_or_longrope && config.attention.rotary.type == "longrope") {
@@ -229,7 +229,7 @@ void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& con
     fail("output.architecture", v1::Output::Architecture_Name(asked) + " " + reason);
   };
   if (!job.stock_output()) {
-    refuse("is for a stock output: method.map_sharing is not model");
+    refuse("is for a stock output: output.format is not stock");
   }
   if (asked != v1::Output::mistral || config.family == kMistral) return;
   if (config.family != kLlama) refuse("can be made of a llama, not of a " + config.family);
@@ -259,7 +259,7 @@ void resolve_allocation(const v1::Method& given, const ModelConfig& config, Reso
   } else if (has_dense_mlp(config) && has_experts(config)) {
     fail("method.allocate",
          "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
-         "method.map_sharing: junction is available");
+         "output.format: any is available");
   }
 }
 
@@ -268,7 +268,6 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   complete_method(given);
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_named(v1::Method::Name_Name(given.name()));
-  job.maps.sharing = parse_map_sharing(given.map_sharing()).value();
   if (spec.output().format() == v1::Output::stock) job.maps.sharing = MapSharing::kModel;
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);

@@ -15,7 +15,6 @@
 #include "job/plan/healing.h"
 #include "job/plan/method.h"
 #include "job/plan/schedule.h"
-#include "job/spec/map_sharing.h"
 #include "job/spec/requests.h"
 
 namespace dotresize {
@@ -69,6 +68,17 @@ struct WidthTarget {
   std::optional<AllocationTarget> allocation;
   bool allow_larger = false;
 };
+
+/// Junctions that share one map (docs/method.md, "Sharing maps").
+enum class MapSharing {
+  kJunction,  ///< each junction has its own map
+  kModel,     ///< all share one map, the last junction included: a stock output
+};
+
+/// "junction", "model", as the report has it.
+inline std::string to_string(MapSharing sharing) {
+  return sharing == MapSharing::kModel ? "model" : "junction";
+}
 
 /// Settings of the maps besides their method and widths.
 struct MapSettings {

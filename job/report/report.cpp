@@ -123,7 +123,6 @@ json calibration_json(const Report& report) {
   // No token has gone through the model if another job's statistics were used.
   if (report.calibration_s > 0 && !report.job.statistics.used()) {
     object["tokens_per_second"] = report.tokens_per_second();
-    object["tokens_per_s"] = report.tokens_per_second();  // its name in earlier versions
   }
   object["schedule"] = report.job.schedule.name;
   object["activations"] = report.job.schedule.activations;

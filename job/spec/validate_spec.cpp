@@ -8,7 +8,6 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/spec/map_sharing.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 
@@ -113,15 +112,6 @@ class Validator {
       refuse("method.lambda", method.lambda(), "above 0 and at most 1e6");
     }
     check_range("method.round_to", method.round_to(), 0, kMaxWidth);
-    const auto sharing = parse_map_sharing(method.map_sharing());
-    if (!sharing) {
-      add("method.map_sharing", in_quotes(method.map_sharing()) + " is not junction or model");
-    } else if (sharing == MapSharing::kModel && method.has_head() &&
-               method.head() == v1::Method::dense) {
-      add("method.head",
-          "dense does not go with method.map_sharing: model, whose one map narrows the head too "
-          "(sliced)");
-    }
     if (method.metric() == v1::Method::fisher && !allocates(method) &&
         method.name() == v1::Method::dotresize) {
       add("method.metric",
@@ -168,22 +158,13 @@ class Validator {
   }
 
   void check_format(const v1::JobSpec& spec) {
-    if (spec.output().format() != v1::Output::stock) return;
     const v1::Method& method = spec.method();
-    const auto sharing = parse_map_sharing(method.map_sharing());
-    const bool model = sharing == MapSharing::kModel;
-    const bool open = allocates(method) && method.map_sharing().empty();
-    if (model || open) {
-      if (open && method.has_head() && method.head() == v1::Method::dense) {
-        add("method.head",
-            "dense does not go with output.format: stock, whose one map narrows "
-            "the head too (sliced)");
-      }
-      return;
+    if (spec.output().format() == v1::Output::stock && method.has_head() &&
+        method.head() == v1::Method::dense) {
+      add("method.head",
+          "dense does not go with output.format: stock, whose one map narrows the head too "
+          "(sliced)");
     }
-    add("output.format",
-        "stock needs method.map_sharing: model, or method.allocate: auto without "
-        "a map_sharing");
   }
 
   void check_activations(const v1::JobSpec& spec) {
@@ -192,9 +173,8 @@ class Validator {
       add("calibration.activations",
           "compressed does not go with " + what + " need original (or auto)");
     };
-    const auto sharing = parse_map_sharing(spec.method().map_sharing());
-    if (sharing == MapSharing::kModel) {
-      refuse_with("method.map_sharing: model, whose sums over all junctions");
+    if (spec.output().format() == v1::Output::stock) {
+      refuse_with("output.format: stock, whose sums over all junctions");
     } else if (allocates(spec.method())) {
       refuse_with("method.allocate: auto, whose predictions are made of the dense model's: they");
     } else if (spec.method().metric() == v1::Method::fisher) {

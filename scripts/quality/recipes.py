@@ -28,17 +28,17 @@ class Recipe:
     heal: dict = None  # the section; None: there is none
 
 
-ONE_MAP = {"map_sharing": "model"}
-ONE_FISHER = {**ONE_MAP, "metric": "fisher"}
+ONE_MAP = {"format": "stock"}
+FISHER = {"metric": "fisher"}
 
 RECIPES = (
     Recipe("own", "maps of their own", CUSTOM, METHODS, paper=True, of_families=True),
     Recipe("allocate-any", "size alone", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True),
-    Recipe("one", "one map", STOCK, METHODS, ONE_MAP, paper=True, of_families=True),
-    Recipe("one-fisher", "one map, fisher", STOCK, ("slicegpt", "pca_dotresize", "magnitude"), ONE_FISHER),
-    Recipe("one-mlp", "one map, MLPs", STOCK, ("slicegpt",), ONE_MAP, cut=CUT),
-    Recipe("one-fisher-mlp", "one map, fisher, MLPs", STOCK, ("slicegpt",), ONE_FISHER, cut=CUT, of_families=True),
-    Recipe("mlps", "MLPs alone", STOCK, ("slicegpt",), {"sparsity": 0, **ONE_MAP}, mlps_alone=True, of_families=True),
+    Recipe("one", "one map", STOCK, METHODS, {}, ONE_MAP, paper=True, of_families=True),
+    Recipe("one-fisher", "one map, fisher", STOCK, ("slicegpt", "pca_dotresize", "magnitude"), FISHER, ONE_MAP),
+    Recipe("one-mlp", "one map, MLPs", STOCK, ("slicegpt",), {}, ONE_MAP, cut=CUT),
+    Recipe("one-fisher-mlp", "one map, fisher, MLPs", STOCK, ("slicegpt",), FISHER, ONE_MAP, cut=CUT, of_families=True),
+    Recipe("mlps", "MLPs alone", STOCK, ("slicegpt",), {"sparsity": 0}, ONE_MAP, mlps_alone=True, of_families=True),
     Recipe("dropped", "layers dropped by block influence", STOCK, (NO_METHOD,), drops_layers=True, of_families=True),
     Recipe("allocate-stock", "size alone", STOCK, ("slicegpt",), {"allocate": "auto"}, {"format": "stock"}, of_families=True),
     Recipe("healed", "size alone, healed", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True, heal={}),

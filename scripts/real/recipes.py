@@ -29,14 +29,14 @@ class Recipe:
         return self.method == SIZE_ALONE
 
 
-MLPS_ALONE = {"name": "slicegpt", "width": OF_THE_MODEL, "map_sharing": "model", "mlp": {"width": OF_THE_SIZE}}
+MLPS_ALONE = {"name": "slicegpt", "width": OF_THE_MODEL, "mlp": {"width": OF_THE_SIZE}}
 SIZE_ALONE = {}
 
 RECIPES = (
     Recipe("dropped", "layers dropped by block influence", STOCK),
     Recipe("slicegpt", "slicegpt", CUSTOM, {"name": "slicegpt"}),
-    Recipe("mlps", "MLPs alone", STOCK, MLPS_ALONE),
-    Recipe("mlps-fisher", "MLPs alone, fisher", STOCK, {**MLPS_ALONE, "metric": "fisher"}),
+    Recipe("mlps", "MLPs alone", STOCK, MLPS_ALONE, {"format": "stock"}),
+    Recipe("mlps-fisher", "MLPs alone, fisher", STOCK, {**MLPS_ALONE, "metric": "fisher"}, {"format": "stock"}),
     Recipe("allocate", "size alone", CUSTOM, SIZE_ALONE),
     Recipe("allocate-64", "size alone, 64 windows", CUSTOM, SIZE_ALONE, windows=64),
     Recipe("allocate-stock", "size alone", STOCK, SIZE_ALONE, {"format": "stock"}),

@@ -11,11 +11,10 @@
 namespace dotresize {
 namespace {
 
-// Version 4 has the tables of 3, and jobs that are sweeps; an earlier server would run their base
-// job. Version 5 has the tables of 4; a spec without a method's name leaves the method open.
-constexpr int kSchemaVersion = 6;
+constexpr int kSchemaVersion = 7;
 
-// Columns hold what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
+// Columns hold what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError. Claims:
+// paths, without symbolic links, that a job reads and writes until it has ended.
 constexpr char kSchema[] = R"(
 CREATE TABLE jobs (
   number     INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of creation
@@ -25,9 +24,14 @@ CREATE TABLE jobs (
   state      INTEGER NOT NULL,
   output     TEXT NOT NULL,                      -- path without symbolic links
   last_event INTEGER NOT NULL,
-  body       BLOB NOT NULL
+  body       BLOB NOT NULL,
+  owner      TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX jobs_by_state ON jobs (state, number);
+CREATE INDEX jobs_by_name ON jobs (name, number);
+CREATE INDEX jobs_by_owner ON jobs (owner, number);
+CREATE INDEX jobs_by_name_and_state ON jobs (name, state, number);
+CREATE INDEX jobs_by_owner_and_state ON jobs (owner, state, number);
 CREATE TABLE events (
   job  INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
   seq  INTEGER NOT NULL,
@@ -41,11 +45,6 @@ CREATE TABLE attempts (
   failure      BLOB,                             -- what a rank has reported
   PRIMARY KEY (job, number)
 ) WITHOUT ROWID;
-)";
-
-// Added in version 2. Claims: paths, without symbolic links, that a job reads and writes until it
-// has ended.
-constexpr char kSchema2[] = R"(
 CREATE TABLE claims (
   path   TEXT NOT NULL,
   job    INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
@@ -53,19 +52,10 @@ CREATE TABLE claims (
   PRIMARY KEY (path, job, writes)
 ) WITHOUT ROWID;
 CREATE INDEX claims_by_job ON claims (job);
-CREATE INDEX jobs_by_name ON jobs (name, number);
 CREATE TABLE quarantine (                        -- bytes that could not be read
   id   TEXT NOT NULL,
   body BLOB NOT NULL
 );
-ALTER TABLE jobs ADD COLUMN retry_ms INTEGER NOT NULL DEFAULT 0;  -- Unix time of retry_time
-)";
-
-// Added in version 3.
-constexpr char kSchema3[] = R"(
-ALTER TABLE jobs DROP COLUMN retry_ms;
-ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
-CREATE INDEX jobs_by_owner ON jobs (owner, number);
 CREATE TABLE queue (                             -- the QUEUED jobs
   job      INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
   priority INTEGER NOT NULL,
@@ -77,6 +67,7 @@ CREATE TABLE queue (                             -- the QUEUED jobs
 );
 CREATE INDEX queue_by_owner ON queue (owner);
 CREATE INDEX queue_order ON queue (priority DESC, job);
+CREATE INDEX queue_by_place ON queue ((ranks = 0), priority DESC, job);
 CREATE TABLE labels (
   key   TEXT NOT NULL,
   value TEXT NOT NULL,
@@ -89,10 +80,6 @@ CREATE TABLE expiries (                          -- when ended jobs are to be de
   at_ms INTEGER NOT NULL
 );
 CREATE INDEX expiries_by_time ON expiries (at_ms);
-)";
-
-// Added in version 6.
-constexpr char kSchema6[] = R"(
 CREATE TABLE plans (                             -- of jobs as they were admitted, for people
   job  INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
   plan TEXT NOT NULL
@@ -103,60 +90,6 @@ CREATE TABLE notifications (                     -- of ended jobs, that have not
 );
 CREATE INDEX notifications_by_time ON notifications (due_ms);
 )";
-
-// Created in every version: SQLite keeps indexes up to date even for a server that does not know
-// them.
-constexpr char kIndexes[] = R"(
-CREATE INDEX IF NOT EXISTS jobs_by_name_and_state ON jobs (name, state, number);
-CREATE INDEX IF NOT EXISTS jobs_by_owner_and_state ON jobs (owner, state, number);
-CREATE INDEX IF NOT EXISTS queue_by_place ON queue ((ranks = 0), priority DESC, job);
-)";
-
-/// Creates the queue, and fills it with the jobs that an earlier version has queued.
-void add_queue(SQLite::Database& database) {
-  database.exec(kSchema3);
-  auto query =
-      prepare(database, "SELECT number, body FROM jobs WHERE " + is_one_of({v1::Job::QUEUED}));
-  while (query.executeStep()) {
-    insert_into_queue(database, query.getColumn(0).getInt64(),
-                      parsed<v1::Job>(query.getColumn(1)).value_or(v1::Job()));
-  }
-  auto owned = prepare(database, "SELECT number, body FROM jobs");
-  while (owned.executeStep()) {
-    const auto job = parsed<v1::Job>(owned.getColumn(1));
-    if (!job || !job->has_owner()) continue;
-    prepare(database, "UPDATE jobs SET owner = ? WHERE number = ?", job->owner(),
-            owned.getColumn(0).getInt64())
-        .exec();
-  }
-}
-
-/// Creates the claims, and fills them from the jobs that an earlier version has accepted.
-void add_claims(SQLite::Database& database) {
-  database.exec(kSchema2);
-  auto query =
-      prepare(database, "SELECT number, output, body FROM jobs WHERE " +
-                            is_one_of({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING}));
-  while (query.executeStep()) {
-    v1::JobSpec spec = parsed<v1::Job>(query.getColumn(2)).value_or(v1::Job()).spec();
-    spec.mutable_output()->set_path(query.getColumn(1).getString());
-    insert_claims(database, query.getColumn(0).getInt64(), claims_of(spec));
-  }
-}
-
-/// Stores the method's name in jobs that have none: they meant pca_dotresize, but since version 5 a
-/// spec without a name may mean another method.
-void name_methods(SQLite::Database& database) {
-  auto query = prepare(database, "SELECT number, body FROM jobs");
-  while (query.executeStep()) {
-    auto job = parsed<v1::Job>(query.getColumn(1));
-    if (!job || !job->has_spec() || job->spec().method().has_name()) continue;
-    job->mutable_spec()->mutable_method()->set_name(v1::Method::pca_dotresize);
-    prepare(database, "UPDATE jobs SET body = ? WHERE number = ?", Blob{job->SerializeAsString()},
-            query.getColumn(0).getInt64())
-        .exec();
-  }
-}
 
 }  // namespace
 
@@ -200,22 +133,16 @@ SQLite::Database open_job_tables(const std::filesystem::path& path) try {
   const std::string finding = database.execAndGet("PRAGMA integrity_check(1)").getString();
   if (finding != "ok") throw std::runtime_error(finding);
   const int version = database.execAndGet("PRAGMA user_version").getInt();
-  if (version > kSchemaVersion) {
-    throw std::runtime_error(path.string() + " has schema version " + std::to_string(version) +
-                             "; this dotresize-server knows up to " +
-                             std::to_string(kSchemaVersion));
-  }
-  if (version < kSchemaVersion) {
+  if (version == 0) {
     SQLite::Transaction transaction(database);
-    if (version < 1) database.exec(kSchema);
-    if (version < 2) add_claims(database);
-    if (version < 3) add_queue(database);
-    if (version < 5) name_methods(database);
-    if (version < 6) database.exec(kSchema6);
+    database.exec(kSchema);
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
+  } else if (version != kSchemaVersion) {
+    throw std::runtime_error(path.string() + " has schema version " + std::to_string(version) +
+                             "; this dotresize-server reads and writes version " +
+                             std::to_string(kSchemaVersion));
   }
-  database.exec(kIndexes);
   return database;
 } catch (const SQLite::Exception& error) {
   throw std::runtime_error(path.string() + ": " + error.what());

@@ -18,10 +18,10 @@ namespace dotresize {
 
 inline constexpr int kBusyTimeoutMs = 2000;  // wait for another program, such as a backup
 
-/// Opens or creates the job tables, and migrates those of an earlier version in one transaction.
-/// Uses a write-ahead log, synchronous=FULL (a committed transaction survives a crash of the
-/// machine) and foreign keys. PRAGMA user_version is the schema's version. Throws
-/// std::runtime_error for tables of a newer version and for a damaged file.
+/// Opens or creates the job tables. Uses a write-ahead log, synchronous=FULL (a committed
+/// transaction survives a crash of the machine) and foreign keys. PRAGMA user_version is the
+/// schema's version. Throws std::runtime_error for tables of another version and for a damaged
+/// file.
 SQLite::Database open_job_tables(const std::filesystem::path& path);
 
 /// Value of retry_ms for queued jobs with inputs to fetch. Compare loosely:

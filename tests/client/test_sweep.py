@@ -103,7 +103,6 @@ def test_a_dry_run_shows_every_job_with_its_size(offline, job_files):
 def test_jobs_of_other_output_formats_are_other_jobs(offline, job_files):
     file = sweep_file(job_files, **{"method.size": [0.8], "method.name": ["slicegpt"]})
     spec = json.loads(file.read_text())
-    spec["method"] |= {"map_sharing": "model"}
     ids = []
     for given in ({}, {"format": "stock"}, {"format": "any"}, {"report_html": False}):
         file.write_text(json.dumps(spec | {"output": spec["output"] | given}))

@@ -14,7 +14,7 @@ constexpr int64_t kMaxPlannedLayers = 8;  // planning more is slow without optim
 const char* const kJobs[] = {
     "method: {sparsity: 0.2}",
     "method: {name: slicegpt, size: 0.8, metric: fisher, mlp: {sparsity: 0.1}}",
-    "method: {name: dotresize, width: 1, map_sharing: model, allow_larger: true}"};
+    "method: {name: dotresize, width: 1, allow_larger: true}"};
 
 /// Plans a few jobs. The model may refuse each of them.
 void plan_jobs(const ModelConfig& config) {

@@ -182,13 +182,14 @@ def test_full_width_gives_the_dense_logits(tmp_path, source, method):
 HEALED = list(FULL_WIDTH_SOURCES) if os.environ.get("DOTRESIZE_ALL_CASES") else ["mixtral-sliding-tied"]
 
 
-@pytest.mark.parametrize("sharing", ["junction", "model"] if len(HEALED) > 1 else ["junction"])
+@pytest.mark.parametrize("form", ["any", "stock"] if len(HEALED) > 1 else ["any"])
 @pytest.mark.parametrize("source", HEALED)
-def test_layers_of_each_family_are_healed(tmp_path, source, sharing):
-    if sharing == "model" and source.startswith("qwen3_moe"):
+def test_layers_of_each_family_are_healed(tmp_path, source, form):
+    if form == "stock" and source.startswith("qwen3_moe"):
         pytest.skip("stock models of this family are tested elsewhere")
-    method = {"name": "slicegpt", "width": 40, "map_sharing": sharing, "allow_larger": True}
+    method = {"name": "slicegpt", "width": 40, "allow_larger": True}
     job = random_job(tmp_path, random_dense(FULL_WIDTH_SOURCES[source]), "healed", method=method)
+    job["output"]["format"] = form
     directory = run_worker(tmp_path, {**job, "heal": {"learning_rate": 0.00003}}, ranks=2)
     heal = json.loads((directory / "dotresize" / "report.json").read_text())["heal"]
     assert sum(layer["healed_error"] for layer in heal["layers"]) < sum(layer["folded_error"] for layer in heal["layers"])

@@ -56,8 +56,8 @@ def test_narrower_mlps_leave_a_tied_model_that_is_about_as_good(real_model, toke
     job = {
         "name": "narrower",
         "model": {"path": str(source)},
-        "output": {"path": str(tmp_path / "out")},
-        "method": {"name": "slicegpt", "width": 576, "map_sharing": "model", "mlp": {"width": FEATURES}},
+        "output": {"path": str(tmp_path / "out"), "format": "stock"},
+        "method": {"name": "slicegpt", "width": 576, "mlp": {"width": FEATURES}},
         "calibration": {"tokens": str(tokens["calibration"])},
         "evaluation": {"tokens": str(tokens["evaluation"]), "seqlen": EVALUATION[1]},
         "resources": {"ranks": 2},

@@ -40,13 +40,8 @@ def outputs(tmp_path_factory, evaluation):
             {
                 "name": name,
                 "model": {"path": str(EXAMPLE)},
-                "output": {"path": str(folder / name), "dtype": dtype, "architecture": architecture},
-                "method": {
-                    "name": "pca_dotresize",
-                    "width": 208,
-                    "map_sharing": "model",
-                    "allow_larger": True,
-                },
+                "output": {"path": str(folder / name), "dtype": dtype, "format": "stock", "architecture": architecture},
+                "method": {"name": "pca_dotresize", "width": 208, "allow_larger": True},
                 "calibration": {"tokens": str(DATA / "calibration.safetensors"), "samples": 8},
                 "evaluation": {"tokens": str(evaluation)},
                 "resources": {"ranks": 3},
@@ -189,7 +184,7 @@ IDS = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
 
 
 def run_random(folder, source, output, **method):
-    """Returns the output of a job for a random model. Calibration and evaluation use the same tokens."""
+    """Returns the stock output of a job for a random model. Calibration and evaluation use the same tokens."""
     keys, dtype = SOURCES[source]
     if not (folder / "dense").exists():
         random_dense(keys).save_pretrained(folder / "dense")
@@ -198,7 +193,7 @@ def run_random(folder, source, output, **method):
     job = {
         "name": output,
         "model": {"path": str(folder / "dense")},
-        "output": {"path": str(folder / output), "dtype": dtype},
+        "output": {"path": str(folder / output), "dtype": dtype, "format": "stock"},
         "method": {"allow_larger": True, **method},
         "calibration": tokens,
         "evaluation": tokens,
@@ -237,9 +232,7 @@ def logits_in_subspace(dense, stock):
 
 @pytest.mark.parametrize("source", [s for s, (_, dtype) in SOURCES.items() if dtype == "float32"])
 def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source):
-    directory = run_random(
-        tmp_path, source, "full", name="pca_dotresize", width=48, map_sharing="model"
-    )
+    directory = run_random(tmp_path, source, "full", name="pca_dotresize", width=48)
     torch.testing.assert_close(
         logits_of(directory), logits_of(tmp_path / "dense"), atol=1e-4, rtol=0
     )
@@ -248,7 +241,7 @@ def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source):
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
     """Makes stock models of each source with narrower MLPs and experts."""
-    method = {"name": "slicegpt", "width": 40, "map_sharing": "model", "mlp": {"sparsity": 0.25}}
+    method = {"name": "slicegpt", "width": 40, "mlp": {"sparsity": 0.25}}
     return {
         source: run_random(tmp_path_factory.mktemp(source), source, "stock", **method) for source in SOURCES
     }
@@ -269,7 +262,7 @@ def test_a_narrow_stock_model_says_what_is_left(narrow, source):
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_narrow_stock_model_is_the_dense_one_in_a_subspace(tmp_path, source):
-    stock = run_random(tmp_path, source, "stock", name="slicegpt", width=40, map_sharing="model")
+    stock = run_random(tmp_path, source, "stock", name="slicegpt", width=40)
     expected = logits_in_subspace(tmp_path / "dense", stock)
     difference = (logits_of(stock) - expected).abs()
     if SOURCES[source][1] == "float32":

@@ -50,12 +50,12 @@ def report_of(directory):
     return json.loads((directory / "dotresize" / "report.json").read_text())
 
 
-def run(folder, source, output, ranks=2, activations="auto", **method):
+def run(folder, source, output, ranks=2, activations="auto", form="any", **method):
     tokens = {"tokens": str(folder / "tokens.safetensors")}
     job = {
         "name": output.name,
         "model": {"path": str(folder / source)},
-        "output": {"path": str(output), "dtype": "float32"},
+        "output": {"path": str(output), "dtype": "float32", "format": form},
         "method": {"name": "slicegpt", "allow_larger": True, **method},
         "calibration": {**tokens, "activations": activations},
         "evaluation": tokens,
@@ -136,7 +136,7 @@ def test_two_tables_are_stored_where_they_are_smaller(sources, tmp_path):
 def test_a_stock_model_stays_tied(sources, tmp_path, metric):
     """The stock model computes norm(x)·M·Mᵀ·diag(γ)·M·Mᵀ·Eᵀ with its one map M."""
     folder = sources["qwen2"]
-    stock = run(folder, "tied", tmp_path / "stock", width=32, map_sharing="model", metric=metric)
+    stock = run(folder, "tied", tmp_path / "stock", form="stock", width=32, metric=metric)
     assert keys_of(stock)["tie_word_embeddings"] and "lm_head.weight" not in tensors_of(stock)
     gamma = tensors_of(folder / "tied")["model.norm.weight"].double()
     check_as_loaded(stock, folder)
@@ -151,12 +151,12 @@ def test_a_stock_model_stays_tied(sources, tmp_path, metric):
     torch.testing.assert_close(norm.diag(), head, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("sharing", ["junction", "model"])
+@pytest.mark.parametrize("form", ["any", "stock"])
 @pytest.mark.parametrize("source", ["tied", "untied"])
-def test_a_model_that_keeps_its_width_keeps_its_tensors(sources, tmp_path, sharing, source):
+def test_a_model_that_keeps_its_width_keeps_its_tensors(sources, tmp_path, form, source):
     folder = sources["llama"]
-    method = {"sparsity": 0, "mlp": {"sparsity": 0.3}, "metric": "fisher", "map_sharing": sharing}
-    output = run(folder, source, tmp_path / "out", **method)
+    method = {"sparsity": 0, "mlp": {"sparsity": 0.3}, "metric": "fisher"}
+    output = run(folder, source, tmp_path / "out", form=form, **method)
     stored, dense = tensors_of(output), tensors_of(folder / source)
     assert stored.keys() == dense.keys()
     for name, tensor in stored.items():
@@ -182,11 +182,11 @@ def test_full_width_is_the_source(sources, tmp_path, method, activations):
     assert report["compressed"]["kl"] == 0
 
 
-@pytest.mark.parametrize("sharing", ["junction", "model"])
-def test_tied_outputs_are_the_same_for_any_number_of_ranks(sources, tmp_path, sharing):
-    method = {"width": 40, "map_sharing": sharing, "mlp": {"sparsity": 0.2}}
+@pytest.mark.parametrize("form", ["any", "stock"])
+def test_tied_outputs_are_the_same_for_any_number_of_ranks(sources, tmp_path, form):
+    method = {"width": 40, "mlp": {"sparsity": 0.2}}
     outputs = [
-        run(sources["llama"], "tied", tmp_path / str(ranks), ranks=ranks, **method) for ranks in (1, 3)
+        run(sources["llama"], "tied", tmp_path / str(ranks), ranks=ranks, form=form, **method) for ranks in (1, 3)
     ]
     one, three = map(tensors_of, outputs)
     assert one.keys() == three.keys()

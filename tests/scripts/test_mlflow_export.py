@@ -13,7 +13,7 @@ import mlflow_export
 import pytest
 from conftest import ROOT
 
-MODEL = ROOT / "tests" / "data" / "compat" / "146ac88" / "output"
+MODEL = ROOT / "tests" / "data" / "output"
 REPORT = json.loads((MODEL / "dotresize" / "report.json").read_text())
 
 

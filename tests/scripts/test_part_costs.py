@@ -38,7 +38,7 @@ def output_of(folder, method, ranks=1, **output):
 
 
 def test_all_parts_together_are_the_output(tmp_path, two_windows, capsys):
-    output = output_of(tmp_path, {"width": 256, "map_sharing": "model", "mlp": {"width": 512}})
+    output = output_of(tmp_path, {"width": 256, "mlp": {"width": 512}}, format="stock")
     assert part_costs.main([str(output), str(two_windows), "--windows", "2", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["predicted"] is None  # the metric of the activations predicts no loss

@@ -23,12 +23,14 @@ HOST = socket.gethostname()
 
 def job(output, *, method, samples=64, evaluate=True, activations="auto", ranks=1, **sections):
     """Returns a job on the example model and its own token files, entirely in float32, which is larger than the model's
-    bfloat16."""
+    bfloat16. A `format` in the method goes to the section `output`."""
+    method = {"allow_larger": True, **method}
+    form = {"format": method.pop("format")} if "format" in method else {}
     spec = {
         "name": "test",
         "model": {"path": str(MODEL)},
-        "output": {"path": str(output), "dtype": "float32"},
-        "method": {"allow_larger": True, **method},
+        "output": {"path": str(output), "dtype": "float32", **form},
+        "method": method,
         "calibration": {
             "tokens": str(CALIBRATION),
             "samples": samples,

@@ -24,7 +24,7 @@ import interrupted
 
 SCHEDULES = {
     "own": ("original", {"width": 160}),
-    "shared by all": ("original", {"width": 160, "map_sharing": "model"}),
+    "shared by all": ("original", {"width": 160, "format": "stock"}),
     "token_parallel": ("compressed", {"width": 160}),
     "healed": ("original", {"width": 160}),
 }

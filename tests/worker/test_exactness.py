@@ -56,7 +56,7 @@ def test_full_width_is_exact(method, activations, dense_logits, two_windows, tmp
 def test_full_width_is_exact_with_one_map(method, dense_logits, tmp_path):
     spec = harness.job(
         tmp_path / "out",
-        method={"name": method, "width": 256, "map_sharing": "model"},
+        method={"name": method, "width": 256, "format": "stock"},
         samples=8,
         calibration=SHORT,
         evaluate=False,

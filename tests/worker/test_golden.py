@@ -57,10 +57,10 @@ def statistics(tmp_path_factory):
     Jobs write the same bytes with them (test_statistics.py)."""
     folder = tmp_path_factory.mktemp("statistics")
 
-    def of(name, activations, map_sharing="junction", **others):
+    def of(name, activations, format="any", **others):
         path = folder / ("pca" if name in ("pca_dotresize", "slicegpt") else "identity")
         saves = name in ("pca_dotresize", "dotresize")
-        if activations != "original" or map_sharing != "junction" or not (saves or path.exists()):
+        if activations != "original" or format != "any" or not (saves or path.exists()):
             return {}
         return {"calibration": {"statistics": {"use" if path.exists() else "save": str(path)}}}
 
@@ -93,7 +93,7 @@ def test_golden_perplexity(case, statistics, tmp_path):
 
 PROTOTYPES = {"metric of the loss": ({"width": 200, "metric": "fisher"}, 27.93)}
 if ALL_CASES:
-    PROTOTYPES["narrower MLPs"] = ({"width": 224, "map_sharing": "model", "mlp": {"width": 640}}, 29.13)
+    PROTOTYPES["narrower MLPs"] = ({"width": 224, "format": "stock", "mlp": {"width": 640}}, 29.13)
 
 
 @pytest.mark.parametrize("method, expected", PROTOTYPES.values(), ids=PROTOTYPES)

@@ -21,7 +21,7 @@ RANKS = [1, 3]  # test_ranks.py compares the maps of more ranks
 THREADS = 1
 # The head makes 13 junctions, so the groups have different sizes.
 OWN = {"width": 160, "head": "sliced"}
-SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
+SHARED_BY_ALL = {"width": 160, "format": "stock"}
 
 
 def small_job(output, method, activations="original", ranks=1, samples=SAMPLES):
@@ -148,7 +148,7 @@ def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
         harness.run_to_report(spec, tmp_path, threads=THREADS)
         assert harness.outcome(spec["output"]["path"]) == alone(method, activations)
     plans = alone(method, activations)[1]
-    assert len(plans) - plans.count(None) == (1 if "map_sharing" in method else 13)
+    assert len(plans) - plans.count(None) == (1 if "format" in method else 13)
 
 
 @pytest.mark.parametrize(("activations", "ranks"), [("original", 3), ("compressed", 1)])

@@ -22,7 +22,7 @@ SEQLEN = 128
 METHODS = {
     "no maps": {"name": "slicegpt", "width": 256, "mlp": {"width": 256}},
     "own maps": {"name": "slicegpt", "width": 200, "metric": "fisher"},
-    "one map": {"name": "slicegpt", "width": 200, "map_sharing": "model"},
+    "one map": {"name": "slicegpt", "width": 200, "format": "stock"},
     "compressed": {"name": "dotresize", "width": 200},
     "allocated": {"size": 1.6, "allocate": "auto"},  # the output is float32: 0.8 of the parameters
 }

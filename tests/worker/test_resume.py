@@ -21,7 +21,7 @@ JUNCTIONS = 12
 WITH_ONE_MAP = 13  # junctions including the sliced head
 SCHEDULES = {
     "own maps": ("original", {"width": 160}),
-    "shared maps": ("original", {"width": 160, "map_sharing": "model"}),
+    "shared maps": ("original", {"width": 160, "format": "stock"}),
     "token_parallel": ("compressed", {"width": 160}),
     "metric of the loss": ("original", {"width": 160, "metric": "fisher"}),
     "narrower MLPs": ("original", {"width": 160, "metric": "fisher", "mlp": {"width": 512}}),

@@ -36,9 +36,9 @@ def planned_bytes(spec, directory):
     return json.loads(done.stdout)["compressed"]["bytes"]
 
 
-@pytest.mark.parametrize(("size", "sharing"), [(0.9, "junction"), (0.8, "model"), (0.7, "junction")])
-def test_the_size_is_met_within_one_step(size, sharing, tmp_path):
-    method = {"name": "slicegpt", "size": size, "map_sharing": sharing}
+@pytest.mark.parametrize(("size", "form"), [(0.9, "any"), (0.8, "stock"), (0.7, "any")])
+def test_the_size_is_met_within_one_step(size, form, tmp_path):
+    method = {"name": "slicegpt", "size": size, "format": form}
     report = harness.run_to_report(size_job(tmp_path / "out", method), tmp_path)
 
     stored = stored_bytes(tmp_path / "out")

@@ -14,7 +14,7 @@ import interrupted
 PCA = {"name": "pca_dotresize", "width": 200}
 # Changes that keep the statistics usable: another lambda, size and sharing; maps of the identity's basis.
 OTHER = {"name": "pca_dotresize", "width": 184, "lambda": 1.0, "head": "sliced"}
-SHARED = {"name": "slicegpt", "width": 192, "map_sharing": "model"}
+SHARED = {"name": "slicegpt", "width": 192, "format": "stock"}
 
 
 def job(output, method, statistics=None, **changes):
@@ -111,10 +111,10 @@ def test_a_job_that_is_killed_while_it_saves_goes_on(saved, tmp_path):
 ALLOCATED = {"name": "slicegpt", "allocate": "auto", "round_to": 32}
 
 
-@pytest.mark.parametrize("sharing", ["junction", "model"])
-def test_the_first_round_of_an_allocation_serves_another_size(sharing, tmp_path):
+@pytest.mark.parametrize("form", ["any", "stock"])
+def test_the_first_round_of_an_allocation_serves_another_size(form, tmp_path):
     def method(size):  # relative to the bfloat16 model; the output is float32
-        return ALLOCATED | {"size": size, "map_sharing": sharing}
+        return ALLOCATED | {"size": size, "format": form}
 
     kept = tmp_path / "kept"
     saved = weights(tmp_path, "saving", method(1.7), {"save": str(kept)}, ranks=2)

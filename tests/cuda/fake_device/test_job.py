@@ -46,7 +46,7 @@ if os.environ.get("DOTRESIZE_ALL_CASES"):
         (pca, "original", 1),
         (pca, "original", 2),
         (pca | {"metric": "fisher"}, "original", 2),
-        (pca | {"map_sharing": "model"}, "original", 2),
+        (pca | {"format": "stock"}, "original", 2),
         (TRANSPORT, "compressed", 1),
         (SLICES, "original", 1),
         (SLICES, "compressed", 2),

@@ -152,10 +152,9 @@ TEST(ReportPage, ShowsThreePlansAndHasAll) {
             "merged 0,2.500e-02,2.500e-03\n");
 }
 
-// The report is described in tests/data/compat/README.md.
-TEST(ReportPage, OfAnEarlierCommitIsMade) {
+TEST(ReportPage, AStoredReportIsShown) {
   const std::string path =
-      DOTRESIZE_SOURCE_DIR "/tests/data/compat/146ac88/output/dotresize/report.json";
+      DOTRESIZE_SOURCE_DIR "/tests/data/output/dotresize/report.json";
   const Page page = report_page(parse_report(file_text(path), path));
   EXPECT_THAT(ids_of(page), Contains("sinkhorn-iterations"));
   EXPECT_THAT(ids_of(page), Not(Contains("spectrum")));

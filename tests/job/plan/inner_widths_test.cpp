@@ -30,8 +30,8 @@ TEST_F(MlpWidths, MlpsKeepMultiplesOfRoundTo) {
 
 TEST_F(MlpWidths, ASizeCountsMlpsThatAreCut) {
   text(
-      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
-      "method: {name: slicegpt, size: 0.8, map_sharing: model}\ncalibration: {text: [c.txt]}\n");
+      "name: n\nmodel: {path: m}\noutput: {path: o, format: stock}\n"
+      "method: {name: slicegpt, size: 0.8}\ncalibration: {text: [c.txt]}\n");
   const int64_t width = resolve().widths.largest();
   spec_.mutable_method()->mutable_mlp()->set_width(640);
   EXPECT_GT(resolve().widths.largest(), width);

@@ -43,7 +43,7 @@ TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
   method.set_head(v1::Method::dense);
   EXPECT_TRUE(resolve().target.allocation);
   EXPECT_FALSE(resolve().maps.head_sliced);
-  for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "lambda: 1",
+  for (const std::string more : {"name: pca_dotresize", "lambda: 1",
                                  "metric: activation", "mlp: {width: 512}"}) {
     text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
          "}\ncalibration: {text: [c.txt]}\n");
@@ -180,7 +180,7 @@ TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->set_round_to(20);
   EXPECT_EQ(resolve().widths.largest(), 180);
   spec_.mutable_method()->clear_round_to();
-  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_EQ(resolve().widths.largest(), 200);
   config_.attention.num_heads = 12;
   EXPECT_EQ(resolve().widths.largest() % 24, 0);
@@ -216,13 +216,13 @@ TEST_F(ResolveJob, RoundToIsHonoured) {
 TEST_F(ResolveJob, ASharedMapSeesTheDenseModel) {
   spec_.mutable_method()->set_name(v1::Method::magnitude);
   EXPECT_EQ(resolve().schedule, schedule_named("token_parallel"));
-  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
 }
 
 TEST_F(ResolveJob, ALlamaWithHeadsOfAnotherWidthBecomesAMistralIfThatIsTheSame) {
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
-  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_EQ(resolve().output.stock_family, "mistral");
   const ModelConfig plain = config_;
   config_.attention.rotary.type = "llama3";
@@ -240,7 +240,7 @@ TEST_F(ResolveJob, ALlamaWithHeadsOfAnotherWidthBecomesAMistralIfThatIsTheSame) 
 }
 
 TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
-  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_format(v1::Output::stock);
   spec_.mutable_output()->set_architecture(v1::Output::source);
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   spec_.mutable_output()->set_architecture(v1::Output::mistral);
@@ -253,13 +253,13 @@ TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
   EXPECT_THAT(error(), HasSubstr("output.architecture: mistral has no biases"));
   config_.family = "qwen3";
   EXPECT_THAT(error(), HasSubstr("mistral can be made of a llama, not of a qwen3"));
-  spec_.mutable_method()->clear_map_sharing();
+  spec_.mutable_output()->clear_format();
   EXPECT_THAT(error(), HasSubstr("output.architecture: mistral is for a stock output"));
 }
 
 TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   config_.attention.num_heads = 12;
-  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_EQ(resolve().widths.largest(), 192);  // a multiple of 8 and of 12
   EXPECT_THAT(resolve().widths.all, Each(192));
   EXPECT_TRUE(resolve().maps.head_sliced);
@@ -272,14 +272,14 @@ TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
 
 TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   config_.family = "phi3";
-  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_TRUE(resolve().stock_output());
   config_.attention.rotary.type = "longrope";
-  EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family 'phi3' cannot "
+  EXPECT_THAT(error(), HasSubstr("output.format: a stock model of the family 'phi3' cannot "
                                  "have a longrope embedding"));
-  spec_.mutable_method()->set_map_sharing("junction");
+  spec_.mutable_output()->clear_format();
   EXPECT_FALSE(resolve().stock_output());
-  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_format(v1::Output::stock);
   config_.family = "qwen3";
   EXPECT_TRUE(resolve().stock_output());
 }

@@ -45,8 +45,8 @@ TEST(WeightFormats, CountTheZerosThatFilesOfGgufHaveForFeatures) {
 class ServedSizesOf : public ResolveJob {
  protected:
   ServedSizesOf() { config_ = llama31(); }
-  ResolvedJob job(const std::string& method, const std::string& output = "") {
-    text("name: n\nmodel: {path: m}\noutput: {path: o" + output + "}\nmethod: " + method +
+  ResolvedJob job(const std::string& method, const std::string& format = "stock") {
+    text("name: n\nmodel: {path: m}\noutput: {path: o, format: " + format + "}\nmethod: " + method +
          "\ncalibration: {text: [c.txt]}\n");
     return resolve();
   }
@@ -59,10 +59,8 @@ class ServedSizesOf : public ResolveJob {
 };
 
 TEST_F(ServedSizesOf, AStockOutputOfASizeHasNoRowsThatQuantizersCannotDivide) {
-  for (const char* const format : {", format: stock", ""}) {
-    const bool allocated = *format != '\0';
-    const ResolvedJob stock =
-        job(allocated ? "{size: 0.8}" : "{name: slicegpt, size: 0.8, map_sharing: model}", format);
+  for (const bool allocated : {true, false}) {
+    const ResolvedJob stock = job(allocated ? "{size: 0.8}" : "{name: slicegpt, size: 0.8}");
     const ServedSizes sizes = served_sizes(config_, stock);
     ASSERT_EQ(sizes.formats.size(), 5u);
     for (const ServedSize& each : sizes.formats) {
@@ -75,7 +73,7 @@ TEST_F(ServedSizesOf, AStockOutputOfASizeHasNoRowsThatQuantizersCannotDivide) {
 }
 
 TEST_F(ServedSizesOf, AWidthThatAQuantizerCannotDivideIsWarnedOf) {
-  const ResolvedJob of_paper = job("{name: slicegpt, sparsity: 0.2, map_sharing: model}");
+  const ResolvedJob of_paper = job("{name: slicegpt, sparsity: 0.2}");
   EXPECT_EQ(of_paper.widths.largest(), 3264);
   const std::string table = plan(of_paper);
   EXPECT_THAT(table, HasSubstr("\n\nserved as "));
@@ -85,15 +83,15 @@ TEST_F(ServedSizesOf, AWidthThatAQuantizerCannotDivideIsWarnedOf) {
 }
 
 TEST_F(ServedSizesOf, RowsThatAreNoMultipleOfTheBlockTakeALargerType) {
-  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3264, map_sharing: model}")), 0.92,
+  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3264}")), 0.92,
               0.005);
-  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3648, map_sharing: model}")), 1.03,
+  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3648}")), 1.03,
               0.005);
 }
 
 TEST_F(ServedSizesOf, EnginesLoadNoCustomOutput) {
-  EXPECT_THAT(served_sizes(config_, job("{size: 0.8}")).formats, IsEmpty());
-  EXPECT_THAT(plan(job("{size: 0.8}")), Not(HasSubstr("served as")));
+  EXPECT_THAT(served_sizes(config_, job("{size: 0.8}", "any")).formats, IsEmpty());
+  EXPECT_THAT(plan(job("{size: 0.8}", "any")), Not(HasSubstr("served as")));
 }
 
 }  // namespace

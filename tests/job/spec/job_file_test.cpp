@@ -46,7 +46,6 @@ method:
   head: sliced
   round_to: 16
   on_nonconvergence: accept
-  map_sharing: junction
   metric: fisher
   mlp: {sparsity: 0.5}
   allocate: off
@@ -123,7 +122,6 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.method().sparsity(), 0.25);
   EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().lambda(), 0.1);
-  EXPECT_EQ(spec.method().map_sharing(), "junction");
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
   EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);
