@@ -423,3 +423,20 @@ def test_log_says_what_was_found_at_the_start_and_every_cancel_once(make_server,
     assert "at most 2 ranks at once; 0 queued, 0 running jobs" in log
     assert [line.split(": ")[-1] for line in log.splitlines() if queued in line and "cancel" in line] == [
         "cancelled while QUEUED"]
+
+
+def test_a_queued_job_with_an_unknown_key_is_not_run_without_it(make_server, tmp_path):
+    server = make_server()
+    server.jobs.DrainServer(jobs_pb2.DrainServerRequest(), timeout=20)
+    id_ = server.create(spec(tmp_path / "out")).id
+    server.end(signal.SIGTERM)
+    with sqlite3.connect(server.state / "jobs.sqlite") as table:
+        (body,), = table.execute("SELECT body FROM jobs WHERE id = ?", [id_]).fetchall()
+        job = jobs_pb2.Job.FromString(body)
+        job.spec.method.MergeFromString(b"\x7a\x018")  # field 15, a retired key
+        table.execute("UPDATE jobs SET body = ? WHERE id = ?", [job.SerializeToString(), id_])
+    server.start()
+    server.jobs.ResumeServer(jobs_pb2.ResumeServerRequest(), timeout=20)
+    failed = server.wait(id_)
+    assert failed.state == jobs_pb2.Job.FAILED
+    assert "spec.method: has a field that this version does not know, number 15" in failed.error.message
