@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -43,19 +42,6 @@ std::string read_text(const std::array<char, kMaxText>& field) {
 
 void write_text(std::array<char, kMaxText>& field, const std::string& text) {
   std::memcpy(field.data(), text.data(), std::min(text.size(), field.size()));
-}
-
-/// Returns the next packet; nothing if there is none. A packet of another length gets an empty
-/// token.
-std::optional<Beat> receive(int fd) {
-  Beat beat{};
-  for (;;) {
-    const ssize_t length = ::recv(fd, &beat, sizeof(beat), MSG_DONTWAIT | MSG_TRUNC);
-    if (length < 0 && errno == EINTR) continue;
-    if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
-    if (length != sizeof(beat)) beat = {};
-    return beat;
-  }
 }
 
 std::string in_seconds(milliseconds time) {
@@ -174,19 +160,22 @@ void Heartbeats::send_beats() {
 
 void Heartbeats::receive_beats() {
   for (int packets = 0; packets < kMaxPacketsAtOnce; ++packets) {
-    const std::optional<Beat> beat = receive(sockets_.socket.get());
-    if (!beat) return;
-    if (std::memcmp(beat->token.data(), sockets_.token.data(), kTokenBytes) != 0) continue;
-    if (beat->to != sockets_.rank || beat->from == beat->to) continue;
-    if (beat->from < 0 || beat->from >= std::ssize(peers_)) continue;
+    Beat beat{};
+    const ssize_t length =
+        ::recv(sockets_.socket.get(), &beat, sizeof(beat), MSG_DONTWAIT | MSG_TRUNC);
+    if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (length != sizeof(beat)) continue;
+    if (std::memcmp(beat.token.data(), sockets_.token.data(), kTokenBytes) != 0) continue;
+    if (beat.to != sockets_.rank || beat.from == beat.to) continue;
+    if (beat.from < 0 || beat.from >= std::ssize(peers_)) continue;
     const std::lock_guard<std::mutex> lock(mutex_);
-    Peer& peer = peers_[static_cast<size_t>(beat->from)];
+    Peer& peer = peers_[static_cast<size_t>(beat.from)];
     const Clock::time_point now = Clock::now();
-    const bool same = peer.heard && peer.wait.number == beat->wait;
+    const bool same = peer.heard && peer.wait.number == beat.wait;
     peer = {true,
             now,
-            read_text(beat->phase),
-            {beat->wait, read_text(beat->operation), same ? peer.wait.since : now}};
+            read_text(beat.phase),
+            {beat.wait, read_text(beat.operation), same ? peer.wait.since : now}};
     heard_.notify_all();
   }
 }

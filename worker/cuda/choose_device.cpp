@@ -39,7 +39,6 @@ Finding find_gpu(int local_rank) {
     const std::string reason =
         why_no_code_for(info.capability, gpu_code(found.module->libtorch_flags()));
     if (!reason.empty()) throw std::runtime_error(info.name + ": " + reason);
-    found.module->compile_kernels(info.capability);
     found.module->try_out(found.device);
     found.gpu = info;
   } catch (const c10::Error& error) {

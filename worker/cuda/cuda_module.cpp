@@ -74,6 +74,8 @@ class Module final : public CudaModule {
   std::string libtorch_flags() const override { return DOTRESIZE_LIBTORCH_FLAGS; }
 
   void try_out(int device) const override {
+    CubinCache(default_cubin_directory())
+        .get(l1_cost_program(), architecture_for(info(device).capability));
     constexpr int64_t kNumbers = 1000;
     at::globalContext().lazyInitDevice(at::kCUDA);
     const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(device));
@@ -82,10 +84,6 @@ class Module final : public CudaModule {
     if (sum == kNumbers) return;
     throw std::runtime_error("the GPU computes " + std::to_string(sum) + " in place of " +
                              std::to_string(kNumbers));
-  }
-
-  void compile_kernels(int capability) const override {
-    CubinCache(default_cubin_directory()).get(l1_cost_program(), architecture_for(capability));
   }
 
   void use(int device) override {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/phase_clock.h"
 #include "worker/comm/communicator.h"
@@ -50,11 +51,9 @@ class CudaModule {
   virtual CudaKernels kernels() const = 0;
   /// Returns the nvcc flags that this build's libtorch kernels were compiled with (see gpu_code).
   virtual std::string libtorch_flags() const = 0;
-  /// Compiles the l1 cost kernels for this compute capability into the cache on disk, so that a GPU
-  /// that NVRTC does not support is found before any work. Throws std::runtime_error.
-  virtual void compile_kernels(int capability) const = 0;
-  /// Adds numbers on the device with a libtorch kernel. Throws std::runtime_error if the sum is
-  /// wrong, or with CUDA's error text.
+  /// Compiles the l1 cost kernels for the device into the cache on disk, so that a GPU that NVRTC
+  /// does not support is found before any work, and adds numbers there with a libtorch kernel.
+  /// Throws std::runtime_error if the sum is wrong, or with the compiler's or CUDA's error text.
   virtual void try_out(int device) const = 0;
   /// Sets the calling thread's device. Disables products in TF32 and 16-bit accumulation.
   virtual void use(int device) = 0;
@@ -81,8 +80,25 @@ std::filesystem::path cuda_module_path();
 /// loaded.
 CudaModule& open_cuda_module();
 
-/// Returns why this process can use no GPU, from the driver alone: "no NVIDIA driver
-/// (libcuda.so.1)"; empty if it can. Takes milliseconds without a driver.
+/// A GPU as described by the driver.
+struct DriverGpu {
+  std::string name;          ///< "Tesla V100-SXM2-32GB"
+  int capability = 0;        ///< 70 for sm_70
+  int64_t memory_bytes = 0;  ///< total
+};
+
+/// NVIDIA's driver on this machine.
+struct Driver {
+  bool found = false;    ///< libcuda.so.1 can be opened
+  std::string fault;     ///< why this process can use no GPU; empty if it can
+  int cuda_version = 0;  ///< newest supported CUDA, 12080 for 12.8; 0 if the driver does not start
+  std::vector<DriverGpu> gpus;  ///< GPUs visible under CUDA_VISIBLE_DEVICES
+};
+
+/// Queries the driver alone, without CUDA's other libraries. Takes milliseconds without a driver.
+Driver ask_driver();
+
+/// Returns the fault of ask_driver(): why this process can use no GPU.
 std::string why_no_gpu();
 
 }  // namespace dotresize

@@ -1,5 +1,3 @@
-#include "worker/cuda/driver.h"
-
 #include <dlfcn.h>
 
 #include <array>

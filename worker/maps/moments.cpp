@@ -13,9 +13,6 @@ namespace dotresize {
 namespace {
 
 constexpr int64_t kBlockTokens = 1024;
-/// Rows of a Gram matrix that are computed at a time, from the diagonal to the right.
-int64_t gram_rows(int64_t width) { return std::clamp<int64_t>(width / 8, 64, 1024); }
-
 at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
   return wanted ? at::zeros(shape, at::dtype(at::kDouble).device(device)) : at::Tensor();
 }
@@ -37,12 +34,13 @@ Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const Mome
       abs_sum(zeros(kinds.abs_sum, {width}, device)),
       cost(zeros(kinds.cost, {width, width}, device)),
       width_(width),
+      gram_rows_(std::clamp<int64_t>(width / 8, 64, 1024)),
       device_(device),
       half_cost_(options.half_cost),
       what_(options.what) {
   TORCH_CHECK(!(options.packed && options.reproducible), "packed sums are not reproducible");
-  for (int64_t row = 0; kinds.gram && options.packed && row < width; row += gram_rows(width)) {
-    packed_.push_back(at::zeros({std::min(gram_rows(width), width - row), width - row},
+  for (int64_t row = 0; kinds.gram && options.packed && row < width; row += gram_rows_) {
+    packed_.push_back(at::zeros({std::min(gram_rows_, width - row), width - row},
                                 at::dtype(at::kFloat).device(device)));
   }
   // Sums of zeros need no rounding.
@@ -90,9 +88,8 @@ void Moments::add(const at::Tensor& x) {
 /// blocks are added in float64.
 void Moments::add_gram(const at::Tensor& tokens) {
   const at::Tensor block = tokens.is_cuda() ? tokens : tokens.to(at::kDouble);
-  const int64_t step = gram_rows(width_);
-  for (int64_t row = 0; row < width_; row += step) {
-    const int64_t rows = std::min(step, width_ - row);
+  for (int64_t row = 0; row < width_; row += gram_rows_) {
+    const int64_t rows = std::min(gram_rows_, width_ - row);
     const int64_t columns = width_ - row;
     at::Tensor part =
         at::mm(block.narrow(1, row, rows).t(), block.narrow(1, row, columns)).to(at::kDouble);

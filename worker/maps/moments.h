@@ -85,6 +85,8 @@ class Moments {
   Moments copy_on(at::Device device) const;
 
   int64_t width_;
+  /// Rows of the Gram matrix that are computed at a time, from the diagonal to the right.
+  int64_t gram_rows_;
   at::Device device_;
   /// [rows, columns] float32: blocks of rows, each from its diagonal on.
   std::vector<at::Tensor> packed_;

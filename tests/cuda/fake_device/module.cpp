@@ -41,7 +41,6 @@ class Module final : public CudaModule {
   }
   CudaKernels kernels() const override { return fake_device::kernels(); }
   std::string libtorch_flags() const override { return "-gencode;arch=compute_70,code=sm_70"; }
-  void compile_kernels(int) const override {}
   void try_out(int) const override {}
   void use(int device) override {
     at::globalContext().lazyInitDevice(at::kCUDA);

@@ -12,7 +12,6 @@
 #include "worker/commands/worker_program.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/cuda/cuda_module.h"
-#include "worker/cuda/driver.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {
