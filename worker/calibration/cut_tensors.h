@@ -28,11 +28,9 @@ inline constexpr char kSeenTokens[] = "tokens";            ///< [cut matrices] i
 inline constexpr char kLossIncreases[] = "rises";
 
 /// Computes the cut of a sublayer from its sums.
-class SublayerCutter {
- public:
-  /// `allocation`: state of an allocation, else null. References outlive the object.
-  SublayerCutter(const CalibrationJob& job, const AllocationSums* allocation)
-      : job_(job), allocation_(allocation) {}
+struct SublayerCutter {
+  const CalibrationJob& job;
+  const AllocationSums* allocation;  ///< state of an allocation, else null
 
   /// Returns true if the cut needs the gradients behind the sublayer: in the metric of the loss,
   /// unless the metric is known, or the order in which features go.
@@ -46,7 +44,6 @@ class SublayerCutter {
   /// the source. Frees the sums.
   std::map<std::string, at::Tensor> cut(SublayerSums& sums, int64_t width) const;
 
- private:
   /// Returns true if an allocation's first round has found the order in which features go.
   bool has_order(int64_t sublayer) const;
   /// Reads the predicted loss increase at a width from the first round of an allocation.
@@ -63,9 +60,6 @@ class SublayerCutter {
                                                  std::vector<double>& loss_increases) const;
   std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,
                                                std::vector<double>& loss_increases) const;
-
-  const CalibrationJob& job_;
-  const AllocationSums* allocation_;
 };
 
 }  // namespace dotresize
