@@ -102,29 +102,20 @@ std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
   return found;
 }
 
-double SublayerCutter::loss_increase_in_curve(int64_t sublayer, int64_t width) const {
-  const auto known = job.first_round_journal().get(entries::kCurve(sublayer));
-  return known.at(kLossIncreases).masked_select(known.at(kWidths) == width).item<double>();
-}
-
 std::map<std::string, at::Tensor> SublayerCutter::cut_features(
-    SublayerSums& sums, int64_t width, std::vector<double>& loss_increases) const {
+    SublayerSums& sums, int64_t width, const at::Tensor& known_order,
+    std::vector<double>& loss_increases) const {
   std::vector<CutFeatures> cuts;
-  std::map<std::string, at::Tensor> known;
-  if (has_order(sums.sublayer)) {
-    known = job.first_round_journal().get(entries::kCurve(sums.sublayer));
-    loss_increases.push_back(loss_increase_in_curve(sums.sublayer, width));
-  }
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
     at::Tensor order;
-    if (known.empty()) {
+    if (!known_order.defined()) {
       const at::Tensor kept = gram.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
       const Removal removal = removal_of_features(std::move(gram), down, metric, width);
       loss_increases.push_back(removal.loss_increases.back());
       order = removal.order;
       gram = to_device(kept, job.device);
     } else {
-      order = known.at(kOrder)[std::ssize(cuts)];
+      order = known_order[std::ssize(cuts)];
     }
     cuts.push_back(features_left(order, std::move(gram), down, width));
   });
@@ -170,12 +161,16 @@ std::map<std::string, at::Tensor> SublayerCutter::cut_values(
 std::map<std::string, at::Tensor> SublayerCutter::cut(SublayerSums& sums, int64_t width) const {
   std::vector<double> loss_increases;
   std::map<std::string, at::Tensor> tensors;
-  if (width == 0) {  // the whole sublayer goes
-    loss_increases.push_back(loss_increase_in_curve(sums.sublayer, 0));
-  } else if (is_attention(sums.sublayer)) {
-    tensors = cut_values(sums, width, loss_increases);
-  } else {
-    tensors = cut_features(sums, width, loss_increases);
+  at::Tensor order;
+  if (width == 0 || has_order(sums.sublayer)) {  // the first round of an allocation has found it
+    const auto known = job.first_round_journal().get(entries::kCurve(sums.sublayer));
+    const at::Tensor here = known.at(kWidths) == width;
+    loss_increases.push_back(known.at(kLossIncreases).masked_select(here).item<double>());
+    if (width > 0) order = known.at(kOrder);
+  }
+  if (width > 0) {
+    tensors = is_attention(sums.sublayer) ? cut_values(sums, width, loss_increases)
+                                          : cut_features(sums, width, order, loss_increases);
   }
   tensors[kLossIncrease] = at::tensor(loss_increases, at::kDouble);
   tensors[kSeenTokens] = at::tensor(sums.tokens, at::kLong);

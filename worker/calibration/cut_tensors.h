@@ -46,8 +46,6 @@ struct SublayerCutter {
 
   /// Returns true if an allocation's first round has found the order in which features go.
   bool has_order(int64_t sublayer) const;
-  /// Reads the predicted loss increase at a width from the first round of an allocation.
-  double loss_increase_in_curve(int64_t sublayer, int64_t width) const;
   /// Calls visit(E[hᵀh], out_proj, L) for the attention, the MLP, or each expert, and frees the
   /// sums. L is undefined if the metric is the identity, or if the order is known.
   void for_each_out_proj(
@@ -55,8 +53,10 @@ struct SublayerCutter {
       const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const;
   // Return the changed tensors, and append the predicted loss increase of each matrix to
   // `loss_increases`: of an MLP or all experts of a mixture; of an attention v (or the matrix it is
-  // fused into) and o.
+  // fused into) and o. `known_order`: order in which features go, whose loss increase is known;
+  // undefined: computed from the sums.
   std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
+                                                 const at::Tensor& known_order,
                                                  std::vector<double>& loss_increases) const;
   std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,
                                                std::vector<double>& loss_increases) const;

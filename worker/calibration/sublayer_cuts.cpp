@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "job/plan/allocate/inner_widths.h"
-#include "job/plan/allocate/mlp_widths.h"
 #include "worker/calibration/reason.h"
-#include "worker/calibration/storage/statistics.h"
 
 namespace dotresize {
 namespace {
