@@ -15,6 +15,14 @@ namespace {
 
 const std::filesystem::path kSource = DOTRESIZE_SOURCE_DIR;
 
+/// Returns the sums of one microbatch. x: [batch, seqlen, k_2L] float32.
+NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
+                                 const at::Tensor& x, const at::Tensor& ids) {
+  const at::Tensor states =
+      final_state(config, head, x.reshape({-1, x.size(-1)}), head.weight.scalar_type());
+  return vocabulary_sums(vocabulary_of(head.weight), {states}, {ids}, nullptr).front().loss;
+}
+
 TEST(Perplexity, OfTheExampleModelIsTheReferences) {
   const c10::InferenceMode inference;
   const WholeModel model = load_model(kSource / "examples/docs-llama");

@@ -28,11 +28,9 @@ inline constexpr char kSeenTokens[] = "tokens";            ///< [cut matrices] i
 inline constexpr char kLossIncreases[] = "rises";
 
 /// Computes the cut of a sublayer from its sums.
-class SublayerCutter {
- public:
-  /// `allocation`: state of an allocation, else null. References outlive the object.
-  SublayerCutter(const CalibrationJob& job, const AllocationSums* allocation)
-      : job_(job), allocation_(allocation) {}
+struct SublayerCutter {
+  const CalibrationJob& job;
+  const AllocationSums* allocation;  ///< state of an allocation, else null
 
   /// Returns true if the cut needs the gradients behind the sublayer: in the metric of the loss,
   /// unless the metric is known, or the order in which features go.
@@ -46,11 +44,8 @@ class SublayerCutter {
   /// the source. Frees the sums.
   std::map<std::string, at::Tensor> cut(SublayerSums& sums, int64_t width) const;
 
- private:
   /// Returns true if an allocation's first round has found the order in which features go.
   bool has_order(int64_t sublayer) const;
-  /// Reads the predicted loss increase at a width from the first round of an allocation.
-  double loss_increase_in_curve(int64_t sublayer, int64_t width) const;
   /// Calls visit(E[hᵀh], out_proj, L) for the attention, the MLP, or each expert, and frees the
   /// sums. L is undefined if the metric is the identity, or if the order is known.
   void for_each_out_proj(
@@ -58,14 +53,13 @@ class SublayerCutter {
       const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const;
   // Return the changed tensors, and append the predicted loss increase of each matrix to
   // `loss_increases`: of an MLP or all experts of a mixture; of an attention v (or the matrix it is
-  // fused into) and o.
+  // fused into) and o. `known_order`: order in which features go, whose loss increase is known;
+  // undefined: computed from the sums.
   std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
+                                                 const at::Tensor& known_order,
                                                  std::vector<double>& loss_increases) const;
   std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,
                                                std::vector<double>& loss_increases) const;
-
-  const CalibrationJob& job_;
-  const AllocationSums* allocation_;
 };
 
 }  // namespace dotresize

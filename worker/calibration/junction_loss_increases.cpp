@@ -13,7 +13,6 @@
 #include "job/plan/token_windows.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
-#include "worker/calibration/storage/statistics.h"
 #include "worker/maps/describe/predicted_loss_increase.h"
 #include "worker/maps/describe/spectrum.h"
 #include "worker/maps/metric.h"
@@ -49,6 +48,7 @@ JunctionLossIncreases::JunctionLossIncreases(Communicator& comm, const Calibrati
       clock_(clock),
       passes_(comm, dense, observer, clock),
       mine_(junctions_of(dense, dense.shard(comm))),
+      has_first_(!mine_.empty() && mine_.front() == 0),
       shared_(!dense.sharing.empty()) {}
 
 bool JunctionLossIncreases::lacks_loss_increases(int64_t junction) const {
@@ -223,7 +223,7 @@ void JunctionLossIncreases::forget() {
   for (const int64_t j : mine_) forget(dense_.journal, entries::kMetricExtension(j));
   if (dense_.first_round) return;
   for (const int64_t j : mine_) forget(kept_, entries::kDense(j));
-  if (has_first()) forget(kept_, entries::kSharedBasis);
+  if (has_first_) forget(kept_, entries::kSharedBasis);
 }
 
 void JunctionLossIncreases::measure(PredictedLossIncreases& loss_increases) {
@@ -231,7 +231,7 @@ void JunctionLossIncreases::measure(PredictedLossIncreases& loss_increases) {
   comm_.barrier();
   if (shared_) {
     const bool lacks = kept_.has(entries::kDense(0)) && !kept_.has(entries::kSharedBasis);
-    if (has_first() && lacks) {
+    if (has_first_ && lacks) {
       const int64_t tokens = dense_.windows.numel();
       FirstPass sum(setup_of(dense_, 0, clock_), CostPrecision{});
       for (int64_t junction = 0; junction < dense_.widths.mapped_count; ++junction) {

@@ -19,10 +19,10 @@ namespace dotresize {
 
 /// Predicts the loss increase of the maps of the dense model's junctions, and of the ranks of the
 /// shortcuts between them (docs/method.md, "All widths by loss"). Two rounds of passes over the
-/// tokens are needed. The first may run within a pass of the caller; the second sees
-/// a sample of the windows if there are many. Entries of the journal are not computed again. From
-/// the first round until forget() the journal holds the sums or the bases of all junctions.
-/// References outlive the object.
+/// tokens are needed. The first may run within a pass of the caller; the second sees a sample of
+/// the windows if there are many. Entries of the journal are not computed again. From the first
+/// round until forget() the journal holds the sums or the bases of all junctions. References
+/// outlive the object.
 class JunctionLossIncreases {
  public:
   JunctionLossIncreases(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
@@ -51,8 +51,6 @@ class JunctionLossIncreases {
   void forget();
 
  private:
-  /// Returns true if this rank has junction 0.
-  bool has_first() const { return !mine_.empty() && mine_.front() == 0; }
   bool lacks_loss_increases(int64_t junction) const;
   /// Returns true if the shortcut to the junction still lacks a prediction.
   bool lacks_ranks(int64_t junction) const;
@@ -83,6 +81,7 @@ class JunctionLossIncreases {
   PhaseClock& clock_;
   PipelinePasses passes_;
   std::vector<int64_t> mine_;
+  bool has_first_;        ///< true if this rank has junction 0
   bool shared_;           ///< true if one map is shared by all junctions
   JunctionGroup beside_;  ///< used during a dense round
 };

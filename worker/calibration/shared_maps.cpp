@@ -1,11 +1,10 @@
-#include "worker/calibration/shared_maps.h"
-
 #include <ATen/ATen.h>
 
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "worker/calibration/junction_groups.h"
 #include "worker/calibration/storage/statistics.h"
 #include "worker/maps/map_algorithm.h"
 

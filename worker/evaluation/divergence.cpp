@@ -14,12 +14,6 @@
 
 namespace dotresize {
 
-RunningDivergence::Side RunningDivergence::empty_side(int64_t tokens, at::Device device) {
-  const auto options = at::device(device).dtype(at::kDouble);
-  return {at::full({tokens, 1}, -std::numeric_limits<double>::infinity(), options),
-          at::zeros({tokens, 1}, options.dtype(at::kLong)), at::zeros({tokens, 1}, options)};
-}
-
 at::Tensor RunningDivergence::Side::advance(const at::Tensor& logits, int64_t first) {
   const auto [values, places] = at::max(logits, 1, /*keepdim=*/true);
   likeliest = at::where(values > largest, places + first, likeliest);
@@ -30,10 +24,15 @@ at::Tensor RunningDivergence::Side::advance(const at::Tensor& logits, int64_t fi
   return factor;
 }
 
-RunningDivergence::RunningDivergence(int64_t tokens, at::Device device)
-    : p_(empty_side(tokens, device)),
-      q_(empty_side(tokens, device)),
-      weighted_(at::zeros_like(p_.sum)) {}
+RunningDivergence::RunningDivergence(int64_t tokens, at::Device device) {
+  const auto options = at::device(device).dtype(at::kDouble);
+  weighted_ = at::zeros({tokens, 1}, options);
+  for (Side* side : {&p_, &q_}) {
+    side->largest = at::full_like(weighted_, -std::numeric_limits<double>::infinity());
+    side->likeliest = at::zeros({tokens, 1}, options.dtype(at::kLong));
+    side->sum = at::zeros_like(weighted_);
+  }
+}
 
 void RunningDivergence::add(const at::Tensor& reference, const at::Tensor& model, int64_t first) {
   weighted_ *= p_.advance(reference, first);

@@ -34,7 +34,6 @@ class RunningDivergence {
     /// factor.
     at::Tensor advance(const at::Tensor& logits, int64_t first);
   };
-  static Side empty_side(int64_t tokens, at::Device device);
 
   Side p_;
   Side q_;

@@ -76,7 +76,10 @@ EvaluationSums evaluate_round(Communicator& comm, const CheckpointEvaluation& ev
       }
     }
   }
-  const std::vector<at::Tensor> states = final_states(config, before_head, std::move(x), dtype);
+  std::vector<at::Tensor> states = std::move(x);
+  for (at::Tensor& batch : states) {
+    batch = final_state(config, before_head, batch.reshape({-1, batch.size(-1)}), dtype);
+  }
   if (evaluation.keep && !states.empty()) evaluation.keep(mine, states);
   const Vocabulary vocabulary = vocabulary_of(reader, config, dtype, device);
   std::optional<ReferencePredictions> predictions;

@@ -35,9 +35,9 @@ struct CheckpointEvaluation {
   int64_t tokens_at_once = 0;
   /// Called with the number of tokens, on all ranks, that have gone through the whole model.
   std::function<void(int64_t tokens)> tokens_seen;
-  /// Receives the final states (final_states) of this rank's microbatches, starting at number
-  /// `first`. Numbers count the microbatches of all windows, and do not depend on the number of
-  /// ranks. May be null.
+  /// Receives the final states (final_state, [batch · seqlen, k_2L]) of this rank's microbatches,
+  /// starting at number `first`. Numbers count the microbatches of all windows, and do not depend
+  /// on the number of ranks. May be null.
   std::function<void(int64_t first, const std::vector<at::Tensor>& states)> keep = {};
   /// Reference with the same vocabulary, or null. Its final states need as much memory as this
   /// model's.

@@ -10,7 +10,6 @@
 #include "base/errors.h"
 #include "job/plan/block_sizes.h"
 #include "worker/evaluation/divergence.h"
-#include "worker/transformer/forward.h"
 
 namespace dotresize {
 namespace {
@@ -51,14 +50,6 @@ double rounded_nats(double value) {
 Vocabulary vocabulary_of(const at::Tensor& head) {
   return {head.size(0),
           [head](int64_t first, int64_t count) { return head.narrow(0, first, count); }};
-}
-
-std::vector<at::Tensor> final_states(const ModelConfig& config, const HeadWeights& head,
-                                     std::vector<at::Tensor> x, at::ScalarType dtype) {
-  for (at::Tensor& batch : x) {
-    batch = final_state(config, head, batch.reshape({-1, batch.size(-1)}), dtype);
-  }
-  return x;
 }
 
 std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
@@ -111,12 +102,6 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
     sums.divergence = {kl, agree.sum().item<int64_t>(), predicted};
   }
   return results;
-}
-
-NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
-                                 const at::Tensor& x, const at::Tensor& ids) {
-  const auto states = final_states(config, head, {x}, head.weight.scalar_type());
-  return vocabulary_sums(vocabulary_of(head.weight), states, {ids}, nullptr).front().loss;
 }
 
 }  // namespace dotresize

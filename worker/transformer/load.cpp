@@ -19,25 +19,11 @@ namespace {
                    std::string(c10::toString(dtype)) + "; compute in float32 or bfloat16");
 }
 
-/// Copies `stored`, a view of the mapped tensor of that name, block by block. Copied blocks are
-/// released, so the tensor is not held twice.
-at::Tensor copy_checked(const CheckpointReader& reader, const std::string& name,
-                        const at::Tensor& stored, at::ScalarType dtype) {
-  at::Tensor loaded = at::empty(stored.sizes(), dtype);
-  for_each_block(stored, [&](const at::Tensor& block, int64_t first) {
-    at::Tensor copy = loaded.view({-1}).narrow(0, first, block.numel());
-    copy.copy_(block);
-    if (!all_finite(copy)) refuse_value(name, block, dtype);
-    reader.release(name, block);
-  });
-  return loaded;
-}
-
 at::Tensor load_tensor(const CheckpointReader& reader, const StoredTensor& wanted,
                        at::ScalarType dtype) {
-  const at::Tensor stored = reader.get(wanted.name, wanted.shape);
+  reader.get(wanted.name, wanted.shape);
   reader.read_ahead(wanted.name);
-  return copy_checked(reader, wanted.name, stored, dtype);
+  return load_rows(reader, wanted, 0, wanted.shape.at(0), dtype);
 }
 
 /// Loads the tensor; undefined if the model does not have it.
@@ -78,7 +64,14 @@ HeadWeights load_head(const CheckpointReader& reader, const ModelConfig& config,
 at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix, int64_t first,
                      int64_t count, at::ScalarType dtype) {
   const at::Tensor stored = reader.get(matrix.name, matrix.shape).narrow(0, first, count);
-  return copy_checked(reader, matrix.name, stored, dtype);
+  at::Tensor loaded = at::empty(stored.sizes(), dtype);
+  for_each_block(stored, [&](const at::Tensor& block, int64_t begin) {
+    at::Tensor copy = loaded.view({-1}).narrow(0, begin, block.numel());
+    copy.copy_(block);
+    if (!all_finite(copy)) refuse_value(matrix.name, block, dtype);
+    reader.release(matrix.name, block);  // so that the tensor is not held twice
+  });
+  return loaded;
 }
 
 void check_values(const CheckpointReader& reader, const StoredTensor& tensor,

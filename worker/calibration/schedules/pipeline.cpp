@@ -6,7 +6,6 @@
 
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_groups.h"
-#include "worker/calibration/shared_maps.h"
 #include "worker/calibration/storage/statistics.h"
 #include "worker/maps/map_algorithm.h"
 

@@ -75,7 +75,8 @@ CostPrecision JunctionOverRanks::agreed_precision(const Microbatches& x,
                                                   const at::Tensor& rotation) {
   if (!job_.halves_precision()) return {};
   at::Tensor error = at::zeros({1}, at::kDouble);
-  if (comm_.rank() == owner_of_first_microbatch(comm_, job_.windows)) {
+  const bool has_first = !x.empty() && first_microbatch(comm_, job_.windows) == 0;
+  if (has_first) {
     error[0] = half_cost_error(setup_, x.front(), rotation);
   }
   comm_.all_reduce_sum(error);  // zero except on one rank

@@ -10,7 +10,6 @@
 #include "base/text/printable.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "worker/calibration/junction_groups.h"
-#include "worker/calibration/shared_maps.h"
 #include "worker/maps/map_algorithm.h"
 
 namespace dotresize {

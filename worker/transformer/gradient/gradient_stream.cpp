@@ -52,8 +52,8 @@ class GradientStream {
         keeps_stage_(loss.checkpoints == Checkpoints::kStage),
         rotary_(make_rotary_table(config, loss.windows.size(1), stage.device)),
         incoming_(comm, expected(), stage.device),
-        onward_(comm, comm.rank() + 1),
-        back_(comm, comm.rank() - 1) {}
+        onward_{comm, comm.rank() + 1},
+        back_{comm, comm.rank() - 1} {}
 
   void run(const JunctionVisitor& visit, const JunctionVisitor& visit_gradient,
            const std::function<void(int64_t tokens)>& after_microbatch, PhaseClock& clock,

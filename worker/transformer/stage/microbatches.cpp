@@ -31,10 +31,4 @@ Microbatches microbatches_of_rank(const Communicator& comm, const at::Tensor& wi
           all.begin() + end_of(comm.rank(), comm, count)};
 }
 
-int owner_of_first_microbatch(const Communicator& comm, const at::Tensor& windows) {
-  int rank = 0;
-  while (end_of(rank, comm, count_microbatches(windows)) == 0) ++rank;
-  return rank;
-}
-
 }  // namespace dotresize

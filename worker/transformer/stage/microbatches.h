@@ -18,9 +18,6 @@ using Microbatches = std::vector<at::Tensor>;
 /// the same for any number of ranks: a matrix product of another shape would round differently.
 Microbatches microbatches_of_rank(const Communicator& comm, const at::Tensor& windows);
 
-/// Returns the rank with the first microbatch. Ranks before it have none.
-int owner_of_first_microbatch(const Communicator& comm, const at::Tensor& windows);
-
 /// Returns the number of microbatches on all ranks before this one.
 int64_t first_microbatch(const Communicator& comm, const at::Tensor& windows);
 int64_t count_microbatches(const at::Tensor& windows);

@@ -58,7 +58,7 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
     expected.push_back({comm.rank() - 1, {samples, seqlen, width}});
   }
   Incoming incoming(comm, std::move(expected), stage.device);
-  Outgoing outgoing(comm, comm.rank() + 1);
+  Outgoing outgoing{comm, comm.rank() + 1};
 
   for (int64_t begin = 0; begin < windows.size(0); begin += step) {
     const at::Tensor ids = windows.slice(0, begin, std::min(begin + step, windows.size(0)));

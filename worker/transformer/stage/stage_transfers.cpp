@@ -32,12 +32,12 @@ void Incoming::post() {
 
 void Outgoing::put(const at::Tensor& x) {
   drain();
-  transfer_ = comm_.send(x.contiguous(), to_);
+  transfer = comm.send(x.contiguous(), to);
 }
 
 void Outgoing::drain() {
-  if (transfer_) transfer_->wait();
-  transfer_.reset();
+  if (transfer) transfer->wait();
+  transfer.reset();
 }
 
 }  // namespace dotresize

@@ -41,18 +41,14 @@ class Incoming {
 };
 
 /// Tensors sent to one neighbour, one in flight at a time.
-class Outgoing {
- public:
-  Outgoing(Communicator& comm, int to) : comm_(comm), to_(to) {}
+struct Outgoing {
+  Communicator& comm;
+  int to = 0;
+  std::unique_ptr<Transfer> transfer = nullptr;  ///< of the tensor in flight
 
   void put(const at::Tensor& x);
   /// Waits until the last tensor is sent.
   void drain();
-
- private:
-  Communicator& comm_;
-  int to_;
-  std::unique_ptr<Transfer> transfer_;
 };
 
 }  // namespace dotresize
