@@ -39,10 +39,7 @@ std::optional<DescriptorPath> as_descriptor_path(const fs::path& path) {
   return DescriptorPath{*fd, below};
 }
 
-Confinement& process_confinement() {
-  static Confinement confinement;
-  return confinement;
-}
+constinit Confinement process_confinement;
 
 }  // namespace
 
@@ -78,7 +75,7 @@ Confinement::Confinement(const std::vector<fs::path>& roots) {
   for (const fs::path& root : roots) roots_.push_back(fs::weakly_canonical(fs::absolute(root)));
 }
 
-const Confinement& Confinement::of_process() { return process_confinement(); }
+const Confinement& Confinement::of_process() { return process_confinement; }
 
 UniqueFd Confinement::open(const fs::path& path, int flags, mode_t mode) const {
   const auto pinned = as_descriptor_path(path);
@@ -127,7 +124,7 @@ Confinement::Place Confinement::place_of(const fs::path& target, const fs::path&
 }
 
 void confine_process(const std::vector<fs::path>& roots) {
-  process_confinement() = Confinement(roots);
+  process_confinement = Confinement(roots);
 }
 
 }  // namespace dotresize

@@ -11,8 +11,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/process/child_process.h"
-
 namespace dotresize {
 namespace {
 
@@ -37,17 +35,9 @@ void ChildPool::Child::copy() {
   }
 }
 
-ChildPool::ChildPool(int64_t max_log) : max_log_(max_log) {
-  const sigset_t watched = child_signals();
-  sigprocmask(SIG_BLOCK, &watched, &previous_);
-  signals_ = UniqueFd(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals_) fail("signalfd");
-}
-
 ChildPool::~ChildPool() {
   stop();
   while (running() > 0) wait(std::chrono::seconds(1));
-  sigprocmask(SIG_SETMASK, &previous_, nullptr);
 }
 
 void ChildPool::start(size_t number, const std::vector<std::string>& command,
@@ -59,7 +49,7 @@ void ChildPool::start(size_t number, const std::vector<std::string>& command,
   UniqueFd output(ends[0]);
   const UniqueFd input(ends[1]);
   if (::fcntl(output.get(), F_SETFL, O_NONBLOCK) != 0) fail("pipe");
-  const pid_t pid = start_in_group(command, previous_, input.get(), input.get());
+  const pid_t pid = start_in_group(command, signals_.previous, input.get(), input.get());
   children_[pid] = {number, std::move(output),
                     std::make_unique<CappedFile>(std::move(file), max_log_)};
 }
@@ -78,14 +68,14 @@ std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_mos
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0) return std::nullopt;
-    std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}};
+    std::vector<pollfd> polled = {{signals_.fd.get(), POLLIN, 0}};
     for (const auto& [pid, child] : children_) polled.push_back({child.output.get(), POLLIN, 0});
     if (::poll(polled.data(), polled.size(), static_cast<int>(left.count())) <= 0) {
       return std::nullopt;
     }
     signalfd_siginfo signal = {};
     while (polled[0].revents != 0 &&
-           ::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+           ::read(signals_.fd.get(), &signal, sizeof signal) == sizeof signal) {
       if (signal.ssi_signo == SIGCHLD || stopped_) continue;
       stopped_ = true;
       stop();

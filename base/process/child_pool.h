@@ -3,7 +3,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -14,6 +13,7 @@
 
 #include "base/files/capped_file.h"
 #include "base/files/unique_fd.h"
+#include "base/process/child_process.h"
 
 namespace dotresize {
 
@@ -23,7 +23,7 @@ namespace dotresize {
 class ChildPool {
  public:
   /// Each program's log keeps `max_log` bytes of its output, and the end (CappedFile).
-  explicit ChildPool(int64_t max_log = kMaxLogBytes);
+  explicit ChildPool(int64_t max_log = kMaxLogBytes) : max_log_(max_log) {}
   /// Stops the programs that still run, and waits for them.
   ~ChildPool();
   ChildPool(const ChildPool&) = delete;
@@ -57,8 +57,7 @@ class ChildPool {
   void stop();
 
   const int64_t max_log_;
-  sigset_t previous_ = {};
-  UniqueFd signals_;
+  ChildSignals signals_;
   std::map<pid_t, Child> children_;  ///< running programs
   bool stopped_ = false;
 };

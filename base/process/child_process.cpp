@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/files/unique_fd.h"
 #include "base/process/program.h"
 
 namespace dotresize {
@@ -61,16 +60,6 @@ Pipe make_pipe() {
 ProgramMissing cannot_start(const std::string& program) {
   return ProgramMissing("cannot start " + program + ": " + std::generic_category().message(errno));
 }
-
-/// Blocks signals in this thread for the object's lifetime.
-struct BlockedSignals {
-  explicit BlockedSignals(const sigset_t& signals) { sigprocmask(SIG_BLOCK, &signals, &previous); }
-  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &previous, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
-  sigset_t previous = {};
-};
 
 /// Runs the child with the signal mask `blocked`, in its own process group. `signals` (a signalfd
 /// of the signals that end it, and of SIGCHLD; or empty) and `stop` end it.
@@ -153,12 +142,16 @@ int wait_for_child(pid_t pid) {
   return exit_code_of(status);
 }
 
-sigset_t child_signals() {
+ChildSignals::ChildSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
-  return signals;
+  fd = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  require(fd ? 0 : errno, "signalfd");
+  sigprocmask(SIG_BLOCK, &signals, &previous);
 }
+
+ChildSignals::~ChildSignals() { sigprocmask(SIG_SETMASK, &previous, nullptr); }
 
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -307,11 +300,8 @@ pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& si
 }
 
 int run_program(const std::vector<std::string>& command, ProgramOutput& output) {
-  const sigset_t watched = child_signals();
-  const UniqueFd signals(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
-  require(signals ? 0 : errno, "signalfd");
-  const BlockedSignals blocked(watched);
-  return run_watched(command, output, blocked.previous, signals, {});
+  const ChildSignals signals;
+  return run_watched(command, output, signals.previous, signals.fd, {});
 }
 
 int run_program(const std::vector<std::string>& command, ProgramOutput& output,

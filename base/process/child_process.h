@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files/unique_fd.h"
+
 namespace dotresize {
 
 /// Exit code of a child that could not execute its program, as in shells.
@@ -26,8 +28,18 @@ int exit_code_of(int wait_status);
 /// Waits for the child's end. Returns its exit code (see exit_code_of()).
 int wait_for_child(pid_t pid);
 
-/// Returns the signals that end a program and its children (SIGINT, SIGTERM, SIGHUP), and SIGCHLD.
-sigset_t child_signals();
+/// Takes the signals that end a program and its children (SIGINT, SIGTERM, SIGHUP), and SIGCHLD,
+/// for its lifetime: they are blocked in this thread and read from a descriptor. Throws
+/// std::system_error.
+struct ChildSignals {
+  ChildSignals();
+  ~ChildSignals();
+  ChildSignals(const ChildSignals&) = delete;
+  ChildSignals& operator=(const ChildSignals&) = delete;
+
+  UniqueFd fd;             ///< a signalfd that does not block
+  sigset_t previous = {};  ///< mask of this thread before
+};
 
 /// Setup of a child. It has no standard input, no blocked or ignored signals, and the settings made
 /// before run(). Every function throws std::system_error.

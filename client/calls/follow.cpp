@@ -4,6 +4,23 @@
 #include "job/spec/job_state.h"
 
 namespace dotresize {
+namespace {
+
+volatile std::sig_atomic_t interrupt_seen = 0;
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  interrupt_seen = 0;
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupt_seen = 1; };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, &previous_);
+}
+
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_, nullptr); }
+
+bool InterruptGuard::interrupted() const { return interrupt_seen != 0; }
 
 std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
                                  WatchObserver& observer, const std::function<bool()>& interrupted,

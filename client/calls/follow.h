@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,6 +32,24 @@ class JobsObserver {
   /// connection they continue behind the last one.
   virtual void change(const v1::JobChange& change) = 0;
   virtual void disconnected() = 0;
+};
+
+/// Exit code that a shell expects of a program stopped by SIGINT.
+inline constexpr int kExitInterrupted = 130;
+
+/// Scope in which the first SIGINT is only recorded; a second one ends the program as usual. At
+/// most one instance at a time.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  bool interrupted() const;
+
+ private:
+  struct sigaction previous_ {};
 };
 
 /// Follows the job until it has ended, and returns it; nullopt once `interrupted` returns true. A

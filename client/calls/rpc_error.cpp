@@ -120,8 +120,4 @@ RpcError::RpcError(const grpc::Status& status, const std::string& server)
       code_(status.error_code()),
       violations_(violations_of(status)) {}
 
-RpcError RpcError::with_message(const std::string& message) const {
-  return {printable_lines(message), code_, violations_};
-}
-
 }  // namespace dotresize

@@ -26,24 +26,21 @@ class RpcError : public std::runtime_error {
   /// `status` is not OK; `server` is the address, for the message.
   RpcError(const grpc::Status& status, const std::string& server);
 
+  /// The same error with another message.
+  RpcError(const std::string& message, const RpcError& error)
+      : std::runtime_error(message), code_(error.code_), violations_(error.violations_) {}
+
   /// Error of a stream that should not have ended: `status` may be OK.
   static RpcError of_stream(const grpc::Status& status, const std::string& server) {
     const grpc::Status early(grpc::UNAVAILABLE, "the stream ended early");
-    return {status.ok() ? early : status, server};
+    return RpcError(status.ok() ? early : status, server);
   }
-
-  /// Returns the same error with another message.
-  RpcError with_message(const std::string& message) const;
 
   grpc::StatusCode code() const { return code_; }
   /// Violations from google.rpc.BadRequest; empty if the server sent none.
   const std::vector<FieldViolation>& violations() const { return violations_; }
 
  private:
-  RpcError(const std::string& message, grpc::StatusCode code,
-           const std::vector<FieldViolation>& violations)
-      : std::runtime_error(message), code_(code), violations_(violations) {}
-
   grpc::StatusCode code_;
   std::vector<FieldViolation> violations_;
 };

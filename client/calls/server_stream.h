@@ -30,7 +30,7 @@ class ServerStream {
                const Request& request, std::chrono::seconds deadline) {
     connection.prepare(context_, deadline);
     reader_ = (connection.stub().*method)(&context_, request, &queue_);
-    reader_->StartCall(tag(kStarted));
+    reader_->StartCall(&steps_[kStarted]);
   }
 
   ~ServerStream() {
@@ -56,14 +56,14 @@ class ServerStream {
       if (queue_.AsyncNext(&step, &ok, give_up) != grpc::CompletionQueue::GOT_EVENT) {
         tick();
         give_up = std::chrono::system_clock::now() + tick_time;
-      } else if (step == tag(kFinished)) {
+      } else if (step == &steps_[kFinished]) {
         return status_;
       } else if (!ok) {
-        reader_->Finish(&status_, tag(kFinished));
+        reader_->Finish(&status_, &steps_[kFinished]);
       } else {
-        const bool received = step == tag(kRead);
+        const bool received = step == &steps_[kRead];
         const Message message = received ? std::exchange(incoming_, Message()) : Message();
-        reader_->Read(&incoming_, tag(kRead));
+        reader_->Read(&incoming_, &steps_[kRead]);
         if (received) take(message);
         give_up = std::chrono::system_clock::now() + tick_time;
       }
@@ -73,10 +73,8 @@ class ServerStream {
 
  private:
   enum Step : size_t { kStarted, kRead, kFinished };
-  /// Tag of a step: gRPC needs a distinct address for each.
-  void* tag(Step step) { return &steps_[step]; }
 
-  std::array<char, 3> steps_{};
+  std::array<char, 3> steps_{};  ///< gRPC tells steps apart by an address of each
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<Reader> reader_;

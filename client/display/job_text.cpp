@@ -22,10 +22,6 @@ ModelReport model_report(const v1::ModelSize& size) {
   return model;
 }
 
-std::string result_table(const v1::JobResult& result) {
-  return result_table(model_report(result.dense()), model_report(result.compressed()));
-}
-
 template <class Warnings>
 std::string warnings_text(const Warnings& warnings) {
   std::string text;
@@ -47,10 +43,12 @@ int exit_code_for(const v1::Job& job) {
 }
 
 std::string job_text(const v1::Job& job, std::time_t now) {
-  std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
+  const std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
   if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many results
-  text += '\n';
-  return text + result_table(job.result()) + warnings_text(job.result().warnings());
+  const v1::JobResult& result = job.result();
+  return text + '\n' +
+         result_table(model_report(result.dense()), model_report(result.compressed())) +
+         warnings_text(result.warnings());
 }
 
 std::string server_text(const v1::ServerInfo& server) {
@@ -97,7 +95,7 @@ std::string outcome_text(const v1::Job& job) {
   if (job.state() == v1::Job::CANCELLED) return "the job was cancelled\n";
   if (job.state() == v1::Job::FAILED) return "the job failed: " + error_text(job.error()) + "\n";
   const v1::JobResult& result = job.result();
-  return result_table(result) + "\n" +
+  return result_table(model_report(result.dense()), model_report(result.compressed())) + "\n" +
          format_table({{"output", printable(result.output_path())},
                        {"took", format_duration(result.wall_time_s())}},
                       {Align::kLeft, Align::kLeft}) +

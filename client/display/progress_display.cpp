@@ -1,13 +1,15 @@
 #include "client/display/progress_display.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <iostream>
 
+#include "base/process/environment.h"
 #include "base/text/human_text.h"
-#include "client/display/terminal.h"
 #include "job/status/job_rows.h"
 
 namespace dotresize {
@@ -17,24 +19,22 @@ using Clock = std::chrono::steady_clock;
 
 class BarDisplay final : public ProgressDisplay {
  public:
-  explicit BarDisplay(const Terminal& terminal) : terminal_(terminal) {}
+  BarDisplay(bool unicode, bool colour) : unicode_(unicode), colour_(colour) {}
   ~BarDisplay() override { clear(); }
 
   void show(const v1::Progress& progress) override {
-    status_.clear();
+    event_.clear();
     progress_ = progress;
     progress_time_ = Clock::now();
     begun_ = true;
     tick();
   }
 
-  void show_status(const std::string& text) override {
-    status_ = text;
+  void show_event(const std::string& text) override {
+    event_ = text;
     begun_ = true;
     tick();
   }
-
-  void show_event(const std::string& text) override { show_status(text); }
 
   void print(const std::string& line) override {
     draw(line);
@@ -49,12 +49,14 @@ class BarDisplay final : public ProgressDisplay {
 
   void tick() override {
     if (!begun_) return;
-    const int columns = stderr_columns();
-    if (!status_.empty()) return draw(status_.substr(0, static_cast<size_t>(columns) - 1));
+    winsize size{};
+    const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
+    const int columns = known ? size.ws_col : 80;
+    if (!event_.empty()) return draw(event_.substr(0, static_cast<size_t>(columns) - 1));
     v1::Progress now = progress_;
     const std::chrono::duration<double> since = Clock::now() - progress_time_;
     if (now.eta_s() >= 0.0) now.set_eta_s(std::max(0.0, now.eta_s() - since.count()));
-    draw(render_bar(now, {columns, terminal_.unicode, terminal_.colour}));
+    draw(render_bar(now, {columns, unicode_, colour_}));
   }
 
  private:
@@ -65,10 +67,11 @@ class BarDisplay final : public ProgressDisplay {
     shown_ = line;
   }
 
-  Terminal terminal_;
+  const bool unicode_;
+  const bool colour_;
   v1::Progress progress_;
   Clock::time_point progress_time_;
-  std::string status_;  ///< shown instead of a bar
+  std::string event_;  ///< shown instead of a bar
   std::string shown_;
   bool begun_ = false;  ///< something is to be redrawn
 };
@@ -83,7 +86,6 @@ class LineDisplay final : public ProgressDisplay {
     printed_ = Clock::now();
     print(render_plain(progress));
   }
-  void show_status(const std::string&) override {}
   void show_event(const std::string& text) override { print(text); }
   void print(const std::string& line) override { std::cerr << line << std::endl; }
   void clear() override {}
@@ -97,9 +99,17 @@ class LineDisplay final : public ProgressDisplay {
 }  // namespace
 
 std::unique_ptr<ProgressDisplay> progress_display() {
-  const Terminal terminal = stderr_terminal();
-  if (terminal.interactive) return std::make_unique<BarDisplay>(terminal);
-  return std::make_unique<LineDisplay>();
+  const std::string kind = environment_variable("TERM");
+  const bool redraws_lines = ::isatty(STDERR_FILENO) == 1 && !kind.empty() && kind != "dumb";
+  if (!redraws_lines) return std::make_unique<LineDisplay>();
+  // The first of these that is set decides, like in setlocale(3).
+  std::string locale;
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (locale.empty()) locale = environment_variable(name);
+  }
+  const bool unicode =
+      locale.find("UTF-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  return std::make_unique<BarDisplay>(unicode, environment_variable("NO_COLOR").empty());
 }
 
 std::string render_bar(const v1::Progress& progress, const BarStyle& style) {

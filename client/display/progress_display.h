@@ -13,9 +13,8 @@ class ProgressDisplay {
   virtual ~ProgressDisplay() = default;
   /// Shows the job's current progress.
   virtual void show(const v1::Progress& progress) = 0;
-  /// Shows a status in place of progress, until show() is called.
-  virtual void show_status(const std::string& text) = 0;
-  /// Shows a short-lived event: as a status on a terminal, else as a line.
+  /// Shows a short-lived event: on a terminal in place of progress, until show() is called; else as
+  /// a line.
   virtual void show_event(const std::string& text) = 0;
   /// Prints a permanent line; the progress continues below it.
   virtual void print(const std::string& line) = 0;
@@ -27,8 +26,7 @@ class ProgressDisplay {
 };
 
 /// Creates the display for stderr. On a terminal, a line at the bottom is redrawn in place.
-/// Otherwise, for logs, it prints a line for each phase and every ten seconds in between, and none
-/// for a status.
+/// Otherwise, for logs, it prints a line for each phase and every ten seconds in between.
 std::unique_ptr<ProgressDisplay> progress_display();
 
 struct BarStyle {

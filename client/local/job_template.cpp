@@ -167,13 +167,15 @@ std::string job_template(const TemplateRequest& request) {
   const std::string time = about(seconds);
   const fs::path folder = fs::path(request.job_file).parent_path();
   const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
-  std::string source = "tokens: " + path_from(folder, request.tokens);
+  std::string source;
   if (request.tokens.empty()) {
     std::string names;
     for (const std::string& text : request.text) {
       names += (names.empty() ? "" : ", ") + path_from(folder, text);
     }
     source = "text: [" + names + "]";
+  } else {
+    source = "tokens: " + path_from(folder, request.tokens);
   }
   return fmt::format(
       kTemplate, fmt::arg("time", time), fmt::arg("file", request.job_file),

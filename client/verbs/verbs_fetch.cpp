@@ -6,7 +6,6 @@
 #include "base/text/human_text.h"
 #include "client/calls/fetch.h"
 #include "client/display/progress_display.h"
-#include "client/display/terminal.h"
 #include "client/verbs/verb.h"
 
 namespace dotresize {

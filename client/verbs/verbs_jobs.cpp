@@ -18,7 +18,6 @@
 #include "client/calls/follow.h"
 #include "client/display/job_text.h"
 #include "client/display/log_output.h"
-#include "client/display/terminal.h"
 #include "client/display/watch_view.h"
 #include "client/local/planned_job.h"
 #include "client/verbs/verb.h"
@@ -92,7 +91,7 @@ auto with_places(const JobFile& file, const Create& create) {
       message += "\n  " + (is_of_command ? field + ": " + violation.description
                                          : located(file, field, violation.description));
     }
-    throw error.with_message(message);
+    throw RpcError(printable_lines(message), error);
   }
 }
 

@@ -8,7 +8,6 @@
 #include "base/process/program.h"
 #include "client/calls/follow.h"
 #include "client/display/job_text.h"
-#include "client/display/terminal.h"
 #include "client/display/watch_view.h"
 #include "client/verbs/verb.h"
 

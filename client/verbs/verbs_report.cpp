@@ -52,13 +52,6 @@ fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common)
   return job.result().output_path();
 }
 
-/// A model directory with a report.
-struct ReportedModel {
-  fs::path dir;
-  fs::path file;
-  ReportSummary summary;
-};
-
 void require_found(const std::string& what) {
   if (fs::is_directory(what)) return;
   if (fs::exists(what)) throw InputError(in_quotes(what) + " is a file: name its model directory");
@@ -66,8 +59,8 @@ void require_found(const std::string& what) {
   if (is_like_a_path) throw InputError(in_quotes(what) + ": no such directory");
 }
 
-/// Finds a report. `what`: the id of a succeeded job, or a model directory.
-ReportedModel find_report(const std::string& what, const CommonOptions& common) {
+/// Finds the report of a model. `what`: the id of a succeeded job, or a model directory.
+ComparedModel find_report(const std::string& what, const CommonOptions& common) {
   if (is_sweep_directory(what)) {
     throw InputError(in_quotes(what) + " is a sweep's directory, which is reported alone");
   }
@@ -79,11 +72,11 @@ ReportedModel find_report(const std::string& what, const CommonOptions& common) 
                           ? "; is this a model that dotresize wrote?"
                           : "; `dotresize fetch " + what + " DIR` brings it here"));
   }
-  return {model_dir, file, read_report_summary(model_dir)};
+  return {model_dir.string(), read_report_summary(model_dir)};
 }
 
-nlohmann::ordered_json document_of(const ReportedModel& model) {
-  std::ifstream stream(model.file);
+nlohmann::ordered_json document_of(const ComparedModel& model) {
+  std::ifstream stream(fs::path(model.path) / kReportDirectory / kReportFile);
   return nlohmann::ordered_json::parse(stream);
 }
 
@@ -99,19 +92,12 @@ std::optional<v1::SweepResults> find_sweep(const std::string& what, const Common
   return connection.get_sweep(id).results();
 }
 
-std::vector<ReportedModel> find_reports(const std::vector<std::string>& asked,
+std::vector<ComparedModel> find_reports(const std::vector<std::string>& asked,
                                         const CommonOptions& common) {
-  std::vector<ReportedModel> models;
+  std::vector<ComparedModel> models;
   models.reserve(asked.size());
   for (const std::string& what : asked) models.push_back(find_report(what, common));
   return models;
-}
-
-std::vector<ComparedModel> compared(const std::vector<ReportedModel>& models) {
-  std::vector<ComparedModel> all;
-  all.reserve(models.size());
-  for (const ReportedModel& model : models) all.push_back({model.dir.string(), model.summary});
-  return all;
 }
 
 int print_reports(const std::vector<std::string>& asked, const CommonOptions& common) {
@@ -121,23 +107,23 @@ int print_reports(const std::vector<std::string>& asked, const CommonOptions& co
     print_sweep(*sweep, /*pareto=*/false, common);
     return kExitOk;
   }
-  const std::vector<ReportedModel> models = find_reports(asked, common);
+  const std::vector<ComparedModel> models = find_reports(asked, common);
   if (models.size() == 1) {
-    const ReportedModel& model = models.front();
+    const ComparedModel& model = models.front();
     if (common.json()) {
       print_json(document_of(model));
     } else {
-      std::cout << report_text(model.summary) << "\noutput  " << model.dir.string() << "\n";
+      std::cout << report_text(model.summary) << "\noutput  " << model.path << "\n";
     }
     return kExitOk;
   }
   if (common.json()) {
     nlohmann::ordered_json reports = nlohmann::ordered_json::array();
-    for (const ReportedModel& model : models) reports.push_back(document_of(model));
+    for (const ComparedModel& model : models) reports.push_back(document_of(model));
     print_json({{"reports", std::move(reports)}});
     return kExitOk;
   }
-  std::cout << comparison_table(compared(models));
+  std::cout << comparison_table(models);
   return kExitOk;
 }
 
@@ -172,7 +158,7 @@ Page page_of_directory(const fs::path& dir) {
     const fs::path results = dir / kSweepResults;
     return sweep_page(parse_results(read_whole_file(results, kMaxSweepBytes), results.string()));
   }
-  const VariantPaths variant(dir);
+  const VariantPaths variant{dir};
   if (fs::exists(variant.job) && fs::exists(variant.log)) return page_of_failure(variant);
   throw InputError(dir.string() +
                    ": is neither a model that dotresize wrote nor a sweep's directory");
@@ -205,7 +191,7 @@ int write_page(const std::vector<std::string>& asked, const fs::path& file,
                const CommonOptions& common) {
   for (const std::string& what : asked) require_found(what);
   const std::string& first = asked.front();
-  const Page page = asked.size() > 1 ? comparison_page(compared(find_reports(asked, common)))
+  const Page page = asked.size() > 1          ? comparison_page(find_reports(asked, common))
                     : fs::is_directory(first) ? page_of_directory(first)
                                               : page_of_job(first, common);
   write_file_atomically(file, page_html(page));

@@ -29,10 +29,14 @@ constexpr char kVolume[] = "dotresize-job";
 /// signals reach mpirun itself.
 constexpr char kLogged[] = R"(exec "$@" >>"$0" 2>&1)";
 
-Pointer replica(const std::string& kind) { return Pointer("/spec/mpiReplicaSpecs") / kind; }
-Pointer pod_template(const std::string& kind) { return replica(kind) / "template"; }
-Pointer pod(const std::string& kind) { return pod_template(kind) / "spec"; }
-Pointer container(const std::string& kind) { return pod(kind) / "containers" / size_t{0}; }
+/// What is below the replicas of this kind, "Launcher" or "Worker".
+constexpr char kPodTemplate[] = "/template";
+constexpr char kPod[] = "/template/spec";
+constexpr char kContainer[] = "/template/spec/containers/0";
+
+Pointer part_of(const std::string& kind, const std::string& below) {
+  return Pointer("/spec/mpiReplicaSpecs/" + kind + below);
+}
 
 /// Returns null if the key is absent.
 Manifest member(const Manifest& object, const std::string& key) {
@@ -45,21 +49,22 @@ std::optional<std::string> fault_of(const Manifest& base) {
     return "is no MPIJob of kubeflow.org/v2beta1";
   }
   for (const char* kind : {"Launcher", "Worker"}) {
-    const Pointer first = container(kind);
+    const Pointer first = part_of(kind, kContainer);
     if (!base.contains(first) || !base.at(first).is_object()) {
       return first.to_string() + " must be a container";
     }
   }
-  const Manifest& launcher = base.at(container("Launcher"));
+  const Manifest& launcher = base.at(part_of("Launcher", kContainer));
   const Manifest command = member(launcher, "command");
   const bool all_texts = std::all_of(command.begin(), command.end(),
                                      [](const Manifest& item) { return item.is_string(); });
   if (!command.is_array() || !all_texts || command.size() < 2) {
-    return (container("Launcher") / "command").to_string() +
+    return (part_of("Launcher", kContainer) / "command").to_string() +
            " must be a list: mpirun, its options, then the path of dotresize-worker";
   }
   if (launcher.contains("args")) {
-    return (container("Launcher") / "args").to_string() + " must be a part of its command";
+    return (part_of("Launcher", kContainer) / "args").to_string() +
+           " must be a part of its command";
   }
   const auto slots = base.at("spec").value("slotsPerWorker", int64_t{1});
   if (slots < 1 || slots > kMaxSlots) {
@@ -92,7 +97,7 @@ void set_policy(Manifest& job, int workers) {
   policy["backoffLimit"] = 0;
   job["spec"]["launcherCreationPolicy"] = "WaitForWorkersReady";
   for (const char* kind : {"Launcher", "Worker"}) {
-    Manifest& spec = job[replica(kind)];
+    Manifest& spec = job[part_of(kind, "")];
     spec["replicas"] = std::string_view(kind) == "Worker" ? workers : 1;
     spec["restartPolicy"] = "Never";
   }
@@ -154,14 +159,14 @@ Manifest make_mpi_job(Manifest base, const MpiJobParts& parts) {
   base["spec"]["mpiImplementation"] = "OpenMPI";
   set_policy(base, pods.count);
   for (const char* kind : {"Launcher", "Worker"})
-    add_labels(base[pod_template(kind)]["metadata"], parts);
-  Manifest& command = base[container("Launcher")]["command"];
+    add_labels(base[part_of(kind, kPodTemplate)]["metadata"], parts);
+  Manifest& command = base[part_of("Launcher", kContainer)]["command"];
   command = launcher_command(command, parts);
-  set_resources(base[container("Worker")]["resources"], parts, pods);
+  set_resources(base[part_of("Worker", kContainer)]["resources"], parts, pods);
   if (!parts.config_map.empty()) {
-    base[pod("Worker")]["volumes"].push_back(
+    base[part_of("Worker", kPod)]["volumes"].push_back(
         {{"name", kVolume}, {"configMap", {{"name", parts.config_map}}}});
-    base[container("Worker")]["volumeMounts"].push_back(
+    base[part_of("Worker", kContainer)]["volumeMounts"].push_back(
         {{"name", kVolume}, {"mountPath", kJobFolder}, {"readOnly", true}});
   }
   return base;
@@ -174,7 +179,7 @@ bool mounts_directory(const Manifest& base, const std::filesystem::path& directo
     return !rest.empty() && *rest.begin() != "..";
   };
   for (const char* kind : {"Launcher", "Worker"}) {
-    const Manifest mounts = member(base.at(container(kind)), "volumeMounts");
+    const Manifest mounts = member(base.at(part_of(kind, kContainer)), "volumeMounts");
     if (std::none_of(mounts.begin(), mounts.end(), holds)) return false;
   }
   return true;

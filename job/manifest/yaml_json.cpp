@@ -20,12 +20,12 @@ using Json = nlohmann::ordered_json;
 constexpr int kMaxValues = 100'000;
 constexpr int kMaxDepth = 64;
 
-class Converter {
- public:
-  explicit Converter(const std::string& origin) : origin_(origin) {}
+struct Converter {
+  const std::string& origin;
+  int values = 0;
 
   Json convert(const YAML::Node& node, int depth) {
-    if (++values_ > kMaxValues || depth > kMaxDepth) {
+    if (++values > kMaxValues || depth > kMaxDepth) {
       fail(node, "has too many values, or too many levels of them");
     }
     if (node.IsScalar()) return scalar(node);
@@ -36,9 +36,8 @@ class Converter {
     return list;
   }
 
- private:
   [[noreturn]] void fail(const YAML::Node& node, const std::string& what) const {
-    throw InputError(origin_ + ":" + std::to_string(node.Mark().line + 1) + ": " + what);
+    throw InputError(origin + ":" + std::to_string(node.Mark().line + 1) + ": " + what);
   }
 
   static Json scalar(const YAML::Node& node) {
@@ -62,9 +61,6 @@ class Converter {
     }
     return object;
   }
-
-  const std::string& origin_;
-  int values_ = 0;
 };
 
 /// Returns true if YAML (also 1.1) reads the unquoted text as this string.
@@ -120,7 +116,7 @@ void emit(YAML::Emitter& out, const Json& value) {
 
 Json json_of_yaml(const std::string& text, const std::string& origin) {
   const YAML::Node root = load_yaml(text, origin);
-  return Converter(origin).convert(root, 0);
+  return Converter{origin}.convert(root, 0);
 }
 
 std::string yaml_of_json(const Json& document) {

@@ -139,9 +139,6 @@ class SweepPlanner {
   };
 
   SweepJob make_job(const v1::JobSpec& spec, const std::vector<std::string>& values);
-  std::string facts(const v1::JobSpec& spec) const {
-    return facts_of_model_ + facts_of_tokens(spec.calibration());
-  }
   std::optional<Statistics> statistics_of(const v1::JobSpec& spec, const ResolvedJob& job) const;
   std::string dense_loss_of(const v1::JobSpec& spec) const;
 
@@ -193,11 +190,13 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   // needs.
   if (!given.evaluation().has_kl()) made.spec.mutable_evaluation()->set_kl(false);
   const std::string hash =
-      hash_of(identity_of(given) + facts(given) + facts_of_tokens(given.evaluation()));
+      hash_of(identity_of(given) + facts_of_model_ + facts_of_tokens(given.calibration()) +
+              facts_of_tokens(given.evaluation()));
   const std::string label = label_of(plan_.file.axes, values, given);
   made.id = label.empty() ? hash : label + "-" + hash;
   made.spec.mutable_output()->clear_report_html();  // the sweep has one page for all
-  made.spec.mutable_output()->set_path(VariantPaths(plan_.directory, made.id).model);
+  made.spec.mutable_output()->set_path(
+      VariantPaths{plan_.directory / kSweepVariants / made.id}.model);
   const JobPlan plan = plan_job(made.spec, model_);
   const ResolvedJob& job = plan.job;
   for (const FileFinding& finding : check_inputs(job, model_)) {
@@ -230,7 +229,8 @@ std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::Jo
     name += fmt::format("allocation {} {} {} {} ", job.target.allocation->round_to,
                         job.allocates_values(), job.maps.head_sliced, to_string(job.maps.sharing));
   }
-  Statistics statistics{name + kVersion + job_spec_to_json(of) + facts(spec), {}};
+  name += kVersion + job_spec_to_json(of) + facts_of_model_ + facts_of_tokens(spec.calibration());
+  Statistics statistics{name, {}};
   if (job.method.passes() > 1) {
     statistics.groups = fmt::format("{}", fmt::join(job.maps.groups, ","));
   }

@@ -44,21 +44,13 @@ inline constexpr char kSweepResults[] = "results.json";
 inline constexpr char kSweepVariants[] = "variants";
 inline constexpr char kSweepStatistics[] = "statistics";
 
-/// Paths in the folder of one job of a sweep.
+/// Paths in the folder `dir` of one job of a sweep (SWEEP/kSweepVariants/ID).
 struct VariantPaths {
-  VariantPaths(const std::filesystem::path& sweep, const std::string& id)
-      : VariantPaths(sweep / kSweepVariants / id) {}
-  explicit VariantPaths(const std::filesystem::path& of_job)
-      : dir(of_job),
-        model(dir / "model"),
-        removed(dir / "model.removed"),
-        job(dir / "job.json"),
-        log(dir / "log") {}
   std::filesystem::path dir;  ///< has the report at its place in a model directory
-  std::filesystem::path model;
-  std::filesystem::path removed;  ///< a model that is being removed
-  std::filesystem::path job;
-  std::filesystem::path log;
+  std::filesystem::path model = dir / "model";
+  std::filesystem::path removed = dir / "model.removed";  ///< a model that is being removed
+  std::filesystem::path job = dir / "job.json";
+  std::filesystem::path log = dir / "log";
 };
 
 struct SweepPlan {

@@ -192,7 +192,7 @@ std::vector<SweepRow> rows_of(const SweepPlan& plan) {
     SweepRow& row = rows.emplace_back();
     row.values = job.values;
     row.id = job.id;
-    const VariantPaths paths(plan.directory, job.id);
+    const VariantPaths paths{plan.directory / kSweepVariants / job.id};
     row.report = report_in(paths.dir);
     if (row.report) row.state = SweepState::kDone;
     if (row.report && fs::exists(paths.model)) row.model = paths.model;

@@ -86,12 +86,15 @@ class SweepRun {
     int count = 0;
   };
 
-  const SweepJob& job(size_t i) const { return plan_.jobs[i]; }
-  VariantPaths paths(size_t i) const { return {plan_.directory, job(i).id}; }
-  fs::path statistics_of(size_t i) const {
-    return plan_.directory / kSweepStatistics / job(i).statistics;
+  VariantPaths paths(size_t i) const {
+    return {plan_.directory / kSweepVariants / plan_.jobs[i].id};
   }
-  fs::path dense_loss_of(size_t i) const { return plan_.directory / (job(i).dense_loss + ".json"); }
+  fs::path statistics_of(size_t i) const {
+    return plan_.directory / kSweepStatistics / plan_.jobs[i].statistics;
+  }
+  fs::path dense_loss_of(size_t i) const {
+    return plan_.directory / (plan_.jobs[i].dense_loss + ".json");
+  }
   template <class Same>
   bool another_runs(const Same& same) const {
     return std::ranges::any_of(running_, [&](const auto& entry) { return same(entry.first); });
@@ -100,12 +103,12 @@ class SweepRun {
   void find_pending();
   bool can_start(size_t i) const;
   bool lacks_statistics(size_t i) const {
-    return !job(i).statistics.empty() && !fs::exists(statistics_of(i));
+    return !plan_.jobs[i].statistics.empty() && !fs::exists(statistics_of(i));
   }
   /// Returns true if the job will save its statistics. A job without costs does not save under a
   /// name that promises costs.
   bool saves(size_t i) const {
-    return lacks_statistics(i) && (job(i).transport || !job(i).with_costs);
+    return lacks_statistics(i) && (plan_.jobs[i].transport || !plan_.jobs[i].with_costs);
   }
   void start(size_t i);
   void end(size_t i, int exit_code);
@@ -145,12 +148,15 @@ void SweepRun::find_pending() {
 bool SweepRun::can_start(size_t i) const {
   if (!pending_[i]) return false;
   const bool evaluates = !fs::exists(dense_loss_of(i));
-  if (evaluates &&
-      another_runs([&](size_t other) { return job(other).dense_loss == job(i).dense_loss; })) {
+  if (evaluates && another_runs([&](size_t other) {
+        return plan_.jobs[other].dense_loss == plan_.jobs[i].dense_loss;
+      })) {
     return false;
   }
   if (!lacks_statistics(i)) return true;
-  const auto same = [&](size_t other) { return job(other).statistics == job(i).statistics; };
+  const auto same = [&](size_t other) {
+    return plan_.jobs[other].statistics == plan_.jobs[i].statistics;
+  };
   if (another_runs(same)) return false;
   if (saves(i)) return true;
   // Waits for a job with costs. If all of those have failed, the job runs without shared
@@ -168,21 +174,22 @@ void SweepRun::start(size_t i) {
   fs::create_directories(at.dir);
   fs::remove(at.log);
   remove_model(at);  // left by a run that ended before its report was kept
-  v1::JobSpec spec = job(i).spec;
+  v1::JobSpec spec = plan_.jobs[i].spec;
   if (saving) {
     spec.mutable_calibration()->mutable_statistics()->set_save(statistics_of(i));
-  } else if (!job(i).statistics.empty() && !lacks_statistics(i)) {
+  } else if (!plan_.jobs[i].statistics.empty() && !lacks_statistics(i)) {
     spec.mutable_calibration()->mutable_statistics()->set_use(statistics_of(i));
   }
   write_file_atomically(at.job, job_spec_to_json(spec));
-  const int threads = std::max(1, cores() / (job(i).ranks * (awaited ? 1 : at_once_)));
+  const int threads = std::max(1, cores() / (plan_.jobs[i].ranks * (awaited ? 1 : at_once_)));
   // Threads that a rank of this job would use if it ran alone (fair_share_of_cores in the worker,
   // without binding to cores): eigensolvers round differently with another number.
   const auto asked = parse_number<int>(environment_variable("OMP_NUM_THREADS"));
-  const int threads_alone = asked.value_or(0) > 0 ? *asked : std::max(1, cores() / job(i).ranks);
+  const int threads_alone =
+      asked.value_or(0) > 0 ? *asked : std::max(1, cores() / plan_.jobs[i].ranks);
   std::vector<std::string> command = {"env", fmt::format("OMP_NUM_THREADS={}", threads)};
   for (const std::string& word : launch_command(
-           job(i).ranks, shared_memory_,
+           plan_.jobs[i].ranks, shared_memory_,
            {worker_program(), at.job, "--work-dir", plan_.directory, "--dense-loss",
             dense_loss_of(i), "--decomposition-threads", std::to_string(threads_alone)})) {
     command.push_back(word);
@@ -216,7 +223,7 @@ void SweepRun::thin_out() {
   if (plan_.file.keep == KeptModels::kAll) return;
   for (SweepRow& row : rows_) {
     if (row.model.empty() || (plan_.file.keep == KeptModels::kBest && row.best)) continue;
-    remove_model({plan_.directory, row.id});
+    remove_model({plan_.directory / kSweepVariants / row.id});
     row.model.clear();
   }
 }
@@ -251,7 +258,7 @@ void SweepRun::end(size_t i, int exit_code) {
   compare_rows(plan_, rows_);
   thin_out();
   write_results(plan_, rows_);
-  observer_.print(fmt::format("{}  {}  {}", job(i).id, result, format_duration(seconds)));
+  observer_.print(fmt::format("{}  {}  {}", plan_.jobs[i].id, result, format_duration(seconds)));
 }
 
 double SweepRun::seconds_left() const {
