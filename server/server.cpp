@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +15,6 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "server/access/endpoint.h"
-#include "server/launch/kubernetes/kubernetes_launcher.h"
 #include "server/launch/launchers.h"
 
 namespace dotresize {
@@ -74,7 +74,10 @@ Machine machine_of(const ServerOptions& options) {
   Machine machine;
   machine.gpus = find_gpus(options.limits.gpus);
   machine.memory_declared = options.limits.memory > 0;
-  machine.launchers = options.launch.launchers;
+  machine.launchers.clear();
+  for (const LauncherChoice& choice : options.launch.launchers) {
+    machine.launchers.push_back(choice.name);
+  }
   machine.capacity = {options.limits.max_ranks, std::ssize(machine.gpus),
                       machine.memory_declared ? options.limits.memory : usable_memory_bytes()};
   return machine;
@@ -90,9 +93,13 @@ std::string address_for_ranks(const ServerOptions& options) {
 
 /// Checks the options that let ranks on other machines call the server. Throws InputError.
 void check_remote_launchers(const ServerOptions& options) {
-  for (const v1::Resources::Launcher launcher : options.launch.launchers) {
-    if (launcher == v1::Resources::local || !options.launch.workers.empty()) continue;
-    throw InputError("--launcher", v1::Resources::Launcher_Name(launcher) +
+  for (const LauncherChoice& launcher : options.launch.launchers) {
+    if (!launcher.program.empty() && ::access(launcher.program.c_str(), X_OK) != 0) {
+      throw InputError("--launcher", launcher.name + ": " + launcher.program.string() +
+                                         " is no program that this user may execute");
+    }
+    if (launcher.name == kLocalLauncher || !options.launch.workers.empty()) continue;
+    throw InputError("--launcher", launcher.name +
                                        " needs --workers HOST:PORT: its ranks may be on other "
                                        "machines, from which no Unix socket leads here");
   }
@@ -130,8 +137,7 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
           options.job_umask,
           coordinator,
           {address_for_ranks(options), ca, roots},
-          options.launch.slurm,
-          options.launch.kubernetes,
+          options.launch.poll,
           options.launch.external_timeout};
 }
 
@@ -177,8 +183,6 @@ Server::Server(const ServerOptions& options)
       std::make_unique<Launchers>(launcher_context(options, storage_.state, storage_.store,
                                                    heartbeats_, "unix:" + socket().string()),
                                   options.launch.launchers);
-  if (machine_.offers(v1::Resources::kubernetes))
-    check_kubernetes(options.launch.kubernetes, storage_.state.root());
   background_.launchers->require_ready();
   listen(options);
   background_.scheduler = std::make_unique<Scheduler>(
@@ -331,7 +335,7 @@ ServerFigures Server::figures() {
   figures.capacity = machine_.capacity;
   figures.used = view_.used();
   figures.launched = view_.launched();
-  for (const v1::Resources::Launcher launcher : machine_.launchers) figures.launched[launcher];
+  for (const std::string& launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = storage_.drain.is_on();
   figures.streams = streams_.changes.size() + streams_.transfers.size();
   figures.serving = first_fault(health()).empty();

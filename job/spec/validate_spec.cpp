@@ -284,6 +284,11 @@ class Validator {
     if (resources.has_timeout_s()) {
       check_range("resources.timeout_s", resources.timeout_s(), 1, kMaxTimeoutSeconds);
     }
+    if (resources.has_launcher() && !is_launcher_name(resources.launcher())) {
+      add("resources.launcher", in_quotes(resources.launcher()) +
+                                    " is no launcher's name: a small letter, then at most 30 "
+                                    "small letters, digits and -");
+    }
     if (resources.has_memory()) check_bytes("resources.memory", resources.memory());
     if (resources.has_device_memory()) {
       check_bytes("resources.device_memory", resources.device_memory());
@@ -401,6 +406,13 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require
   validator.check_enums(spec, "");
   validator.check_unknown(spec, "spec");
   return validator.violations;
+}
+
+bool is_launcher_name(std::string_view name) {
+  constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  constexpr size_t kMaxBytes = 31;
+  return !name.empty() && name.size() <= kMaxBytes && name.front() >= 'a' && name.front() <= 'z' &&
+         name.find_first_not_of(kNameCharacters) == std::string_view::npos;
 }
 
 std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec) {

@@ -229,7 +229,7 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
     job.set_memory_bytes(admitted.memory);
-    if (admitted.launcher != v1::Resources::local) job.set_launcher(admitted.launcher);
+    if (admitted.launcher != kLocalLauncher) job.set_launcher(admitted.launcher);
     job.set_plan(admitted.plan);
     return job;
   }
@@ -419,7 +419,7 @@ v1::ServerInfo JobsService::server_info() {
   // The scheduler's last round may be older than the operator's request.
   const std::string paused = view_.paused();
   info.set_paused(drain_.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
-  for (const v1::Resources::Launcher launcher : machine_.launchers) info.add_launchers(launcher);
+  for (const std::string& launcher : machine_.launchers) info.add_launchers(launcher);
   return info;
 }
 

@@ -108,11 +108,10 @@ void check_message(const v1::CreateSweepRequest& request) {
 }
 
 void require_local_launcher(const v1::JobSpec& spec, const Machine& machine) {
-  const v1::Resources::Launcher launcher = chosen_launcher(spec, machine);
-  if (launcher == v1::Resources::local) return;
+  const std::string launcher = chosen_launcher(spec, machine);
+  if (launcher == kLocalLauncher) return;
   throw invalid_argument("resources.launcher", "a sweep runs on the server's machine, not by " +
-                                                   v1::Resources::Launcher_Name(launcher) +
-                                                   " (--launcher)");
+                                                   launcher + " (--launcher)");
 }
 
 SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& confinement) {

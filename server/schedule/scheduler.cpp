@@ -154,8 +154,6 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
       heartbeats_.begin(job.id());  // no heartbeat is expected
       stop_if_unwanted(job);
       return;
-    case Liveness::kRestarted:
-      return follow_restart(job, status.failure->message);
     case Liveness::kAlive:
       hold_.see(job.id(), job.state() == v1::Job::RUNNING);
       stop_if_unwanted(job);
@@ -165,24 +163,6 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
     case Liveness::kVanished:
       return end_vanished(job, status.ran);
   }
-}
-
-void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
-  if (has_output(job)) {  // done: the end makes the job SUCCEEDED
-    launchers_.of(job).stop(job);
-    return;
-  }
-  if (is_last_attempt(job)) {
-    return stop_because(job, {kLost, -1, "", job.progress().phase(), reason});
-  }
-  if (stop_if_unwanted(job)) return;
-  // The ranks' file is written before the table: until the table has the token, ranks are refused.
-  const std::string token = launchers_.of(job).prepare_restart(job);
-  const auto next = store_.begin_attempt(job.id(), token_hash(token), reason);
-  if (!next) return;
-  forget(job.id());
-  heartbeats_.begin(job.id());
-  log_job(spdlog::level::warn, *next, reason);
 }
 
 std::optional<Failure> Scheduler::reason_to_stop(const v1::Job& job) {
@@ -242,7 +222,7 @@ Outcome Scheduler::succeeded(const v1::Job& job) const {
 }
 
 Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) const {
-  const bool here = job.launcher() == v1::Resources::local;
+  const bool here = runs_here(job);
   const bool ended_well = status.exit.exit_code == kExitOk;
   if (has_output(job) || (ended_well && here)) return succeeded(job);
   if (job.cancelling()) return cancelled();
@@ -352,8 +332,8 @@ void Scheduler::start_queued() {
   state.held = hold_.last_reason();
   int remote = 0;  // launched jobs that run elsewhere
   for (const v1::Job& job : launched) {
-    ++state.launched[job.launcher()];
-    if (job.launcher() != v1::Resources::local) ++remote;
+    ++state.launched[launcher_of(job)];
+    if (!runs_here(job)) ++remote;
   }
   std::optional<Amounts> head;  // needs of the first job that does not fit
   const std::vector<QueuedJob> queue = store_.queued(kQueueWindow);
@@ -418,10 +398,9 @@ void Scheduler::start(const QueuedJob& queued, const Amounts& need, Leases& leas
   if (!missed.empty()) {
     return end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
   }
-  if (!machine_.offers(job.launcher())) {
+  if (!machine_.offers(launcher_of(job))) {
     return end(job, failed({kLaunchFailed, -1, "", "",
-                            "this server was restarted without the launcher " +
-                                v1::Resources::Launcher_Name(job.launcher())}));
+                            "this server was restarted without the launcher " + launcher_of(job)}));
   }
   if (!is_ready_for(job)) return;
   start_attempt(job, join_gpus(leases.take(need)));
@@ -440,7 +419,7 @@ std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds 
 
 void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
-  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "", gpus);
+  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, gpus);
   if (!started) return;
   if (started->pushing()) return begin_push(*started);
   heartbeats_.begin(job.id());
@@ -455,7 +434,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
     } else {
       *launched.mutable_spec() = readmit(job.spec(), output, paths_, copies_of(job));
     }
-    if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
+    if (machine_.memory_declared && runs_here(job)) {
       set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
     }
     launchers_.of(launched).launch(launched, token.secret);

@@ -73,9 +73,6 @@ class Scheduler {
   void notice_clock();
   bool is_silent(const v1::Job& job);
   void poll_attempt(const v1::Job& seen);
-  /// Handles a restart by the launcher's system: an attempt's processes are gone and others are
-  /// being started. They become the next attempt, unless the job has used all its attempts.
-  void follow_restart(const v1::Job& job, const std::string& reason);
   /// Stops a live attempt that is being cancelled, has been silent for too long, or has passed its
   /// deadline. Returns true if it does.
   bool stop_if_unwanted(const v1::Job& job);

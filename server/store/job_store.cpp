@@ -435,7 +435,7 @@ std::vector<v1::Job> JobStore::launched() {
 
 std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
                                                const std::string& token_sha256,
-                                               const std::string& reason, const std::string& gpus) {
+                                               const std::string& gpus) {
   std::optional<JobRow> row;
   transact([&] {
     row = table_.find(id);
@@ -447,7 +447,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
     row->job.set_gpus(gpus);
     if (!row->job.has_start_time()) *row->job.mutable_start_time() = TimeUtil::GetCurrentTime();
     table_.insert_attempt(*row, token_sha256);
-    enter(*row, v1::Job::STARTING, reason);
+    enter(*row, v1::Job::STARTING, "");
     ++uncommitted_.attempts;
   });
   if (!row) return std::nullopt;

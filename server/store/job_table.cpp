@@ -384,7 +384,7 @@ JobRow JobTable::insert(const NewJob& job) {
     *row.job.mutable_sweep() = *job.sweep;
     *row.job.mutable_sweep_size() = job.sweep_size;
   }
-  if (job.launcher != v1::Resources::local) row.job.set_launcher(job.launcher);
+  if (job.launcher != kLocalLauncher) row.job.set_launcher(job.launcher);
   if (job.fetching) row.job.set_fetching(true);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();

@@ -29,14 +29,6 @@ void add_use(TemplateDictionary& page, const std::string& name, int64_t used, in
   set_text(meter, "MAX", std::to_string(capacity));
 }
 
-std::string launchers_of(const v1::ServerInfo& server) {
-  std::vector<std::string> names;
-  for (const int launcher : server.launchers()) {
-    names.push_back(v1::Resources::Launcher_Name(static_cast<v1::Resources::Launcher>(launcher)));
-  }
-  return listed(names);
-}
-
 std::string count_text(int64_t count) { return std::to_string(count); }
 
 void add_tiles(TemplateDictionary& page, const v1::ServerInfo& server) {
@@ -47,7 +39,7 @@ void add_tiles(TemplateDictionary& page, const v1::ServerInfo& server) {
   add_use(page, "Ranks", used.ranks(), capacity.ranks(), count_text);
   add_use(page, "GPUs", used.gpus(), capacity.gpus(), count_text);
   add_use(page, "Memory", used.memory_bytes(), capacity.memory_bytes(), human_bytes);
-  add_tile(page, "Launchers", launchers_of(server));
+  add_tile(page, "Launchers", listed({server.launchers().begin(), server.launchers().end()}));
 }
 
 void add_warnings(TemplateDictionary& page, const QueuePageView& view) {

@@ -28,8 +28,9 @@ class Earlier:
     def __init__(self, commit, tmp_path, make_server):
         self.data = DATA / commit
         self.jobs = json.loads((self.data / "jobs.json").read_text())["jobs"]
-        for job in self.jobs:  # removes a dropped key; all jobs had its default, which now always applies
+        for job in self.jobs:  # removes keys that were dropped or have no default any more; all jobs had the default
             assert job["spec"]["method"].pop("cost_scale") == "max"
+            assert job["spec"]["resources"].pop("launcher") == "local"
         shutil.copytree(self.data / "state", tmp_path / "state0")
         (tmp_path / "state0").chmod(0o700)  # the mode that the server gives it
         (tmp_path / "state0/drained").touch()
