@@ -6,6 +6,8 @@ install(FILES deploy/systemd/dotresize.conf DESTINATION lib/sysusers.d)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY deploy/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES deploy/systemd/server.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(PROGRAMS deploy/launchers/slurm deploy/launchers/kubernetes deploy/launchers/ssh
+        DESTINATION share/dotresize/launchers)
 install(DIRECTORY deploy/slurm DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY deploy/kubernetes DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
@@ -22,6 +24,8 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS
     libabsl20220623 libc6 libcpp-httplib0.11 libctemplate3 libfmt9 libgomp1 libgrpc++1.51 libgrpc29 libhwy1 libopenmpi3
     libpng16-16 libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libsqlite3-0 libssl3 libstdc++6 libyaml-cpp0.7 openmpi-bin
     systemd)
+# For share/dotresize/launchers.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)
 list(JOIN CPACK_DEBIAN_PACKAGE_DEPENDS ", " CPACK_DEBIAN_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/deploy/debian/postinst)
 include(CPack)

@@ -27,7 +27,7 @@ changed_sources() {
 # What users name is opened by base/files/ (InputFile, OutputFile, Confinement, PinnedDirectory), which keeps it beneath the
 # allowed roots. These files open others: the state directory's, /proc, /dev, those of the installation.
 own_files='^(server/(store/(files|job_store)|access/(call_gate|guarded_server))'
-own_files+='|server/launch/(kubernetes/kubernetes_launcher|process_table|slurm/slurm_launcher|supervisor)'
+own_files+='|server/launch/(contract_launcher|process_table|supervisor)'
 own_files+='|worker/(cuda/nvrtc|comm/peer_sockets)|job/sweep/sweep_results)\.cpp$'
 opening='::open\(|[^_]fopen\(|std::(i|o)?fstream'
 openers=$(git ls-files 'server/*.cpp' 'worker/*.cpp' 'job/*.cpp' | grep -vE "$own_files" | xargs grep -nE "$opening" |

@@ -11,13 +11,16 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 packages=(
   build-essential cmake ninja-build ccache git clang-format clang-tidy python3 python3-venv
-  libopenmpi-dev openmpi-bin openssh-client
+  libopenmpi-dev openmpi-bin openssh-client openssh-server
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libsqlitecpp-dev libsqlite3-dev nlohmann-json3-dev
   libcli11-dev libssl-dev pkg-config libcpp-httplib-dev prometheus-cpp-dev
   libctemplate-dev libjs-chart.js libpng-dev
   libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev libclang-rt-dev slurm-wlm munge
 )
+
+# Tests of the launcher for Kubernetes want a kubectl, whose ever it is.
+command -v kubectl >/dev/null || packages+=(kubernetes-client)
 
 say() { echo "setup: $*"; }
 fail() { echo "setup: error: $*" >&2; exit 1; }

@@ -13,6 +13,7 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "server/access/access.h"
+#include "server/launch/mpi_job_request.h"
 #include "server/launch/supervisor.h"
 #include "server/launch/sweep_attempt.h"
 #include "server/log_format.h"
@@ -53,6 +54,7 @@ int serve(ServerOptions options) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "supervise") return supervise(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "sweep") return run_sweep_attempt(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "mpijob") return make_mpi_job_of_request();
   set_up_log(LogFormat::kText);
   try {
     if (argc > 1 && std::string_view(argv[1]) == "backup") {

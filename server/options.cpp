@@ -1,7 +1,6 @@
 #include "server/options.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/descriptor.h>
 #include <yaml-cpp/yaml.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +12,10 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
+#include "job/spec/validate_spec.h"
 #include "server/access/endpoint.h"
+#include "server/launch/launchers.h"
+#include "server/store/resources.h"
 
 namespace dotresize {
 namespace {
@@ -170,24 +172,21 @@ struct RawOptions {
   explicit RawOptions(const ServerOptions& defaults)
       : heartbeat_timeout_s(static_cast<int>(defaults.limits.heartbeat_timeout.count())),
         retry_delay_s(static_cast<int>(defaults.limits.retry_delay.count())),
-        slurm_poll_s(static_cast<int>(defaults.launch.slurm.poll.count())),
-        kubernetes_poll_s(static_cast<int>(defaults.launch.kubernetes.poll.count())),
+        launcher_poll_s(static_cast<int>(defaults.launch.poll.count())),
         external_timeout_s(static_cast<int>(defaults.launch.external_timeout.count())) {}
 
   void set_times(ServerOptions& options) const {
     options.limits.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
     options.limits.retry_delay = std::chrono::seconds(retry_delay_s);
-    options.launch.slurm.poll = std::chrono::seconds(slurm_poll_s);
-    options.launch.kubernetes.poll = std::chrono::seconds(kubernetes_poll_s);
+    options.launch.poll = std::chrono::seconds(launcher_poll_s);
     options.launch.external_timeout = std::chrono::seconds(external_timeout_s);
   }
 
   int heartbeat_timeout_s;
   int retry_delay_s;
-  int slurm_poll_s;
-  int kubernetes_poll_s;
+  int launcher_poll_s;
   int external_timeout_s;
-  std::vector<std::string> launchers = {"local"};
+  std::vector<std::string> launchers = {kLocalLauncher};
 };
 
 /// Options on capacity, retries and timeouts of jobs.
@@ -243,24 +242,41 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
       ->capture_default_str();
 }
 
-std::vector<std::string> launcher_names() {
-  const google::protobuf::EnumDescriptor& launchers = *v1::Resources::Launcher_descriptor();
-  std::vector<std::string> names;
-  names.reserve(static_cast<size_t>(launchers.value_count()));
-  for (int i = 0; i < launchers.value_count(); ++i) names.push_back(launchers.value(i)->name());
-  return names;
+/// Splits NAME or NAME=PROGRAM. The program of a name alone is that of the package.
+LauncherChoice launcher_choice(const std::string& text) {
+  const size_t end = text.find('=');
+  const std::string name = text.substr(0, end);
+  if (name == kLocalLauncher || name == kExternalLauncher) return {name, ""};
+  if (end == std::string::npos) return {name, packaged_launcher(name)};
+  return {name, std::filesystem::absolute(text.substr(end + 1))};
 }
 
-/// Options on launchers and on how ranks on other machines call.
+/// Error text if `text` is no NAME or NAME=PROGRAM; empty if it is.
+std::string launcher_fault(const std::string& text) {
+  const size_t end = text.find('=');
+  const std::string name = text.substr(0, end);
+  const bool built_in = name == kLocalLauncher || name == kExternalLauncher;
+  if (!is_launcher_name(name)) return "'" + name + "' is no launcher's name";
+  if (end == std::string::npos) return "";
+  if (built_in) return name + " has no program";
+  return end + 1 == text.size() ? name + "= needs a program" : "";
+}
+
+/// Options on launchers, and on how ranks on other machines call.
 void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
   app.add_option("--launcher", raw.launchers,
-                 fmt::format("What may start jobs: {}, comma-separated; the first one those that "
-                             "ask for none",
-                             fmt::join(launcher_names(), ", ")))
+                 "What may start jobs, comma-separated: local (mpirun here), external (a person), "
+                 "slurm, kubernetes, ssh, or another name with its program; the first one those "
+                 "that ask for none")
       ->envname("DOTRESIZE_LAUNCHER")
-      ->type_name("NAME,...")
+      ->type_name("NAME[=PROGRAM],...")
       ->delimiter(',')
-      ->check(CLI::IsMember(launcher_names()).description(""))
+      ->check(launcher_fault)
+      ->capture_default_str();
+  app.add_option("--launcher-poll", raw.launcher_poll_s,
+                 "Seconds between questions to such a program, each for all jobs")
+      ->envname("DOTRESIZE_LAUNCHER_POLL")
+      ->check(CLI::Range(1, 600))
       ->capture_default_str();
   app.add_option("--workers", options.launch.workers,
                  "HOST:PORT under which ranks on other machines reach this server (default: none)")
@@ -282,87 +298,28 @@ void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw
       ->capture_default_str();
 }
 
-/// Options of the Slurm launcher.
-void add_slurm_options(CLI::App& app, SlurmOptions& options, RawOptions& raw) {
-  app.add_option(
-         "--slurm-option", options.arguments,
-         "Further option of sbatch, --slurm-option=--partition=gpu say; may be given several "
-         "times")
-      ->type_name("OPTION")
-      ->envname("DOTRESIZE_SLURM_OPTION")
-      ->delimiter(' ');
-  app.add_option("--slurm-cpus", options.cpus, "Processors of a rank under Slurm")
-      ->envname("DOTRESIZE_SLURM_CPUS")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--slurm-poll", raw.slurm_poll_s,
-                 "Seconds between questions to Slurm, each for all jobs")
-      ->envname("DOTRESIZE_SLURM_POLL")
-      ->check(CLI::Range(1, 600))
-      ->capture_default_str();
-}
-
-/// Options of the Kubernetes launcher.
-void add_kubernetes_options(CLI::App& app, KubernetesOptions& options, RawOptions& raw) {
-  app.add_option("--kubernetes-api", options.access.url,
-                 "Its API (default: of the cluster that this server is a pod of)")
-      ->type_name("URL")
-      ->envname("DOTRESIZE_KUBERNETES_API")
-      ->check(api_url_fault);
-  app.add_option("--kubernetes-token", options.access.token,
-                 "File with the token for it, read for each call (default: the pod's)")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_KUBERNETES_TOKEN");
-  app.add_option("--kubernetes-ca", options.access.ca,
-                 "Authority (PEM) of its certificate (default: the pod's)")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_KUBERNETES_CA");
-  app.add_option("--kubernetes-namespace", options.access.space,
-                 "Where MPIJobs are made (default: the pod's)")
-      ->type_name("NAME")
-      ->envname("DOTRESIZE_KUBERNETES_NAMESPACE");
-  app.add_option("--kubernetes-template", options.job_template,
-                 "MPIJob (YAML) that jobs are put into (default: a built-in one)")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_KUBERNETES_TEMPLATE");
-  app.add_option("--kubernetes-cpus", options.cpus, "Processors of a rank under Kubernetes")
-      ->envname("DOTRESIZE_KUBERNETES_CPUS")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--kubernetes-poll", raw.kubernetes_poll_s,
-                 "Seconds between questions to Kubernetes, each for all jobs")
-      ->envname("DOTRESIZE_KUBERNETES_POLL")
-      ->check(CLI::Range(1, 600))
-      ->capture_default_str();
-}
-
-/// Parses the launcher names and refuses options of launchers that are not enabled. `named` returns
+/// Takes the launchers, and refuses options of launchers that are not enabled. `named` returns
 /// whether an option was given.
-void take_launchers(const std::vector<std::string>& names, ServerOptions& options,
+void take_launchers(const std::vector<std::string>& texts, ServerOptions& options,
                     const std::function<bool(const char* option)>& named) {
-  options.launch.launchers.clear();
-  for (const std::string& name : names) {
-    v1::Resources::Launcher launcher = v1::Resources::local;
-    v1::Resources::Launcher_Parse(name, &launcher);
-    if (launcher == v1::Resources::local && !options.launch.launchers.empty()) {
-      throw CLI::ValidationError("--launcher", "local must come first: no job can ask for it else");
-    }
-    options.launch.launchers.push_back(launcher);
-  }
-  const auto require = [&](const char* option, const char* name) {
-    if (named(option) && std::ranges::find(names, name) == names.end()) {
-      throw CLI::ValidationError(option, std::string("needs --launcher ") + name);
-    }
+  std::vector<LauncherChoice>& launchers = options.launch.launchers;
+  const auto has = [&](const std::string& name) {
+    return std::ranges::find(launchers, name, &LauncherChoice::name) != launchers.end();
   };
-  for (const char* option : {"--slurm-option", "--slurm-cpus", "--slurm-poll"}) {
-    require(option, "slurm");
+  launchers.clear();
+  for (const std::string& text : texts) {
+    LauncherChoice choice = launcher_choice(text);
+    if (has(choice.name)) throw CLI::ValidationError("--launcher", choice.name + " is given twice");
+    launchers.push_back(std::move(choice));
   }
-  for (const char* option :
-       {"--kubernetes-api", "--kubernetes-token", "--kubernetes-ca", "--kubernetes-namespace",
-        "--kubernetes-template", "--kubernetes-cpus", "--kubernetes-poll"}) {
-    require(option, "kubernetes");
+  const bool programs = std::ranges::any_of(
+      launchers, [](const LauncherChoice& choice) { return !choice.program.empty(); });
+  if (named("--launcher-poll") && !programs) {
+    throw CLI::ValidationError("--launcher-poll", "needs a --launcher with a program");
   }
-  require("--external-timeout", "external");
+  if (named("--external-timeout") && !has(kExternalLauncher)) {
+    throw CLI::ValidationError("--external-timeout", "needs --launcher external");
+  }
 }
 
 /// Prints the error, or the help text if that was asked for, and throws ExitNow.
@@ -444,8 +401,6 @@ ServerOptions parse_options(int argc, char** argv) {
   add_caller_options(app, options);
   add_limit_options(app, options, raw);
   add_launcher_options(app, options, raw);
-  add_slurm_options(app, options.launch.slurm, raw);
-  add_kubernetes_options(app, options.launch.kubernetes, raw);
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)

@@ -13,6 +13,7 @@
 #include "server/launch/launcher.h"
 #include "server/log_format.h"
 #include "server/store/job_store.h"
+#include "server/store/resources.h"
 
 namespace dotresize {
 
@@ -44,11 +45,10 @@ struct LimitOptions {
 /// Options on launchers, and on how ranks on other machines call.
 struct LaunchOptions {
   /// Launchers that jobs may use; the first one is used for jobs that ask for none.
-  std::vector<v1::Resources::Launcher> launchers = {v1::Resources::local};
+  std::vector<LauncherChoice> launchers = {{kLocalLauncher, ""}};
   std::string workers;               ///< HOST:PORT for ranks on other machines; empty: none
   std::filesystem::path workers_ca;  ///< PEM authority by which these ranks verify the server
-  SlurmOptions slurm;
-  KubernetesOptions kubernetes;
+  std::chrono::seconds poll{5};      ///< see LauncherContext
   std::chrono::seconds external_timeout{0};  ///< see LauncherContext
 };
 

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +15,6 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "server/access/endpoint.h"
-#include "server/launch/kubernetes/kubernetes_launcher.h"
 #include "server/launch/launchers.h"
 #include "server/store/files.h"
 
@@ -63,7 +63,10 @@ Machine machine_of(const ServerOptions& options) {
   Machine machine;
   machine.gpus = find_gpus(options.limits.gpus);
   machine.memory_declared = options.limits.memory > 0;
-  machine.launchers = options.launch.launchers;
+  machine.launchers.clear();
+  for (const LauncherChoice& choice : options.launch.launchers) {
+    machine.launchers.push_back(choice.name);
+  }
   machine.capacity = {options.limits.max_ranks, std::ssize(machine.gpus),
                       machine.memory_declared ? options.limits.memory : usable_memory_bytes()};
   return machine;
@@ -71,9 +74,13 @@ Machine machine_of(const ServerOptions& options) {
 
 /// Checks the options that let ranks on other machines call the server. Throws InputError.
 void check_remote_launchers(const ServerOptions& options) {
-  for (const v1::Resources::Launcher launcher : options.launch.launchers) {
-    if (launcher == v1::Resources::local || !options.launch.workers.empty()) continue;
-    throw InputError("--launcher", v1::Resources::Launcher_Name(launcher) +
+  for (const LauncherChoice& launcher : options.launch.launchers) {
+    if (!launcher.program.empty() && ::access(launcher.program.c_str(), X_OK) != 0) {
+      throw InputError("--launcher", launcher.name + ": " + launcher.program.string() +
+                                         " is no program that this user may execute");
+    }
+    if (launcher.name == kLocalLauncher || !options.launch.workers.empty()) continue;
+    throw InputError("--launcher", launcher.name +
                                        " needs --workers HOST:PORT: its ranks may be on other "
                                        "machines, from which no Unix socket leads here");
   }
@@ -118,8 +125,7 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
           options.job_umask,
           coordinator,
           {address, ca, roots},
-          options.launch.slurm,
-          options.launch.kubernetes,
+          options.launch.poll,
           options.launch.external_timeout};
 }
 
@@ -165,8 +171,6 @@ Server::Server(const ServerOptions& options)
       std::make_unique<Launchers>(launcher_context(options, storage_.state, storage_.store,
                                                    heartbeats_, "unix:" + socket().string()),
                                   options.launch.launchers);
-  if (machine_.offers(v1::Resources::kubernetes))
-    check_kubernetes(options.launch.kubernetes, storage_.state.root());
   background_.launchers->require_ready();
   listen(options);
   background_.scheduler = std::make_unique<Scheduler>(
@@ -323,7 +327,7 @@ ServerFigures Server::figures() {
   const std::shared_ptr<const QueueState> queue = view_.state();
   figures.used = queue->used;
   figures.launched = queue->launched;
-  for (const v1::Resources::Launcher launcher : machine_.launchers) figures.launched[launcher];
+  for (const std::string& launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = storage_.drain.is_on();
   figures.streams = streams_.changes.size() + streams_.transfers.size();
   figures.serving = first_fault(health()).empty();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -55,6 +56,43 @@ Pipe make_pipe() {
   std::array<int, 2> ends;
   require(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+/// Reads the child's output until it has ended and nothing more comes, or until `is_over`. Returns
+/// its waitpid status; nullopt if it has not ended.
+template <class IsOver>
+std::optional<int> read_until_end(pid_t pid, UniqueFd& out, UniqueFd& err, CapturedChild& result,
+                                  const IsOver& is_over) {
+  std::optional<int> status;
+  while ((!status || out || err) && !is_over()) {
+    constexpr int kTickMs = 50;  // a child may close its pipes long before it ends
+    std::array<pollfd, 2> polled = {{{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}}};
+    const int ready = ::poll(polled.data(), polled.size(), kTickMs);
+    if (ready > 0) {
+      if (polled[0].revents != 0) read_some(out, result.output, kMaxCapturedOutput);
+      if (polled[1].revents != 0) read_some(err, result.errors, std::string::npos);
+      keep_end(result.errors);
+    }
+    if (ready == 0 && status) break;  // its own children may keep the pipes open
+    int ended = 0;
+    if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
+  }
+  return status;
+}
+
+/// Returns a file without a name that is read from its beginning.
+UniqueFd file_in_memory(const std::string& content) {
+  UniqueFd file(::memfd_create("input", MFD_CLOEXEC));
+  require(file ? 0 : errno, "memfd_create");
+  size_t written = 0;
+  while (written < content.size()) {
+    const ssize_t more = ::write(file.get(), content.data() + written, content.size() - written);
+    if (more < 0 && errno == EINTR) continue;
+    require(more > 0 ? 0 : errno, "memory for a program's input");
+    written += static_cast<size_t>(more);
+  }
+  require(::lseek(file.get(), 0, SEEK_SET) == 0 ? 0 : errno, "lseek");
+  return file;
 }
 
 ProgramMissing cannot_start(const std::string& program) {
@@ -186,6 +224,12 @@ void ChildProcess::change_directory(const std::filesystem::path& directory) {
   require(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()), "posix_spawn");
 }
 
+void ChildProcess::lead_group() {
+  require(posix_spawnattr_setflags(
+              &attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP),
+          "posix_spawn");
+}
+
 pid_t ChildProcess::run(const std::string& program, const std::vector<std::string>& arguments,
                         const std::vector<std::string>* environment) const {
   pid_t pid = 0;
@@ -223,23 +267,43 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
   out.write_end = UniqueFd();
   err.write_end = UniqueFd();
   CapturedChild result;
-  std::optional<int> status;  // waitpid status, once it has ended
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (!status || out.read_end || err.read_end) {
-    if (std::chrono::steady_clock::now() >= end) break;
-    constexpr int kTickMs = 50;  // a child may close its pipes long before it ends
-    std::array<pollfd, 2> polled = {
-        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
-    if (::poll(polled.data(), polled.size(), kTickMs) > 0) {
-      if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
-      if (polled[1].revents != 0) read_some(err.read_end, result.errors, std::string::npos);
-      keep_end(result.errors);
-    }
-    int ended = 0;
-    if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
-  }
+  const std::optional<int> status = read_until_end(pid, out.read_end, err.read_end, result, [&] {
+    return std::chrono::steady_clock::now() >= end;
+  });
   if (!status) ::kill(pid, SIGKILL);
   result.exit_code = status ? exit_code_of(*status) : wait_for_child(pid);
+  result.last_line = last_line(result.errors);
+  return result;
+}
+
+std::optional<CapturedChild> ask_child(const ChildQuestion& question) {
+  const UniqueFd input = file_in_memory(question.input);
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  ChildProcess child;
+  child.lead_group();
+  child.give_descriptor(input.get(), STDIN_FILENO);
+  child.give_descriptor(out.write_end.get(), STDOUT_FILENO);
+  child.give_descriptor(err.write_end.get(), STDERR_FILENO);
+  if (question.kept_descriptor >= 0) {
+    child.give_descriptor(question.kept_descriptor, question.kept_number);
+  }
+  const pid_t pid = child.run(question.command.front(), question.command, &question.environment);
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  CapturedChild result;
+  const auto end = std::chrono::steady_clock::now() + question.limit;
+  const std::optional<int> status = read_until_end(pid, out.read_end, err.read_end, result, [&] {
+    return question.stop.stop_requested() || std::chrono::steady_clock::now() >= end;
+  });
+  if (!status) {
+    if (question.stop.stop_requested() && question.outlives_stop) return std::nullopt;
+    ::kill(-pid, SIGKILL);
+    wait_for_child(pid);
+    return std::nullopt;
+  }
+  result.exit_code = exit_code_of(*status);
   result.last_line = last_line(result.errors);
   return result;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -53,6 +54,8 @@ class ChildProcess {
   /// Gives the child our descriptor `fd` as its descriptor `number`.
   void give_descriptor(int fd, int number);
   void change_directory(const std::filesystem::path& directory);
+  /// Makes the child the leader of a process group of its own.
+  void lead_group();
 
   /// Starts `program` (without a '/': found through PATH) and returns its pid; the caller must wait
   /// for it. `environment`: the whole environment, "NAME=value"; null: this process's environment.
@@ -88,6 +91,25 @@ struct CapturedChild {
 /// input, and reads its output. Kills it when `limit` has passed. Throws std::system_error if it
 /// cannot be started.
 CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit);
+
+/// Question to a program, and how long it may take.
+struct ChildQuestion {
+  std::vector<std::string> command;      ///< argument vector, found through PATH, no shell
+  std::vector<std::string> environment;  ///< complete, as "NAME=value"
+  std::string input;                     ///< standard input
+  std::chrono::seconds limit{60};
+  std::stop_token stop;  ///< ends the waiting
+  /// Descriptor that the program and its children inherit, as number `kept_number`; -1: none.
+  int kept_descriptor = -1;
+  int kept_number = 3;
+  bool outlives_stop = false;  ///< a stop leaves the program alone, to end by itself
+};
+
+/// Version of capture_child() for a program in its own process group, which is killed when the
+/// limit has passed and, unless `outlives_stop`, on a stop. Processes that it leaves behind with
+/// its standard output are not waited for. Returns nullopt if it has not ended in time or before
+/// the stop. Throws std::system_error if it cannot be started.
+std::optional<CapturedChild> ask_child(const ChildQuestion& question);
 
 /// Returns the command line that starts `ranks` processes of `program` (with its arguments) on this
 /// machine with OpenMPI. A single process starts without mpirun. Ranks listen only on the loopback

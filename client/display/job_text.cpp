@@ -65,12 +65,8 @@ std::string server_text(const v1::ServerInfo& server) {
       {"GPUs", of(std::to_string(used.gpus()), std::to_string(capacity.gpus()))},
       {"memory", of(human_bytes(used.memory_bytes()), human_bytes(capacity.memory_bytes()))},
       {"drained", server.drained() ? "yes" : "no"}};
-  std::string launchers;
-  for (const int launcher : server.launchers()) {
-    launchers += (launchers.empty() ? "" : ", ") +
-                 v1::Resources::Launcher_Name(static_cast<v1::Resources::Launcher>(launcher));
-  }
-  if (!launchers.empty()) rows.push_back({"launchers", launchers});
+  const std::vector<std::string> launchers(server.launchers().begin(), server.launchers().end());
+  if (!launchers.empty()) rows.push_back({"launchers", printable(listed(launchers))});
   if (!server.paused().empty()) rows.push_back({"starts no job", printable(server.paused())});
   return format_table(rows, {Align::kLeft, Align::kLeft});
 }

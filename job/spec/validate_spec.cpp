@@ -236,6 +236,11 @@ class Validator {
     if (resources.has_timeout_s()) {
       check_range("resources.timeout_s", resources.timeout_s(), 1, kMaxTimeoutSeconds);
     }
+    if (resources.has_launcher() && !is_launcher_name(resources.launcher())) {
+      add("resources.launcher", in_quotes(resources.launcher()) +
+                                    " is no launcher's name: a small letter, then at most 30 "
+                                    "small letters, digits and -");
+    }
     const auto check_bytes = [&](const std::string& key, const std::string& text) {
       if (!parse_bytes(text)) {
         add(key, in_quotes(text) + " is no amount of memory, such as 24GiB");
@@ -369,6 +374,13 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require
   validator.check_enums(spec, "");
   validator.check_unknown(spec, "spec");
   return validator.violations;
+}
+
+bool is_launcher_name(std::string_view name) {
+  constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  constexpr size_t kMaxBytes = 31;
+  return !name.empty() && name.size() <= kMaxBytes && name.front() >= 'a' && name.front() <= 'z' &&
+         name.find_first_not_of(kNameCharacters) == std::string_view::npos;
 }
 
 std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dotresize/v1/job.pb.h"
@@ -17,6 +18,9 @@ struct FieldViolation {
 /// required fields, fields of a newer version and, if `require_absolute_paths`, relative paths.
 /// Empty if the spec is valid.
 std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths);
+
+/// True if `name` can be that of a launcher: [a-z][a-z0-9-]{0,30}.
+bool is_launcher_name(std::string_view name);
 
 /// Returns only the fields of a newer version, which any other format than protobuf would lose.
 std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);

@@ -80,9 +80,7 @@ std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t n
   }
   if (job.has_stop_reason()) rows.push_back({"is stopped", error_text(job.stop_reason())});
   if (job.attempt() > 1) rows.push_back({"attempt", std::to_string(job.attempt())});
-  if (job.has_launcher()) {
-    rows.push_back({"launcher", v1::Resources::Launcher_Name(job.launcher())});
-  }
+  if (job.has_launcher()) rows.push_back({"launcher", printable(job.launcher())});
   if (job.has_launcher_status()) rows.push_back({"", printable(job.launcher_status())});
   if (job.has_command()) rows.push_back({"to be run", printable(job.command())});
   if (job.has_progress() && !has_ended(job.state())) {

@@ -132,17 +132,12 @@ void check_request(const std::string& request_id, const v1::JobOptions& options)
   }
 }
 
-v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {
-  const v1::Resources::Launcher asked = spec.resources().launcher();
-  if (asked == v1::Resources::local) return machine.launchers.front();
+std::string chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {
+  if (!spec.resources().has_launcher()) return machine.launchers.front();
+  const std::string& asked = spec.resources().launcher();
   if (machine.offers(asked)) return asked;
-  std::string offered;
-  for (const v1::Resources::Launcher launcher : machine.launchers) {
-    offered += (offered.empty() ? "" : ", ") + v1::Resources::Launcher_Name(launcher);
-  }
-  throw invalid_argument("resources.launcher", "this server has no " +
-                                                   v1::Resources::Launcher_Name(asked) + ", but " +
-                                                   offered + " (--launcher)");
+  throw invalid_argument("resources.launcher", "this server has no " + asked + ", but " +
+                                                   listed(machine.launchers) + " (--launcher)");
 }
 
 void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
@@ -184,8 +179,8 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
   std::vector<PathClaim> claims = claims_of(resolved);
   localize(resolved, copies.value_or(RemoteCopies()), paths.remote().cache());
   const bool fetching = has_remote_paths(spec) && !copies;
-  const v1::Resources::Launcher launcher = chosen_launcher(resolved, machine);
-  const bool here = launcher == v1::Resources::local;
+  const std::string launcher = chosen_launcher(resolved, machine);
+  const bool here = launcher == kLocalLauncher;
   if (here) check_counts(resolved, machine.capacity);
   PlannedMemory planned = {0, "the plan is made once all that the job reads is here\n"};
   if (!fetching) {

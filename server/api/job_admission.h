@@ -23,7 +23,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
 
 /// Checks the request fields that jobs and sweeps share. Throws INVALID_ARGUMENT.
 void check_request(const std::string& request_id, const v1::JobOptions& options);
-v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine);
+std::string chosen_launcher(const v1::JobSpec& spec, const Machine& machine);
 /// Throws INVALID_ARGUMENT unless the machine has enough ranks and GPUs for one job of this spec.
 void check_counts(const v1::JobSpec& spec, const Amounts& capacity);
 /// Throws INVALID_ARGUMENT if the name is reserved for unfinished outputs.

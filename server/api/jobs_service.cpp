@@ -176,7 +176,7 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
     if (request->validate_only()) {
       *response->mutable_spec() = admitted.spec;
       response->set_memory_bytes(admitted.memory);
-      if (admitted.launcher != v1::Resources::local) response->set_launcher(admitted.launcher);
+      if (admitted.launcher != kLocalLauncher) response->set_launcher(admitted.launcher);
       response->set_plan(admitted.plan);
       return;
     }
@@ -367,8 +367,7 @@ v1::ServerInfo JobsService::server_info() {
   // The scheduler's last round may be older than the operator's request.
   const std::string& paused = queue->paused;
   info.set_paused(parts_.drain.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
-  for (const v1::Resources::Launcher launcher : parts_.machine.launchers)
-    info.add_launchers(launcher);
+  for (const std::string& launcher : parts_.machine.launchers) info.add_launchers(launcher);
   return info;
 }
 

@@ -25,11 +25,11 @@ struct QueueState {
   std::string paused;  ///< why no job starts at all; empty: jobs start
   std::string held;    ///< why the last job could not start on this machine; empty: it could
   Amounts used;
-  std::map<v1::Resources::Launcher, int> launched;  ///< number of jobs
-  std::map<std::string, AttemptNote> notes;         ///< notes on launched jobs, by job id
-  std::map<std::string, std::string> waiting;       ///< why jobs near the head wait, by job id
-  std::string head;                    ///< id of the job that resources are kept free for
-  std::optional<double> head_start_s;  ///< seconds until that job starts, if known
+  std::map<std::string, int> launched;         ///< number of jobs, by launcher
+  std::map<std::string, AttemptNote> notes;    ///< notes on launched jobs, by job id
+  std::map<std::string, std::string> waiting;  ///< why jobs near the head wait, by job id
+  std::string head;                            ///< id of the job that resources are kept free for
+  std::optional<double> head_start_s;          ///< seconds until that job starts, if known
 };
 
 /// Shares the queue's state with other threads. Thread-safe.

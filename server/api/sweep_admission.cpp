@@ -193,11 +193,10 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
     throw invalid_argument("sweep", "has a field that this server does not know");
   }
   const SweepFile file = resolve_sweep(request.spec(), request.sweep(), paths);
-  const v1::Resources::Launcher launcher = chosen_launcher(file.base.spec, machine);
-  if (launcher != v1::Resources::local) {
+  const std::string launcher = chosen_launcher(file.base.spec, machine);
+  if (launcher != kLocalLauncher) {
     throw invalid_argument("resources.launcher", "a sweep runs on the server's machine, not by " +
-                                                     v1::Resources::Launcher_Name(launcher) +
-                                                     " (--launcher)");
+                                                     launcher + " (--launcher)");
   }
   check_counts(file.base.spec, machine.capacity);
   const std::string output = file.base.spec.output().path();

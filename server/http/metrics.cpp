@@ -54,7 +54,7 @@ void add_jobs(const ServerFigures& figures, Families& families) {
   families.add(MetricType::Gauge, "dotresize_launched_jobs",
                "Jobs that start or run, by launcher.");
   for (const auto& [launcher, count] : figures.launched) {
-    families.add_value({{"launcher", v1::Resources::Launcher_Name(launcher)}}, count);
+    families.add_value({{"launcher", launcher}}, count);
   }
   families.add(MetricType::Gauge, "dotresize_queue_head_age_seconds",
                "Since the job at the head of the queue was queued; 0 if none is.",

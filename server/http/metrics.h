@@ -21,12 +21,12 @@ struct ServerFigures {
   std::map<v1::Job::State, int64_t> jobs;  ///< jobs in the table
   double queue_head_age_s = 0.0;           ///< age of the head of the queue; 0: empty queue
   JobTotals totals;
-  double longest_silence_s = 0.0;                   ///< running jobs' heartbeats; 0: none runs
-  int streams = 0;                                  ///< open streaming calls
-  bool serving = true;                              ///< state reported by grpc.health.v1
-  Amounts capacity;                                 ///< machine's resources for jobs
-  Amounts used;                                     ///< resources used by running jobs
-  std::map<v1::Resources::Launcher, int> launched;  ///< running jobs, for all launchers here
+  double longest_silence_s = 0.0;       ///< running jobs' heartbeats; 0: none runs
+  int streams = 0;                      ///< open streaming calls
+  bool serving = true;                  ///< state reported by grpc.health.v1
+  Amounts capacity;                     ///< machine's resources for jobs
+  Amounts used;                         ///< resources used by running jobs
+  std::map<std::string, int> launched;  ///< running jobs, for all launchers here
   bool drained = false;
   bool queue_held = false;       ///< true: this machine cannot start jobs
   int64_t state_free_bytes = 0;  ///< free on the state directory's disk

@@ -68,18 +68,17 @@ struct AttemptCommand {
 pid_t start_attempt(const AttemptCommand& attempt);
 
 enum class Liveness {
-  kWaiting,  ///< not heard: not yet started, or suspended, by another system
+  kWaiting,  ///< not heard: not yet started, suspended, or being cleaned up, by another system
   kAlive,
-  kRestarted,  ///< its processes are gone or ending; another system starts new ones
-  kExited,     ///< no process is left
-  kVanished,   ///< ended without a record; some processes may be left
+  kExited,    ///< no process is left
+  kVanished,  ///< ended without a record; some processes may be left
 };
 
 struct AttemptStatus {
   Liveness liveness = Liveness::kAlive;
   ExitRecord exit;                      ///< kExited
   bool ran = true;                      ///< false: kVanished before it had begun
-  std::optional<Failure> failure = {};  ///< kRestarted: the reason; kExited: the cause, if known
+  std::optional<Failure> failure = {};  ///< kExited: the cause, if known
   std::string note = {};                ///< text for people: v1::Job.launcher_status
   std::string command = {};             ///< v1::Job.command
 };

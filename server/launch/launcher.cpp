@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <stdexcept>
 #include <string_view>
 
 #include "base/files/attempt_file.h"
@@ -32,10 +31,6 @@ bool is_inherited(std::string_view variable) {
 }
 
 }  // namespace
-
-std::string Launcher::prepare_restart(const v1::Job&) {
-  throw std::logic_error("nobody starts attempts of this launcher once more");
-}
 
 std::vector<std::string> inherited_environment() {
   std::vector<std::string> variables;

@@ -9,7 +9,6 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/launch/attempt.h"
-#include "server/launch/kubernetes/kubernetes_api.h"
 #include "server/schedule/heartbeats.h"
 #include "server/store/job_store.h"
 #include "server/store/state_dir.h"
@@ -31,9 +30,6 @@ class Launcher {
   /// runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;
   virtual AttemptStatus check(const v1::Job& job) = 0;
-  /// Prepares the attempt after this one for the processes that another system starts, and returns
-  /// its secret. Called after kRestarted.
-  virtual std::string prepare_restart(const v1::Job& job);
   /// Asks the attempt to end; may be repeated. Returns false if it cannot be asked (yet).
   virtual bool stop(const v1::Job& job) = 0;
   /// Kills the remaining processes of a vanished attempt. Returns true if there were none.
@@ -43,7 +39,7 @@ class Launcher {
   virtual void clean_up(const v1::Job& job) = 0;
   /// Returns the end of this attempt's log.
   virtual std::string log_tail(const v1::Job& job) = 0;
-  /// Name of the program that starts several ranks.
+  /// Name of what starts several ranks, for texts.
   virtual std::string starter() const { return "mpirun"; }
 };
 
@@ -67,19 +63,10 @@ struct RemoteWorkers {
 void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
                         const std::string& job_id, int attempt, const std::string& token);
 
-/// Options for jobs submitted to Slurm.
-struct SlurmOptions {
-  std::vector<std::string> arguments;  ///< extra sbatch arguments, after the server's own
-  int cpus = 1;                        ///< per rank
-  std::chrono::seconds poll{5};        ///< interval of queries; one query covers all jobs
-};
-
-/// Options for jobs submitted to Kubernetes.
-struct KubernetesOptions {
-  KubernetesAccess access;             ///< empty fields: see complete_access()
-  std::filesystem::path job_template;  ///< see read_mpi_job_template (job/manifest/mpi_job.h)
-  int cpus = 1;                        ///< per rank
-  std::chrono::seconds poll{5};        ///< interval of queries; one query covers all jobs
+/// Launcher that jobs may use.
+struct LauncherChoice {
+  std::string name;
+  std::filesystem::path program;  ///< see contract_launcher.h; empty: local or external
 };
 
 /// Dependencies and options of the launchers; the referenced objects outlive them.
@@ -90,9 +77,8 @@ struct LauncherContext {
   mode_t umask;             ///< umask of files that jobs write
   std::string coordinator;  ///< Workers service's address for local ranks
   RemoteWorkers remote;
-  SlurmOptions slurm;
-  KubernetesOptions kubernetes;
-  std::chrono::seconds external_timeout{0};  ///< limit for an attempt's first call; 0: none
+  std::chrono::seconds poll;              ///< pause between status questions to a launcher
+  std::chrono::seconds external_timeout;  ///< limit for an attempt's first call; 0: none
 };
 
 }  // namespace dotresize

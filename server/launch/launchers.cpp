@@ -1,53 +1,45 @@
 #include "server/launch/launchers.h"
 
-#include <array>
-#include <stdexcept>
-
+#include "server/launch/contract_launcher.h"
 #include "server/launch/external_launcher.h"
-#include "server/launch/kubernetes/kubernetes_launcher.h"
 #include "server/launch/local_launcher.h"
-#include "server/launch/slurm/slurm_launcher.h"
+#include "server/store/resources.h"
 
 namespace dotresize {
 namespace {
 
-struct Row {
-  v1::Resources::Launcher name;
-  std::unique_ptr<Launcher> (*make)(const LauncherContext& context);
-};
-
-template <class Kind>
-std::unique_ptr<Launcher> make(const LauncherContext& context) {
-  return std::make_unique<Kind>(context);
+std::unique_ptr<Launcher> make_launcher(const LauncherChoice& choice,
+                                        const LauncherContext& context) {
+  if (choice.name == kLocalLauncher) return std::make_unique<LocalLauncher>(context);
+  if (choice.name == kExternalLauncher) return std::make_unique<ExternalLauncher>(context);
+  return std::make_unique<ContractLauncher>(
+      context, choice.name,
+      choice.program.empty() ? packaged_launcher(choice.name) : choice.program);
 }
-
-constexpr std::array<Row, 4> kRows = {{
-    {v1::Resources::local, make<LocalLauncher>},
-    {v1::Resources::slurm, make<SlurmLauncher>},
-    {v1::Resources::external, make<ExternalLauncher>},
-    {v1::Resources::kubernetes, make<KubernetesLauncher>},
-}};
-static_assert(std::ssize(kRows) == v1::Resources::Launcher_ARRAYSIZE, "each name has its row");
 
 }  // namespace
 
-Launchers::Launchers(const LauncherContext& context,
-                     const std::vector<v1::Resources::Launcher>& offered)
-    : offered_(offered) {
-  for (const Row& row : kRows) launchers_[row.name] = row.make(context);
+std::filesystem::path packaged_launcher(const std::string& name) {
+  const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  return programs.parent_path() / "share/dotresize/launchers" / name;
+}
+
+Launchers::Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered)
+    : context_(context), offered_(offered) {
+  for (const LauncherChoice& choice : offered_) {
+    launchers_[choice.name] = make_launcher(choice, context_);
+  }
 }
 
 void Launchers::require_ready() const {
-  for (const v1::Resources::Launcher name : offered_) launchers_.at(name)->require_ready();
+  for (const LauncherChoice& choice : offered_) launchers_.at(choice.name)->require_ready();
 }
 
 Launcher& Launchers::of(const v1::Job& job) {
-  const auto found = launchers_.find(job.launcher());
-  if (found == launchers_.end()) {
-    throw std::invalid_argument("there is no launcher '" +
-                                v1::Resources::Launcher_Name(job.launcher()) + "'");
-  }
-  return *found->second;
+  const std::string name = launcher_of(job);
+  std::unique_ptr<Launcher>& launcher = launchers_[name];
+  if (!launcher) launcher = make_launcher({name, ""}, context_);
+  return *launcher;
 }
 
 }  // namespace dotresize

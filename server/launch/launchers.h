@@ -2,27 +2,35 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/launch/launcher.h"
 
 namespace dotresize {
 
-/// A launcher for each value of `resources.launcher`.
+/// Launcher for ranks that a person starts (external_launcher.h).
+inline constexpr char kExternalLauncher[] = "external";
+
+/// The launchers of jobs, by name.
 class Launchers {
  public:
-  /// `offered`: launchers that new jobs may use. Existing attempts of others are followed to their
-  /// end.
-  Launchers(const LauncherContext& context, const std::vector<v1::Resources::Launcher>& offered);
+  /// `offered`: launchers that new jobs may use.
+  Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered);
 
-  /// Launcher that starts the job's ranks. Throws std::invalid_argument if there is none.
+  /// Launcher that starts the job's ranks. Existing attempts of one that is not offered are
+  /// followed to their end, if its program is where those of the package are.
   Launcher& of(const v1::Job& job);
   /// Throws ProgramMissing if an offered launcher is not ready.
   void require_ready() const;
 
  private:
-  std::map<v1::Resources::Launcher, std::unique_ptr<Launcher>> launchers_;
-  std::vector<v1::Resources::Launcher> offered_;
+  const LauncherContext context_;
+  std::map<std::string, std::unique_ptr<Launcher>> launchers_;
+  std::vector<LauncherChoice> offered_;
 };
+
+/// File of the package's launcher of this name, share/dotresize/launchers/NAME beside bin/.
+std::filesystem::path packaged_launcher(const std::string& name);
 
 }  // namespace dotresize

@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kMaxLine = 1000;
 constexpr size_t kMaxHost = 255;  // matches the format below
+// Text of mpirun when the machine or the pod of some ranks is gone.
+constexpr char kLostHost[] = "ORTE has lost communication with a remote daemon";
 
 std::vector<std::string> lines_from_the_end(const std::string& text) {
   std::istringstream stream(text);
@@ -176,6 +178,9 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
   const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
   if (const auto sweep = killed_sweep(evidence)) return *sweep;
   if (const auto only = killed_only_rank(evidence)) return *only;
+  if (evidence.log_tail.find(kLostHost) != std::string::npos) {
+    return to_job_error({kLost, -1, "", evidence.phase, "mpirun has lost a host of the job"});
+  }
   std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
   if (!killed) killed = killed_task(lines, evidence.phase);
   // Other ranks may have reported that their peer is gone; only the killed rank's own report says

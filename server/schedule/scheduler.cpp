@@ -116,8 +116,6 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
       context_.heartbeats.begin(job.id());  // no heartbeat is expected
       stop_if_unwanted(job);
       return;
-    case Liveness::kRestarted:
-      return follow_restart(job, status.failure->message);
     case Liveness::kAlive:
       hold_.see(job.id(), job.state() == v1::Job::RUNNING);
       stop_if_unwanted(job);
@@ -138,22 +136,6 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   }
 }
 
-void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
-  if (has_output(job)) {  // done: the end makes the job SUCCEEDED
-    context_.launchers.of(job).stop(job);
-    return;
-  }
-  if (is_last_attempt(job)) {
-    return stop(job, Failure{kLost, -1, "", job.progress().phase(), reason});
-  }
-  if (stop_if_unwanted(job)) return;
-  // The ranks' file is written before the table: until the table has the token, ranks are refused.
-  const std::string token = context_.launchers.of(job).prepare_restart(job);
-  const auto next = context_.store.begin_attempt(job.id(), token_hash(token), reason);
-  if (!next) return;
-  forget(job.id());
-  context_.heartbeats.begin(job.id());
-  log_job(spdlog::level::warn, *next, reason);
 }
 
 bool Scheduler::stop_if_unwanted(const v1::Job& job) {
@@ -209,8 +191,8 @@ void Scheduler::start_queued() {
   state.held = hold_.last_reason();
   int remote = 0;  // launched jobs that run elsewhere
   for (const v1::Job& job : launched) {
-    ++state.launched[job.launcher()];
-    if (job.launcher() != v1::Resources::local) ++remote;
+    ++state.launched[launcher_of(job)];
+    if (!runs_here(job)) ++remote;
   }
   std::optional<Amounts> head;  // needs of the first job that does not fit
   const std::vector<QueuedJob> queue = context_.store.queued(kQueueWindow);
@@ -274,10 +256,10 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     end(job, {v1::Job::FAILED, job.error(), std::nullopt});
   } else if (!missed.empty()) {
     end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
-  } else if (!context_.machine.offers(job.launcher())) {
+  } else if (!context_.machine.offers(launcher_of(job))) {
     end(job, failed({kLaunchFailed, -1, "", "",
                      "this server was restarted without the launcher " +
-                         v1::Resources::Launcher_Name(job.launcher())}));
+                         launcher_of(job)}));
   } else {
     try {
       context_.launchers.of(job).require_ready();
@@ -285,35 +267,41 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
       hold_queue(error.what());
       return "";
     }
-    start_attempt(job, fmt::format("{}", fmt::join(leases.take(need), ",")));
+    v1::Job admitted = job;
+    try {
+      if (job.has_sweep()) {
+        readmit_sweep(admitted, context_.store.output_of(job.id()), context_.paths);
+      } else {
+        *admitted.mutable_spec() =
+            readmit(job.spec(), context_.store.output_of(job.id()), context_.paths, copies_of(job));
+      }
+    } catch (const ApiError& error) {  // a path has changed since admission
+      end(job, failed({kInvalidInput, -1, "", "", error.what()}));
+      return "";
+    }
+    start_attempt(admitted, fmt::format("{}", fmt::join(leases.take(need), ",")));
   }
   return "";
 }
 
-void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
+void Scheduler::start_attempt(const v1::Job& admitted, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
   const std::optional<v1::Job> started =
-      context_.store.begin_attempt(job.id(), token.sha256, "", gpus);
+      context_.store.begin_attempt(admitted.id(), token.sha256, gpus);
   if (!started) return;
   if (started->pushing()) return begin_push(*started);
-  context_.heartbeats.begin(job.id());
-  hold_.launch(job.id());
+  context_.heartbeats.begin(started->id());
+  hold_.launch(started->id());
   log_job(spdlog::level::info, *started,
           fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
     v1::Job launched = *started;
-    const std::string output = context_.store.output_of(job.id());
-    if (job.has_sweep()) {
-      readmit_sweep(launched, output, context_.paths);
-    } else {
-      *launched.mutable_spec() = readmit(job.spec(), output, context_.paths, copies_of(job));
-    }
-    if (context_.machine.memory_declared && job.launcher() == v1::Resources::local) {
+    *launched.mutable_spec() = admitted.spec();
+    if (admitted.has_sweep()) *launched.mutable_sweep() = admitted.sweep();
+    if (context_.machine.memory_declared && runs_here(launched)) {
       set_memory_budget(*launched.mutable_spec(), context_.machine.capacity.memory);
     }
     context_.launchers.of(launched).launch(launched, token.secret);
-  } catch (const ApiError& error) {  // a path has changed since admission
-    end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
     end_or_retry(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }

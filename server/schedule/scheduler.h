@@ -70,9 +70,6 @@ class Scheduler {
   /// their whole timeout again. Returns true in that case.
   bool notice_delay();
   void poll_attempt(const v1::Job& seen);
-  /// Handles a restart by the launcher's system: an attempt's processes are gone and others are
-  /// being started. They become the next attempt, unless the job has used all its attempts.
-  void follow_restart(const v1::Job& job, const std::string& reason);
   /// Stops a live attempt that is being cancelled, has been silent for too long, or has passed its
   /// deadline. Returns true if it does.
   bool stop_if_unwanted(const v1::Job& job);
@@ -91,7 +88,8 @@ class Scheduler {
   std::string start_if_room(const QueuedJob& queued, Leases& leases, std::optional<Amounts>& head);
   /// Reason why no job may start at all; empty: jobs may start.
   std::string pause_reason() const;
-  void start_attempt(const v1::Job& job, const std::string& gpus);
+  /// Begins and launches the next attempt of a job whose paths were just resolved again.
+  void start_attempt(const v1::Job& admitted, const std::string& gpus);
   /// Error text if the job's deadline passes within `pause` from now; empty if it does not.
   std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
   void hold_queue(const std::string& reason);

@@ -50,7 +50,7 @@ Outcome Scheduler::succeeded(const v1::Job& job) const {
 }
 
 Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) const {
-  const bool here = job.launcher() == v1::Resources::local;
+  const bool here = runs_here(job);
   const bool ended_well = status.exit.exit_code == kExitOk;
   if (has_output(job) || (ended_well && here)) return succeeded(job);
   if (job.cancelling()) return cancelled();

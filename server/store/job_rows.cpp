@@ -81,7 +81,7 @@ JobRow insert_row(const SQLite::Database& database, const NewJob& job) {
     *row.job.mutable_sweep() = *job.sweep;
     *row.job.mutable_sweep_size() = job.sweep_size;
   }
-  if (job.launcher != v1::Resources::local) row.job.set_launcher(job.launcher);
+  if (job.launcher != kLocalLauncher) row.job.set_launcher(job.launcher);
   if (job.fetching) row.job.set_fetching(true);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = google::protobuf::util::TimeUtil::GetCurrentTime();

@@ -11,6 +11,7 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/access/path_policy.h"
+#include "server/store/resources.h"
 
 namespace dotresize {
 
@@ -21,7 +22,7 @@ struct NewJob {
   std::vector<PathClaim> claims;
   std::string owner;  ///< empty: none
   v1::JobOptions options;
-  v1::Resources::Launcher launcher = v1::Resources::local;
+  std::string launcher = kLocalLauncher;
   int64_t memory = 0;     ///< host memory of all ranks together, bytes
   std::string plan = {};  ///< readable plan (v1::Job.plan)
   std::optional<v1::SweepSpec> sweep = {};

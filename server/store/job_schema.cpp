@@ -96,7 +96,7 @@ CREATE INDEX notifications_by_time ON notifications (due_ms);
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
   const v1::Resources& resources = job.spec().resources();
   const int64_t ranks = ranks_at_once(job);
-  const bool here = job.launcher() == v1::Resources::local && !job.pushing();
+  const bool here = runs_here(job) && !job.pushing();
   prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?, ?)", number,
           job.options().priority(),
           job.fetching()

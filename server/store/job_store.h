@@ -187,7 +187,7 @@ class JobStore {
   /// Makes the job STARTING with the next attempt number and these GPUs. Returns nullopt if the job
   /// has ended, is being cancelled or was deleted.
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
-                                       const std::string& reason, const std::string& gpus = "");
+                                       const std::string& gpus = "");
   /// Stores the reason to stop a launched attempt. The first reason stays until the attempt has
   /// ended.
   void request_stop(const std::string& id, int attempt, const v1::JobError& reason);

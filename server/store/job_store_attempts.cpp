@@ -56,7 +56,7 @@ void JobStore::fail_fetch(const std::string& id, const v1::JobError& error) {
 
 std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
                                                const std::string& token_sha256,
-                                               const std::string& reason, const std::string& gpus) {
+                                               const std::string& gpus) {
   std::optional<JobRow> row;
   transact([&] {
     row = find_row(table_, id);
@@ -70,7 +70,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
     prepare(table_, "INSERT INTO attempts (job, number, token_sha256) VALUES (?, ?, ?)",
             row->number, row->job.attempt(), Blob{token_sha256})
         .exec();
-    enter(*row, v1::Job::STARTING, reason);
+    enter(*row, v1::Job::STARTING, "");
     ++uncommitted_.attempts;
   });
   if (!row) return std::nullopt;

@@ -100,7 +100,13 @@ int ranks_at_once(const v1::Job& job) {
   return ranks_of(job.spec()) * (job.has_sweep() ? job.sweep_size().parallel() : 1);
 }
 
-bool Machine::offers(v1::Resources::Launcher launcher) const {
+std::string launcher_of(const v1::Job& job) {
+  return job.has_launcher() ? job.launcher() : kLocalLauncher;
+}
+
+bool runs_here(const v1::Job& job) { return launcher_of(job) == kLocalLauncher; }
+
+bool Machine::offers(const std::string& launcher) const {
   return std::ranges::find(launchers, launcher) != launchers.end();
 }
 
@@ -110,7 +116,7 @@ int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& 
 }
 
 Amounts amounts_of(const v1::Job& launched) {
-  if (launched.launcher() != v1::Resources::local || launched.pushing()) return {};
+  if (!runs_here(launched) || launched.pushing()) return {};
   return {ranks_at_once(launched), std::ssize(split_gpus(launched.gpus())),
           launched.memory_bytes()};
 }
@@ -118,7 +124,7 @@ Amounts amounts_of(const v1::Job& launched) {
 Leases::Leases(const Machine& machine, const std::vector<v1::Job>& launched)
     : machine_(machine), free_gpus_(machine.gpus) {
   for (const v1::Job& job : launched) {
-    if (job.launcher() != v1::Resources::local || job.pushing()) continue;
+    if (!runs_here(job) || job.pushing()) continue;
     used_ = used_ + amounts_of(job);
     for (const std::string& gpu : split_gpus(job.gpus())) std::erase(free_gpus_, gpu);
   }

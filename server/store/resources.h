@@ -43,6 +43,15 @@ int ranks_of(const v1::JobSpec& spec);
 /// Returns the ranks that the job runs at a time: for a sweep, those of all its parallel jobs.
 int ranks_at_once(const v1::Job& job);
 
+/// Launcher that runs jobs with mpirun on this machine.
+inline constexpr char kLocalLauncher[] = "local";
+
+/// Returns the name of the job's launcher.
+std::string launcher_of(const v1::Job& job);
+
+/// Returns true if the job's ranks run on this machine.
+bool runs_here(const v1::Job& job);
+
 /// Resources of this machine for jobs.
 struct Machine {
   Amounts capacity;
@@ -50,9 +59,9 @@ struct Machine {
   std::vector<std::string> gpus;  ///< names as in CUDA_VISIBLE_DEVICES
   /// Launchers that jobs may use, here (local) or elsewhere; the first one is used for jobs that
   /// ask for none.
-  std::vector<v1::Resources::Launcher> launchers = {v1::Resources::local};
+  std::vector<std::string> launchers = {kLocalLauncher};
 
-  bool offers(v1::Resources::Launcher launcher) const;
+  bool offers(const std::string& launcher) const;
 };
 
 /// Returns the names of GPUs for jobs: the first `count` that this process's CUDA_VISIBLE_DEVICES

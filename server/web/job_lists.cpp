@@ -198,12 +198,7 @@ std::string queue_page_html(const QueuePageView& view, std::time_t now) {
   add_use(dictionary, "Ranks", used.ranks(), capacity.ranks(), count_text);
   add_use(dictionary, "GPUs", used.gpus(), capacity.gpus(), count_text);
   add_use(dictionary, "Memory", used.memory_bytes(), capacity.memory_bytes(), human_bytes);
-  std::vector<std::string> launchers;
-  for (const int launcher : server.launchers()) {
-    launchers.push_back(
-        v1::Resources::Launcher_Name(static_cast<v1::Resources::Launcher>(launcher)));
-  }
-  add_tile(dictionary, "Launchers", listed(launchers));
+  add_tile(dictionary, "Launchers", listed({server.launchers().begin(), server.launchers().end()}));
 
   const auto left = server.queued_jobs() - static_cast<int>(view.queued.size());
   JobTableView queued{"Queued", view.queued, "No job waits."};

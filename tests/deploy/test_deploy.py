@@ -239,5 +239,6 @@ def test_installed_programs_run(tmp_path):
         done = run(tmp_path / "bin" / program, "--help")
         assert (done.returncode, done.stderr) == (0, ""), program
     for file in ("lib/systemd/system/dotresize-server.service", "lib/sysusers.d/dotresize.conf",
+                 "share/dotresize/launchers/slurm", "share/dotresize/launchers/kubernetes", "share/dotresize/launchers/ssh",
                  "share/doc/dotresize/operations.md", "share/doc/dotresize/examples/monitoring/alerts.yaml"):
         assert (tmp_path / file).is_file(), file

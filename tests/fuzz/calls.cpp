@@ -71,7 +71,7 @@ class Services {
 
   /// Plays the scheduler: begins an attempt of a queued job.
   void start(const std::string& id) {
-    store_.begin_attempt(id, token_.sha256, "", "0");
+    store_.begin_attempt(id, token_.sha256, "0");
     heartbeats_.begin(id);
     fs::create_directories(state_.job(id));
     put_file(state_.log(id), "a line of the log\n");

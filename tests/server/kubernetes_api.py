@@ -23,7 +23,18 @@ import uuid
 from conftest import processes_of
 
 NAMESPACE = "models"
-JOBS = f"/apis/kubeflow.org/v2beta1/namespaces/{NAMESPACE}/mpijobs"
+GROUP = "/apis/kubeflow.org/v2beta1"
+JOBS = f"{GROUP}/namespaces/{NAMESPACE}/mpijobs"
+# What kubectl asks for before anything else.
+DISCOVERY = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": []},
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [
+        {"name": "kubeflow.org", "versions": [{"groupVersion": "kubeflow.org/v2beta1", "version": "v2beta1"}],
+         "preferredVersion": {"groupVersion": "kubeflow.org/v2beta1", "version": "v2beta1"}}]},
+    GROUP: {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "kubeflow.org/v2beta1", "resources": [
+        {"name": "mpijobs", "singularName": "mpijob", "namespaced": True, "kind": "MPIJob",
+         "verbs": ["create", "delete", "get", "list"]}]}}
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -87,6 +98,9 @@ def faults(value, kind, path="it"):
     return [] if ok else [f"{path}: Invalid value: {value!r}"]
 
 
+REASONS = {403: "Forbidden", 422: "Invalid", 503: "ServiceUnavailable"}
+
+
 def status_object(code, reason, message):
     return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}
 
@@ -135,7 +149,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         api.calls.append((self.command, url.path, body.decode()))
         fault = None if operator else api.fault(self.command)
         if fault and not fault.get("after"):
-            return self.answer(fault["code"], status_object(fault["code"], "", fault["message"]), **fault.get("headers", {}))
+            return self.answer(fault["code"], status_object(fault["code"], REASONS[fault["code"]], fault["message"]), **fault.get("headers", {}))
         try:
             if self.headers.get("Authorization") != f"Bearer {api.token.read_text().strip()}":
                 raise Refused(401, "Unauthorized", "Unauthorized")
@@ -195,6 +209,8 @@ class KubernetesApi:
 
     def handle(self, method, path, query, body):
         with self.lock:
+            if path in DISCOVERY:
+                return 200, DISCOVERY[path]
             if path == JOBS:
                 return self.create(body) if method == "POST" else self.list(query)
             name, _, subresource = path.removeprefix(JOBS + "/").partition("/")
@@ -225,7 +241,8 @@ class KubernetesApi:
         wanted = dict(part.split("=") for part in query.get("labelSelector", "").split(",") if part)
         found = [item for name, item in sorted(self.objects.items()) if name > query.get("continue", "")
                  and wanted.items() <= item["metadata"].get("labels", {}).items()]
-        page, rest = found[:int(query.get("limit", 500))], found[int(query.get("limit", 500)):]
+        limit = int(query.get("limit", len(found)))
+        page, rest = found[:limit], found[limit:]
         metadata = {"resourceVersion": "7", **({"continue": page[-1]["metadata"]["name"]} if rest else {})}
         return 200, {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJobList", "metadata": metadata, "items": page}
 

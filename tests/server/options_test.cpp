@@ -73,34 +73,38 @@ TEST_F(Options, EveryFaultOfAFileIsNamedWithItsLine) {
       << faults;
 }
 
-TEST_F(Options, LaunchersAndTheOptionsOfSbatchAreLists) {
-  const std::string file = config(
-      "launcher: [local, slurm]\nslurm_cpus: 4\nslurm_option: [--partition=gpu, --nice=5]\n");
-  using v1::Resources;
-  EXPECT_EQ(parse({}).launch.launchers, std::vector{Resources::local});
-  const ServerOptions options = parse({"--config", file});
-  EXPECT_EQ(options.launch.launchers, (std::vector{Resources::local, Resources::slurm}));
-  EXPECT_EQ(options.launch.slurm.arguments,
-            (std::vector<std::string>{"--partition=gpu", "--nice=5"}));
-  EXPECT_EQ(options.launch.slurm.cpus, 4);
-  EXPECT_EQ(parse({"--launcher", "slurm,external"}).launch.launchers,
-            (std::vector{Resources::slurm, Resources::external}));
-  EXPECT_EQ(exit_code({"--config", file, "--launcher", "local"}), kExitUsage);
-  EXPECT_EQ(exit_code({"--launcher", "mpirun"}), kExitUsage);
-  EXPECT_EQ(parse({"--launcher", "kubernetes", "--kubernetes-cpus", "4"}).launch.kubernetes.cpus,
-            4);
-  EXPECT_EQ(exit_code({"--launcher", "kubernetes", "--kubernetes-api", "http://k8s"}), kExitUsage);
-  EXPECT_EQ(exit_code({"--kubernetes-cpus", "4"}), kExitUsage);
+TEST_F(Options, LaunchersAreNamesWithOrWithoutAProgram) {
+  const auto launchers = [](const std::vector<std::string>& arguments) {
+    std::vector<std::string> texts;
+    for (const LauncherChoice& choice : parse(arguments).launch.launchers) {
+      texts.push_back(choice.name + "=" + choice.program.string());
+    }
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  const auto packaged =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
+      "share/dotresize/launchers";
+  EXPECT_EQ(launchers({}), Texts{"local="});
+  const std::string file =
+      config("launcher: [local, slurm, pbs=/opt/pbs launcher]\nlauncher_poll: 9\n");
+  EXPECT_EQ(launchers({"--config", file}),
+            (Texts{"local=", "slurm=" + (packaged / "slurm").string(), "pbs=/opt/pbs launcher"}));
+  EXPECT_EQ(parse({"--config", file}).launch.poll.count(), 9);
+  EXPECT_EQ(launchers({"--launcher", "external,local"}), (Texts{"external=", "local="}));
+  EXPECT_EQ(launchers({"--launcher", "pbs=bin/pbs"}),
+            Texts{"pbs=" + std::filesystem::absolute("bin/pbs").string()});
 }
 
-TEST_F(Options, EveryLauncherOfAJobMayBeNamed) {
-  const auto& launchers = *v1::Resources::Launcher_descriptor();
-  ASSERT_GT(launchers.value_count(), 0);
-  for (int i = 0; i < launchers.value_count(); ++i) {
-    const auto launcher = static_cast<v1::Resources::Launcher>(launchers.value(i)->number());
-    EXPECT_EQ(parse({"--launcher", launchers.value(i)->name()}).launch.launchers,
-              std::vector{launcher});
+TEST_F(Options, LaunchersThatCannotBeAreRefused) {
+  for (const char* launcher : {"", "Slurm", "1", "-a", "a_b", "../slurm", "slurm=", "=/bin/true",
+                               "local=/bin/true", "external=/bin/true", "slurm,slurm=/bin/true",
+                               "a-name-that-is-far-longer-than-it-may-be"}) {
+    EXPECT_EQ(exit_code({"--launcher", launcher}), kExitUsage) << launcher;
   }
+  EXPECT_EQ(exit_code({"--launcher-poll", "4"}), kExitUsage);
+  EXPECT_EQ(exit_code({"--launcher", "external", "--launcher-poll", "4"}), kExitUsage);
+  EXPECT_EQ(exit_code({"--launcher", "slurm", "--external-timeout", "4"}), kExitUsage);
 }
 
 TEST(StateDirectory, ThatCannotBeMadeIsASentence) {

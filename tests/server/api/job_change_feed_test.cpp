@@ -98,7 +98,7 @@ TEST_F(Feed, ListsWhatThereIsAndThenTellsEachChangeWithoutSpecs) {
   EXPECT_THAT(told(listed), ElementsAre(Pair(Change::LISTING, ""), Pair(Change::LISTED, "b"),
                                         Pair(Change::LISTED, "a"), Pair(Change::SYNCED, "")));
   EXPECT_FALSE(listed[1].job().spec().has_model());
-  store_.begin_attempt(a, "", "");
+  store_.begin_attempt(a, "");
   create("c");
   finish(a);
   store_.remove(a, [](const v1::Job&, const std::string&) {});
@@ -123,7 +123,7 @@ TEST_F(Feed, WhatDoesNotMatchIsNotHeardOf) {
   const std::string other = create("other", "vision");
   create("later", "nlp");
   for (const std::string& id : {before, other}) {
-    store_.begin_attempt(id, "", "");
+    store_.begin_attempt(id, "");
     finish(id);
     store_.remove(id, [](const v1::Job&, const std::string&) {});
   }
@@ -136,7 +136,7 @@ TEST_F(Feed, GoesOnAfterACursorWithoutAListing) {
   JobChangeFeed first = feed();
   v1::WatchJobsRequest request;
   request.set_cursor(read(first).back().cursor());
-  store_.begin_attempt(id, "", "");
+  store_.begin_attempt(id, "");
   finish(id);
   JobChangeFeed again = feed(request);
   const std::vector<Change> changes = read(again);
@@ -174,7 +174,7 @@ TEST_F(Feed, WhoFallsBehindGetsTheNewestStateOfEachJob) {
   const std::string cursor = read(feed_).back().cursor();
   store_.request_cancel(gone);
   store_.remove(gone, [](const v1::Job&, const std::string&) {});
-  store_.begin_attempt(slow, "", "");
+  store_.begin_attempt(slow, "");
   change_much(slow);
   finish(slow);
   const std::vector<Change> changes = read(feed_);
@@ -192,8 +192,8 @@ TEST_F(Feed, ChangesDuringAListingAreToldOnceAndInTheirOrder) {
   const std::vector<std::string> ids = create_many(70);
   JobChangeFeed all = feed();
   read_a_part(all);
-  for (const size_t unlisted : {0, 1}) store_.begin_attempt(ids[unlisted], "", "");
-  store_.begin_attempt(ids[69], "", "");
+  for (const size_t unlisted : {0, 1}) store_.begin_attempt(ids[unlisted], "");
+  store_.begin_attempt(ids[69], "");
   finish(ids[0]);
   create("new");
   const std::vector<Change> rest = read(all);
@@ -214,7 +214,7 @@ TEST_F(Feed, ListingThatIsOvertakenBeginsAgain) {
   EXPECT_EQ(messages[2].job().id(), ids[68]);
   store_.request_cancel(ids[68]);
   store_.remove(ids[68], [](const v1::Job&, const std::string&) {});
-  store_.begin_attempt(ids[69], "", "");
+  store_.begin_attempt(ids[69], "");
   change_much(ids[69]);
   const std::vector<Change> again = read(all);
   ASSERT_EQ(again.size(), 71u);
@@ -231,7 +231,7 @@ TEST_F(Feed, NoJobIsMissedOrGoesBackWhileOthersChangeIt) {
   const std::vector<std::string> ids = create_many(kJobs);
   std::thread others([&] {
     for (const std::string& id : ids) {
-      store_.begin_attempt(id, "", "");
+      store_.begin_attempt(id, "");
       finish(id);
     }
   });

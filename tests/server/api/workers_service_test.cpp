@@ -31,7 +31,7 @@ class Workers : public ::testing::Test {
     job.spec.set_name("a");
     job.output = "/out/a";
     id_ = store_.create(job).id();
-    store_.begin_attempt(id_, token_.sha256, "");
+    store_.begin_attempt(id_, token_.sha256);
     heartbeats_.begin(id_);
   }
 

@@ -88,6 +88,17 @@ TEST(Outcome, OnlyRankThatASignalKillsIsNamed) {
               HasSubstr("the worker ended with exit code 1"));
 }
 
+TEST(Outcome, JobThatHasLostAHostIsLostWhateverItsRanksReport) {
+  const v1::JobError error =
+      explain_failure({{1, 0},
+                       to_job_error({"RANK_FAILED", 1, "", "", "the connection broke"}),
+                       "ORTE has lost communication with a remote daemon.\n",
+                       "",
+                       false,
+                       "the job under ssh"});
+  EXPECT_EQ(error.code(), "LOST");
+}
+
 TEST(Outcome, FirstTaskThatSrunNamesIsTheOneThatWasKilled) {
   const auto explain = [](const std::string& first) {
     return explain_failure({{143, 0},

@@ -68,7 +68,7 @@ class Store : public ::testing::Test {
 
 TEST_F(Store, KeepsJobsEventsAndAttemptsOverARestart) {
   const v1::Job job = store_.create(new_job("a", "r1"));
-  store_.begin_attempt(job.id(), "hash", "");
+  store_.begin_attempt(job.id(), "hash");
   JobStore again(file_);
   EXPECT_EQ(again.get(job.id()).state(), v1::Job::STARTING);
   EXPECT_EQ(again.token_sha256(job.id(), 1), "hash");
@@ -166,12 +166,12 @@ TEST_F(Store, QueueHasHigherPrioritiesFirst) {
   EXPECT_THAT(store_.queue(3), ElementsAre(high, first, second));
   EXPECT_EQ(store_.queue_position(high), 1);
   EXPECT_EQ(store_.queue_position(low), 4);
-  store_.begin_attempt(first, "hash", "");
+  store_.begin_attempt(first, "hash");
   EXPECT_EQ(store_.queue_position(second), 2);
 }
 
 TEST_F(Store, JobsThatRunHereHideNoneThatRunElsewhere) {
-  const auto create = [this](const std::string& name, v1::Resources::Launcher launcher,
+  const auto create = [this](const std::string& name, const std::string& launcher,
                              int priority = 0) {
     NewJob job = new_job(name);
     job.launcher = launcher;
@@ -183,11 +183,11 @@ TEST_F(Store, JobsThatRunHereHideNoneThatRunElsewhere) {
     for (const QueuedJob& job : store_.queued(limit)) ids.push_back(job.id);
     return ids;
   };
-  const std::string here = create("here", v1::Resources::local);
-  const std::string second_here = create("second_here", v1::Resources::local);
-  const std::string elsewhere = create("elsewhere", v1::Resources::slurm);
+  const std::string here = create("here", kLocalLauncher);
+  const std::string second_here = create("second_here", kLocalLauncher);
+  const std::string elsewhere = create("elsewhere", "slurm");
   EXPECT_THAT(order(1), ElementsAre(here, elsewhere));
-  const std::string urgent = create("urgent", v1::Resources::external, 5);
+  const std::string urgent = create("urgent", "external", 5);
   EXPECT_THAT(order(1), ElementsAre(urgent, here));
   EXPECT_THAT(order(2), ElementsAre(urgent, here, second_here, elsewhere));
 }
@@ -276,7 +276,7 @@ TEST_F(DamagedStore, OneBadRowHidesNoOther) {
 
 TEST_F(DamagedStore, BadRowOfALaunchedJobKeepsItsAttempt) {
   const std::string id = store_.create(new_job("bad")).id();
-  store_.begin_attempt(id, "hash", "");
+  store_.begin_attempt(id, "hash");
   damage("UPDATE jobs SET body = x'ff00'");
   ASSERT_EQ(store_.launched().size(), 1u);
   EXPECT_EQ(store_.launched()[0].attempt(), 1);
@@ -389,10 +389,10 @@ TEST_F(Lists, LookAtNoJobsOfOtherStatesOrIds) {
 
 TEST_F(Store, EndsAJobOnce) {
   const std::string id = store_.create(new_job("a")).id();
-  store_.begin_attempt(id, "hash", "");
+  store_.begin_attempt(id, "hash");
   store_.finish(id, succeeded());
   EXPECT_THROW(store_.finish(id, succeeded()), std::logic_error);
-  EXPECT_FALSE(store_.begin_attempt(id, "hash", ""));
+  EXPECT_FALSE(store_.begin_attempt(id, "hash"));
   EXPECT_EQ(store_.request_cancel(id).state(), v1::Job::SUCCEEDED);
 }
 
@@ -400,12 +400,12 @@ TEST_F(Store, CancelsAQueuedJobAtOnceAndMarksALaunchedOne) {
   const std::string queued = store_.create(new_job("a")).id();
   EXPECT_EQ(store_.request_cancel(queued).state(), v1::Job::CANCELLED);
   const std::string launched = store_.create(new_job("b")).id();
-  store_.begin_attempt(launched, "hash", "");
+  store_.begin_attempt(launched, "hash");
   const v1::Job job = store_.request_cancel(launched);
   EXPECT_EQ(job.state(), v1::Job::STARTING);
   EXPECT_TRUE(job.cancelling());
   EXPECT_FALSE(store_.is_wanted(launched, 1)) << "the ranks are told to stop";
-  EXPECT_FALSE(store_.begin_attempt(launched, "hash", "lost")) << "no restart of a cancelled job";
+  EXPECT_FALSE(store_.begin_attempt(launched, "hash")) << "no restart of a cancelled job";
 }
 
 TEST_F(Store, CancelOfAQueuedJobAndItsStepAreOneTransaction) {
@@ -420,9 +420,9 @@ TEST_F(Store, CancelOfAQueuedJobAndItsStepAreOneTransaction) {
 
 TEST_F(Store, OnlyTheLatestAttemptOwnsTheJob) {
   const std::string id = store_.create(new_job("a")).id();
-  store_.begin_attempt(id, "one", "");
+  store_.begin_attempt(id, "one");
   EXPECT_TRUE(store_.is_wanted(id, 1));
-  store_.begin_attempt(id, "two", "vanished");
+  store_.begin_attempt(id, "two");
   EXPECT_FALSE(store_.is_wanted(id, 1));
   store_.confirm_running(id, 1);
   EXPECT_EQ(store_.get(id).state(), v1::Job::STARTING);
@@ -435,7 +435,7 @@ TEST_F(Store, OnlyTheLatestAttemptOwnsTheJob) {
 
 TEST_F(Store, KeepsTheFirstFailureThatAnAttemptReports) {
   const std::string id = store_.create(new_job("a")).id();
-  store_.begin_attempt(id, "hash", "");
+  store_.begin_attempt(id, "hash");
   EXPECT_FALSE(store_.reported_failure(id, 1));
   v1::JobError error;
   error.set_message("first");
@@ -475,31 +475,31 @@ TEST_F(Store, QueueIsFirstInFirstOut) {
   const std::string first = store_.create(new_job("a")).id();
   const std::string second = store_.create(new_job("b")).id();
   EXPECT_EQ(head(), first);
-  store_.begin_attempt(first, "hash", "");
+  store_.begin_attempt(first, "hash");
   EXPECT_EQ(head(), second);
   ASSERT_EQ(store_.launched().size(), 1u);
 }
 
 TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
   const std::string first = store_.create(new_job("a")).id();
-  store_.begin_attempt(first, "hash", "");
+  store_.begin_attempt(first, "hash");
   ASSERT_TRUE(store_.requeue(first, "lost", std::chrono::hours(1)));
   EXPECT_EQ(store_.get(first).state(), v1::Job::QUEUED);
   EXPECT_TRUE(store_.get(first).has_retry_time());
   EXPECT_EQ(head(), "");
   const std::string second = store_.create(new_job("b")).id();
   EXPECT_EQ(head(), second);
-  EXPECT_FALSE(store_.begin_attempt(first, "hash", "")->has_retry_time());
+  EXPECT_FALSE(store_.begin_attempt(first, "hash")->has_retry_time());
   ASSERT_TRUE(store_.requeue(first, "lost", std::chrono::seconds(0)));
   EXPECT_EQ(head(), first) << "it is the older one";
-  store_.begin_attempt(second, "hash", "");
+  store_.begin_attempt(second, "hash");
   store_.request_cancel(second);
   EXPECT_FALSE(store_.requeue(second, "lost", std::chrono::seconds(0)));
 }
 
 TEST_F(Store, AClockThatWasSetBackHoldsUpNoRetry) {
   const std::string id = store_.create(new_job("a")).id();
-  store_.begin_attempt(id, "hash", "");
+  store_.begin_attempt(id, "hash");
   ASSERT_TRUE(store_.requeue(id, "lost", std::chrono::hours(1)));
   store_.shift_retries(std::chrono::minutes(-50));
   EXPECT_EQ(head(), "");
@@ -525,7 +525,7 @@ TEST_F(Store, RefusesATableThatHasLostAcknowledgedJobs) {
 
 TEST_F(Store, KeepsWhyAnAttemptIsStoppedUntilItHasEnded) {
   const std::string id = store_.create(new_job("a")).id();
-  store_.begin_attempt(id, "hash", "");
+  store_.begin_attempt(id, "hash");
   v1::JobError reason;
   reason.set_message("no heartbeat");
   store_.request_stop(id, 2, reason);
@@ -544,7 +544,7 @@ TEST_F(Store, KeepsWhyAnAttemptIsStoppedUntilItHasEnded) {
 TEST_F(Store, CountsTheAttemptsThatCouldNotBeStarted) {
   const std::string id = store_.create(new_job("a")).id();
   for (const bool started : {true, false, false}) {
-    store_.begin_attempt(id, "hash", "");
+    store_.begin_attempt(id, "hash");
     ASSERT_TRUE(store_.requeue(id, "no mpirun", std::chrono::seconds(0), started));
   }
   EXPECT_EQ(store_.get(id).attempt(), 3);
@@ -568,7 +568,7 @@ TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
   const std::string id = store_.create(new_job("a")).id();
   EXPECT_EQ(code_of([&] { store_.resume(id, claims, nothing); }),
             grpc::StatusCode::FAILED_PRECONDITION);
-  store_.begin_attempt(id, "hash", "");
+  store_.begin_attempt(id, "hash");
   v1::JobError error;
   error.set_message("the disk is full");
   store_.finish(id, {v1::Job::FAILED, error, std::nullopt});
@@ -578,7 +578,7 @@ TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
   EXPECT_FALSE(queued.has_error());
   EXPECT_FALSE(queued.has_end_time());
   EXPECT_EQ(head(), id);
-  EXPECT_EQ(store_.begin_attempt(id, "hash", "")->attempt(), 2);
+  EXPECT_EQ(store_.begin_attempt(id, "hash")->attempt(), 2);
   store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
   EXPECT_EQ(code_of([&] { store_.resume(id, claims, nothing); }),
             grpc::StatusCode::FAILED_PRECONDITION);

@@ -1,0 +1,236 @@
+#include "server/launch/contract_launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/files/unique_fd.h"
+#include "base/process/environment.h"
+#include "base/process/program.h"
+#include "base/text/checked_json.h"
+#include "server/store/files.h"
+#include "server/store/resources.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr size_t kMaxRecord = size_t{1} << 20;
+
+std::string attempt_name(const v1::Job& job) {
+  return fmt::format("dotresize-{}-{}", job.id(), job.attempt());
+}
+
+fs::path record_file(const StateDir& state, const v1::Job& job) {
+  return state.attempt(job.id(), job.attempt()) / "launcher.json";
+}
+
+fs::path attempt_file(const StateDir& state, const v1::Job& job) {
+  return state.attempt(job.id(), job.attempt()) / "attempt.json";
+}
+
+/// Variables that the ranks get, by name.
+Json environment_of(const v1::Job& job) {
+  Json variables = Json::object();
+  for (const std::string& variable : inherited_environment()) {
+    const size_t end = variable.find('=');
+    variables[variable.substr(0, end)] = variable.substr(end + 1);
+  }
+  variables["DOTRESIZE_JOB_ID"] = job.id();
+  if (job.has_traceparent()) variables["TRACEPARENT"] = job.traceparent();
+  return variables;
+}
+
+/// Creates the private log that the ranks' output is appended to.
+void create_log(const fs::path& log) {
+  const UniqueFd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file) throw_errno("cannot write " + log.string());
+}
+
+Json json_of(const LauncherAnswer& end) {
+  Json content = {{"exit_code", end.exit_code}};
+  if (end.failure) {
+    content["code"] = end.failure->code;
+    content["message"] = end.failure->message;
+  }
+  return content;
+}
+
+LauncherAnswer end_of(const Json& content) {
+  LauncherAnswer end;
+  end.state = LauncherAnswer::State::kEnded;
+  content.at("exit_code").get_to(end.exit_code);
+  if (content.contains("code")) {
+    end.failure = failure(content.at("code").get<std::string>().c_str(),
+                          content.at("message").get<std::string>());
+  }
+  return end;
+}
+
+AttemptStatus exited(int exit_code, const std::optional<Failure>& why) {
+  AttemptStatus status;
+  status.liveness = Liveness::kExited;
+  status.exit.exit_code = exit_code;
+  status.failure = why;
+  return status;
+}
+
+}  // namespace
+
+ContractLauncher::ContractLauncher(const LauncherContext& context, const std::string& name,
+                                   const fs::path& program)
+    : name_(name),
+      program_(program),
+      state_(context.state),
+      umask_(context.umask),
+      server_(context.remote),
+      queue_(name, LauncherProgram(program), context.poll) {}
+
+void ContractLauncher::require_ready() const {
+  worker_program();
+  if (::access(program_.c_str(), X_OK) != 0) {
+    throw ProgramMissing(
+        fmt::format("launcher {}: {} cannot be executed", name_, program_.string()));
+  }
+  const std::string fault = queue_.fault();
+  if (!fault.empty()) {
+    throw ProgramMissing(fmt::format("launcher {} does not answer: {}", name_, fault));
+  }
+}
+
+std::string ContractLauncher::make_request(const v1::Job& job) const {
+  const int ranks = ranks_of(job.spec());
+  const bool gpus = job.spec().resources().device() == v1::Resources::cuda;
+  const Json request = {
+      {"name", attempt_name(job)},
+      {"ranks", ranks},
+      {"memory_bytes", job.memory_bytes() / ranks},
+      {"gpus_per_rank", gpus ? 1 : 0},
+      {"command",
+       {worker_program().string(), "--work-dir", state_.tokens().string(), "--attempt",
+        attempt_file(state_, job).string(), state_.job_file(job.id()).string()}},
+      {"environment", environment_of(job)},
+      {"umask", fmt::format("{:04o}", umask_)},
+      {"log", state_.log(job.id()).string()},
+      {"folder", (state_.attempt(job.id(), job.attempt()) / "launcher").string()}};
+  return request.dump();
+}
+
+void ContractLauncher::launch(const v1::Job& job, const std::string& token) {
+  write_job_file(state_, job);
+  create_log(state_.log(job.id()));
+  fs::create_directories(state_.attempt(job.id(), job.attempt()) / "launcher");
+  write_attempt_file(attempt_file(state_, job), server_, job.id(), job.attempt(), token);
+  Record record;
+  record.request = make_request(job);
+  record.log_offset = static_cast<int64_t>(fs::file_size(state_.log(job.id())));
+  record.fresh = true;
+  save(job, record);
+  records_[{job.id(), job.attempt()}] = record;
+  queue_.follow(attempt_name(job), order_of(job, record));
+}
+
+LauncherQueue::Order ContractLauncher::order_of(const v1::Job& job, const Record& record) const {
+  const fs::path dir = state_.attempt(job.id(), job.attempt());
+  const bool unwanted = job.cancelling() || job.has_stop_reason() || record.end;
+  return {record.request, dir / "launcher", dir / "lock", record.fresh, record.submitted, unwanted};
+}
+
+AttemptStatus ContractLauncher::check(const v1::Job& job) {
+  Record* record = record_of(job);
+  if (record == nullptr) {
+    return {Liveness::kVanished, {}, /*ran=*/false};
+  }
+  const LauncherQueue::Standing standing = queue_.follow(attempt_name(job), order_of(job, *record));
+  if (standing.refusal) {
+    return exited(kExitBadData, failure(kInvalidInput, *standing.refusal));
+  }
+  using State = LauncherAnswer::State;
+  const bool has_ended = standing.answer && standing.answer->state == State::kEnded;
+  const bool is_new_end = has_ended && !record->end;
+  if (is_new_end) record->end = standing.answer;
+  if (is_new_end || standing.submitted != record->submitted) {
+    record->submitted = standing.submitted;
+    save(job, *record);
+  }
+  if (is_new_end) queue_.cancel(attempt_name(job));
+  if (standing.over && record->end) return exited(record->end->exit_code, record->end->failure);
+  if (standing.over) {
+    return exited(kExitJobFailed,
+                  failure(kLost, fmt::format("{} does not know {}", name_, attempt_name(job))));
+  }
+  AttemptStatus status;
+  const bool starting = job.state() == v1::Job::STARTING;
+  const bool waiting = standing.answer ? standing.answer->state != State::kRunning : starting;
+  status.liveness = waiting || record->end ? Liveness::kWaiting : Liveness::kAlive;
+  status.note = note_of(standing);
+  return status;
+}
+
+std::string ContractLauncher::note_of(const LauncherQueue::Standing& standing) const {
+  const std::string fault = queue_.fault();
+  if (standing.answer) {
+    return standing.answer->note + (fault.empty() ? "" : "; no answer since: " + fault);
+  }
+  return name_ + " has not answered yet" + (fault.empty() ? "" : ": " + fault);
+}
+
+bool ContractLauncher::stop(const v1::Job& job) {
+  if (record_of(job) == nullptr) return false;
+  queue_.cancel(attempt_name(job));
+  return true;
+}
+
+bool ContractLauncher::clear_leftovers(const v1::Job&) { return true; }
+
+void ContractLauncher::clean_up(const v1::Job& job) {
+  queue_.forget(attempt_name(job));
+  records_.erase({job.id(), job.attempt()});
+  std::error_code error;
+  fs::remove(attempt_file(state_, job), error);
+}
+
+std::string ContractLauncher::log_tail(const v1::Job& job) {
+  const Record* record = record_of(job);
+  return read_tail(state_.log(job.id()), record == nullptr ? 0 : record->log_offset, kLogTailBytes);
+}
+
+ContractLauncher::Record* ContractLauncher::record_of(const v1::Job& job) {
+  const Key key = {job.id(), job.attempt()};
+  const auto known = records_.find(key);
+  if (known != records_.end()) return &known->second;
+  const fs::path file = record_file(state_, job);
+  const std::optional<std::string> text = read_file_start(file, kMaxRecord);
+  if (!text) return nullptr;
+  try {
+    const Json content = Json::parse(*text);
+    Record record;
+    content.at("request").get_to(record.request);
+    content.at("log_offset").get_to(record.log_offset);
+    content.at("submitted").get_to(record.submitted);
+    if (content.contains("end")) record.end = end_of(content.at("end"));
+    return &(records_[key] = std::move(record));
+  } catch (const Json::exception& error) {
+    spdlog::error("{} is damaged: {}", file.string(), json_fault(error));
+    Record lost;
+    lost.submitted = true;
+    lost.end = LauncherAnswer{LauncherAnswer::State::kEnded, "", kExitJobFailed,
+                              failure(kLost, "the record of the attempt is damaged")};
+    return &(records_[key] = std::move(lost));
+  }
+}
+
+void ContractLauncher::save(const v1::Job& job, const Record& record) const {
+  Json content = {{"request", record.request},
+                  {"log_offset", record.log_offset},
+                  {"submitted", record.submitted}};
+  if (record.end) content["end"] = json_of(*record.end);
+  write_private_file(record_file(state_, job), content.dump() + "\n");
+}
+
+}  // namespace dotresize
