@@ -14,7 +14,7 @@
 #include "base/text/printable.h"
 #include "base/text/traceparent.h"
 #include "client/calls/rpc_error.h"
-#include "job/page/sweep_page.h"
+#include "job/sweep/variant_paths.h"
 
 namespace dotresize {
 namespace {

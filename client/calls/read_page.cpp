@@ -11,9 +11,6 @@
 #include "client/calls/job_id.h"
 #include "client/display/job_text.h"
 #include "client/display/json_output.h"
-#include "job/page/failure_page.h"
-#include "job/page/report_page.h"
-#include "job/page/sweep_page.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 #include "job/sweep/results_message.h"
@@ -23,13 +20,16 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
+/// Largest part of a log that is shown, in bytes.
+constexpr int64_t kLogTailBytes = 32'768;
+
 Page page_of_report(const fs::path& file) {
   return report_page(parse_report(read_whole_file(file, kMaxReportBytes), file.string()));
 }
 
 Page page_of_sweep(const fs::path& dir) {
   const fs::path file = dir / kSweepResults;
-  return sweep_page(parse_results(read_whole_file(file, kMaxSweepBytes), file.string()));
+  return sweep_page(read_whole_file(file, kMaxSweepBytes), file.string());
 }
 
 /// Last bytes of a file; a longer file's tail begins at a line.
@@ -76,7 +76,7 @@ Page page_of_job(const std::string& id_or_prefix, const CommonOptions& common) {
   const v1::Job job = connection.get_job(id);
   if (job.has_sweep()) {
     const auto [plan, rows] = reported_sweep(connection.get_sweep(id).results());
-    if (!rows.empty()) return sweep_page(parse_results(sweep_json(plan, rows), id));
+    if (!rows.empty()) return sweep_page(sweep_json(plan, rows), id);
   }
   if (job.state() == v1::Job::SUCCEEDED) return page_of_directory(job.result().output_path());
   if (!has_ended(job.state())) {

@@ -18,12 +18,11 @@
 #include "client/display/json_output.h"
 #include "client/display/sweep_output.h"
 #include "client/verbs/verb.h"
-#include "job/page/comparison_page.h"
-#include "job/page/page_html.h"
-#include "job/page/sweep_page.h"
+#include "job/page/page.h"
 #include "job/report/comparison_table.h"
 #include "job/report/report.h"
 #include "job/sweep/results_message.h"
+#include "job/sweep/variant_paths.h"
 
 namespace dotresize {
 namespace {

@@ -13,8 +13,7 @@
 #include "base/files/partial_path.h"
 #include "base/text/csv.h"
 #include "base/text/human_text.h"
-#include "job/page/page_html.h"
-#include "job/page/sweep_page.h"
+#include "job/page/page.h"
 #include "job/report/result_table.h"
 
 namespace dotresize {
@@ -35,6 +34,11 @@ const char* name_of(SweepState state) {
       break;
   }
   return "refused";
+}
+
+/// Returns true if the key of an axis sets the size of the output.
+bool is_size_key(const std::string& key) {
+  return key == "method.sparsity" || key == "method.width" || key == "method.size";
 }
 
 /// Returns true if `a` is at least as good as `b` in bytes and perplexity, and better in one.
@@ -293,8 +297,7 @@ void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
   write_file_atomically(plan.directory / kSweepResults, document);
   const v1::Output& output = plan.file.base.spec.output();
   if (output.has_report_html() && !output.report_html()) return;
-  write_file_atomically(plan.directory / kPageFile,
-                        page_html(sweep_page(parse_results(document, kSweepResults))));
+  write_file_atomically(plan.directory / kPageFile, page_html(sweep_page(document, kSweepResults)));
 }
 
 }  // namespace dotresize

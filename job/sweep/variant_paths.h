@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -10,6 +11,9 @@ namespace dotresize {
 inline constexpr char kSweepResults[] = "results.json";
 inline constexpr char kSweepVariants[] = "variants";
 inline constexpr char kSweepStatistics[] = "statistics";
+
+/// Largest size of a sweep's results, in bytes.
+inline constexpr int64_t kMaxSweepBytes = int64_t{64} << 20;
 
 /// Paths in the folder of one job of a sweep.
 struct VariantPaths {

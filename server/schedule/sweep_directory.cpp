@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "job/page/sweep_page.h"
 #include "job/sweep/results_message.h"
 #include "job/sweep/sweep_run.h"
 #include "server/api_error.h"

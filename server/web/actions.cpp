@@ -1,6 +1,6 @@
 #include "server/web/actions.h"
 
-#include "job/page/template/html_template.h"
+#include "server/web/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "job/page/page_html.h"
 #include "server/api/artifacts.h"
 #include "server/web/assets.h"
 

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/text/sha256.h"
-#include "job/page/template/page_files.h"
+#include "job/page/page.h"
+#include "job/page/page_files.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {
@@ -26,7 +27,7 @@ const std::vector<Asset>& assets() {
   static const std::vector<Asset> all = {
       make_asset("/style.css", kCss, std::string(page_css()) + std::string(web_css())),
       make_asset("/chart.js", kScript, std::string(chart_js())),
-      make_asset("/figures.js", kScript, std::string(page_js())),
+      make_asset("/report.js", kScript, page_script()),
       make_asset("/live.js", kScript, std::string(live_js()))};
   return all;
 }

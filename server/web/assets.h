@@ -13,7 +13,7 @@ struct Asset {
   std::string url;  ///< path with a hash of the content, for caching
 };
 
-/// The style sheet, the two scripts of the plots, and the script that updates pages.
+/// The style sheet, the two scripts of reports, and the script that updates pages.
 const std::vector<Asset>& assets();
 
 /// URL of the asset at `path`. Throws std::logic_error if there is none.

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/text/human_text.h"
-#include "job/page/page_blocks.h"
-#include "job/page/template/html_template.h"
+#include "base/text/printable.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 #include "job/spec/sweep_message.h"
@@ -15,6 +14,7 @@
 #include "job/status/progress_text.h"
 #include "server/store/resources.h"
 #include "server/web/actions.h"
+#include "server/web/html_template.h"
 #include "server/web/job_table.h"
 #include "server/web/web_files.h"
 
@@ -85,21 +85,39 @@ std::string spec_of(const v1::Job& job) {
   return job.has_sweep() ? sweep_to_json(job.spec(), job.sweep()) : job_spec_to_json(job.spec());
 }
 
-Page page_of(const JobPageView& view, std::time_t now) {
-  const v1::Job& job = view.job;
-  Page page = view.report.value_or(Page{});
-  if (job.has_error()) page.error = error_text(job.error());
-  if (!view.report_fault.empty()) page.warnings.push_back(view.report_fault);
-  page.tables.push_back({"The job", {"what", "value"}, facts_of(view, now), /*prose=*/true});
-  if (!view.log_tail.empty()) {
-    const bool cut = view.log_tail.size() >= kShownLogBytes;
-    const std::string tail =
-        cut ? view.log_tail.substr(view.log_tail.find('\n') + 1)  // drops the cut line
-            : view.log_tail;
-    page.texts.push_back({cut ? "End of its log" : "Its log", tail, /*tail=*/true});
+void add_warnings(TemplateDictionary& page, const JobPageView& view) {
+  std::vector<std::string> warnings =
+      view.report ? view.report->warnings : std::vector<std::string>{};
+  if (!view.report_fault.empty()) warnings.push_back(view.report_fault);
+  if (!warnings.empty()) page.ShowSection("HAS_WARNINGS");
+  for (const std::string& warning : warnings) {
+    set_text(*page.AddSectionDictionary("WARNING"), "TEXT", warning);
   }
-  page.texts.push_back({"What was asked for", spec_of(job)});
-  return page;
+}
+
+void add_facts(TemplateDictionary& page, const JobPageView& view, std::time_t now) {
+  for (const auto& row : facts_of(view, now)) {
+    TemplateDictionary& fact = *page.AddSectionDictionary("FACT");
+    set_text(fact, "FACT_NAME", row.front());
+    set_text(fact, "FACT_VALUE", row.back());
+  }
+}
+
+/// Adds a text that keeps its line breaks.
+TemplateDictionary& add_lines(TemplateDictionary& page, const std::string& heading,
+                              const std::string& lines) {
+  TemplateDictionary& text = *page.AddSectionDictionary("TEXT");
+  set_text(text, "HEADING", heading);
+  text.SetValue("LINES", printable_lines(lines));
+  return text;
+}
+
+void add_log(TemplateDictionary& page, const std::string& tail) {
+  if (tail.empty()) return;
+  const bool cut = tail.size() >= kShownLogBytes;
+  add_lines(page, cut ? "End of its log" : "Its log",
+            cut ? tail.substr(tail.find('\n') + 1) : tail)  // drops the cut line
+      .ShowSection("TAIL");
 }
 
 }  // namespace
@@ -119,9 +137,19 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
              std::to_string(percent_of(job.progress())));
   }
   set_embedded(dictionary, "ACTIONS", actions_html(actions_on(job), view.form_token));
-  if (view.has_report_page) dictionary.ShowSection("REPORT");
+  if (view.has_report_page) dictionary.ShowSection("HAS_REPORT_PAGE");
   if (has_ended(job.state()) && !view.log_tail.empty()) dictionary.ShowSection("FILES");
-  set_embedded(dictionary, "BLOCKS", blocks_html(page_of(view, now)));
+  if (job.has_error()) {
+    dictionary.SetValueAndShowSection("ERROR", printable(error_text(job.error())), "HAS_ERROR");
+  }
+  add_warnings(dictionary, view);
+  add_facts(dictionary, view, now);
+  if (view.report) {
+    set_embedded(*dictionary.AddSectionDictionary("REPORT"), "KEY_FIGURES",
+                 key_figures_html(*view.report));
+  }
+  add_log(dictionary, view.log_tail);
+  add_lines(dictionary, "What was asked for", spec_of(job));
   return expand_template(job_template(), "job.html", dictionary);
 }
 

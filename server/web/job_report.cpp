@@ -5,8 +5,6 @@
 
 #include "base/errors.h"
 #include "base/files/partial_path.h"
-#include "job/page/report_page.h"
-#include "job/page/sweep_page.h"
 #include "job/sweep/sweep_results.h"
 #include "server/schedule/job_output.h"
 
@@ -32,7 +30,7 @@ bool may_have_report(const v1::Job& job) {
 Page read_report_page(const v1::Job& job, const fs::path& output) {
   if (job.has_sweep()) {
     const fs::path file = output / kSweepResults;
-    return sweep_page(parse_results(read_report(file), file.string()));
+    return sweep_page(read_report(file), file.string());
   }
   if (!JobOutput(output, job.id()).is_committed()) {
     throw InputError(output.string() + " is not the model of this job any more");

@@ -6,10 +6,10 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/page/template/html_template.h"
 #include "job/status/job_rows.h"
 #include "job/status/progress_text.h"
 #include "server/store/resources.h"
+#include "server/web/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/text/printable.h"
-#include "job/page/template/html_template.h"
 #include "server/api_error.h"
+#include "server/web/html_template.h"
 #include "server/web/job_table.h"
 #include "server/web/web_files.h"
 

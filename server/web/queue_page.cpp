@@ -1,8 +1,8 @@
 #include "server/web/queue_page.h"
 
 #include "base/text/human_text.h"
-#include "job/page/template/html_template.h"
 #include "server/web/actions.h"
+#include "server/web/html_template.h"
 #include "server/web/job_table.h"
 #include "server/web/web_files.h"
 
