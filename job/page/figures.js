@@ -13,7 +13,7 @@ function seriesOver(name, entries, valueOf, more = {}) {
   return { name, points: points.filter(({ y }) => y !== undefined), ...more };
 }
 
-/** Whether all values are positive and so far apart that the axis should be logarithmic. */
+/** True if all values are positive and so far apart that the axis should be logarithmic. */
 function spansOrders(series, of) {
   let [low, high] = [Infinity, 0];
   for (const point of series.flatMap((each) => each.points)) {
@@ -44,10 +44,11 @@ function categoryFigure(about, entries, series, nameOf = (entry) => entry.name) 
 function csvOf({ x, y, categories, series }) {
   if (!categories) {
     const labels = series.some((each) => each.points.some((point) => point.label));
-    const row = (each) => (point) => [each.name, point.x, point.y, ...(labels ? [point.label] : [])];
-    return csvOfRows([
-      ["series", x.title, y.title, ...(labels ? ["label"] : [])],
-      ...series.flatMap((each) => each.points.map(row(each)))]);
+    const ifLabels = (cell) => (labels ? [cell] : []);
+    const rowsOf = ({ name, points }) =>
+      points.map((point) => [name, point.x, point.y, ...ifLabels(point.label)]);
+    const heading = ["series", x.title, y.title, ...ifLabels("label")];
+    return csvOfRows([heading, ...series.flatMap(rowsOf)]);
   }
   const columns = series.map((each) => new Map(each.points.map((point) => [point.x, point.y])));
   return csvOfRows([
@@ -62,9 +63,13 @@ const MARKS = ["circle", "rect", "triangle", "rectRot", "cross", "star", "rectRo
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
 const plainTick = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
-const scientificTick = new Intl.NumberFormat("en", { notation: "scientific", maximumSignificantDigits: 2 });
-const tickText = (value) =>
-  (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) ? scientificTick : plainTick).format(value);
+const scientificTick = new Intl.NumberFormat(
+  "en", { notation: "scientific", maximumSignificantDigits: 2 });
+
+function tickText(value) {
+  const plain = value === 0 || (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e6);
+  return (plain ? plainTick : scientificTick).format(value);
+}
 
 // Labels 1, 2, 5, 10, 20 ... on a logarithmic axis; only powers of ten over many decades.
 function tick(value) {
@@ -90,7 +95,9 @@ function scale(figure, of, more) {
     type: log ? "logarithmic" : "linear",
     beginAtZero: fromZero,
     title: { display: true, text: title, color: colour("--soft") },
-    ticks: { color: colour("--soft"), maxRotation: 60, autoSkip: !log, autoSkipPadding: 8, callback: tick },
+    ticks: {
+      color: colour("--soft"), maxRotation: 60, autoSkip: !log, autoSkipPadding: 8, callback: tick,
+    },
     grid: { color: colour("--line"), borderColor: colour("--line") },
     ...(log ? logarithmicEnds(figure, of) : {}),
     ...more,
@@ -102,7 +109,8 @@ function categoryScale(figure) {
   const stacked = figure.bars ?? false;
   const { beginAtZero, ...made } = scale(figure, "x", { type: "category", stacked });
   const { callback, ...ticks } = made.ticks;
-  const offset = stacked || figure.series.some((each) => each.line === false);  // bars and lone points
+  // Bars and lone points keep a distance from the axes.
+  const offset = stacked || figure.series.some((each) => each.line === false);
   return { ...made, offset, ticks };
 }
 
@@ -135,7 +143,10 @@ function tooltip(item) {
 function chartOf(figure) {
   return {
     type: figure.bars ? "bar" : figure.categories ? "line" : "scatter",
-    data: { labels: figure.categories, datasets: figure.series.map((each, i) => dataset(figure, each, i)) },
+    data: {
+      labels: figure.categories,
+      datasets: figure.series.map((each, i) => dataset(figure, each, i)),
+    },
     options: {
       animation: false,
       responsive: true,

@@ -1,164 +1,194 @@
 #include "job/page/page.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
-#include <array>
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <optional>
 
-#include "base/process/program.h"
-#include "base/text/base64.h"
-#include "base/text/printable.h"
-#include "job/page/page_files.h"
+#include "base/errors.h"
+#include "base/text/checked_json.h"
+#include "base/text/human_text.h"
+#include "base/text/json_fields.h"
+#include "job/report/result_table.h"
 
 namespace dotresize {
 namespace {
 
 using nlohmann::json;
 
-/// Base64 of the SHA-256 of a script or style sheet, for a Content-Security-Policy.
-std::string content_hash(std::string_view content) {
-  std::array<char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  if (EVP_Digest(content.data(), content.size(), reinterpret_cast<unsigned char*>(digest.data()),
-                 &length, EVP_sha256(), nullptr) != 1) {
-    throw std::runtime_error("OpenSSL has no SHA-256");
+/// "pca_dotresize has made the model 200 of 256 channels wide: ..."
+std::string summary_of(const ReportSummary& report) {
+  std::string text =
+      fmt::format("{} has made the model {} channels wide: {} of its bytes", report.method,
+                  width_text(report), format_percent(report.bytes_fraction()));
+  if (report.dense.perplexity && report.compressed.perplexity) {
+    text += fmt::format(", perplexity {} in place of {}",
+                        format_perplexity(*report.compressed.perplexity),
+                        format_perplexity(*report.dense.perplexity));
   }
-  return base64({digest.data(), length});
+  return text + fmt::format(", in {}.", format_duration(report.wall_time_s));
 }
 
-/// Escapes an untrusted text, as one line, for elements and quoted attributes.
-std::string escaped(const std::string& text) {
-  std::string html;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        html += "&amp;";
-        break;
-      case '<':
-        html += "&lt;";
-        break;
-      case '>':
-        html += "&gt;";
-        break;
-      case '"':
-        html += "&quot;";
-        break;
-      case '\'':
-        html += "&#39;";
-        break;
-      default:
-        html += c;
+json model_json(const ComparedModel& model) {
+  const ReportSummary& summary = model.summary;
+  json object = {{"name", summary.name},
+                 {"method", summary.method},
+                 {"target", summary.target},
+                 {"format", summary.stock ? "stock" : "custom"},
+                 {"width", width_text(summary)},
+                 {"bytes", summary.compressed.bytes},
+                 {"bytes_fraction", summary.bytes_fraction()},
+                 {"wall_time_s", summary.wall_time_s},
+                 {"path", model.path}};
+  set_if(object, "perplexity", summary.compressed.perplexity);
+  set_if(object, "dense_perplexity", summary.dense.perplexity);
+  set_if(object, "kl", summary.compressed.kl);
+  set_if(object, "agreement", summary.compressed.agreement);
+  return object;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+bool is_done(const json& variant) { return variant.at("state") == "done"; }
+
+/// Value of an axis; "–" if the method does not read it.
+std::string setting(const json& variant, const std::string& axis) {
+  const json& value = variant.at("values").at(axis);
+  return value.is_null() ? "–" : value.get<std::string>();
+}
+
+/// Throws nlohmann::json::exception unless results.json has all that the page shows, and
+/// InputError, starting with `origin`, if it has no axes.
+void check_results(const json& results, const std::string& origin) {
+  for (const char* key : {"name", "directory"}) results.at(key).get<std::string>();
+  results.at("combinations").get<int64_t>();
+  const auto axes = results.at("axes").get<std::vector<std::string>>();
+  if (axes.empty()) throw InputError(origin + ": axes: must not be empty");
+  if (results.contains("dense")) {
+    for (const char* key : {"bytes", "perplexity"}) results.at("dense").at(key).get<double>();
+  }
+  for (const json& variant : results.at("variants")) {
+    for (const std::string& axis : axes) setting(variant, axis);
+    variant.at("state").get<std::string>();
+    variant.value("reason", "");
+    if (!is_done(variant)) continue;
+    for (const char* key : {"width", "bytes", "bytes_fraction", "perplexity"}) {
+      variant.at(key).get<double>();
     }
+    for (const char* key : {"pareto", "best"}) variant.at(key).get<bool>();
+    std::optional<double> measured;
+    for (const char* key : {"kl", "agreement"}) get_if(variant, key, measured);
   }
-  return html;
 }
 
-/// Copies the template with each {{NAME}} replaced. Values are not looked through again.
-std::string filled(std::string_view text, const std::map<std::string_view, std::string>& values) {
-  std::string html;
-  for (size_t at = text.find("{{"); at != std::string_view::npos; at = text.find("{{")) {
-    const size_t end = text.find("}}", at);
-    html += text.substr(0, at);
-    html += values.at(text.substr(at + 2, end - at - 2));
-    text.remove_prefix(end + 2);
-  }
-  return html.append(text);
+std::optional<double> dense_perplexity(const json& results) {
+  if (!results.contains("dense")) return std::nullopt;
+  return results.at("dense").at("perplexity").get<double>();
 }
 
-std::string notices_html(const Page& page) {
-  std::string html;
-  if (!page.error.empty()) {
-    html = fmt::format(
-        "<section class=\"error\" aria-labelledby=\"error\"><h2 id=\"error\">Error</h2><p>{}</p>"
-        "</section>\n",
-        escaped(page.error));
+/// "8 combinations of settings, 7 done, 1 refused. Least perplexity: ..."
+std::string summary_of(const json& results) {
+  std::map<std::string, int64_t> counts;
+  const json* best = nullptr;
+  for (const json& variant : results.at("variants")) {
+    ++counts[variant.at("state").get<std::string>()];
+    if (!is_done(variant)) continue;
+    if (best == nullptr || variant.at("perplexity") < best->at("perplexity")) best = &variant;
   }
-  if (page.warnings.empty()) return html;
-  html +=
-      "<section class=\"warnings\" aria-labelledby=\"warnings\"><h2 id=\"warnings\">Warnings</h2>"
-      "<ul>";
-  for (const std::string& warning : page.warnings) html += "<li>" + escaped(warning) + "</li>";
-  return html + "</ul></section>\n";
+  std::string text = counted(results.at("combinations"), "combination") + " of settings";
+  for (const char* state : {"done", "failed", "refused", "pending"}) {
+    if (counts.contains(state)) text += fmt::format(", {} {}", counts.at(state), state);
+  }
+  if (best == nullptr) return text + ".";
+  text += fmt::format(". Least perplexity: {} at {} of the dense model's bytes",
+                      format_perplexity(best->at("perplexity")),
+                      format_percent(best->at("bytes_fraction")));
+  const std::optional<double> dense = dense_perplexity(results);
+  if (dense) text += fmt::format(", of the dense model {}", format_perplexity(*dense));
+  return text + ".";
 }
 
-/// What a page may show of a document: texts with their line breaks, but without other control
-/// characters, and no members that are null.
-json shown_part(const json& value) {
-  if (value.is_string()) return printable_lines(value.get_ref<const std::string&>());
-  if (!value.is_structured()) return value;
-  json part = value.is_array() ? json::array() : json::object();
-  for (const auto& [key, member] : value.items()) {
-    if (value.is_array()) {
-      part.push_back(shown_part(member));
-    } else if (!member.is_null()) {
-      part[printable_lines(key)] = shown_part(member);
-    }
+/// The jobs on the Pareto front, by size.
+Rows front_of(const json& results) {
+  std::vector<const json*> front;
+  for (const json& variant : results.at("variants")) {
+    if (is_done(variant) && variant.at("pareto")) front.push_back(&variant);
   }
-  return part;
+  std::ranges::sort(front, {}, [](const json* each) { return each->at("bytes").get<double>(); });
+  const auto axes = results.at("axes").get<std::vector<std::string>>();
+  const std::optional<double> dense = dense_perplexity(results);
+  Rows rows = {axes};
+  for (const char* name : {"width", "net", "perplexity", "change"}) rows[0].emplace_back(name);
+  for (const json* variant : front) {
+    std::vector<std::string>& row = rows.emplace_back();
+    for (const std::string& axis : axes) row.push_back(setting(*variant, axis));
+    const double perplexity = variant->at("perplexity");
+    row.push_back(std::to_string(variant->at("width").get<int64_t>()));
+    row.push_back(format_percent(variant->at("bytes_fraction")));
+    row.push_back(format_perplexity(perplexity));
+    row.push_back(dense ? format_change(*dense, perplexity) : "");
+  }
+  return rows;
 }
 
 }  // namespace
 
-// Only its end tag ends a script element in HTML, and JSON has < > & only inside strings.
-std::string page_json(const json& shown) {
-  std::string text;
-  for (const char c : shown_part(shown).dump(-1, ' ', /*ensure_ascii=*/true)) {
-    if (c == '<' || c == '>' || c == '&') {
-      text += "\\u00" + hex_digits(std::string_view(&c, 1));
-    } else {
-      text += c;
-    }
-  }
-  return text;
+Page report_page(const StoredReport& report) {
+  const ReportSummary& summary = report.summary;
+  return {.kind = "Compression",
+          .title = summary.name.empty() ? "unnamed job" : summary.name,
+          .summary = summary_of(summary),
+          .warnings = summary.warnings,
+          .caption = "Result",
+          .key_figures = result_rows(summary.dense, summary.compressed),
+          .data = page_json({{"kind", "job"}, {"report", report.document}})};
 }
 
-std::string page_script() {
-  std::string script;
-  for (const std::string_view part :
-       {text_js(), figures_js(), plans_js(), job_js(), models_js(), page_js()}) {
-    script += part;
+Page sweep_page(const std::string& results, const std::string& origin) {
+  const json document = parse_json_object(results, origin);
+  try {
+    check_results(document, origin);
+  } catch (const json::exception& error) {
+    throw InputError(origin + ": " + json_fault(error));
   }
-  return script;
+  const std::string name = document.at("name");
+  return {.kind = "Sweep",
+          .title = name.empty() ? "unnamed sweep" : name,
+          .summary = summary_of(document),
+          .caption = "Pareto front",
+          .key_figures = front_of(document),
+          .data = page_json({{"kind", "sweep"}, {"results", document}})};
 }
 
-std::string key_figures_html(const Page& page) {
-  const std::vector<std::string>& heading = page.key_figures.front();
-  std::string html = fmt::format(
-      "<div class=\"tables\"><div class=\"scroll\" role=\"region\" tabindex=\"0\" "
-      "aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead><tr>",
-      escaped(page.caption), heading.size() == 2 ? " class=\"prose\"" : "");
-  for (const std::string& cell : heading) html += "<th scope=\"col\">" + escaped(cell) + "</th>";
-  html += "</tr></thead>\n<tbody>\n";
-  for (size_t i = 1; i < page.key_figures.size(); ++i) {
-    const std::vector<std::string>& row = page.key_figures[i];
-    html += "<tr><th scope=\"row\">" + escaped(row.front()) + "</th>";
-    for (size_t j = 1; j < row.size(); ++j) html += "<td>" + escaped(row[j]) + "</td>";
-    html += "</tr>\n";
-  }
-  return html +
-         "</tbody>\n</table>\n</div></div>\n"
-         "<noscript><p>These are the key figures. The plots and the other tables need scripts.</p>"
-         "</noscript>\n";
+Page comparison_page(const std::vector<ComparedModel>& models) {
+  Page page{.kind = "Comparison",
+            .title = counted(std::ssize(models), "model"),
+            .summary = "What these compressions gave, side by side.",
+            .caption = "Models",
+            .key_figures = comparison_rows(models)};
+  const std::string warning = comparison_warning(models);
+  if (!warning.empty()) page.warnings.push_back(warning);
+  json shown = json::array();
+  for (const ComparedModel& model : models) shown.push_back(model_json(model));
+  page.data = page_json({{"kind", "comparison"}, {"models", std::move(shown)}});
+  return page;
 }
 
-std::string page_html(const Page& page) {
-  const std::string script = page_script();
-  return filled(page_template(), {{"KIND", escaped(page.kind)},
-                                  {"TITLE", escaped(page.title)},
-                                  {"SUMMARY", escaped(page.summary)},
-                                  {"NOTICES", notices_html(page)},
-                                  {"KEY_FIGURES", key_figures_html(page)},
-                                  {"VERSION", escaped(kVersion)},
-                                  {"DATA", page.data},
-                                  {"CSS", std::string(page_css())},
-                                  {"CSS_HASH", content_hash(page_css())},
-                                  {"CHART_JS", std::string(chart_js())},
-                                  {"CHART_JS_HASH", content_hash(chart_js())},
-                                  {"PAGE_JS", script},
-                                  {"PAGE_JS_HASH", content_hash(script)}});
+Page failure_page(const EndedJob& job) {
+  Page page{.kind = "Compression without a result",
+            .title = job.name.empty() ? "unnamed job" : job.name,
+            .summary = fmt::format("The job has {} and left no model.",
+                                   job.state == "cancelled" ? "been cancelled" : "failed"),
+            .error = job.error,
+            .caption = "The job",
+            .key_figures = {{"what", "value"}}};
+  page.key_figures.insert(page.key_figures.end(), job.facts.begin(), job.facts.end());
+  page.data =
+      page_json({{"kind", "failure"},
+                 {"job", {{"facts", job.facts}, {"log_tail", job.log_tail}, {"spec", job.spec}}}});
+  return page;
 }
 
 }  // namespace dotresize

@@ -5,11 +5,12 @@ function tableElement({ caption, heading, rows, prose }) {
   const cells = (row) => [
     element("th", { scope: "row" }, row[0]),
     ...heading.slice(1).map((_, i) => element("td", {}, row[i + 1] ?? ""))];
+  const titles = heading.map((cell) => element("th", { scope: "col" }, cell));
   return element(
     "div", { class: "scroll", role: "region", tabindex: 0, "aria-label": caption },
     element("table", prose ? { class: "prose" } : {},
             element("caption", {}, caption),
-            element("thead", {}, element("tr", {}, ...heading.map((cell) => element("th", { scope: "col" }, cell)))),
+            element("thead", {}, element("tr", {}, ...titles)),
             element("tbody", {}, ...rows.map((row) => element("tr", {}, ...cells(row))))));
 }
 
@@ -18,7 +19,8 @@ function textElement({ heading, text }) {
 }
 
 function failurePage({ job }) {
-  const texts = [{ heading: "End of its log", text: job.log_tail }, { heading: "What was asked for", text: job.spec }];
+  const texts = [{ heading: "End of its log", text: job.log_tail },
+                 { heading: "What was asked for", text: job.spec }];
   return {
     tables: [{ caption: "The job", heading: ["what", "value"], rows: job.facts, prose: true }],
     below: texts.filter(({ text }) => text !== "").map(textElement),
@@ -26,22 +28,27 @@ function failurePage({ job }) {
 }
 
 function pageElements({ tables, figures = [], below = [], details = [] }) {
-  const group = (name, elements) => (elements.length > 0 ? [element("div", { class: name }, ...elements)] : []);
-  return [...group("tables", tables.map(tableElement)), ...group("figures", figures.map(figureElement)), ...below,
-          ...group("tables", details.map(tableElement))];
+  const group = (name, elements) =>
+    (elements.length > 0 ? [element("div", { class: name }, ...elements)] : []);
+  return [
+    ...group("tables", tables.map(tableElement)), ...group("figures", figures.map(figureElement)),
+    ...below, ...group("tables", details.map(tableElement))];
 }
 
-/** The JSON of the page. Its objects have their own members alone, whatever names a report may have. */
+/** The JSON of the page. Its objects have own members alone, whatever names a report may have. */
 function pageData() {
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-  return JSON.parse(document.getElementById("data").textContent,
-                    (_, value) => (isObject(value) ? Object.assign(Object.create(null), value) : value));
+  const plain = (_, value) =>
+    (isObject(value) ? Object.assign(Object.create(null), value) : value);
+  return JSON.parse(document.getElementById("data").textContent, plain);
 }
 
 function showPage() {
   const data = pageData();
-  const pages = { job: jobPage, sweep: sweepPage, comparison: comparisonPage, failure: failurePage };
-  document.getElementById("report").replaceChildren(...pageElements(pages[data.kind](data)));
+  const pageOf = {
+    job: jobPage, sweep: sweepPage, comparison: comparisonPage, failure: failurePage,
+  }[data.kind];
+  document.getElementById("report").replaceChildren(...pageElements(pageOf(data)));
   drawFigures();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawFigures);
   // Printed pages use the colours for a white background.

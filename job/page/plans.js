@@ -6,8 +6,9 @@ const LEVELS_PER_DECADE = 32;
 const TOP_LEVEL = 255;
 // Ten equidistant colours of matplotlib's viridis (CC0).
 const VIRIDIS = [
-  [0x44, 0x01, 0x54], [0x48, 0x28, 0x78], [0x3e, 0x49, 0x89], [0x31, 0x68, 0x8e], [0x26, 0x82, 0x8e],
-  [0x1f, 0x9e, 0x89], [0x35, 0xb7, 0x79], [0x6e, 0xce, 0x58], [0xb5, 0xde, 0x2b], [0xfd, 0xe7, 0x25]];
+  [0x44, 0x01, 0x54], [0x48, 0x28, 0x78], [0x3e, 0x49, 0x89], [0x31, 0x68, 0x8e],
+  [0x26, 0x82, 0x8e], [0x1f, 0x9e, 0x89], [0x35, 0xb7, 0x79], [0x6e, 0xce, 0x58],
+  [0xb5, 0xde, 0x2b], [0xfd, 0xe7, 0x25]];
 
 const levelsOf = (picture) => Uint8Array.from(atob(picture.levels), (byte) => byte.charCodeAt(0));
 const massOf = (picture, level) =>
@@ -18,8 +19,8 @@ function viridis(at) {
   const place = Math.min(Math.max(at, 0), 1) * (VIRIDIS.length - 1);
   const below = Math.min(Math.floor(place), VIRIDIS.length - 2);
   const share = place - below;
-  const mixed = VIRIDIS[below].map((low, i) => Math.round(low * (1 - share) + VIRIDIS[below + 1][i] * share));
-  return [...mixed, 255];
+  const mix = (low, high) => Math.round(low * (1 - share) + high * share);
+  return [...VIRIDIS[below].map((low, i) => mix(low, VIRIDIS[below + 1][i])), 255];
 }
 
 /**
@@ -34,17 +35,22 @@ function colourScale(pictures) {
   let lowest = TOP_LEVEL - 1;
   for (const picture of pictures) {
     const shift = shiftOf(picture);
-    for (const level of levelsOf(picture)) if (level > shift) lowest = Math.min(lowest, level - shift);
+    for (const level of levelsOf(picture)) {
+      if (level > shift) lowest = Math.min(lowest, level - shift);
+    }
   }
   const range = TOP_LEVEL - lowest;
-  const ticks = [1, 0.75, 0.5, 0.25, 0].map((part) => largest * 10 ** ((-range * part) / LEVELS_PER_DECADE));
-  const colours = Array.from({ length: TOP_LEVEL + 1 }, (_, i) => (i === 0 ? [0, 0, 0, 0] : viridis((i - lowest) / range)));
+  const ticks = [1, 0.75, 0.5, 0.25, 0].map(
+    (part) => largest * 10 ** ((-range * part) / LEVELS_PER_DECADE));
+  const colours = Array.from(
+    { length: TOP_LEVEL + 1 }, (_, i) => (i === 0 ? [0, 0, 0, 0] : viridis((i - lowest) / range)));
   return { shiftOf, ticks, colours };
 }
 
 /** A canvas of `columns` pixels a row; `pixels` has the colour of each. */
 function painted(columns, pixels, attributes) {
-  const canvas = element("canvas", { width: columns, height: pixels.length / columns, ...attributes });
+  const height = pixels.length / columns;
+  const canvas = element("canvas", { width: columns, height, ...attributes });
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   pixels.forEach((pixel, i) => image.data.set(pixel, 4 * i));
@@ -55,7 +61,8 @@ function painted(columns, pixels, attributes) {
 /** A pixel for each cell, and an empty line between the kept rows and the merged ones. */
 function planPixels({ rows, columns, ...picture }, scale) {
   const shift = scale.shiftOf(picture);
-  const pixels = Array.from(levelsOf(picture), (level) => scale.colours[Math.max(0, level - shift)]);
+  const colourOf = (level) => scale.colours[Math.max(0, level - shift)];
+  const pixels = Array.from(levelsOf(picture), colourOf);
   const gap = rows > columns ? new Array(columns).fill(scale.colours[0]) : [];
   return [...pixels.slice(0, columns ** 2), ...gap, ...pixels.slice(columns ** 2)];
 }
@@ -63,11 +70,14 @@ function planPixels({ rows, columns, ...picture }, scale) {
 /** The mass of each cell. Rows and columns are named after their first channels. */
 function planCsv(picture) {
   const { rows, columns, block } = picture;
-  const masses = Array.from(levelsOf(picture), (level) => padded(massOf(picture, level).toExponential(3)));
-  const nameOf = (row) => (row < columns ? `kept ${row * block}` : `merged ${(row - columns) * block}`);
+  const massText = (level) => padded(massOf(picture, level).toExponential(3));
+  const masses = Array.from(levelsOf(picture), massText);
+  const nameOf = (row) =>
+    (row < columns ? `kept ${row * block}` : `merged ${(row - columns) * block}`);
+  const line = (row) => [nameOf(row), ...masses.slice(row * columns, (row + 1) * columns)];
   return csvOfRows([
     ["first channel", ...Array.from({ length: columns }, (_, i) => i * block)],
-    ...Array.from({ length: rows }, (_, row) => [nameOf(row), ...masses.slice(row * columns, (row + 1) * columns)])]);
+    ...Array.from({ length: rows }, (_, row) => line(row))]);
 }
 
 /** The share of the largest cell in its row's mass, in the mean over the rows that have mass. */
@@ -85,13 +95,15 @@ function meanLargestShare(picture) {
 function planText(junction, hiddenSize) {
   const picture = junction.transport;
   const kept = hiddenSize
-    ? `${separated(junction.width)} of ${counted(hiddenSize, "channel")}` : counted(junction.width, "channel");
+    ? `${separated(junction.width)} of ${counted(hiddenSize, "channel")}`
+    : counted(junction.width, "channel");
   const merged = picture.merged_targets === undefined
     ? "" : `, that of a merged one over ${shortNumber(picture.merged_targets)}`;
-  return `${kept} are kept: ${counted(picture.rows, "row")} and ${counted(picture.columns, "column")} of ` +
-    `${counted(picture.block, "channel")} each. ${percent(picture.stays)} of the mass of the kept channels ` +
-    "stays on themselves. In the mean over the rows the largest cell has " +
-    `${percent(meanLargestShare(picture))} of a row's mass. The mass of a kept channel is spread over ` +
+  return `${kept} are kept: ${counted(picture.rows, "row")} and ` +
+    `${counted(picture.columns, "column")} of ${counted(picture.block, "channel")} each. ` +
+    `${percent(picture.stays)} of the mass of the kept channels stays on themselves. ` +
+    `In the mean over the rows the largest cell has ${percent(meanLargestShare(picture))} of a ` +
+    "row's mass. The mass of a kept channel is spread over " +
     `${shortNumber(picture.kept_targets)} channels (effective number)${merged}.`;
 }
 
@@ -109,8 +121,10 @@ function plansOf({ junctions = [], method }) {
 /** How far the plans spread mass over depth, and how much of it stays; nothing with one plan. */
 function planFigures({ junctions = [] }) {
   if (junctions.filter((junction) => junction.transport).length < 2) return [];
-  const of = (name, valueOf) => seriesOver(name, junctions, ({ transport }) => transport && valueOf(transport));
-  const targets = [of("kept channels", (plan) => plan.kept_targets), of("merged channels", (plan) => plan.merged_targets)];
+  const of = (name, valueOf) =>
+    seriesOver(name, junctions, ({ transport }) => transport && valueOf(transport));
+  const targets = [of("kept channels", (plan) => plan.kept_targets),
+                   of("merged channels", (plan) => plan.merged_targets)];
   return [
     categoryFigure(
       {
@@ -140,10 +154,12 @@ function planPanel(plans, shown, scale) {
   const panel = element("div", { class: "plan", role: "group" },
                         element("p", { class: "plan-name" }, select), cells, text);
   const show = ({ name, text: words, picture }) => {
-    const label = { class: "picture", role: "img", "aria-label": `Transport plan of ${name}. ${words}` };
+    const image = painted(
+      picture.columns, planPixels(picture, scale),
+      { class: "picture", role: "img", "aria-label": `Transport plan of ${name}. ${words}` });
     cells.replaceChildren(
       element("span", { class: "rows", "aria-hidden": "true" }, "channels of the source"),
-      painted(picture.columns, planPixels(picture, scale), label),
+      image,
       element("span", { class: "columns", "aria-hidden": "true" }, "channels that are kept"));
     text.replaceChildren(
       element("span", {}, words), " ",
@@ -164,18 +180,21 @@ function planGallery(report) {
   const order = report.method.name === "pca_dotresize"
     ? "Channels are principal components here, the one of the largest eigenvalue first."
     : "Channels are in the order of the model.";
-  const bar = painted(256, Array.from({ length: 256 }, (_, i) => viridis(i / 255)), { "aria-hidden": "true" });
+  const panels = Array.from(shown, (index) => planPanel(plans, index, scale));
+  const bar = Array.from({ length: 256 }, (_, i) => viridis(i / 255));
+  const ticks = scale.ticks.flatMap((mass) => [element("span", {}, scientific(mass)), " "]);
   return [element(
-    "section", { class: "plans", id: "transport-plans", "aria-labelledby": "transport-plans-title" },
-    element("h2", { id: "transport-plans-title" }, "Transport plans"),
+    "section", { class: "plans", id: "transport-plans", "aria-labelledby": "plans-title" },
+    element("h2", { id: "plans-title" }, "Transport plans"),
     element("p", {},
-            "How much of its mass each channel of the source (row) gives to each channel that is kept (column); " +
-            `a whole plan has the mass 1. ${order} Rows above the gap are the kept ones: what stays where it is ` +
-            "lies on the diagonal. Below the gap are the merged ones, by the kept one that takes most of their mass."),
-    element("div", { class: "plan-row" }, ...Array.from(shown, (index) => planPanel(plans, index, scale))),
+            "How much of its mass each channel of the source (row) gives to each channel that is " +
+            `kept (column); a whole plan has the mass 1. ${order} Rows above the gap are the ` +
+            "kept ones: what stays where it is lies on the diagonal. Below the gap are the merged " +
+            "ones, by the kept one that takes most of their mass."),
+    element("div", { class: "plan-row" }, ...panels),
     element("div", { class: "scale" },
-            element("p", {}, "Mass of a cell (share of the plan's mass, logarithmic); cells without a colour have less"),
-            bar,
-            element("p", { class: "ticks" },
-                    ...scale.ticks.flatMap((mass) => [element("span", {}, scientific(mass)), " "]))))];
+            element("p", {}, "Mass of a cell (share of the plan's mass, logarithmic); cells " +
+                             "without a colour have less"),
+            painted(bar.length, bar, { "aria-hidden": "true" }),
+            element("p", { class: "ticks" }, ...ticks)))];
 }

@@ -6,7 +6,8 @@ const separated = new Intl.NumberFormat("en", { maximumFractionDigits: 0 }).form
 const counted = (number, noun) => `${separated(number)} ${noun}${number === 1 ? "" : "s"}`;
 const percent = (fraction) => `${(100 * fraction).toFixed(1)} %`;
 const perplexityText = (value) => value.toFixed(value < 10 ? 4 : 3);
-const nats = (value) => (Math.abs(value) < 0.001 ? padded(value.toExponential(1)) : value.toFixed(4));
+const nats = (value) =>
+  (Math.abs(value) < 0.001 ? padded(value.toExponential(1)) : value.toFixed(4));
 
 /** The change from one value to the other: "+5.4 %". */
 function change(before, after) {

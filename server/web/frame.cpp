@@ -2,7 +2,7 @@
 
 #include "base/process/program.h"
 #include "server/web/assets.h"
-#include "server/web/html_template.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -14,8 +14,8 @@
 #include "job/status/progress_text.h"
 #include "server/store/resources.h"
 #include "server/web/actions.h"
-#include "server/web/html_template.h"
 #include "server/web/job_table.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -9,7 +9,7 @@
 #include "job/status/job_rows.h"
 #include "job/status/progress_text.h"
 #include "server/store/resources.h"
-#include "server/web/html_template.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -4,8 +4,8 @@
 
 #include "base/text/printable.h"
 #include "server/api_error.h"
-#include "server/web/html_template.h"
 #include "server/web/job_table.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -1,6 +1,6 @@
 #include "server/web/messages.h"
 
-#include "server/web/html_template.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -2,8 +2,8 @@
 
 #include "base/text/human_text.h"
 #include "server/web/actions.h"
-#include "server/web/html_template.h"
 #include "server/web/job_table.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

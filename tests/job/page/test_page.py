@@ -20,7 +20,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{T
 SHOWN = HOSTILE.replace("\u202e", "?")
 MAX_PAGE_BYTES = 5_000_000
 
-# What a reader sees, as data. Plots are read from what Chart.js was given.
+# Reads a page as data. Plots are read from what Chart.js was given.
 READ = """(() => {
   const text = (node) => node?.textContent;
   const csv = (node) => decodeURIComponent(node.querySelector("a").href.split(",").slice(1).join(","));
