@@ -120,7 +120,7 @@ def test_a_failed_job_of_a_sweep_has_a_page(offline, job_files, tmp_path):
     (variant / "log").write_text("begun\ndotresize-worker: error: rank 1 on box in calibrate: no <b>memory</b>\n")
     offline("report", variant, "--html", page)
     html = page.read_text()
-    assert "<p>no &lt;b&gt;memory&lt;/b&gt;</p>" in html and "begun\n" in html and "slicegpt" in html
+    assert "<p>no &lt;b&gt;memory&lt;/b&gt;</p>" in html and "begun\\n" in html and "slicegpt" in html
 
 
 def test_a_method_that_needs_costs_joins_a_sweep_whose_statistics_have_none(offline, job_files):
