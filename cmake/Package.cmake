@@ -22,7 +22,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 # Of Debian 12, which has the headers that this was compiled with.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS
     libabsl20220623 libc6 libcpp-httplib0.11 libctemplate3 libfmt9 libgomp1 libgrpc++1.51 libgrpc29 libhwy1 libopenmpi3
-    libpng16-16 libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libsqlite3-0 libssl3 libstdc++6 libyaml-cpp0.7 openmpi-bin
+    libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libsqlite3-0 libssl3 libstdc++6 libyaml-cpp0.7 openmpi-bin
     systemd)
 # For share/dotresize/launchers.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)

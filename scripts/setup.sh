@@ -15,7 +15,7 @@ packages=(
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libsqlitecpp-dev libsqlite3-dev nlohmann-json3-dev
   libcli11-dev libssl-dev pkg-config libcpp-httplib-dev prometheus-cpp-dev
-  libctemplate-dev libjs-chart.js libpng-dev
+  libctemplate-dev libjs-chart.js chromium
   libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev libclang-rt-dev slurm-wlm munge
 )
 

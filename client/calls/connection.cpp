@@ -12,8 +12,8 @@
 #include "base/files/input_file.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
-#include "job/page/sweep_page.h"
 #include "job/status/job_rows.h"
+#include "job/sweep/sweep_plan.h"
 
 namespace dotresize {
 namespace {

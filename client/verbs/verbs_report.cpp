@@ -16,11 +16,7 @@
 #include "client/calls/follow.h"
 #include "client/display/job_text.h"
 #include "client/verbs/verb.h"
-#include "job/page/comparison_page.h"
-#include "job/page/failure_page.h"
-#include "job/page/page_html.h"
-#include "job/page/report_page.h"
-#include "job/page/sweep_page.h"
+#include "job/page/page.h"
 #include "job/report/comparison_table.h"
 #include "job/report/report.h"
 #include "job/spec/job_file.h"
@@ -31,6 +27,9 @@ namespace dotresize {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Largest part of a log that is shown, in bytes.
+constexpr int64_t kLogTailBytes = 32'768;
 
 /// True if `dir` is a directory written by `dotresize sweep`, and not a model.
 bool is_sweep_directory(const fs::path& dir) {
@@ -156,7 +155,7 @@ Page page_of_directory(const fs::path& dir) {
   }
   if (is_sweep_directory(dir)) {
     const fs::path results = dir / kSweepResults;
-    return sweep_page(parse_results(read_whole_file(results, kMaxSweepBytes), results.string()));
+    return sweep_page(read_whole_file(results, kMaxSweepBytes), results.string());
   }
   const VariantPaths variant{dir};
   if (fs::exists(variant.job) && fs::exists(variant.log)) return page_of_failure(variant);
@@ -170,7 +169,7 @@ Page page_of_job(const std::string& id_or_prefix, const CommonOptions& common) {
   const v1::Job job = connection.get_job(id);
   if (job.has_sweep()) {
     const auto [plan, rows] = reported_sweep(connection.get_sweep(id).results());
-    if (!rows.empty()) return sweep_page(parse_results(sweep_json(plan, rows), id));
+    if (!rows.empty()) return sweep_page(sweep_json(plan, rows), id);
   }
   if (job.state() == v1::Job::SUCCEEDED) return page_of_directory(job.result().output_path());
   if (!has_ended(job.state())) {

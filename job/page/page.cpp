@@ -3,70 +3,192 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 
-#include "base/text/encodings.h"
+#include "base/errors.h"
+#include "base/text/checked_json.h"
+#include "base/text/human_text.h"
+#include "base/text/json_fields.h"
+#include "job/report/result_table.h"
 
 namespace dotresize {
 namespace {
 
-constexpr double kLogRatio = 5.0;
+using nlohmann::json;
 
-std::string csv_of_categories(const Figure& figure) {
-  std::string text = csv_cell(figure.x.title);
-  for (const Series& series : figure.series) text += "," + csv_cell(series.name);
-  text += "\n";
-  std::vector<std::map<size_t, double>> columns;
-  for (const Series& series : figure.series) {
-    auto& column = columns.emplace_back();
-    for (const Point& point : series.points) column[static_cast<size_t>(point.x)] = point.y;
+/// "pca_dotresize has made the model 200 of 256 channels wide: ..."
+std::string summary_of(const ReportSummary& report) {
+  std::string text =
+      fmt::format("{} has made the model {} channels wide: {} of its bytes", report.method,
+                  width_text(report), format_percent(report.bytes_fraction()));
+  if (report.dense.perplexity && report.compressed.perplexity) {
+    text += fmt::format(", perplexity {} in place of {}",
+                        format_perplexity(*report.compressed.perplexity),
+                        format_perplexity(*report.dense.perplexity));
   }
-  for (size_t i = 0; i < figure.categories.size(); ++i) {
-    text += csv_cell(figure.categories[i]);
-    for (const auto& column : columns) {
-      text += ",";
-      if (const auto found = column.find(i); found != column.end()) {
-        text += fmt::format("{}", found->second);
-      }
+  return text + fmt::format(", in {}.", format_duration(report.wall_time_s));
+}
+
+json model_json(const ComparedModel& model) {
+  const ReportSummary& summary = model.summary;
+  json object = {{"name", summary.name},
+                 {"method", summary.method},
+                 {"target", summary.target},
+                 {"format", summary.stock ? "stock" : "custom"},
+                 {"width", width_text(summary)},
+                 {"bytes", summary.compressed.bytes},
+                 {"bytes_fraction", summary.bytes_fraction()},
+                 {"wall_time_s", summary.wall_time_s},
+                 {"path", model.path}};
+  set_if(object, "perplexity", summary.compressed.perplexity);
+  set_if(object, "dense_perplexity", summary.dense.perplexity);
+  set_if(object, "kl", summary.compressed.kl);
+  set_if(object, "agreement", summary.compressed.agreement);
+  return object;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+bool is_done(const json& variant) { return variant.at("state") == "done"; }
+
+/// Value of an axis; "–" if the method does not read it.
+std::string setting(const json& variant, const std::string& axis) {
+  const json& value = variant.at("values").at(axis);
+  return value.is_null() ? "–" : value.get<std::string>();
+}
+
+/// Throws nlohmann::json::exception unless results.json has all that the page shows, and
+/// InputError, starting with `origin`, if it has no axes.
+void check_results(const json& results, const std::string& origin) {
+  for (const char* key : {"name", "directory"}) results.at(key).get<std::string>();
+  results.at("combinations").get<int64_t>();
+  const auto axes = results.at("axes").get<std::vector<std::string>>();
+  if (axes.empty()) throw InputError(origin + ": axes: must not be empty");
+  if (results.contains("dense")) {
+    for (const char* key : {"bytes", "perplexity"}) results.at("dense").at(key).get<double>();
+  }
+  for (const json& variant : results.at("variants")) {
+    for (const std::string& axis : axes) setting(variant, axis);
+    variant.at("state").get<std::string>();
+    variant.value("reason", "");
+    if (!is_done(variant)) continue;
+    for (const char* key : {"width", "bytes", "bytes_fraction", "perplexity"}) {
+      variant.at(key).get<double>();
     }
-    text += "\n";
+    for (const char* key : {"pareto", "best"}) variant.at(key).get<bool>();
+    std::optional<double> measured;
+    for (const char* key : {"kl", "agreement"}) get_if(variant, key, measured);
   }
-  return text;
+}
+
+std::optional<double> dense_perplexity(const json& results) {
+  if (!results.contains("dense")) return std::nullopt;
+  return results.at("dense").at("perplexity").get<double>();
+}
+
+/// "8 combinations of settings, 7 done, 1 refused. Least perplexity: ..."
+std::string summary_of(const json& results) {
+  std::map<std::string, int64_t> counts;
+  const json* best = nullptr;
+  for (const json& variant : results.at("variants")) {
+    ++counts[variant.at("state").get<std::string>()];
+    if (!is_done(variant)) continue;
+    if (best == nullptr || variant.at("perplexity") < best->at("perplexity")) best = &variant;
+  }
+  std::string text = counted(results.at("combinations"), "combination") + " of settings";
+  for (const char* state : {"done", "failed", "refused", "pending"}) {
+    if (counts.contains(state)) text += fmt::format(", {} {}", counts.at(state), state);
+  }
+  if (best == nullptr) return text + ".";
+  text += fmt::format(". Least perplexity: {} at {} of the dense model's bytes",
+                      format_perplexity(best->at("perplexity")),
+                      format_percent(best->at("bytes_fraction")));
+  const std::optional<double> dense = dense_perplexity(results);
+  if (dense) text += fmt::format(", of the dense model {}", format_perplexity(*dense));
+  return text + ".";
+}
+
+/// The jobs on the Pareto front, by size.
+Rows front_of(const json& results) {
+  std::vector<const json*> front;
+  for (const json& variant : results.at("variants")) {
+    if (is_done(variant) && variant.at("pareto")) front.push_back(&variant);
+  }
+  std::ranges::sort(front, {}, [](const json* each) { return each->at("bytes").get<double>(); });
+  const auto axes = results.at("axes").get<std::vector<std::string>>();
+  const std::optional<double> dense = dense_perplexity(results);
+  Rows rows = {axes};
+  for (const char* name : {"width", "net", "perplexity", "change"}) rows[0].emplace_back(name);
+  for (const json* variant : front) {
+    std::vector<std::string>& row = rows.emplace_back();
+    for (const std::string& axis : axes) row.push_back(setting(*variant, axis));
+    const double perplexity = variant->at("perplexity");
+    row.push_back(std::to_string(variant->at("width").get<int64_t>()));
+    row.push_back(format_percent(variant->at("bytes_fraction")));
+    row.push_back(format_perplexity(perplexity));
+    row.push_back(dense ? format_change(*dense, perplexity) : "");
+  }
+  return rows;
 }
 
 }  // namespace
 
-std::string csv_of(const Figure& figure) {
-  if (!figure.categories.empty()) return csv_of_categories(figure);
-  const bool labels = std::ranges::any_of(figure.series, [](const Series& series) {
-    return std::ranges::any_of(series.points,
-                               [](const Point& point) { return !point.label.empty(); });
-  });
-  std::string text = "series," + csv_cell(figure.x.title) + "," + csv_cell(figure.y.title) +
-                     (labels ? ",label" : "") + "\n";
-  for (const Series& series : figure.series) {
-    for (const Point& point : series.points) {
-      text += fmt::format("{},{},{}", csv_cell(series.name), point.x, point.y);
-      if (labels) text += "," + csv_cell(point.label);
-      text += "\n";
-    }
-  }
-  return text;
+Page report_page(const StoredReport& report) {
+  const ReportSummary& summary = report.summary;
+  return {.kind = "Compression",
+          .title = summary.name.empty() ? "unnamed job" : summary.name,
+          .summary = summary_of(summary),
+          .warnings = summary.warnings,
+          .caption = "Result",
+          .key_figures = result_rows(summary.dense, summary.compressed),
+          .data = page_json({{"kind", "job"}, {"report", report.document}})};
 }
 
-bool spans_orders(const std::vector<Series>& series, double Point::*of) {
-  double low = INFINITY;
-  double high = 0.0;
-  for (const Series& each : series) {
-    for (const Point& point : each.points) {
-      low = std::min(low, point.*of);
-      high = std::max(high, point.*of);
-    }
+Page sweep_page(const std::string& results, const std::string& origin) {
+  const json document = parse_json_object(results, origin);
+  try {
+    check_results(document, origin);
+  } catch (const json::exception& error) {
+    throw InputError(origin + ": " + json_fault(error));
   }
-  return low > 0 && high / low >= kLogRatio;
+  const std::string name = document.at("name");
+  return {.kind = "Sweep",
+          .title = name.empty() ? "unnamed sweep" : name,
+          .summary = summary_of(document),
+          .caption = "Pareto front",
+          .key_figures = front_of(document),
+          .data = page_json({{"kind", "sweep"}, {"results", document}})};
 }
 
-std::string short_number(double value) { return fmt::format("{:.4g}", value); }
+Page comparison_page(const std::vector<ComparedModel>& models) {
+  Page page{.kind = "Comparison",
+            .title = counted(std::ssize(models), "model"),
+            .summary = "What these compressions gave, side by side.",
+            .caption = "Models",
+            .key_figures = comparison_rows(models)};
+  const std::string warning = comparison_warning(models);
+  if (!warning.empty()) page.warnings.push_back(warning);
+  json shown = json::array();
+  for (const ComparedModel& model : models) shown.push_back(model_json(model));
+  page.data = page_json({{"kind", "comparison"}, {"models", std::move(shown)}});
+  return page;
+}
+
+Page failure_page(const EndedJob& job) {
+  Page page{.kind = "Compression without a result",
+            .title = job.name.empty() ? "unnamed job" : job.name,
+            .summary = fmt::format("The job has {} and left no model.",
+                                   job.state == "cancelled" ? "been cancelled" : "failed"),
+            .error = job.error,
+            .caption = "The job",
+            .key_figures = {{"what", "value"}}};
+  page.key_figures.insert(page.key_figures.end(), job.facts.begin(), job.facts.end());
+  page.data =
+      page_json({{"kind", "failure"},
+                 {"job", {{"facts", job.facts}, {"log_tail", job.log_tail}, {"spec", job.spec}}}});
+  return page;
+}
 
 }  // namespace dotresize

@@ -1,102 +1,69 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "job/report/transport_picture.h"
+#include "job/report/comparison_table.h"
+#include "job/report/stored_report.h"
 
 namespace dotresize {
 
-/// One point of a figure.
-struct Point {
-  double x = 0.0;  ///< index of the category, in a figure with categories
-  double y = 0.0;
-  std::string label = {};  ///< description, unless the series gives it
-};
-
-struct Series {
-  std::string name = {};
-  std::vector<Point> points = {};
-  bool line = true;   ///< joins the points in their order; only in figures without bars
-  bool marks = true;  ///< draws each point
-};
-
-struct Axis {
-  std::string title = {};  ///< includes the unit
-  bool log = false;
-  bool from_zero = false;
-};
-
-/// A plot, with a text and data that say the same.
-struct Figure {
-  std::string id = {};  ///< letters and '-'; also the name of its file
-  std::string title = {};
-  std::string text = {};  ///< main numbers of the figure, in words
-  Axis x = {};
-  Axis y = {};
-  std::vector<std::string> categories = {};  ///< categories of x; empty: x is a number
-  bool bars = false;                         ///< stacked bars over the categories
-  std::vector<Series> series = {};
-  std::string csv = {};  ///< all data of the figure
-};
-
-/// A transport plan as an image.
-struct Plan {
-  std::string name = {};  ///< name of the junction
-  std::string text = {};  ///< description of the image, in words
-  TransportPicture picture = {};
-};
-
-/// Plans with a common colour scale. Some are shown, and the reader may choose others.
-struct PlanGallery {
-  std::string text = {};  ///< explanation for the reader
-  std::string x = {};     ///< title of the columns
-  std::string y = {};     ///< title of the rows
-  std::vector<Plan> plans = {};
-};
-
-struct PageTable {
-  std::string caption = {};
-  std::vector<std::string> heading = {};
-  std::vector<std::vector<std::string>> rows = {};  ///< the first cell of each row is a name
-  bool prose = false;                               ///< the last column has words, not numbers
-};
-
-/// A text that keeps its line breaks.
-struct PageText {
-  std::string heading = {};
-  std::string text = {};
-  bool tail = false;  ///< the end is the important part
-};
-
-/// Contents of a page. Texts are untrusted: they may be invalid UTF-8, and are escaped.
+/// Contents of a page: the words and the table that stand in its HTML, and the JSON from which its
+/// script makes all tables and figures. Texts are untrusted: they may be invalid UTF-8, and are
+/// escaped.
 struct Page {
-  std::string kind;     ///< "Compression", "Sweep"
-  std::string title;    ///< the job's name
-  std::string summary;  ///< one sentence
-  std::string error;    ///< reason why the job has failed; empty: it has not
-  std::vector<std::string> warnings;
-  std::vector<PageTable> tables;
-  std::vector<Figure> figures;
-  std::optional<PlanGallery> plans;  ///< shown below the figures
-  std::vector<PageText> texts;
-  std::vector<PageTable> details;  ///< shown at the end of the page
+  std::string kind = {};     ///< "Compression", "Sweep"
+  std::string title = {};    ///< the job's name
+  std::string summary = {};  ///< one sentence
+  std::string error = {};    ///< reason why the job has failed; empty: it has not
+  std::vector<std::string> warnings = {};
+  std::string caption = {};  ///< heading of the key figures
+  /// Titles of the columns, then rows that begin with a name.
+  std::vector<std::vector<std::string>> key_figures = {};
+  std::string data = {};  ///< page_json() of what is shown
 };
 
 /// Name of the page beside the report or results that it shows.
 inline constexpr char kPageFile[] = "report.html";
 
-/// CSV of a figure with the columns series, x, y, and label if any point has one.
-std::string csv_of(const Figure& figure);
+/// Page for one job: its settings and its results.
+Page report_page(const StoredReport& report);
 
-/// Returns true if all values of the coordinate are positive and so far apart that the axis should
-/// be logarithmic.
-bool spans_orders(const std::vector<Series>& series, double Point::*of);
+/// Page for a sweep, from the text of its results.json. Throws InputError, starting with `origin`,
+/// for a malformed one.
+Page sweep_page(const std::string& results, const std::string& origin);
 
-/// Formats with four significant digits: "17", "0.0123", "1.2e-08".
-std::string short_number(double value);
+/// Page that compares several compressions: the rows of comparison_table, and perplexity over net
+/// size.
+Page comparison_page(const std::vector<ComparedModel>& models);
+
+/// A job that ended without a result.
+struct EndedJob {
+  std::string name = {};
+  std::string state = {};  ///< "failed", "cancelled"
+  std::string error = {};  ///< empty: no error is known
+  /// Names and values, such as time, rank and host.
+  std::vector<std::vector<std::string>> facts = {};
+  std::string spec = {};      ///< the job as JSON
+  std::string log_tail = {};  ///< last bytes of the log; empty: no log
+};
+
+/// Page that explains why there is no result.
+Page failure_page(const EndedJob& job);
+
+/// Renders one self-contained UTF-8 HTML document that needs no network. Styles, script, Chart.js
+/// and data are embedded, and its Content-Security-Policy allows nothing else.
+std::string page_html(const Page& page);
+
+/// HTML of the key figures, which the script replaces: the content of the element #report of a
+/// document with page.css. Its element #data has page.data.
+std::string key_figures_html(const Page& page);
+
+/// JSON for the script, safe inside a script element: none of < > &, nothing but ASCII, no control
+/// characters but line feeds and tabs in its texts, and no members that are null.
+std::string page_json(const nlohmann::json& shown);
+
+/// Script of a page: the parts in this folder, in the order in which they need each other.
+std::string page_script();
 
 }  // namespace dotresize

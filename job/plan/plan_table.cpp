@@ -236,10 +236,12 @@ std::string target_text(const ResolvedJob& job) {
   return fmt::format("width {}", job.widths.largest());
 }
 
+std::string width_range(int64_t least, int64_t largest) {
+  return least == largest ? std::to_string(least) : fmt::format("{} to {}", least, largest);
+}
+
 std::string width_range(const JunctionWidths& widths) {
-  const int64_t least = widths.smallest();
-  if (least == widths.largest()) return std::to_string(least);
-  return fmt::format("{} to {}", least, widths.largest());
+  return width_range(widths.smallest(), widths.largest());
 }
 
 std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {

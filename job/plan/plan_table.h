@@ -12,6 +12,7 @@ namespace dotresize {
 std::string target_text(const ResolvedJob& job);
 
 /// Width of the mapped junctions, "176", or the range of allocated widths, "96 to 216".
+std::string width_range(int64_t least, int64_t largest);
 std::string width_range(const JunctionWidths& widths);
 
 /// Text of the resulting widths: "width 176 of 256", or "widths 96 to 216 of 256".

@@ -206,8 +206,8 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
 void check_stock_output(const ModelConfig& config) {
   const ModelFamily& family = *find_family(config.family);
   const auto refuse = [&](const std::string& reason) {
-    fail("output.format", "a stock model of the family '" + config.family + "' " + reason +
-                                   "; 'any' is available");
+    fail("output.format",
+         "a stock model of the family '" + config.family + "' " + reason + "; 'any' is available");
   };
   if (!family.offers_stock_output) refuse("cannot be made yet");
   if (family.rotary_is_default_or_longrope && config.attention.rotary.type == "longrope") {

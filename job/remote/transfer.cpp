@@ -64,9 +64,8 @@ std::filesystem::path RemoteCache::output_for(const std::string& url) const {
 
 std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
                                        const RemoteCache& cache) {
-  return command_of(
-      {"fetch", url, "--kind", kind_name(kind), "--cache", cache.directory.string(), "--cache-size",
-       std::to_string(cache.size)});
+  return command_of({"fetch", url, "--kind", kind_name(kind), "--cache", cache.directory.string(),
+                     "--cache-size", std::to_string(cache.size)});
 }
 
 std::vector<std::string> look_command(const std::string& url, bool overwrite,

@@ -12,6 +12,7 @@
 #include "base/text/human_text.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/model/config_fields.h"
+#include "job/plan/plan_table.h"
 
 namespace dotresize {
 namespace {
@@ -191,8 +192,7 @@ std::string read_width_range(const json& document, const std::string& origin, in
       least = std::min(least, junction.required_integer("width", 1, kAny));
     }
   }
-  return least == largest ? std::to_string(largest)
-                          : std::to_string(least) + " to " + std::to_string(largest);
+  return width_range(least, largest);
 }
 
 /// Text such as "sparsity 0.2": the parts of target_text (job/plan/plan_table.h) whose keys are

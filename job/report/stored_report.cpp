@@ -18,11 +18,6 @@ std::vector<Entry> entries(const json& document, const char* key, Entry (*read)(
 
 }  // namespace
 
-bool StoredReport::in_metric_of_loss() const {
-  const json& method = document.at("method");
-  return method.contains("metric") && method.at("metric") == "fisher";
-}
-
 StoredReport parse_report(const std::string& text, const std::string& origin) {
   StoredReport report;
   report.document = parse_json_object(text, origin);

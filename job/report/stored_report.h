@@ -19,9 +19,6 @@ struct StoredReport {
   std::optional<HealingReport> healing;  ///< absent: `heal` was not asked for
   std::vector<RankReport> ranks;
   nlohmann::json document;  ///< the whole report.json
-
-  /// Returns true if the predictions are loss increases (`metric: fisher`).
-  bool in_metric_of_loss() const;
 };
 
 /// Parses the text of report.json. Throws InputError, starting with `origin`, for a malformed one.

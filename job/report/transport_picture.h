@@ -20,7 +20,7 @@ struct TransportPicture {
   int64_t rows = 0;      ///< from `columns` to kMaxRows
   int64_t columns = 0;   ///< at least 1
   double largest = 0.0;  ///< the largest mass of a cell
-  std::vector<uint8_t> levels = {};  ///< [rows, columns], arguments of mass_of_level()
+  std::vector<uint8_t> levels = {};  ///< [rows, columns], results of level_of_mass()
   double stays = 0.0;                ///< fraction of the support's mass on the diagonal
   double kept_targets = 0.0;         ///< exp(entropy) of a channel's mass, mean over the support
   std::optional<double> merged_targets = {};  ///< same, over the other channels; absent: no others
@@ -31,16 +31,12 @@ struct TransportPicture {
 /// Levels per factor of ten. The range is nearly eight factors of ten.
 inline constexpr double kLevelsPerDecade = 32.0;
 
-/// Returns 255 for the largest mass, 0 for a mass below the range.
+/// Returns 255 for the largest mass, 0 for a mass below the range. The mass of a level follows to a
+/// relative error of 3.7 % (job/page/plans.js).
 inline uint8_t level_of_mass(double mass, double largest) {
   const double level = 255.0 + kLevelsPerDecade * std::log10(mass / largest);
   if (!(level >= 1.0)) return 0;
   return static_cast<uint8_t>(std::min(255.0, std::round(level)));
-}
-
-/// Returns the mass of a level, to a relative error of 3.7 %.
-inline double mass_of_level(uint8_t level, double largest) {
-  return level == 0 ? 0.0 : largest * std::pow(10.0, (level - 255) / kLevelsPerDecade);
 }
 
 }  // namespace dotresize

@@ -44,6 +44,9 @@ inline constexpr char kSweepResults[] = "results.json";
 inline constexpr char kSweepVariants[] = "variants";
 inline constexpr char kSweepStatistics[] = "statistics";
 
+/// Largest size of a sweep's results, in bytes.
+inline constexpr int64_t kMaxSweepBytes = int64_t{64} << 20;
+
 /// Paths in the folder `dir` of one job of a sweep (SWEEP/kSweepVariants/ID).
 struct VariantPaths {
   std::filesystem::path dir;  ///< has the report at its place in a model directory

@@ -15,8 +15,7 @@
 #include "base/text/encodings.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/page/page_html.h"
-#include "job/page/sweep_page.h"
+#include "job/page/page.h"
 #include "job/report/result_table.h"
 
 namespace dotresize {
@@ -37,6 +36,11 @@ const char* name_of(SweepState state) {
       break;
   }
   return "refused";
+}
+
+/// Returns true if the key of an axis sets the size of the output.
+bool is_size_key(const std::string& key) {
+  return key == "method.sparsity" || key == "method.width" || key == "method.size";
 }
 
 /// "lambda" for "method.lambda", unless another axis ends the same way.
@@ -332,8 +336,7 @@ void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
   write_file_atomically(plan.directory / kSweepResults, document);
   const v1::Output& output = plan.file.base.spec.output();
   if (output.has_report_html() && !output.report_html()) return;
-  write_file_atomically(plan.directory / kPageFile,
-                        page_html(sweep_page(parse_results(document, kSweepResults))));
+  write_file_atomically(plan.directory / kPageFile, page_html(sweep_page(document, kSweepResults)));
 }
 
 v1::SweepResults results_message(const std::string& results_json) {

@@ -258,8 +258,7 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
   } else if (!context_.machine.offers(launcher_of(job))) {
     end(job, failed({kLaunchFailed, -1, "", "",
-                     "this server was restarted without the launcher " +
-                         launcher_of(job)}));
+                     "this server was restarted without the launcher " + launcher_of(job)}));
   } else {
     try {
       context_.launchers.of(job).require_ready();

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "base/text/sha256.h"
-#include "job/page/template/page_files.h"
+#include "job/page/page.h"
+#include "job/page/page_files.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {
@@ -44,7 +45,7 @@ const std::vector<Asset>& assets() {
     std::vector<Asset> files = {
         {"/style.css", kCss, std::string(page_css()) + std::string(web_css()), ""},
         {"/chart.js", kScript, std::string(chart_js()), ""},
-        {"/figures.js", kScript, std::string(page_js()), ""},
+        {"/report.js", kScript, page_script(), ""},
         {"/live.js", kScript, std::string(live_js()), ""}};
     for (Asset& file : files) {
       const std::string sha256 = sha256_of_bytes(file.content.data(), file.content.size());

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "job/page/page_html.h"
 #include "server/api/artifacts.h"
 
 namespace httplib {

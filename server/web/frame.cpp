@@ -1,8 +1,8 @@
 #include "server/web/frame.h"
 
 #include "base/process/program.h"
-#include "job/page/template/html_template.h"
 #include "server/web/answers.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {
@@ -26,11 +26,11 @@ std::string frame_html(const Frame& frame) {
     set_text(session, "CALLER", frame.caller);
     set_text(session, "FORM_TOKEN", frame.form_token);
   }
-  if (!frame.figures.empty()) {
-    ctemplate::TemplateDictionary& figures = *dictionary.AddSectionDictionary("FIGURES");
-    set_embedded(figures, "FIGURES_JSON", frame.figures);
-    set_text(figures, "CHART_URL", asset_url("/chart.js"));
-    set_text(figures, "FIGURES_URL", asset_url("/figures.js"));
+  if (!frame.report.empty()) {
+    ctemplate::TemplateDictionary& report = *dictionary.AddSectionDictionary("REPORT");
+    set_embedded(report, "DATA", frame.report);
+    set_text(report, "CHART_URL", asset_url("/chart.js"));
+    set_text(report, "REPORT_URL", asset_url("/report.js"));
   }
   return expand_template(frame_template(), "frame.html", dictionary);
 }

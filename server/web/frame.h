@@ -11,7 +11,7 @@ struct Frame {
   std::string body = {};        ///< HTML
   std::string state = {};       ///< the page reloads completely when this changes
   bool live = false;            ///< the parts with data-live are updated in place
-  std::string figures = {};     ///< figures_json() of the figures in `body`; empty: none
+  std::string report = {};      ///< Page::data of the report in `body`; empty: none
   std::string caller = {};      ///< "ann (submit)"; empty: not signed in
   std::string form_token = {};  ///< set if signed in
 };

@@ -6,11 +6,11 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/page/template/html_template.h"
 #include "job/status/job_rows.h"
 #include "server/api_error.h"
 #include "server/store/resources.h"
 #include "server/web/frame.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {

@@ -8,10 +8,7 @@
 #include "base/errors.h"
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
-#include "job/page/page_blocks.h"
-#include "job/page/report_page.h"
-#include "job/page/sweep_page.h"
-#include "job/page/template/html_template.h"
+#include "base/text/printable.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 #include "job/spec/sweep_message.h"
@@ -21,6 +18,7 @@
 #include "server/store/resources.h"
 #include "server/web/frame.h"
 #include "server/web/job_lists.h"
+#include "server/web/templates/html_template.h"
 #include "server/web/web_files.h"
 
 namespace dotresize {
@@ -80,23 +78,39 @@ Rows facts_of(const JobPageView& view, std::time_t now) {
   return rows;
 }
 
-Page page_of(const JobPageView& view, std::time_t now) {
-  const v1::Job& job = view.job;
-  Page page = view.report.value_or(Page{});
-  if (job.has_error()) page.error = error_text(job.error());
-  if (!view.report_fault.empty()) page.warnings.push_back(view.report_fault);
-  page.tables.push_back({"The job", {"what", "value"}, facts_of(view, now), /*prose=*/true});
-  if (!view.log_tail.empty()) {
-    const bool cut = view.log_tail.size() >= kShownLogBytes;
-    const std::string tail =
-        cut ? view.log_tail.substr(view.log_tail.find('\n') + 1)  // drops the cut line
-            : view.log_tail;
-    page.texts.push_back({cut ? "End of its log" : "Its log", tail, /*tail=*/true});
+void add_warnings(TemplateDictionary& page, const JobPageView& view) {
+  std::vector<std::string> warnings =
+      view.report ? view.report->warnings : std::vector<std::string>{};
+  if (!view.report_fault.empty()) warnings.push_back(view.report_fault);
+  if (!warnings.empty()) page.ShowSection("HAS_WARNINGS");
+  for (const std::string& warning : warnings) {
+    set_text(*page.AddSectionDictionary("WARNING"), "TEXT", warning);
   }
-  page.texts.push_back({"What was asked for", job.has_sweep()
-                                                  ? sweep_to_json(job.spec(), job.sweep())
-                                                  : job_spec_to_json(job.spec())});
-  return page;
+}
+
+void add_facts(TemplateDictionary& page, const JobPageView& view, std::time_t now) {
+  for (const auto& row : facts_of(view, now)) {
+    TemplateDictionary& fact = *page.AddSectionDictionary("FACT");
+    set_text(fact, "FACT_NAME", row.front());
+    set_text(fact, "FACT_VALUE", row.back());
+  }
+}
+
+/// Adds a text that keeps its line breaks.
+TemplateDictionary& add_lines(TemplateDictionary& page, const std::string& heading,
+                              const std::string& lines) {
+  TemplateDictionary& text = *page.AddSectionDictionary("TEXT");
+  set_text(text, "HEADING", heading);
+  text.SetValue("LINES", printable_lines(lines));
+  return text;
+}
+
+void add_log(TemplateDictionary& page, const std::string& tail) {
+  if (tail.empty()) return;
+  const bool cut = tail.size() >= kShownLogBytes;
+  add_lines(page, cut ? "End of its log" : "Its log",
+            cut ? tail.substr(tail.find('\n') + 1) : tail)  // drops the cut line
+      .ShowSection("TAIL");
 }
 
 // Parsed, a report takes several times as much memory.
@@ -123,9 +137,21 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
              std::to_string(percent_of(job.progress())));
   }
   set_embedded(dictionary, "ACTIONS", actions_html(actions_on(job), view.form_token));
-  if (view.has_report_page) dictionary.ShowSection("REPORT");
+  if (view.has_report_page) dictionary.ShowSection("HAS_REPORT_PAGE");
   if (has_ended(job.state()) && !view.log_tail.empty()) dictionary.ShowSection("FILES");
-  set_embedded(dictionary, "BLOCKS", blocks_html(page_of(view, now)));
+  if (job.has_error()) {
+    dictionary.SetValueAndShowSection("ERROR", printable(error_text(job.error())), "HAS_ERROR");
+  }
+  add_warnings(dictionary, view);
+  add_facts(dictionary, view, now);
+  if (view.report) {
+    set_embedded(*dictionary.AddSectionDictionary("REPORT"), "KEY_FIGURES",
+                 key_figures_html(*view.report));
+  }
+  add_log(dictionary, view.log_tail);
+  add_lines(
+      dictionary, "What was asked for",
+      job.has_sweep() ? sweep_to_json(job.spec(), job.sweep()) : job_spec_to_json(job.spec()));
   return expand_template(job_template(), "job.html", dictionary);
 }
 
@@ -141,7 +167,7 @@ Page read_report_page(const v1::Job& job, const std::filesystem::path& output) {
       job.has_sweep() ? output / kSweepResults : output / kReportDirectory / kReportFile;
   const std::optional<std::string> text = read_pinned_file(file, kMaxShownBytes);
   if (!text) throw InputError(file.string() + " is not there any more");
-  return job.has_sweep() ? sweep_page(parse_results(*text, file.string()))
+  return job.has_sweep() ? sweep_page(*text, file.string())
                          : report_page(parse_report(*text, file.string()));
 }
 

@@ -25,8 +25,8 @@ struct JobPageView {
 /// Number of bytes shown of a log's end.
 inline constexpr size_t kShownLogBytes = size_t{64} << 10;
 
-/// HTML of a Frame's body: progress, error, result with its figures, facts about the job, log. The
-/// figures of `view.report` belong to it.
+/// HTML of a Frame's body: progress, error, facts about the job, result, log. Frame::report draws
+/// the result.
 std::string job_page_html(const JobPageView& view, std::time_t now);
 
 /// True if the job may have a report by now: a succeeded job, or a sweep that has begun.

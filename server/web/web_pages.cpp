@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "job/page/page_data.h"
-#include "job/page/page_html.h"
+#include "job/page/page.h"
 #include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
 #include "server/api_error.h"
@@ -182,7 +181,7 @@ void WebPages::show_job(const Visitor& visitor, const std::string& id, Response&
         .body = job_page_html(view, std::time(nullptr)),
         .state = state_name(job) + " " + std::to_string(job.attempt()),
         .live = !has_ended(job.state()),
-        .figures = view.report ? figures_json(view.report->figures) : ""},
+        .report = view.report ? view.report->data : ""},
        response);
 }
 

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "job/page/comparison_page.h"
+#include "job/page/page.h"
 #include "job/report/comparison_table.h"
 
 namespace dotresize {
@@ -46,18 +46,6 @@ TEST(Comparison, WarnsOfPerplexitiesOverOtherTokens) {
               HasSubstr("\nnot all perplexities are over the same tokens"));
   EXPECT_THAT(comparison_page(models).warnings,
               ElementsAre(HasSubstr("not all perplexities are over the same tokens")));
-}
-
-TEST(Comparison, ThePagePlotsPerplexityOverNetSizeIfItIsKnown) {
-  std::vector<ComparedModel> models = {model_of("out/a", "1"), model_of("out/b", "1")};
-  const Page page = comparison_page(models);
-  ASSERT_EQ(page.figures.size(), 1u);
-  EXPECT_EQ(
-      page.figures[0].csv,
-      "series,bytes of the model (% of the dense model's),perplexity,label\nslicegpt,80,11,out/a\n"
-      "slicegpt,80,11,out/b\ndense model,100,10,\n");
-  for (ComparedModel& model : models) model.summary.compressed.perplexity.reset();
-  EXPECT_TRUE(comparison_page(models).figures.empty());
 }
 
 }  // namespace

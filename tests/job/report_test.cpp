@@ -339,8 +339,7 @@ TEST_F(ReportOnDisk, SummaryHasTheTargetAndWidthsThatDiffer) {
 }
 
 TEST_F(ReportOnDisk, AStoredReportIsSummedUp) {
-  const ReportSummary summary =
-      read_report_summary(DOTRESIZE_SOURCE_DIR "/tests/data/output");
+  const ReportSummary summary = read_report_summary(DOTRESIZE_SOURCE_DIR "/tests/data/output");
   EXPECT_EQ(summary.name, "compatible");
   EXPECT_EQ(summary.method, "pca_dotresize");
   EXPECT_EQ(summary.width, 128);

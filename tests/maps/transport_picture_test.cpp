@@ -21,6 +21,11 @@ at::Tensor plan(int64_t d, int64_t k) {
 
 at::Tensor every_other(int64_t k) { return 2 * at::arange(k); }
 
+/// Inverse of level_of_mass.
+double mass_of_level(uint8_t level, double largest) {
+  return level == 0 ? 0.0 : largest * std::pow(10.0, (level - 255) / kLevelsPerDecade);
+}
+
 /// Returns the channels in the picture's order, by the definition.
 std::vector<int64_t> shown_channels(const at::Tensor& T, const std::vector<int64_t>& support) {
   const auto masses = T.accessor<double, 2>();

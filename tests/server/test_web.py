@@ -12,6 +12,7 @@ import urllib.parse
 
 import numpy as np
 import pytest
+from chromium import Chromium, Tab
 from conftest import (ADDRESS, BINARIES, ENDED, PROGRAM, SOURCE, Server, eventually, job_pb2, jobs_pb2, processes_of, script,
                       spec, workers_pb2, workers_pb2_grpc)
 from safetensors.numpy import load_file, save_file
@@ -165,14 +166,26 @@ def test_progress_of_a_job_is_on_its_page(server, browser, sleeper):
     assert "last heartbeat" in browser.page(f"/jobs/{sleeper}")
 
 
-def test_job_that_has_succeeded_has_its_result_with_the_figures_of_its_report(server, browser, small, folder):
+@pytest.fixture
+def chromium(tmp_path):
+    running = Chromium(tmp_path)
+    yield running
+    running.close()
+
+
+def test_job_that_has_succeeded_has_its_result_with_the_figures_of_its_report(server, browser, chromium, small, folder):
     job = server.wait(server.create(small("good")).id, 60)
     assert job.state == Job.SUCCEEDED, server.logs(job.id)
     page = browser.page(f"/jobs/{job.id}")
-    assert "Result" in page and "Its log" in page
-    shown = json.loads(re.search(r'<script type="application/json" id="figures">(.*?)</script>', page)[1])
-    assert {"spectrum"} <= shown.keys() and set(re.findall(r'data-figure="(.*?)"', page)) == shown.keys()
+    assert "<caption>Result</caption>" in page and "Its log" in page
+    shown = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    assert (shown["kind"], shown["report"]["name"]) == ("job", "good")
     assert "data-live" not in page, "it does not change any more"
+    for address in (f"{server.http}/jobs/{job.id}", f"{server.http}/jobs/{job.id}/report"):
+        tab = Tab(chromium, address)
+        drawn = tab.evaluate("Array.from(document.querySelectorAll('figure canvas'), (canvas) => Chart.getChart(canvas)?.width)")
+        assert len(drawn) > 3 and all(drawn) and tab.evaluate("document.getElementById('spectrum') !== null")
+        assert tab.complaints() == [] and all(url.startswith(f"{server.http}/") for url in tab.loaded())
 
     status, headers, report = browser.fetch(f"/jobs/{job.id}/report")
     assert (status, headers["Content-Security-Policy"].split()[0]) == (200, "sandbox")

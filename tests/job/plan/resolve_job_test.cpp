@@ -43,8 +43,8 @@ TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
   method.set_head(v1::Method::dense);
   EXPECT_TRUE(resolve().target.allocation);
   EXPECT_FALSE(resolve().maps.head_sliced);
-  for (const std::string more : {"name: pca_dotresize", "lambda: 1",
-                                 "metric: activation", "mlp: {width: 512}"}) {
+  for (const std::string more :
+       {"name: pca_dotresize", "lambda: 1", "metric: activation", "mlp: {width: 512}"}) {
     text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
          "}\ncalibration: {text: [c.txt]}\n");
     EXPECT_FALSE(resolve().target.allocation) << more;

@@ -83,10 +83,8 @@ TEST_F(ServedSizesOf, AWidthThatAQuantizerCannotDivideIsWarnedOf) {
 }
 
 TEST_F(ServedSizesOf, RowsThatAreNoMultipleOfTheBlockTakeALargerType) {
-  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3264}")), 0.92,
-              0.005);
-  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3648}")), 1.03,
-              0.005);
+  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3264}")), 0.92, 0.005);
+  EXPECT_NEAR(q4_k_m_of_dense(job("{name: slicegpt, width: 3648}")), 1.03, 0.005);
 }
 
 TEST_F(ServedSizesOf, EnginesLoadNoCustomOutput) {

@@ -197,8 +197,8 @@ void JobCommand::run_job_here(StopSignals& signals) {
       spec, config, launch_facts(before_job, ranks, device, spec.output().path(), options_.fresh));
   const ResolvedJob& job = plan.job;
   if (job.resources.compute_dtype == Dtype::kFloat16) {
-    const bool bfloat16 = device.cuda == nullptr ||
-                          auto_gpu_dtype(device.least_capability) == Dtype::kBFloat16;
+    const bool bfloat16 =
+        device.cuda == nullptr || auto_gpu_dtype(device.least_capability) == Dtype::kBFloat16;
     overflow_advice_ =
         fmt::format(" (float16 ends at 65504; resources.compute_dtype: float32{} has the range)",
                     bfloat16 ? " or bfloat16" : "");

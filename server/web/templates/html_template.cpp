@@ -1,4 +1,4 @@
-#include "job/page/template/html_template.h"
+#include "server/web/templates/html_template.h"
 
 #include <memory>
 #include <stdexcept>

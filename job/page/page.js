@@ -1,0 +1,60 @@
+"use strict";
+// Puts a page together from the JSON in it, in the place of the key figures.
+
+function tableElement({ caption, heading, rows, prose }) {
+  const cells = (row) => [
+    element("th", { scope: "row" }, row[0]),
+    ...heading.slice(1).map((_, i) => element("td", {}, row[i + 1] ?? ""))];
+  const titles = heading.map((cell) => element("th", { scope: "col" }, cell));
+  return element(
+    "div", { class: "scroll", role: "region", tabindex: 0, "aria-label": caption },
+    element("table", prose ? { class: "prose" } : {},
+            element("caption", {}, caption),
+            element("thead", {}, element("tr", {}, ...titles)),
+            element("tbody", {}, ...rows.map((row) => element("tr", {}, ...cells(row))))));
+}
+
+function textElement({ heading, text }) {
+  return element("section", {}, element("h2", {}, heading), element("pre", { tabindex: 0 }, text));
+}
+
+function failurePage({ job }) {
+  const texts = [{ heading: "End of its log", text: job.log_tail },
+                 { heading: "What was asked for", text: job.spec }];
+  return {
+    tables: [{ caption: "The job", heading: ["what", "value"], rows: job.facts, prose: true }],
+    below: texts.filter(({ text }) => text !== "").map(textElement),
+  };
+}
+
+function pageElements({ tables, figures = [], below = [], details = [] }) {
+  const group = (name, elements) =>
+    (elements.length > 0 ? [element("div", { class: name }, ...elements)] : []);
+  return [
+    ...group("tables", tables.map(tableElement)), ...group("figures", figures.map(figureElement)),
+    ...below, ...group("tables", details.map(tableElement))];
+}
+
+/** The JSON of the page. Its objects have own members alone, whatever names a report may have. */
+function pageData() {
+  const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+  const plain = (_, value) =>
+    (isObject(value) ? Object.assign(Object.create(null), value) : value);
+  return JSON.parse(document.getElementById("data").textContent, plain);
+}
+
+function showPage() {
+  const data = pageData();
+  const pageOf = {
+    job: jobPage, sweep: sweepPage, comparison: comparisonPage, failure: failurePage,
+  }[data.kind];
+  document.getElementById("report").replaceChildren(...pageElements(pageOf(data)));
+  drawFigures();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawFigures);
+  // Printed pages use the colours for a white background.
+  const { classList } = document.documentElement;
+  addEventListener("beforeprint", () => { classList.add("printed"); drawFigures(); });
+  addEventListener("afterprint", () => { classList.remove("printed"); drawFigures(); });
+}
+
+showPage();
