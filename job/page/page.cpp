@@ -10,7 +10,6 @@
 #include "base/errors.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
-#include "base/text/json_fields.h"
 #include "job/report/result_table.h"
 
 namespace dotresize {

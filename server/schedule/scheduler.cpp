@@ -136,8 +136,6 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   }
 }
 
-}
-
 bool Scheduler::stop_if_unwanted(const v1::Job& job) {
   std::optional<Failure> reason;
   if (!job.cancelling() && !job.has_stop_reason()) {
