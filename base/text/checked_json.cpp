@@ -22,7 +22,7 @@ std::string json_fault(const json::exception& error) {
 json parse_json_object(const std::string& text, const std::string& origin) {
   constexpr int kMaxDepth = 64;
   // nlohmann::json itself keeps the last of several equal keys.
-  std::vector<std::set<std::string>> keys;  // of each open object
+  std::vector<std::set<std::string>> keys;  // keys of each open object
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMaxDepth) {
       throw InputError(origin + ": is nested deeper than " + std::to_string(kMaxDepth) + " levels");

@@ -77,7 +77,7 @@ v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& confi
 void choose_samples(const ModelConfig& config, v1::JobSpec& spec) {
   v1::Calibration& calibration = *spec.mutable_calibration();
   for (;;) {
-    std::string fault;  // of a text that is too short
+    std::string fault;  // why the text is too short
     for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
       if (finding.key == "calibration.text" && fault.empty()) fault = finding.what;
     }

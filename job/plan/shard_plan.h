@@ -76,7 +76,7 @@ struct ShardPlan {
   /// MlpTarget::rounds(); 1 if the sums are kept, 2 if an allocation uses statistics.
   int64_t cut_rounds = 1;
   int64_t cut_passes_back = 0;  ///< number of cut_passes() that also go back
-  int64_t passes = 0;           ///< of the calibration tokens through the dense model, in all
+  int64_t passes = 0;           ///< passes of the calibration tokens through the dense model
   int64_t passes_back = 0;      ///< number of `passes` that also go back
   /// Groups of junctions that are seen in their bases (`method.allocate`).
   int64_t bases_groups = 1;

@@ -69,7 +69,7 @@ class LauncherProgram {
   struct Result {
     int exit_code = 0;
     std::string output;
-    std::string last_line;  ///< of standard error, printable; else how it has ended
+    std::string last_line;  ///< last line of standard error, printable; else how it has ended
   };
   Result run(const char* verb, const std::string& input, const std::stop_token& stop,
              int lock = -1) const;

@@ -31,7 +31,7 @@ using google::protobuf::util::TimeUtil;
 
 namespace {
 
-constexpr size_t kDigits = 19;  // of a number in the file of AcknowledgedJobs
+constexpr size_t kDigits = 19;  // digits of a number in the file of AcknowledgedJobs
 
 }  // namespace
 

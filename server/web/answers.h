@@ -27,7 +27,8 @@ const std::string& asset_url(const std::string& path);
 
 enum class DocumentKind {
   kPage,    ///< runs no scripts and loads nothing except assets()
-  kReport,  ///< of page_html(), with scripts; runs sandboxed, without access to the server's pages
+  kReport,  ///< made by page_html(), with scripts; runs sandboxed, without access to the server's
+            ///< pages
 };
 
 /// Sends an HTML document. It is not cached, and no other page may frame it.

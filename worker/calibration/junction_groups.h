@@ -44,7 +44,7 @@ std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& sh
 /// One pass of windows through the dense model.
 struct Pass {
   const at::Tensor& windows;            ///< [samples, seqlen] int64
-  const std::vector<int64_t>& numbers;  ///< of the windows, as in label_gradient()
+  const std::vector<int64_t>& numbers;  ///< numbers of the windows, as in label_gradient()
   /// Called with each microbatch at each junction of this rank.
   JunctionVisitor see_state;
   /// Called with the gradients of the loss. If it is set, on all ranks, the pass goes back too.

@@ -36,7 +36,7 @@ class SafetensorsFile {
 
   const std::filesystem::path path;
   const SafetensorsHeader header;
-  const FileStamp stamp;  ///< of the mapped file; differs if the file was changed
+  const FileStamp stamp;  ///< stamp of the mapped file; differs if the file was changed
 
  private:
   SafetensorsFile(const std::filesystem::path& file_path, const InputFile& file);

@@ -31,9 +31,11 @@ struct FeatureRemoval {
   at::Tensor inverse;                                ///< [n, n], after the last block
   at::Tensor products;                               ///< VᵀV [n, n], after the last block
   at::Tensor squares = products.diagonal().clone();  ///< ‖v_j‖² [n]; infinite once removed
-  at::Tensor diagonal = inverse.diagonal().clone();  ///< of the inverse [n]; 1 once removed
-  at::Tensor features = at::arange(inverse.size(0), at::kLong);  ///< of the rows [n], on the CPU
-  int64_t gone = 0;  ///< number of rows whose feature is removed
+  at::Tensor diagonal =
+      inverse.diagonal().clone();  ///< diagonal of the inverse [n]; 1 once removed
+  at::Tensor features =
+      at::arange(inverse.size(0), at::kLong);  ///< features of the rows [n], on the CPU
+  int64_t gone = 0;                            ///< number of rows whose feature is removed
   std::vector<int64_t> order = {};
   std::vector<double> loss_increases = {0.0};
 };

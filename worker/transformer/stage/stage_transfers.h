@@ -44,7 +44,7 @@ class Incoming {
 struct Outgoing {
   Communicator& comm;
   int to = 0;
-  std::unique_ptr<Transfer> transfer = nullptr;  ///< of the tensor in flight
+  std::unique_ptr<Transfer> transfer = nullptr;  ///< transfer of the tensor in flight
 
   void put(const at::Tensor& x);
   /// Waits until the last tensor is sent.
