@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
 #include "base/files/unique_fd.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"

@@ -34,7 +34,7 @@ std::string text_of(const Json& attempt, const char* key) {
 
 /// The key's value, which must be one of `words`. Throws LauncherFault.
 std::string word_of(const Json& attempt, const char* key, const std::vector<std::string>& words) {
-  const std::string word = attempt.at(key).get<std::string>();
+  const auto& word = attempt.at(key).get_ref<const std::string&>();
   if (std::ranges::find(words, word) != words.end()) return word;
   throw LauncherFault(
       fmt::format("status: {} {} is none of {}", key, in_quotes(word), listed(words)));

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "base/failure.h"
 

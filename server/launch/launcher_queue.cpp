@@ -125,10 +125,10 @@ void LauncherQueue::cancel_unwanted(std::string& fault, bool& late) {
       }
     }
   }
-  for (const auto& [name, folder] : unwanted) {
+  for (const auto& attempt : unwanted) {
     guarded(fault, late, [&] {
-      program_.cancel(name, folder, stop_.get_token());
-      update(name, [](Entry& entry) {
+      program_.cancel(attempt.first, attempt.second, stop_.get_token());
+      update(attempt.first, [](Entry& entry) {
         entry.cancel_pending = false;
         entry.cancelled = true;
       });
@@ -147,7 +147,9 @@ void LauncherQueue::submit_wanted(std::string& fault, bool& late) {
       entry.phase = Phase::kTried;
     }
   }
-  for (const auto& [name, order] : wanted) guarded(fault, late, [&] { submit(name, order); });
+  for (const auto& attempt : wanted) {
+    guarded(fault, late, [&] { submit(attempt.first, attempt.second); });
+  }
 }
 
 void LauncherQueue::submit(const std::string& name, const Order& order) {

@@ -102,7 +102,9 @@ REASONS = {403: "Forbidden", 422: "Invalid", 503: "ServiceUnavailable"}
 
 
 def status_object(code, reason, message):
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}
+    # kubectl shows the causes of what is invalid, not its message.
+    details = {"details": {"kind": "MPIJob", "causes": [{"field": "spec", "message": message}]}} if reason == "Invalid" else {}
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message, **details}
 
 
 def now():
