@@ -1,4 +1,4 @@
-"""The wheel of the client: its helper, and stubs that are made from proto/ while it is built."""
+"""Builds the wheel of the client: the module dotresize.client, and stubs generated from proto/."""
 
 import pathlib
 

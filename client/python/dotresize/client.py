@@ -1,11 +1,11 @@
-"""Submits jobs to a dotresize-server, follows them over its restarts, and fetches what they have made.
+"""Submits jobs to a dotresize-server, follows them across its restarts, and fetches their results.
 
     with Client("compress.example.com:50051", tls_ca="ca.pem", token_file="token") as client:
         job = client.submit("job.yaml", request_id=run, labels={"pipeline": run})
         job = client.wait(job.id, lambda progress: print(progress.phase, progress.fraction))
         client.fetch(job.id, "results")
 
-All other calls of the API: `client.jobs`, a stub, with messages of `dotresize.v1.jobs_pb2`.
+The stub `client.jobs` makes all other calls of the API, with messages of `dotresize.v1.jobs_pb2`.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ PATHS = ("path", "text", "tokens", "save", "use")  # fields of a JobSpec, in wha
 
 
 class BadJob(ValueError):
-    """A job file that is no job of this API; its text says what is wrong."""
+    """The job file is invalid; the text names the error."""
 
 
 class JobFailed(Exception):
-    """`job` has FAILED or was CANCELLED."""
+    """The job `job` has FAILED or was CANCELLED."""
 
     def __init__(self, job):
         super().__init__(f"{job.id} is {jobs_pb2.Job.State.Name(job.state)}: {job.error.code} {job.error.message}".rstrip(": "))
@@ -41,12 +41,12 @@ class JobFailed(Exception):
 
 
 class DamagedFile(Exception):
-    """What was fetched does not have the hash that the server lists."""
+    """The fetched file does not match its listing, or the listing has a fault or an invalid name."""
 
 
 def read_job(job):
-    """The JobSpec of a job file, or of its content as a dictionary. Relative paths begin in the file's folder, those of a dictionary
-    in the working directory. Throws BadJob, OSError."""
+    """Returns the JobSpec of a job file, or of its content as a dictionary. Relative paths are relative to the file's folder, or to
+    the working directory for a dictionary. Raises BadJob, OSError."""
     folder = pathlib.Path.cwd()
     if not isinstance(job, dict):
         folder = pathlib.Path(job).resolve().parent
@@ -63,7 +63,7 @@ def read_job(job):
 
 
 def make_absolute(section, folder):
-    """Only in fields that are there: an empty section would ask for something, as `evaluation: {}` does."""
+    """Makes paths of present fields absolute. Creates no section: an empty one is a request, as `evaluation: {}` is."""
     def absolute(path):
         return path if not path or path.startswith(("hf://", "s3://")) else os.path.abspath(folder / path)
     for field, value in section.ListFields():
@@ -76,7 +76,7 @@ def make_absolute(section, folder):
 
 
 def is_local(server):
-    """Whether only this machine sees what is sent to the server."""
+    """Returns true if data sent to the server stay on this machine."""
     host = server.rpartition(":")[0].strip("[]")
     try:
         return server.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -85,9 +85,9 @@ def is_local(server):
 
 
 class Client:
-    """A connection to one server. The arguments default to the variables DOTRESIZE_SERVER, DOTRESIZE_TLS_CA, DOTRESIZE_CERT,
-    DOTRESIZE_KEY and DOTRESIZE_TOKEN_FILE, as those of the command line. `patience_s`: for how long a server that does not answer is
-    called again. Calls throw grpc.RpcError."""
+    """Connection to one server. The arguments default to the variables DOTRESIZE_SERVER, DOTRESIZE_TLS_CA, DOTRESIZE_CERT,
+    DOTRESIZE_KEY and DOTRESIZE_TOKEN_FILE, as on the command line. Calls raise grpc.RpcError, after up to
+    `patience_s` seconds of repetition if the server is unavailable or overloaded."""
 
     def __init__(self, server=None, *, tls_ca=None, cert=None, key=None, token_file=None, patience_s=600):
         def given(value, name):
@@ -117,11 +117,11 @@ class Client:
         self.channel.close()
 
     def call(self, method, request):
-        """The answer of a call that may be repeated, once the server gives one."""
+        """Returns the answer of an idempotent call, repeating the call until the server answers."""
         return self.persistent(lambda _: method(request, metadata=self.metadata, timeout=CALL_TIMEOUT_S))
 
     def persistent(self, attempt):
-        """attempt(heard), again and again while the server is away. `heard()`: it has answered in between."""
+        """Repeats attempt(heard) while the server is away. The attempt calls `heard()` when the server has answered in between."""
         last = time.monotonic()
         pause = 0.5
 
@@ -138,8 +138,8 @@ class Client:
             pause = min(10.0, 2 * pause)
 
     def submit(self, job, request_id, *, labels=None, deadline_s=None, ttl_s=None, priority=None, webhook=None):
-        """Submits a job file, a dictionary or a JobSpec. The same `request_id` gives the same job, however often it is sent: make one
-        for each intent. Returns the Job."""
+        """Submits a job file, a dictionary or a JobSpec, and returns the Job. Repeated calls with the same `request_id` return the same
+        job: use a new one for each new job."""
         spec = job if isinstance(job, job_pb2.JobSpec) else read_job(job)
         options = jobs_pb2.JobOptions(labels=labels or {}, deadline_s=deadline_s, ttl_seconds_after_finished=ttl_s, priority=priority)
         if webhook:
@@ -147,7 +147,7 @@ class Client:
         return self.call(self.jobs.CreateJob, jobs_pb2.CreateJobRequest(spec=spec, request_id=request_id, options=options))
 
     def watch(self, job_id, after_seq=0):
-        """Events of the job from the one after `after_seq` on, until it has ended, over restarts of the server."""
+        """Yields the events of the job after `after_seq` until it has ended, across restarts of the server."""
         while True:
             stream = iter(self.persistent(lambda _, seq=after_seq: self.begin_watch(job_id, seq)))
             try:
@@ -160,13 +160,13 @@ class Client:
                     raise
 
     def begin_watch(self, job_id, after_seq):
-        """A stream that has begun: the first event, or the end, is there."""
+        """Returns a stream that has delivered its first event or its end."""
         stream = self.jobs.WatchJob(jobs_pb2.WatchJobRequest(id=job_id, after_seq=after_seq), metadata=self.metadata)
         first = next(stream, None)
         return iter(()) if first is None else _chain(first, stream)
 
     def wait(self, job_id, tell=None):
-        """The Job once it has SUCCEEDED; tell(Progress) meanwhile. Throws JobFailed."""
+        """Waits until the job has SUCCEEDED and returns it. Calls tell(Progress) meanwhile. Raises JobFailed."""
         for event in self.watch(job_id):
             if tell and event.HasField("progress"):
                 tell(event.progress)
@@ -176,8 +176,8 @@ class Client:
         return job
 
     def fetch(self, job_id, directory, *, model=False):
-        """Fetches what an ended job has left (report, model card, log), or all files of its model, into `directory`, and goes on with
-        what an earlier call has left there. Returns the paths. Throws DamagedFile."""
+        """Fetches the artifacts of an ended job (report, model card, log), or all files of its model, into `directory`. Continues the
+        partial files of an earlier call. Returns the paths. Raises DamagedFile."""
         listing = self.call(self.jobs.ListArtifacts, jobs_pb2.ListArtifactsRequest(id=job_id, model=model))
         return [self.fetch_file(job_id, artifact, pathlib.Path(directory)) for artifact in listing.artifacts]
 
@@ -217,7 +217,7 @@ def _chain(first, rest):
 
 
 def sha256_of(path):
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Returns the SHA-256 of a file in hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(CHUNK):
