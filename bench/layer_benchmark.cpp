@@ -23,7 +23,7 @@
 
 #include "base/phase_clock.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/cuda/cuda_module.h"
 #include "worker/transformer/fold_sublayer.h"

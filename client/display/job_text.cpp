@@ -6,8 +6,7 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/report/comparison_table.h"
-#include "job/report/result_table.h"
+#include "job/report/report_tables.h"
 
 namespace dotresize {
 namespace {

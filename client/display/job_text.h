@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "job/report/report.h"
+#include "job/report/stored_report.h"
 #include "job/status/job_rows.h"
 
 namespace dotresize {

@@ -19,9 +19,9 @@
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/check_files.h"
 #include "job/plan/resolve_job.h"
-#include "job/plan/token_windows.h"
 
 namespace dotresize {
 namespace {

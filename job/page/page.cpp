@@ -10,7 +10,7 @@
 #include "base/errors.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
-#include "job/report/result_table.h"
+#include "job/report/report_tables.h"
 
 namespace dotresize {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "job/report/comparison_table.h"
+#include "job/report/report_tables.h"
 #include "job/report/stored_report.h"
 
 namespace dotresize {

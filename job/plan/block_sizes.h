@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace dotresize {
@@ -25,5 +26,25 @@ inline constexpr int64_t kGradientVocabularyRows = 2048;
 /// Tokens per block of a Gram matrix in float64 on the CPU. worker/maps/moments.cpp does not depend
 /// on plans and has a copy.
 inline constexpr int64_t kGramBlockTokens = 1024;
+
+// Windows of tokens.
+
+/// Default number and length of calibration windows, if neither the job nor its token file gives
+/// them.
+inline constexpr int64_t kDefaultSamples = 128;
+inline constexpr int64_t kDefaultSeqlen = 2048;
+/// Maximum number of evaluation windows, if they are taken from what the calibration leaves of its
+/// own text.
+inline constexpr int64_t kDefaultUnusedSamples = 16;
+
+/// Samples per microbatch: about 512 tokens, at least one sample. That is enough for matrix
+/// products to run at full speed, and leaves many microbatches to distribute.
+inline int64_t microbatch_samples(int64_t seqlen) { return std::max<int64_t>(1, 512 / seqlen); }
+
+/// Number of the `windows` in which an allocation measures the errors of single tokens: about
+/// 32,768 tokens, at least one window.
+inline int64_t sampled_loss_increase_windows(int64_t windows, int64_t seqlen) {
+  return std::min(windows, std::max<int64_t>(1, 32768 / seqlen));
+}
 
 }  // namespace dotresize

@@ -6,7 +6,7 @@
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 
 namespace dotresize {
 namespace {
@@ -19,23 +19,17 @@ constexpr int64_t kUsualBytesPerToken = 4;
 /// Tokens that a tokenizer may add to a text without using bytes of it.
 constexpr int64_t kAddedTokens = 16;
 
-/// Returns the bytes of the texts and of the blank lines between the files.
-int64_t bytes_of(const std::vector<fs::path>& texts) {
-  int64_t bytes = 0;
-  for (const fs::path& text : texts) {
-    std::error_code error;
-    const auto size = fs::file_size(text, error);
-    if (!error) bytes += static_cast<int64_t>(size) + 2;
-  }
-  return bytes;
-}
-
 /// Adds a finding if the texts are too short for `windows` windows of `seqlen` tokens, or may be.
 /// Each token has at least one byte.
 void check_length(const std::string& key, const std::vector<fs::path>& texts, int64_t windows,
                   int64_t seqlen, std::vector<FileFinding>& findings) {
   const int64_t needed = windows * seqlen;
-  const int64_t bytes = bytes_of(texts);
+  int64_t bytes = 0;
+  for (const fs::path& text : texts) {
+    std::error_code error;
+    const auto size = fs::file_size(text, error);
+    if (!error) bytes += static_cast<int64_t>(size) + 2;  // a blank line between the files
+  }
   const std::string wanted =
       counted(windows, "window") + " of " + std::to_string(seqlen) + " tokens";
   const std::string remedy = ": give more text, fewer samples or a smaller seqlen";
@@ -48,15 +42,6 @@ void check_length(const std::string& key, const std::vector<fs::path>& texts, in
                             wanted + remedy,
                         /*fatal=*/false});
   }
-}
-
-/// Returns "org/name" if the path ends like that and "org" does not exist; else empty.
-std::string hub_name(const fs::path& path) {
-  const fs::path organisation = path.parent_path();
-  std::error_code error;
-  if (fs::exists(organisation, error) || !organisation.has_filename()) return "";
-  const std::string name = organisation.filename().string() + "/" + path.filename().string();
-  return is_plain_word(name, "-_./") ? name : "";
 }
 
 }  // namespace
@@ -104,7 +89,13 @@ std::string output_fault(const fs::path& output, bool overwrite) {
 void require_model_directory(const fs::path& model_path) {
   std::error_code error;
   if (fs::is_directory(model_path, error)) return;
-  const std::string name = hub_name(model_path);
+  // The name of a model on the Hub ends in "org/name", and no directory "org" exists.
+  std::string name;
+  const fs::path organisation = model_path.parent_path();
+  if (!fs::exists(organisation, error) && organisation.has_filename()) {
+    name = organisation.filename().string() + "/" + model_path.filename().string();
+    if (!is_plain_word(name, "-_./")) name.clear();
+  }
   throw InputError("model.path",
                    in_quotes(model_path.string()) + " is not a local directory" +
                        (name.empty() ? ""

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -8,7 +7,6 @@
 
 #include "job/model/model_config.h"
 #include "job/model/tensor_table.h"
-#include "job/plan/token_windows.h"
 
 namespace dotresize {
 
@@ -36,20 +34,12 @@ inline constexpr std::array<double, 3> kLessUpdates = {0.75, 0.5, 0.25};
 
 /// Number of windows that are fitted to. The others are held out: an eighth, at least one. A single
 /// window is fitted to as well.
-inline int64_t fitted_windows(int64_t windows) {
-  return windows == 1 ? 1 : windows - std::max<int64_t>(1, windows / 8);
-}
+int64_t fitted_windows(int64_t windows);
 
 /// Windows per step, with `fitted` windows per epoch: at least 1024 tokens. Larger steps keep more
 /// ranks busy and leave fewer steps. An epoch has about 28 steps if there are enough windows. The
 /// number does not depend on the ranks, because the result must not.
-inline int64_t windows_per_step(int64_t fitted, int64_t seqlen) {
-  constexpr int64_t kStepsPerEpoch = 28;
-  constexpr int64_t kMost = 16;
-  constexpr int64_t kLeastTokens = 1024;
-  const int64_t least = (kLeastTokens + seqlen - 1) / seqlen;
-  return std::clamp<int64_t>(std::max(least, std::min(kMost, fitted / kStepsPerEpoch)), 1, fitted);
-}
+int64_t windows_per_step(int64_t fitted, int64_t seqlen);
 
 /// Weights of a sublayer that have updates, in_proj first: all except the router of a mixture.
 std::vector<StoredTensor> updated_tensors(const ModelConfig& config, int64_t sublayer);
@@ -57,37 +47,21 @@ std::vector<StoredTensor> updated_tensors(const ModelConfig& config, int64_t sub
 int64_t update_parameters(const ModelConfig& config, int64_t sublayer);
 
 /// Steps per epoch of the updates.
-inline int64_t steps_per_epoch(int64_t fitted, int64_t seqlen) {
-  const int64_t at_once = windows_per_step(fitted, seqlen);
-  return (fitted + at_once - 1) / at_once;
-}
+int64_t steps_per_epoch(int64_t fitted, int64_t seqlen);
 
 /// Number of microbatches in the windows that are fitted to.
-inline int64_t fitted_microbatches(int64_t windows, int64_t seqlen) {
-  const int64_t samples = microbatch_samples(seqlen);
-  return (fitted_windows(windows) + samples - 1) / samples;
-}
+int64_t fitted_microbatches(int64_t windows, int64_t seqlen);
 
 /// Tokens that a job counts while it heals one layer, even if it stops early. The last microbatch
 /// counts as a whole one.
-inline int64_t counted_healing_tokens(const Healing& healing, int64_t windows, int64_t seqlen) {
-  return healing.epochs * fitted_microbatches(windows, seqlen) * microbatch_samples(seqlen) *
-         seqlen;
-}
+int64_t counted_healing_tokens(const Healing& healing, int64_t windows, int64_t seqlen);
 
 /// Microbatches per step, with `microbatches` per epoch. Larger steps keep more ranks busy and
 /// leave fewer steps. An epoch has about fourteen steps. The number does not depend on the ranks,
 /// because the result must not.
-inline int64_t microbatches_per_step(int64_t microbatches) {
-  constexpr int64_t kStepsPerEpoch = 14;
-  constexpr int64_t kMost = 8;
-  return std::clamp<int64_t>(microbatches / kStepsPerEpoch, 1, kMost);
-}
+int64_t microbatches_per_step(int64_t microbatches);
 
 /// Steps per epoch of a layer.
-inline int64_t layer_steps_per_epoch(int64_t microbatches) {
-  const int64_t batch = microbatches_per_step(microbatches);
-  return (microbatches + batch - 1) / batch;
-}
+int64_t layer_steps_per_epoch(int64_t microbatches);
 
 }  // namespace dotresize

@@ -7,7 +7,7 @@
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/shard_plan.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,6 @@
 #include "job/plan/net_size.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/resolved_job.h"
-#include "job/plan/served_sizes.h"
 #include "job/plan/shard_plan.h"
 
 namespace dotresize {

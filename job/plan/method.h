@@ -1,6 +1,8 @@
 #pragma once
 
-#include <span>
+#include <algorithm>
+#include <array>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -26,9 +28,11 @@ enum class Metric {
 };
 
 /// "activation", "fisher".
-std::string to_string(Metric metric);
+inline std::string to_string(Metric metric) {
+  return metric == Metric::kFisher ? "fisher" : "activation";
+}
 
-/// One method: a row of methods().
+/// One method: a row of kMethods.
 struct Method {
   std::string_view name;  ///< name in job files: "pca_dotresize"
   Basis basis = Basis::kPca;
@@ -45,9 +49,18 @@ struct Method {
 };
 
 /// All methods, in the order of the documentation.
-std::span<const Method> methods();
+inline constexpr std::array<Method, 4> kMethods = {{
+    {"magnitude", Basis::kIdentity, MapKind::kSelection},
+    {"dotresize", Basis::kIdentity, MapKind::kTransport},
+    {"slicegpt", Basis::kPca, MapKind::kSelection},
+    {"pca_dotresize", Basis::kPca, MapKind::kTransport},
+}};
 
 /// Returns the method of that name. Throws std::invalid_argument if there is none.
-const Method& method_named(std::string_view name);
+inline const Method& method_named(std::string_view name) {
+  const auto found = std::ranges::find(kMethods, name, &Method::name);
+  if (found == kMethods.end()) throw std::invalid_argument("no such method: " + std::string(name));
+  return *found;
+}
 
 }  // namespace dotresize

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -39,8 +40,39 @@ NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const Juncti
 /// Largest number of bytes within the fraction `size` of `dense_bytes`.
 int64_t largest_bytes(double size, int64_t dense_bytes);
 
+/// Returns the largest multiple of `round_to`, up to hidden_size, whose net bytes are at most the
+/// fraction `size` of the dense model's. `job` gives everything else that affects the size: map
+/// sharing, head, dtypes. Throws InputError naming method.size, with the smallest size that is
+/// available.
+int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
+                        const ResolvedJob& job);
+
 /// Returns a warning if the result is not smaller in bytes than the dense model: the numbers and
 /// the remedies. Else empty.
 std::string size_warning(const NetSize& size, const ResolvedJob& job);
+
+/// Sizes of the dense model and of the job's output, ends included, in one format of engines.
+struct ServedSize {
+  std::string format;
+  int64_t dense_bytes = 0;
+  int64_t compressed_bytes = 0;
+  std::vector<int64_t> unfit_rows;  ///< FormatSize::unfit_rows of the output
+};
+
+struct ServedSizes {
+  std::vector<ServedSize> formats;
+  /// Features of each MLP or expert that meet the size without other cuts. Set while the widths are
+  /// still to be decided by the loss: the sizes are those of that output. Else 0.
+  int64_t assumed_features = 0;
+};
+
+/// Returns the sizes of a stock output. Empty for other outputs, which engines do not load, and if
+/// cutting features alone cannot meet the size.
+ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job);
+
+/// Table of the sizes with a heading, and a line that starts with "warning:" for each format that
+/// stores rows of the output in a larger type. Empty if there are no sizes; else it ends with a
+/// newline.
+std::string served_sizes_table(const ServedSizes& sizes);
 
 }  // namespace dotresize

@@ -14,15 +14,14 @@ namespace {
 
 using nlohmann::json;
 
-std::string spaced_name(int64_t sublayer) {
-  return fmt::format("layers.{} {}", layer_of(sublayer),
-                     is_attention(sublayer) ? "attention" : "mlp");
-}
-
 /// Name of a shard: "embed, layers.0 attention … layers.1 mlp".
 std::string shard_name(const ModelConfig& config, const RankShard& shard) {
   const bool first = shard.first_sublayer == 0;
   const bool last = shard.end_sublayer == config.num_sublayers();
+  const auto spaced_name = [](int64_t sublayer) {
+    return fmt::format("layers.{} {}", layer_of(sublayer),
+                       is_attention(sublayer) ? "attention" : "mlp");
+  };
   std::string name = spaced_name(shard.first_sublayer);
   if (shard.end_sublayer - shard.first_sublayer > 1) {
     name += " … " + spaced_name(shard.end_sublayer - 1);
@@ -72,28 +71,9 @@ std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
                      plan.junction_groups == 1 ? "group" : "groups", writing);
 }
 
-std::string traffic_row(const ResolvedJob& job, const Traffic& traffic) {
-  const std::string statistics =
-      job.statistics.saved()
-          ? fmt::format(" and {} for the statistics", human_bytes(traffic.statistics_bytes))
-          : "";
-  return fmt::format(
-      "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal{}",
-      human_bytes(traffic.read_bytes), human_bytes(traffic.sent_bytes),
-      human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes), statistics);
-}
-
 std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
   return fmt::format("{:<10}  {:>17} parameters  {:>10}  {}", what, with_separators(parameters),
                      human_bytes(bytes), to_string(dtype));
-}
-
-std::string nominal_text(const ResolvedJob& job) {
-  if (!job.widths_known()) {
-    return fmt::format("widths up to {}, known once the activations are", job.model.hidden_size);
-  }
-  return fmt::format("{}, {:.1f} % narrower", widths_text(job.widths, job.model.hidden_size),
-                     100.0 * job.widths.nominal_sparsity(job.model.hidden_size));
 }
 
 /// Requested shortcuts and the resulting forms: "exact, 11 of rank 56, 1 of rank 0".
@@ -117,24 +97,20 @@ std::string shortcuts_text(const ResolvedJob& job, const ModelConfig& output) {
   return text;
 }
 
-int64_t widest_mlp(const ModelConfig& config) {
-  int64_t widest = 0;
-  for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
-    widest = std::max(widest, mlp_width(config, s));
-  }
-  return widest;
-}
-
 /// Rows of the heading for MLPs and experts, "640 of 768 features", and for value heads. Empty if
 /// they are not cut.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
   if (!job.widths_known()) {
+    int64_t widest = 0;
+    for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
+      widest = std::max(widest, mlp_width(config, s));
+    }
     const std::string values =
         job.allocates_values() ? fmt::format("values      channels of a head up to {}, likewise\n",
                                              config.attention.head_dim)
                                : "";
-    return fmt::format("mlp         features up to {}, likewise\n{}", widest_mlp(config), values);
+    return fmt::format("mlp         features up to {}, likewise\n{}", widest, values);
   }
   std::string text;
   if (job.mlp->width > 0) {
@@ -149,10 +125,15 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
 
 std::string heading(const JobPlan& plan) {
   const ResolvedJob& job = plan.job;
+  const std::string nominal =
+      job.widths_known()
+          ? fmt::format("{}, {:.1f} % narrower", widths_text(job.widths, job.model.hidden_size),
+                        100.0 * job.widths.nominal_sparsity(job.model.hidden_size))
+          : fmt::format("widths up to {}, known once the activations are", job.model.hidden_size);
   return fmt::format(
       "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
       job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
-      to_string(job.maps.sharing), job.schedule.name, target_text(job), nominal_text(job),
+      to_string(job.maps.sharing), job.schedule.name, target_text(job), nominal,
       mlp_row(plan.model, job), shortcuts_text(job, plan.output));
 }
 
@@ -172,19 +153,6 @@ std::string result_rows(const ResolvedJob& job, const NetSize& size) {
                      warning.empty() ? "" : "\nwarning: " + warning);
 }
 
-json compressed_json(const ResolvedJob& job, const NetSize& size) {
-  json compressed = {{"dtype", to_string(job.output.dtype)}};
-  if (job.widths_known()) {
-    compressed["parameters"] = size.compressed_parameters;
-    compressed["bytes"] = size.compressed_bytes;
-    compressed["parameters_fraction"] = size.parameters_fraction();
-    compressed["bytes_fraction"] = size.bytes_fraction();
-  } else {
-    compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
-  }
-  return compressed;
-}
-
 json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t rank) {
   json object = {{"rank", rank},
                  {"sublayers", shard_name(config, shard)},
@@ -199,14 +167,6 @@ json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t ra
   return object;
 }
 
-json traffic_json(const Traffic& traffic) {
-  return {{"read_bytes", traffic.read_bytes},
-          {"sent_bytes", traffic.sent_bytes},
-          {"written_bytes", traffic.written_bytes},
-          {"journal_bytes", traffic.journal_bytes},
-          {"statistics_bytes", traffic.statistics_bytes}};
-}
-
 json formats_json(const ServedSizes& sizes) {
   json formats = json::array();
   for (const ServedSize& each : sizes.formats) {
@@ -218,12 +178,6 @@ json formats_json(const ServedSizes& sizes) {
   json document = {{"formats", formats}};
   if (sizes.assumed_features > 0) document["assumed_features"] = sizes.assumed_features;
   return document;
-}
-
-json seconds_json(const TimeEstimate& time) {
-  json phases = json::object();
-  for (const TimeEstimate::Phase& phase : time.phases) phases[phase.name] = phase.seconds;
-  return {{"total", time.total()}, {"phases", phases}};
 }
 
 }  // namespace
@@ -256,9 +210,17 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
     served.pop_back();
     served.insert(0, "\n\n");
   }
+  const std::string statistics =
+      plan.job.statistics.saved()
+          ? fmt::format(" and {} for the statistics", human_bytes(plan.traffic.statistics_bytes))
+          : "";
+  const std::string traffic = fmt::format(
+      "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal{}",
+      human_bytes(plan.traffic.read_bytes), human_bytes(plan.traffic.sent_bytes),
+      human_bytes(plan.traffic.written_bytes), human_bytes(plan.traffic.journal_bytes), statistics);
   return fmt::format(
       "{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(plan), rank_rows(plan.model, plan.job, plan.shards),
-      passes_row(plan.job, plan.shards), traffic_row(plan.job, plan.traffic),
+      passes_row(plan.job, plan.shards), traffic,
       size_row("dense", size.dense_parameters, size.dense_bytes, plan.job.model.dtype),
       result_rows(plan.job, size), served, time ? "\n\n" + time_table(*time) : "");
 }
@@ -267,6 +229,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   const ResolvedJob& job = planned.job;
   const ShardPlan& plan = planned.shards;
   const NetSize& size = planned.size;
+  const Traffic& traffic = planned.traffic;
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
@@ -281,13 +244,18 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
                    {"junction_groups", plan.junction_groups},
                    {"solved_together", plan.ranks.front().solved_together},
                    {"overlaps", plan.ranks.front().overlaps},
-                   {"traffic", traffic_json(planned.traffic)},
+                   {"traffic",
+                    {{"read_bytes", traffic.read_bytes},
+                     {"sent_bytes", traffic.sent_bytes},
+                     {"written_bytes", traffic.written_bytes},
+                     {"journal_bytes", traffic.journal_bytes},
+                     {"statistics_bytes", traffic.statistics_bytes}}},
                    {"ranks", json::array()},
                    {"dense",
                     {{"parameters", size.dense_parameters},
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.model.dtype)}}},
-                   {"compressed", compressed_json(job, size)},
+                   {"compressed", {{"dtype", to_string(job.output.dtype)}}},
                    {"served", formats_json(planned.served)},
                    {"warnings", json::array()}};
   if (job.mlp) {
@@ -297,7 +265,14 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
     if (known && job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
     if (known && job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
   }
-  if (job.widths_known()) {
+  json& compressed = document["compressed"];
+  if (!job.widths_known()) {
+    compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
+  } else {
+    compressed["parameters"] = size.compressed_parameters;
+    compressed["bytes"] = size.compressed_bytes;
+    compressed["parameters_fraction"] = size.parameters_fraction();
+    compressed["bytes_fraction"] = size.bytes_fraction();
     document["width"] = job.widths.largest();
     document["nominal_sparsity"] = job.widths.nominal_sparsity(job.model.hidden_size);
     document["ratio"] = size.parameters_fraction();
@@ -307,7 +282,10 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     document["ranks"].push_back(rank_json(planned.model, plan.ranks[rank], rank));
   }
-  if (time) document["seconds"] = seconds_json(*time);
+  if (time) {
+    json& seconds = document["seconds"] = {{"total", time->total()}, {"phases", json::object()}};
+    for (const auto& [name, of_phase] : time->phases) seconds["phases"][name] = of_phase;
+  }
   return document.dump(2);
 }
 

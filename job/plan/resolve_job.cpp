@@ -11,8 +11,8 @@
 #include "job/model/model_size.h"
 #include "job/plan/allocate/joint_allocation.h"
 #include "job/plan/allocate/junction_widths.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/net_size.h"
-#include "job/plan/token_windows.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 
@@ -43,24 +43,6 @@ const Schedule& schedule_of(v1::Calibration::Activations activations, const Reso
   return asked;
 }
 
-Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch) {
-  const int capability = launch ? launch->devices.least_capability : kFirstCapabilityWithBfloat16;
-  return find_dtype(v1::ComputeDtype::Name_Name(asked)).value_or(auto_gpu_dtype(capability));
-}
-
-void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& launch,
-                    ResolvedJob& job) {
-  const v1::ComputeDtype::Name dtype = spec.resources().compute_dtype();
-  const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);
-  job.resources.device = device.value_or(DeviceKind::kCpu);
-  if (device != DeviceKind::kCpu)
-    job.resources.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch);
-  job.resources.compute_dtype =
-      job.resources.device == DeviceKind::kCuda
-          ? *job.resources.gpu_compute_dtype
-          : find_dtype(v1::ComputeDtype::Name_Name(dtype)).value_or(Dtype::kFloat32);
-}
-
 void require_regular_file(const std::string& key, const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -84,16 +66,6 @@ TokenSource token_source(const std::string& section, const Source& given) {
   return source;
 }
 
-TokenSource calibration_source(const v1::Calibration& given) {
-  TokenSource source = token_source("calibration", given);
-  if (given.has_samples()) source.samples = given.samples();
-  if (!source.text.empty()) {
-    source.samples = source.samples.value_or(kDefaultSamples);
-    source.seqlen = source.seqlen.value_or(kDefaultSeqlen);
-  }
-  return source;
-}
-
 EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration) {
   EvaluationSource source{calibration};
   source.unused_windows = given.text_size() == 0 && given.tokens().empty();
@@ -107,14 +79,6 @@ EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSourc
   return source;
 }
 
-Healing healing_of(const v1::Heal& given) {
-  Healing healing;
-  if (given.has_samples()) healing.samples = given.samples();
-  if (given.has_epochs()) healing.epochs = given.epochs();
-  if (given.has_learning_rate()) healing.learning_rate = given.learning_rate();
-  return healing;
-}
-
 void check_seqlen(const std::string& section, const TokenSource& source,
                   const ModelConfig& config) {
   if (source.seqlen.value_or(0) > config.longest_window()) {
@@ -124,43 +88,6 @@ void check_seqlen(const std::string& section, const TokenSource& source,
                                   (config.attention.rotary.type == "dynamic"
                                        ? ", times the factor of its rotary embedding"
                                        : ""));
-  }
-}
-
-/// Number that the widths must be multiples of, because of the output's architecture.
-int64_t width_unit(const ModelConfig& config, const ResolvedJob& job) {
-  const bool heads_count =
-      job.stock_output() &&
-      find_family(job.output.stock_family.value_or(config.family))->heads_divide_hidden_size;
-  return heads_count ? config.attention.num_heads : 1;
-}
-
-int64_t explicit_width(int64_t width, const ModelConfig& config, const ResolvedJob& job) {
-  if (width > config.hidden_size) {
-    fail("method.width", std::to_string(width) + " is more than the model's hidden_size, " +
-                             std::to_string(config.hidden_size));
-  }
-  const int64_t unit = width_unit(config, job);
-  if (width % unit != 0) {
-    fail("method.width", std::to_string(width) + " is not a multiple of " + std::to_string(unit) +
-                             ", the number of attention heads, as a " + config.family +
-                             " model needs it (output.format is stock)");
-  }
-  return width;
-}
-
-/// Key of the target, for errors.
-std::string target_key(const v1::Method& method) {
-  if (method.has_sparsity()) return "method.sparsity";
-  if (method.has_width()) return "method.width";
-  return "method.size";
-}
-
-void check_smaller(const v1::Method& method, const ModelConfig& config, const ResolvedJob& job) {
-  if (job.target.allow_larger || !job.widths_known()) return;
-  const std::string warning = size_warning(net_size(config, job, job.widths), job);
-  if (!warning.empty()) {
-    fail(target_key(method), warning + "; method.allow_larger: true makes it all the same");
   }
 }
 
@@ -178,10 +105,25 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
   const auto set_width = [&](int64_t k) {
     job.widths = decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size);
   };
-  const int64_t round_to = std::lcm(asked_round_to(given, config, job), width_unit(config, job));
+  // The output's architecture may need widths that its heads divide.
+  const bool heads_count =
+      job.stock_output() &&
+      find_family(job.output.stock_family.value_or(config.family))->heads_divide_hidden_size;
+  const int64_t unit = heads_count ? config.attention.num_heads : 1;
+  const int64_t round_to = std::lcm(asked_round_to(given, config, job), unit);
   job.target.allow_larger = given.allow_larger();
   if (given.has_width()) {
-    set_width(explicit_width(given.width(), config, job));
+    if (given.width() > config.hidden_size) {
+      fail("method.width", std::to_string(given.width()) +
+                               " is more than the model's hidden_size, " +
+                               std::to_string(config.hidden_size));
+    }
+    if (given.width() % unit != 0) {
+      fail("method.width", std::to_string(given.width()) + " is not a multiple of " +
+                               std::to_string(unit) + ", the number of attention heads, as a " +
+                               config.family + " model needs it (output.format is stock)");
+    }
+    set_width(given.width());
   } else if (given.has_sparsity()) {
     job.target.sparsity = given.sparsity();
     const int64_t width = width_from_sparsity(given.sparsity(), config.hidden_size, round_to);
@@ -200,7 +142,13 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
     job.target.size = given.size();
     set_width(width_from_size(given.size(), round_to, config, job));
   }
-  check_smaller(given, config, job);
+  if (job.target.allow_larger || !job.widths_known()) return;
+  const std::string warning = size_warning(net_size(config, job, job.widths), job);
+  if (warning.empty()) return;
+  const char* const key = given.has_sparsity() ? "method.sparsity"
+                          : given.has_width()  ? "method.width"
+                                               : "method.size";
+  fail(key, warning + "; method.allow_larger: true makes it all the same");
 }
 
 void check_stock_output(const ModelConfig& config) {
@@ -251,18 +199,6 @@ bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job
           config.attention.num_heads * config.attention.head_dim != job.widths.largest());
 }
 
-void resolve_allocation(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
-  job.target.allocation = AllocationTarget{.size = given.size()};
-  job.maps.metric = Metric::kFisher;
-  if (!job.stock_output()) {
-    job.maps.shortcuts.rank = planned_shortcut_rank(config.hidden_size);
-  } else if (has_dense_mlp(config) && has_experts(config)) {
-    fail("method.allocate",
-         "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
-         "output.format: any is available");
-  }
-}
-
 void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, ResolvedJob& job) {
   v1::Method given = spec.method();
   complete_method(given);
@@ -270,7 +206,17 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   job.method = method_named(v1::Method::Name_Name(given.name()));
   if (spec.output().format() == v1::Output::stock) job.maps.sharing = MapSharing::kModel;
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
-  if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
+  if (given.allocate() == v1::Method::auto_) {
+    job.target.allocation = AllocationTarget{.size = given.size()};
+    job.maps.metric = Metric::kFisher;
+    if (!job.stock_output()) {
+      job.maps.shortcuts.rank = planned_shortcut_rank(config.hidden_size);
+    } else if (has_dense_mlp(config) && has_experts(config)) {
+      fail("method.allocate",
+           "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
+           "output.format: any is available");
+    }
+  }
   if (given.has_lambda()) job.maps.lambda = given.lambda();
   job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
                          (job.target.allocation && !given.has_head());
@@ -281,8 +227,15 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   }
   resolve_architecture(architecture, config, job);
   job.model.hidden_size = config.hidden_size;
-  job.mlp = job.target.allocation ? allocated_mlps(asked_round_to(given, config, job), config)
-                                  : mlp_target(given, asked_round_to(given, config, job), config);
+  const int64_t round_to = asked_round_to(given, config, job);
+  if (job.target.allocation) {
+    job.mlp.emplace().allocated = true;
+    job.mlp->round_to = round_to;
+    if (has_dense_mlp(config)) job.mlp->width = config.intermediate_size;
+    if (has_experts(config)) job.mlp->expert_width = config.mixture->intermediate_size;
+  } else {
+    job.mlp = mlp_target(given, round_to, config);
+  }
   resolve_widths(given, config, job);
   if (architecture == v1::Output::auto_ && job.stock_output() &&
       is_read_better_as_mistral(config, job)) {
@@ -290,16 +243,36 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   }
 }
 
-int resolve_ranks(const v1::Resources& resources, const std::optional<LaunchFacts>& launch,
-                  const ModelConfig& config) {
-  const int64_t asked = resources.has_ranks() ? resources.ranks() : 1;
+/// Sets the ranks, their device and budgets. What the spec leaves open follows from the launch.
+void resolve_resources(const v1::JobSpec& spec, const ModelConfig& config,
+                       const std::optional<LaunchFacts>& launch, JobResources& resources) {
+  const v1::Resources& given = spec.resources();
+  const int64_t asked = given.has_ranks() ? given.ranks() : 1;
   const int64_t ranks = launch ? launch->ranks : asked;
   if (ranks > config.num_sublayers()) {
     fail("resources.ranks", std::to_string(ranks) + " is more than the model's " +
                                 std::to_string(config.num_sublayers()) +
                                 " sublayers (an attention and an MLP per layer)");
   }
-  return static_cast<int>(ranks);
+  resources.ranks = static_cast<int>(ranks);
+
+  const std::optional<Dtype> dtype = find_dtype(v1::ComputeDtype::Name_Name(given.compute_dtype()));
+  const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);
+  resources.device = device.value_or(DeviceKind::kCpu);
+  if (device != DeviceKind::kCpu) {
+    const int capability = launch ? launch->devices.least_capability : kFirstCapabilityWithBfloat16;
+    resources.gpu_compute_dtype = dtype.value_or(auto_gpu_dtype(capability));
+  }
+  resources.compute_dtype = resources.device == DeviceKind::kCuda ? *resources.gpu_compute_dtype
+                                                                  : dtype.value_or(Dtype::kFloat32);
+
+  if (launch) {
+    resources.memory = launch->memory;
+    resources.device_memory = launch->device_memory;
+  }
+  if (given.has_memory()) resources.memory = parse_bytes(given.memory());
+  if (given.has_device_memory()) resources.device_memory = parse_bytes(given.device_memory());
+  if (given.has_timeout_s()) resources.timeout_s = static_cast<int>(given.timeout_s());
 }
 
 fs::path canonical(const std::string& key, const fs::path& path) {
@@ -332,18 +305,6 @@ void check_output_is_apart(const ResolvedJob& job) {
     fail("output.path", in_quotes(job.output.path.string()) + " lies in " + job.statistics.key());
   }
   if (job.evaluation) check_source("evaluation", *job.evaluation);
-}
-
-void resolve_budgets(const v1::Resources& resources, const std::optional<LaunchFacts>& launch,
-                     ResolvedJob& job) {
-  if (launch) {
-    job.resources.memory = launch->memory;
-    job.resources.device_memory = launch->device_memory;
-  }
-  if (resources.has_memory()) job.resources.memory = parse_bytes(resources.memory());
-  if (resources.has_device_memory()) {
-    job.resources.device_memory = parse_bytes(resources.device_memory());
-  }
 }
 
 }  // namespace
@@ -393,19 +354,24 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   resolve_method(spec, config, job);
   job.statistics = {spec.calibration().statistics().save(), spec.calibration().statistics().use()};
   job.schedule = schedule_of(spec.calibration().activations(), job);
-  job.resources.ranks = resolve_ranks(spec.resources(), launch, config);
-  resolve_device(spec, launch, job);
-  resolve_budgets(spec.resources(), launch, job);
-  if (spec.resources().has_timeout_s()) {
-    job.resources.timeout_s = static_cast<int>(spec.resources().timeout_s());
+  resolve_resources(spec, config, launch, job.resources);
+  job.calibration = token_source("calibration", spec.calibration());
+  if (spec.calibration().has_samples()) job.calibration.samples = spec.calibration().samples();
+  if (!job.calibration.text.empty()) {
+    job.calibration.samples = expected_samples(job);
+    job.calibration.seqlen = job.calibration.seqlen.value_or(kDefaultSeqlen);
   }
-  job.calibration = calibration_source(spec.calibration());
   check_seqlen("calibration", job.calibration, config);
   if (spec.has_evaluation()) {
     job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
     check_seqlen("evaluation", *job.evaluation, config);
   }
-  if (spec.has_heal()) job.healing = healing_of(spec.heal());
+  if (spec.has_heal()) {
+    Healing& healing = job.healing.emplace();
+    if (spec.heal().has_samples()) healing.samples = spec.heal().samples();
+    if (spec.heal().has_epochs()) healing.epochs = spec.heal().epochs();
+    if (spec.heal().has_learning_rate()) healing.learning_rate = spec.heal().learning_rate();
+  }
   check_output_is_apart(job);
   return job;
 }

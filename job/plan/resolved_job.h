@@ -151,18 +151,25 @@ struct ResolvedJob {
 
 /// Number of junctions whose moments are taken: junctions 0 .. summed_junctions()-1. These are the
 /// junctions with a map, or all if statistics are saved without an allocation.
-inline int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
-  const bool all = job.statistics.saved() && !job.target.allocation;
-  return all ? config.num_junctions() : job.widths.mapped_count;
-}
+int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job);
 /// True if moments of any junction are taken.
-inline bool sums_junctions(const ResolvedJob& job) {
-  return (job.statistics.saved() && !job.target.allocation) || job.widths.mapped_count > 0;
-}
+bool sums_junctions(const ResolvedJob& job);
 /// True if statistics replace all passes over the calibration tokens. An allocation takes only its
 /// first round from them: its cuts and its maps depend on the sizes that it chooses.
-inline bool takes_no_tokens(const ResolvedJob& job) {
-  return job.statistics.used() && !job.target.allocation;
-}
+bool takes_no_tokens(const ResolvedJob& job);
+
+/// Number and length of the calibration windows, as far as they are known before the tokens are
+/// read: the defaults if the job does not say. The default length is at most the model's positions.
+int64_t expected_samples(const ResolvedJob& job);
+int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config);
+
+/// True if the job may cut the inner width of the sublayer.
+bool may_be_cut(const ResolvedJob& job, int64_t sublayer);
+/// Number of these sublayers in [first, end).
+int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end);
+/// possible_value_dims() for an attention, possible_mlp_widths() for an MLP that may be cut. Then
+/// 0, if the sublayer may be removed as a whole.
+std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
+                                           int64_t sublayer);
 
 }  // namespace dotresize

@@ -1,11 +1,159 @@
 #include "job/plan/shard_plan.h"
 
-#include "job/plan/token_windows.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/block_sizes.h"
+#include "job/plan/estimate/memory_estimate.h"
+#include "job/plan/estimate/work_counts.h"
 
 namespace dotresize {
 namespace {
 
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+/// Fewest ranges of sum <= bound that cover the costs from each start on; n+1 if one cost alone is
+/// above the bound. Each range takes as much as fits, which is optimal.
+std::vector<std::size_t> ranges_needed(const std::vector<double>& prefix, double bound) {
+  const std::size_t n = prefix.size() - 1;
+  std::vector<std::size_t> needed(n + 1, 0);
+  std::size_t end = n;
+  for (std::size_t start = n; start-- > 0;) {
+    while (end > start && prefix[end] - prefix[start] > bound) --end;
+    needed[start] = end == start ? n + 1 : std::min(n + 1, 1 + needed[end]);
+  }
+  return needed;
+}
+
+/// Share of costs[start..) that each of `parts` ranges gets in the best case. A cost above that
+/// share has a range to itself, and the others share the remaining ranges.
+double fair_share(const std::vector<double>& costs, std::size_t start, std::size_t parts) {
+  double fair = std::numeric_limits<double>::infinity();
+  while (true) {
+    double shared = 0.0;
+    std::size_t ranges = parts;
+    for (std::size_t i = start; i < costs.size(); ++i) {
+      if (costs[i] > fair && ranges > 1) {
+        --ranges;
+      } else {
+        shared += costs[i];
+      }
+    }
+    const double next = shared / static_cast<double>(ranges);
+    if (!(next < fair)) return fair;
+    fair = next;
+  }
+}
+
+/// Sets the fewest groups of sublayers that are within the budgets. If none is, a rank cuts one
+/// sublayer at a time.
+void set_cut_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+  if (!job.mlp) return;
+  plan.cut_groups = 0;
+  plan.cut_rounds = job.mlp->rounds();
+  int64_t most = 1;
+  const auto cut_sublayers_of = [&](const RankShard& shard) {
+    return count_cut_sublayers(job, shard.first_sublayer, shard.end_sublayer);
+  };
+  if (job.schedule.pipelined) {
+    for (const RankShard& shard : plan.ranks) most = std::max(most, cut_sublayers_of(shard));
+  }
+  const auto all_fit = [&] {
+    return std::ranges::all_of(
+        plan.ranks, [&](const RankShard& shard) { return cut_fits(config, job, shard); });
+  };
+  do {
+    ++plan.cut_groups;
+    for (RankShard& shard : plan.ranks) {
+      shard.cuts_at_once =
+          std::max<int64_t>(1, (cut_sublayers_of(shard) + plan.cut_groups - 1) / plan.cut_groups);
+    }
+  } while (plan.cut_groups < most && !all_fit());
+}
+
+/// Number of the rank's junctions that its passes share. A schedule that takes one junction at a
+/// time has 1.
+int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
+  return job.schedule.pipelined ? shard.junctions(summed_junctions(config, job)) : 1;
+}
+
+void set_peaks(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+  for (RankShard& shard : plan.ranks) {
+    shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
+    if (job.resources.gpu_compute_dtype) {
+      shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
+    }
+  }
+}
+
+/// Sets the shards for this number of junction groups, with overlaps if the budgets have room for
+/// them. Returns false if the shards exceed the budgets in any case.
+bool fits_in_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups,
+                    ShardPlan& plan) {
+  plan.junction_groups = groups;
+  for (const Checkpoints checkpoints : {Checkpoints::kSublayers, Checkpoints::kStage}) {
+    if (checkpoints == Checkpoints::kStage && !job.gradients() && !job.heals()) continue;
+    for (RankShard& shard : plan.ranks) shard.checkpoints = checkpoints;
+    set_cut_groups(config, job, plan);
+    for (const bool overlaps : {true, false}) {
+      for (RankShard& shard : plan.ranks) {
+        const int64_t junctions = junctions_of(config, job, shard);
+        shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
+        shard.overlaps = overlaps;
+        shard.bases_at_once = 1;
+      }
+      set_peaks(config, job, plan);
+      if (fits(plan, job)) return true;
+    }
+  }
+  return false;
+}
+
+/// Changes the shards, unless that exceeds the budgets. Returns true if it has changed them.
+template <class Change>
+bool change_if_it_fits(const ModelConfig& config, const ResolvedJob& job, const Change& change,
+                       ShardPlan& plan) {
+  ShardPlan changed = plan;
+  for (RankShard& shard : changed.ranks) change(shard);
+  set_peaks(config, job, changed);
+  if (!fits(changed, job)) return false;
+  plan = std::move(changed);
+  return true;
+}
+
+/// Saves passes if all ranks have memory for it: one pass takes features and junctions together,
+/// and sums are kept until they are cut.
+void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t most,
+                    ShardPlan& plan) {
+  if (!job.target.allocation) return;
+  if (job.statistics.used()) {  // the curves are given: only a trial and the output are cut
+    plan.cut_rounds = 2;
+    return;
+  }
+  // The host keeps the sums of a GPU, which has memory of its own.
+  const bool on_gpu = job.resources.device == DeviceKind::kCuda;
+  const auto keep = [](RankShard& shard) { shard.keeps_sums = true; };
+  if (on_gpu) change_if_it_fits(config, job, keep, plan);
+  if (plan.cut_groups == 1 && plan.junction_groups == 1) {
+    const auto together = [&](RankShard& shard) {
+      shard.dense_round = true;
+      if (!on_gpu) keep(shard);
+    };
+    change_if_it_fits(config, job, together, plan);
+  }
+  if (plan.keeps_sums()) plan.cut_rounds = 1;
+  for (plan.bases_groups = 1; plan.bases_groups < most; ++plan.bases_groups) {
+    const auto fewer = [&](RankShard& shard) {
+      const int64_t junctions = junctions_of(config, job, shard);
+      shard.bases_at_once =
+          std::max<int64_t>(1, (junctions + plan.bases_groups - 1) / plan.bases_groups);
+    };
+    if (change_if_it_fits(config, job, fewer, plan)) return;
+  }
+}
 
 }  // namespace
 
@@ -24,8 +172,9 @@ double allocation_passes(const ModelConfig& config, const ResolvedJob& job, cons
 }
 
 bool fits(const ShardPlan& plan, const ResolvedJob& job) {
-  return peak_memory(plan) <= job.resources.memory.value_or(kUnlimited) &&
-         peak_device_memory(plan) <= job.resources.device_memory.value_or(kUnlimited);
+  return peak_memory(plan) <= job.resources.memory.value_or(std::numeric_limits<int64_t>::max()) &&
+         peak_device_memory(plan) <=
+             job.resources.device_memory.value_or(std::numeric_limits<int64_t>::max());
 }
 
 int64_t peak_memory(const ShardPlan& plan) {
@@ -38,6 +187,90 @@ int64_t peak_device_memory(const ShardPlan& plan) {
     peak = std::max(peak, shard.peak_device_memory_bytes.value_or(0));
   }
   return peak;
+}
+
+std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
+  const std::size_t n = costs.size();
+  std::vector<double> prefix(n + 1, 0.0);
+  std::partial_sum(costs.begin(), costs.end(), prefix.begin() + 1);
+  // Smallest bound, to the last bit, that `parts` ranges can keep.
+  double too_small = -1.0;
+  double bound = prefix.back();
+  while (true) {
+    const double middle = too_small + (bound - too_small) / 2;
+    if (middle <= too_small || middle >= bound) break;
+    (ranges_needed(prefix, middle)[0] <= parts ? bound : too_small) = middle;
+  }
+  const std::vector<std::size_t> needed = ranges_needed(prefix, bound);
+
+  std::vector<std::size_t> boundaries = {0};
+  for (std::size_t left = parts - 1; left > 0; --left) {
+    const std::size_t start = boundaries.back();
+    const double fair = fair_share(costs, start, left + 1);
+    std::size_t best = n;
+    // Consider only ends that keep the bound here and leave each later range something to take.
+    for (std::size_t end = start + 1; end + left <= n; ++end) {
+      if (prefix[end] - prefix[start] > bound) break;
+      if (needed[end] > left) continue;
+      const auto off = [&](std::size_t e) { return std::abs(prefix[e] - prefix[start] - fair); };
+      if (best == n || off(end) < off(best)) best = end;
+    }
+    boundaries.push_back(best);
+  }
+  boundaries.push_back(n);
+  return boundaries;
+}
+
+ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
+  if (job.resources.ranks < 1 || job.resources.ranks > config.num_sublayers()) {
+    throw InputError(
+        "resources.ranks",
+        std::to_string(job.resources.ranks) + " is not from 1 to " +
+            std::to_string(config.num_sublayers()) +
+            ", the number of the model's sublayers (an attention and an MLP per layer)");
+  }
+  ShardPlan plan;
+  const std::vector<std::size_t> boundaries =
+      balanced_partition(estimate_work(config, job), static_cast<std::size_t>(job.resources.ranks));
+  for (std::size_t rank = 0; rank + 1 < boundaries.size(); ++rank) {
+    RankShard& shard = plan.ranks.emplace_back();
+    shard.rank = static_cast<int>(rank);
+    shard.first_sublayer = static_cast<int64_t>(boundaries[rank]);
+    shard.end_sublayer = static_cast<int64_t>(boundaries[rank + 1]);
+    shard.parameters = shard_parameters(config, shard.first_sublayer, shard.end_sublayer);
+    shard.bytes = shard.parameters * size_in_bytes(job.model.dtype);
+  }
+  // With as many groups as the largest number of junctions of a rank, each group has at most one
+  // junction per rank.
+  int64_t most = 1;
+  for (const RankShard& shard : plan.ranks) most = std::max(most, junctions_of(config, job, shard));
+  int64_t groups = 1;
+  while (!fits_in_groups(config, job, groups, plan) && groups < most) ++groups;
+  set_allocation(config, job, most, plan);
+  if ((job.gradients() || job.heals()) && plan.checkpoints() == Checkpoints::kSublayers) {
+    const auto graphs = [](RankShard& shard) { shard.checkpoints = Checkpoints::kNone; };
+    change_if_it_fits(config, job, graphs, plan);
+  }
+  if (job.schedule.name == "layerwise") {
+    // Solve as many junctions together as there is memory for, each with another owner.
+    for (int64_t together = std::min<int64_t>(job.resources.ranks, job.widths.mapped_count);
+         together > 1; --together) {
+      const auto change = [&](RankShard& shard) { shard.solved_together = together; };
+      if (change_if_it_fits(config, job, change, plan)) break;
+    }
+  }
+  // No pass for the features goes back unless the gradients behind them are summed for their curve
+  // or cut.
+  const bool summed = !job.target.allocation || plan.dense_round() || !job.maps.head_sliced;
+  if (job.gradients() && !job.statistics.used() && summed) plan.cut_passes_back = plan.cut_groups;
+  if (takes_no_tokens(job)) return plan;
+  const bool sums = sums_junctions(job);
+  const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
+  plan.passes = (sums ? of_maps : 0) + allocation_rounds(job, plan) + plan.cut_passes();
+  if (!job.gradients()) return plan;
+  plan.passes_back =
+      (sums ? plan.junction_groups : 0) + allocation_rounds(job, plan) + plan.cut_passes_back;
+  return plan;
 }
 
 }  // namespace dotresize

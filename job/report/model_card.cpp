@@ -23,24 +23,22 @@ std::string size_table(const Report& report) {
          row("dense", report.dense) + row("this one", report.compressed);
 }
 
-std::string divergence_sentence(const ModelReport& compressed) {
-  if (!compressed.kl || !compressed.agreement) return "";
-  return fmt::format(
-      "Over the same tokens KL(dense ‖ this one) is {} nats, and the most likely token is the same "
-      "at {} of them. ",
-      format_nats(*compressed.kl), format_percent(*compressed.agreement));
-}
-
 std::string evaluation_sentence(const Report& report) {
   if (!report.job.evaluation) return "";
   const auto& seqlen = report.evaluation_seqlen;
-  return fmt::format("Perplexity is over {} predicted tokens{}{}. ",
-                     with_separators(report.evaluation_tokens),
-                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "",
-                     report.job.evaluation->unused_windows
-                         ? " of the calibration's text that the calibration did not use"
-                         : "") +
-         divergence_sentence(report.compressed);
+  std::string text =
+      fmt::format("Perplexity is over {} predicted tokens{}{}. ",
+                  with_separators(report.evaluation_tokens),
+                  seqlen ? fmt::format(" in windows of {}", *seqlen) : "",
+                  report.job.evaluation->unused_windows
+                      ? " of the calibration's text that the calibration did not use"
+                      : "");
+  const ModelReport& compressed = report.compressed;
+  if (!compressed.kl || !compressed.agreement) return text;
+  return text + fmt::format(
+                    "Over the same tokens KL(dense ‖ this one) is {} nats, and the most likely "
+                    "token is the same at {} of them. ",
+                    format_nats(*compressed.kl), format_percent(*compressed.agreement));
 }
 
 std::string method_sentence(const Report& report, const ModelConfig& config) {
@@ -111,19 +109,6 @@ std::string healing_sentence(const Report& report) {
                             format_nats(kl.front()), format_nats(kl.back()));
 }
 
-std::string cuts_sentence(const Report& report, const ModelConfig& config) {
-  if (report.allocation) return allocation_sentence(report, config.attention.head_dim);
-  return mlp_sentence(report.job, config);
-}
-
-std::string family_sentence(const ResolvedJob& job, const std::string& source) {
-  if (!job.output.stock_family) return "";
-  return fmt::format(
-      " Its `config.json` calls it a `{}`, which computes the same as a `{}` and is read by more "
-      "engines with heads of this width.",
-      *job.output.stock_family, source);
-}
-
 std::string usage(const ResolvedJob& job, const std::string& family) {
   const std::string remote = job.stock_output() ? "" : ", trust_remote_code=True";
   const std::string why =
@@ -155,19 +140,24 @@ std::string serving(const Report& report, const ModelConfig& config) {
       stock ? "" : ", and `--to nemotron-nas` a model that vLLM computes with code of its own");
 }
 
-/// Formats each warning as a quoted paragraph.
-std::string warnings_text(const std::vector<std::string>& warnings) {
-  std::string text;
-  for (const std::string& warning : warnings) {
-    text += fmt::format("> **Warning:** {}.\n\n", printable(warning));
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string model_card(const Report& report, const ModelConfig& config) {
   const ResolvedJob& job = report.job;
+  std::string about = method_sentence(report, config);
+  about += report.allocation ? allocation_sentence(report, config.attention.head_dim)
+                             : mlp_sentence(job, config);
+  about += healing_sentence(report);
+  if (job.output.stock_family) {
+    about += fmt::format(
+        " Its `config.json` calls it a `{}`, which computes the same as a `{}` and is read by more "
+        "engines with heads of this width.",
+        *job.output.stock_family, config.family);
+  }
+  std::string warnings;
+  for (const std::string& warning : report.warnings) {
+    warnings += fmt::format("> **Warning:** {}.\n\n", printable(warning));
+  }
   return fmt::format(
       R"(---
 library_name: transformers
@@ -193,12 +183,9 @@ A `{0}` model made narrower with dotresize {2}.
 {8}`dotresize/report.json` has the figures of every junction and the fingerprints of the inputs;
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
-      config.family, job.name, report.tool_version,
-      method_sentence(report, config) + cuts_sentence(report, config) + healing_sentence(report) +
-          family_sentence(job, config.family),
-      size_table(report), evaluation_sentence(report),
-      usage(job, job.output.stock_family.value_or(config.family)), warnings_text(report.warnings),
-      serving(report, config));
+      config.family, job.name, report.tool_version, about, size_table(report),
+      evaluation_sentence(report), usage(job, job.output.stock_family.value_or(config.family)),
+      warnings, serving(report, config));
 }
 
 }  // namespace dotresize

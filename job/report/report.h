@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,36 +70,9 @@ NetSize net_size(const Report& report);
 /// Warnings that follow from the sizes, predictions, perplexity, junctions and MLPs of a report.
 std::vector<std::string> warnings_of(const Report& report);
 
+/// Version of the content of report.json.
+inline constexpr int64_t kSchemaVersion = 1;
+
 std::string report_to_json(const Report& report);
-
-/// Summary of a report, for readers other than the job itself.
-struct ReportSummary {
-  std::string name;
-  std::string method;
-  int64_t width = 0;        ///< largest width
-  std::string width_range;  ///< "216", "168 to 216"
-  std::string target;       ///< "sparsity 0.2", "size 0.8, allocated"; empty: an explicit width
-  bool stock = false;       ///< the output is a model of the source's family
-  std::optional<int64_t> hidden_size;
-  ModelReport dense;
-  ModelReport compressed;
-  double wall_time_s = 0.0;
-  std::string compute_dtype;                 ///< dtype in which the perplexities were computed
-  std::optional<int64_t> evaluation_seqlen;  ///< tokens per window
-  std::map<std::string, std::string> fingerprints;  ///< same as in Report
-  std::vector<std::string> warnings = {};           ///< same as in Report
-
-  /// Net bytes of the output, divided by those of the dense model.
-  double bytes_fraction() const {
-    return static_cast<double>(compressed.bytes) / static_cast<double>(dense.bytes);
-  }
-};
-/// Reads the report in a model directory. Throws InputError for a malformed file.
-ReportSummary read_report_summary(const std::filesystem::path& model_dir);
-/// Version for a parsed document; `origin` names it in errors. Same errors.
-ReportSummary report_summary(const nlohmann::json& document, const std::string& origin);
-
-/// Largest size of a report's text, in bytes.
-inline constexpr int64_t kMaxReportBytes = int64_t{64} << 20;
 
 }  // namespace dotresize

@@ -1,8 +1,12 @@
 #include "job/report/report_entries.h"
 
+#include <nlohmann/json.hpp>
+#include <string_view>
+
 #include "base/text/checked_json.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
-#include "job/report/transport_entry.h"
+#include "job/model/config_fields.h"
 
 namespace dotresize {
 
@@ -10,50 +14,57 @@ using nlohmann::json;
 
 namespace {
 
-using nlohmann::json;
+constexpr int64_t kMaxChannels = int64_t{1} << 31;
+constexpr double kMaxMass = 2.0;  // a plan that has not converged may have a mass above 1
 
-json cost_json(const CostReport& cost) {
-  json object = {
-      {"pairs", cost.pairs}, {"seconds", cost.seconds}, {"pairs_per_s", cost.pairs_per_s()}};
-  if (cost.limit_pairs_per_s) {
-    object["limit_pairs_per_s"] = *cost.limit_pairs_per_s;
-    object["share_of_limit"] = cost.pairs_per_s() / *cost.limit_pairs_per_s;
-  }
-  return object;
-}
-
-CostReport cost_from_json(const json& object) {
-  CostReport cost{object.at("pairs"), object.at("seconds")};
-  get_if(object, "limit_pairs_per_s", cost.limit_pairs_per_s);
-  return cost;
-}
-
-json spectrum_json(const std::vector<std::pair<int64_t, double>>& spectrum) {
-  json object = {{"ranks", json::array()}, {"energy", json::array()}};
-  for (const auto& [rank, energy] : spectrum) {
-    object["ranks"].push_back(rank);
-    object["energy"].push_back(energy);
-  }
-  return object;
-}
-
-std::vector<std::pair<int64_t, double>> spectrum_from_json(const json& object) {
-  const json& energy = object.at("energy");
-  std::vector<std::pair<int64_t, double>> spectrum;
-  for (const json& rank : object.at("ranks")) {
-    spectrum.emplace_back(rank.get<int64_t>(), energy.at(spectrum.size()).get<double>());
-  }
-  return spectrum;
+double required_number(const ConfigFields& fields, const char* key, double low, double high) {
+  const auto value = fields.number(key, low, high);
+  if (!value) fields.fail(key, "is missing");
+  return *value;
 }
 
 }  // namespace
+
+json to_json(const TransportPicture& picture) {
+  const std::string_view levels(reinterpret_cast<const char*>(picture.levels.data()),
+                                picture.levels.size());
+  json object = {{"block", picture.block},
+                 {"rows", picture.rows},
+                 {"columns", picture.columns},
+                 {"largest", picture.largest},
+                 {"levels", base64(levels)},
+                 {"stays", picture.stays},
+                 {"kept_targets", picture.kept_targets}};
+  set_if(object, "merged_targets", picture.merged_targets);
+  return object;
+}
+
+TransportPicture transport_picture_from_json(const json& object, const std::string& origin) {
+  const ConfigFields fields(object, origin, "transport.");
+  TransportPicture picture;
+  picture.block = fields.required_integer("block", 1, kMaxChannels);
+  picture.rows = fields.required_integer("rows", 1, TransportPicture::kMaxRows);
+  picture.columns = fields.required_integer("columns", 1, picture.rows);
+  picture.largest = fields.required_positive("largest", kMaxMass);
+  const auto cells = static_cast<size_t>(picture.rows * picture.columns);
+  const auto levels = from_base64(fields.text("levels").value_or(""), cells);
+  if (!levels) fields.fail("levels", "is not the base64 of " + std::to_string(cells) + " bytes");
+  picture.levels.assign(levels->begin(), levels->end());
+  picture.stays = required_number(fields, "stays", 0.0, 1.0);
+  picture.kept_targets = required_number(fields, "kept_targets", 0.0, kMaxChannels);
+  picture.merged_targets = fields.number("merged_targets", 0.0, kMaxChannels);
+  return picture;
+}
 
 json to_json(const JunctionReport& junction) {
   json object = {{"name", junction.name}, {"width", junction.width}, {"mapped", junction.mapped}};
   if (!junction.mapped) return object;
   object["effective_rank"] = junction.effective_rank;
   object["retained_energy"] = junction.retained_energy;
-  if (!junction.spectrum.empty()) object["spectrum"] = spectrum_json(junction.spectrum);
+  for (const auto& [rank, energy] : junction.spectrum) {
+    object["spectrum"]["ranks"].push_back(rank);
+    object["spectrum"]["energy"].push_back(energy);
+  }
   set_if(object, "predicted_rise", junction.predicted_loss_increase);
   set_if(object, "qr_condition", junction.qr_condition);
   if (junction.transport) object["transport"] = to_json(*junction.transport);
@@ -75,7 +86,13 @@ JunctionReport junction_report_from_json(const json& object) {
   if (!junction.mapped) return junction;
   junction.effective_rank = object.at("effective_rank");
   junction.retained_energy = object.at("retained_energy");
-  if (object.contains("spectrum")) junction.spectrum = spectrum_from_json(object.at("spectrum"));
+  if (object.contains("spectrum")) {
+    const json& energy = object.at("spectrum").at("energy");
+    for (const json& rank : object.at("spectrum").at("ranks")) {
+      junction.spectrum.emplace_back(rank.get<int64_t>(),
+                                     energy.at(junction.spectrum.size()).get<double>());
+    }
+  }
   get_if(object, "predicted_rise", junction.predicted_loss_increase);
   get_if(object, "qr_condition", junction.qr_condition);
   if (object.contains("transport")) {
@@ -197,7 +214,15 @@ json to_json(const RankReport& rank) {
   if (!rank.gpu.empty()) object["gpu"] = rank.gpu;
   set_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
   set_if(object, "peak_device_allocated_bytes", rank.peak_device_allocated_bytes);
-  if (rank.cost) object["cost"] = cost_json(*rank.cost);
+  if (rank.cost) {
+    const double rate = rank.cost->pairs / rank.cost->seconds;
+    json& cost = object["cost"] = {
+        {"pairs", rank.cost->pairs}, {"seconds", rank.cost->seconds}, {"pairs_per_s", rate}};
+    if (rank.cost->limit_pairs_per_s) {
+      cost["limit_pairs_per_s"] = *rank.cost->limit_pairs_per_s;
+      cost["share_of_limit"] = rate / *rank.cost->limit_pairs_per_s;
+    }
+  }
   return object;
 }
 
@@ -212,7 +237,11 @@ RankReport rank_report_from_json(const json& object) {
   rank.gpu = object.value("gpu", "");
   get_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
   get_if(object, "peak_device_allocated_bytes", rank.peak_device_allocated_bytes);
-  if (object.contains("cost")) rank.cost = cost_from_json(object.at("cost"));
+  if (object.contains("cost")) {
+    const json& cost = object.at("cost");
+    rank.cost = {cost.at("pairs"), cost.at("seconds")};
+    get_if(cost, "limit_pairs_per_s", rank.cost->limit_pairs_per_s);
+  }
   return rank;
 }
 

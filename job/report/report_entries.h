@@ -14,6 +14,12 @@
 
 namespace dotresize {
 
+/// Converts to the entry `transport` of a junction in report.json (docs/output.md).
+nlohmann::json to_json(const TransportPicture& picture);
+/// Throws InputError "ORIGIN: transport.KEY: what is wrong" if `object` is not a transport entry.
+TransportPicture transport_picture_from_json(const nlohmann::json& object,
+                                             const std::string& origin);
+
 /// Report entry of one junction.
 struct JunctionReport {
   std::string name;    ///< "embed", "layers.3.attention", "layers.3.mlp"
@@ -125,8 +131,6 @@ struct CostReport {
   /// Upper limit of the kernel's rate on the rank's GPU. Absent on the CPU, where only a benchmark
   /// can tell (bench/l1_cost_benchmark.cpp).
   std::optional<double> limit_pairs_per_s = {};
-
-  double pairs_per_s() const { return pairs / seconds; }
 };
 
 /// Report entry of one rank.

@@ -1,43 +1,115 @@
 #include "job/report/stored_report.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "base/errors.h"
+#include "base/files/partial_path.h"
 #include "base/text/checked_json.h"
+#include "job/model/config_fields.h"
+#include "job/plan/plan_table.h"
 
 namespace dotresize {
 namespace {
 
 using nlohmann::json;
 
+constexpr int64_t kAny = INT64_MAX;
+
+ModelReport read_model_report(const ConfigFields& root, const std::string& key) {
+  const auto fields = root.object(key);
+  if (!fields) root.fail(key, "is missing");
+  ModelReport model;
+  model.parameters = fields->required_integer("parameters", 0, kAny);
+  model.bytes = fields->required_integer("bytes", 0, kAny);
+  model.perplexity = fields->positive("perplexity", 1e300);
+  model.kl = fields->number("kl", -1.0, 1e300);  // may be slightly below 0 by rounding
+  model.agreement = fields->number("agreement", 0.0, 1.0);
+  return model;
+}
+
 template <class Entry>
-std::vector<Entry> entries(const json& document, const char* key, Entry (*read)(const json&)) {
-  std::vector<Entry> found;
-  if (!document.contains(key)) return found;
-  for (const json& entry : document.at(key)) found.push_back(read(entry));
-  return found;
+void check_entries(const json& document, const char* key, Entry (*read)(const json&)) {
+  if (!document.contains(key)) return;
+  for (const json& entry : document.at(key)) read(entry);
 }
 
 }  // namespace
 
-StoredReport parse_report(const std::string& text, const std::string& origin) {
-  StoredReport report;
-  report.document = parse_json_object(text, origin);
-  const json& document = report.document;
-  report.summary = report_summary(document, origin);
+ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
+  const std::filesystem::path path = model_dir / kReportDirectory / kReportFile;
+  return report_summary(read_json_object(path, kMaxReportBytes), path.string());
+}
+
+ReportSummary report_summary(const json& document, const std::string& origin) {
+  const ConfigFields root(document, origin);
+  root.required_integer("schema_version", kSchemaVersion, kSchemaVersion);
+  const auto method = root.object("method");
+  if (!method) root.fail("method", "is missing");
+
+  ReportSummary summary;
+  summary.name = root.text("name").value_or("");
+  summary.method = method->text("name").value_or("");
+  if (summary.method.empty()) method->fail("name", "is missing");
+  summary.width = method->required_integer("width", 1, kAny);
+  // An allocation may make the widths of the mapped junctions different.
+  int64_t least = summary.width;
+  const json junctions = document.value("junctions", json::array());
+  for (const json& entry : junctions) {
+    if (!entry.is_object()) continue;
+    const ConfigFields junction(entry, origin, "junctions.");
+    if (!junction.boolean("mapped", true)) continue;
+    least = std::min(least, junction.required_integer("width", 1, kAny));
+  }
+  summary.width_range = width_range(least, summary.width);
+  // The target is made of the parts of target_text (job/plan/plan_table.h) that are present.
+  std::ostringstream target;
+  for (const char* key : {"sparsity", "size"}) {
+    const json& value = method->raw(key);
+    if (value.is_number()) target << (target.tellp() > 0 ? ", " : "") << key << " " << value;
+  }
+  if (method->text("allocate") == "auto") target << ", allocated";
+  summary.target = target.str();
+  summary.stock = method->text("map_sharing") == "model";
+  summary.hidden_size = method->integer("hidden_size", 1, kAny);
+  summary.dense = read_model_report(root, "dense");
+  summary.compressed = read_model_report(root, "compressed");
+  summary.wall_time_s = root.required_positive("wall_time_s", 1e12);
+  summary.compute_dtype = root.text("compute_dtype").value_or("");
+  if (const auto evaluation = root.object("evaluation")) {
+    summary.evaluation_seqlen = evaluation->integer("seqlen", 2, kAny);
+  }
+  const auto fingerprints = root.object("fingerprints");
+  if (!fingerprints) root.fail("fingerprints", "is missing");
+  for (const auto& [name, value] : root.raw("fingerprints").items()) {
+    summary.fingerprints[name] = fingerprints->text(name).value_or("");
+  }
   try {
-    report.junctions = entries(document, "junctions", junction_report_from_json);
-    report.shortcuts = entries(document, "shortcuts", shortcut_report_from_json);
-    report.mlps = entries(document, "mlps", mlp_report_from_json);
-    report.attentions = entries(document, "attentions", attention_report_from_json);
+    if (document.contains("warnings")) document.at("warnings").get_to(summary.warnings);
+  } catch (const json::exception& error) {
+    throw InputError(origin + ": warnings: " + json_fault(error));
+  }
+  return summary;
+}
+
+StoredReport parse_report(const std::string& text, const std::string& origin) {
+  json document = parse_json_object(text, origin);
+  ReportSummary summary = report_summary(document, origin);
+  try {
+    check_entries(document, "junctions", junction_report_from_json);
+    check_entries(document, "shortcuts", shortcut_report_from_json);
+    check_entries(document, "mlps", mlp_report_from_json);
+    check_entries(document, "attentions", attention_report_from_json);
     if (document.contains("heal") && document.at("heal").contains("update_share")) {
-      report.healing = healing_report_from_json(document.at("heal"));
+      healing_report_from_json(document.at("heal"));
     }
-    report.ranks = entries(document, "ranks", rank_report_from_json);
+    check_entries(document, "ranks", rank_report_from_json);
   } catch (const json::exception& error) {
     throw InputError(origin + ": " + json_fault(error));
   } catch (const InputError& error) {
     throw InputError(origin + ": " + error.what());
   }
-  return report;
+  return {std::move(summary), std::move(document)};
 }
 
 }  // namespace dotresize

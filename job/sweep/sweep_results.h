@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dotresize/v1/sweep.pb.h"
-#include "job/report/report.h"
+#include "job/report/stored_report.h"
 #include "job/sweep/sweep_plan.h"
 
 namespace dotresize {

@@ -13,7 +13,7 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
-#include "job/report/report.h"
+#include "job/report/stored_report.h"
 #include "job/spec/remote_url.h"
 #include "job/sweep/sweep_plan.h"
 #include "job/sweep/sweep_results.h"

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "job/page/page.h"
-#include "job/report/comparison_table.h"
+#include "job/report/report_tables.h"
 
 namespace dotresize {
 namespace {

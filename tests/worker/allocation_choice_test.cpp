@@ -11,8 +11,8 @@
 
 #include "job/model/read_model_config.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/make_shard_plan.h"
 #include "job/plan/resolve_job.h"
+#include "job/plan/shard_plan.h"
 #include "job/spec/job_file.h"
 #include "tests/temporary_directory.h"
 #include "worker/calibration/allocate.h"

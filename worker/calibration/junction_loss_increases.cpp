@@ -10,7 +10,7 @@
 
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
 #include "worker/maps/describe/predicted_loss_increase.h"

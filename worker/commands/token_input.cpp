@@ -7,7 +7,7 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/text/sha256.h"
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/python/python_helper.h"
 

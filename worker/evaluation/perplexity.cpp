@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/rotary.h"

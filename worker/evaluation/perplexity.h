@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/evaluation/vocabulary_sums.h"

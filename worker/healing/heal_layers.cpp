@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "job/model/tensor_table.h"
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/calibration/aligned_maps.h"
 #include "worker/healing/distill_layer.h"
 #include "worker/transformer/forward.h"

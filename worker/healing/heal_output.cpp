@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/evaluation/vocabulary_sums.h"
 #include "worker/healing/adam.h"
 #include "worker/healing/sublayer_updates.h"

@@ -1,5 +1,3 @@
-#include "job/plan/allocate/allocation_search.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +9,7 @@
 
 #include "job/model/model_size.h"
 #include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/joint_allocation.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/loss_allocation.h"
 #include "job/plan/allocate/shortcut_forms.h"
@@ -74,13 +73,6 @@ LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_he
   });
 }
 
-/// Predicted loss increases at each of possible_inner_widths().
-const std::vector<double>& curve_of(const PredictedLossIncreases& loss_increases,
-                                    int64_t sublayer) {
-  const auto layer = static_cast<std::size_t>(layer_of(sublayer));
-  return is_attention(sublayer) ? loss_increases.values.at(layer) : loss_increases.mlps.at(layer);
-}
-
 /// Choice of all sizes, as indices: widths in the possible widths, by junction; sizes in
 /// possible_inner_widths() and ranks in the possible shortcut ranks, by sublayer.
 struct Choice {
@@ -112,27 +104,6 @@ struct Part {
   std::vector<HullCorner> hull;
 };
 
-/// Features or channels of a sublayer. The hull leaves out size 0, which removes the sublayer: its
-/// parameters are not in proportion.
-Part inner_part(const ModelConfig& config, const ResolvedJob& job,
-                const PredictedLossIncreases& loss_increases, int64_t sublayer) {
-  std::vector<int64_t> sizes = possible_inner_widths(config, job, sublayer);
-  const std::size_t count = sizes.size() - (sizes.back() == 0 ? 1 : 0);
-  return {std::move(sizes), curve_of(loss_increases, sublayer), count};
-}
-
-/// Ranks of a sublayer's shortcut.
-Part shortcut_part(const ResolvedJob& job, const PredictedLossIncreases& loss_increases,
-                   int64_t sublayer) {
-  const auto s = static_cast<std::size_t>(sublayer);
-  const bool predicted =
-      !loss_increases.shortcuts.empty() && !loss_increases.shortcuts.at(s).empty();
-  if (!predicted) return {{job.maps.shortcuts.rank.value()}, {0.0}, 1};
-  std::vector<int64_t> ranks = possible_shortcut_ranks(job.model.hidden_size);
-  const std::size_t count = ranks.size();
-  return {std::move(ranks), loss_increases.shortcuts[s], count};
-}
-
 class Search {
  public:
   Search(const ModelConfig& config, const ResolvedJob& job,
@@ -141,15 +112,13 @@ class Search {
   Allocation run() const;
 
  private:
-  std::size_t grid() const { return widths_.size(); }
-  int64_t sublayers() const { return config_.num_sublayers(); }
   bool is_mapped(std::size_t junction) const { return junction < loss_increases_.junctions.size(); }
   /// A junction without a map keeps the hidden size.
   std::size_t first_width(std::size_t junction) const {
-    return is_mapped(junction) ? least_ : grid() - 1;
+    return is_mapped(junction) ? least_ : grid_ - 1;
   }
   double loss_increase(std::size_t junction, std::size_t in, std::size_t out) const {
-    return is_mapped(junction) ? loss_increases_.junctions[junction].at(in * grid() + out) : 0.0;
+    return is_mapped(junction) ? loss_increases_.junctions[junction].at(in * grid_ + out) : 0.0;
   }
   /// Parameters per feature or per channel of a value head.
   int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
@@ -180,7 +149,6 @@ class Search {
   }
   const LinearCount& ends(bool tied) const { return tied ? tied_ends_ : untied_ends_; }
   int64_t parameters(const Choice& choice) const;
-  double predicted(const Choice& choice) const;
   /// Choice with the smallest sum of the loss increase and of `price` for each parameter.
   Choice best(double price) const;
   struct Priced {
@@ -189,14 +157,13 @@ class Search {
   };
   Priced best(double price, bool tied) const;
   Choice within_limit() const;
-  /// Widens the part that lowers the loss most for each parameter, as long as there is room.
-  void fill(Choice& choice) const;
   Allocation described(const Choice& choice) const;
 
   const ModelConfig& config_;
   const ResolvedJob& job_;
   const PredictedLossIncreases& loss_increases_;
   std::vector<int64_t> widths_;
+  std::size_t grid_;   ///< number of widths
   std::size_t least_;  ///< index of the smallest width that is considered
   // One entry for each sublayer.
   std::vector<SublayerCount> counts_;
@@ -213,11 +180,25 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job,
       job_(job),
       loss_increases_(loss_increases),
       widths_(possible_widths(job.model.hidden_size, job.target.allocation->round_to)),
+      grid_(widths_.size()),
       least_(least_allocated_width(job)) {
-  for (int64_t s = 0; s < sublayers(); ++s) {
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     counts_.push_back(count_of(config, s));
-    inner_.push_back(inner_part(config, job, loss_increases, s));
-    shortcuts_.push_back(shortcut_part(job, loss_increases, s));
+    const auto layer = static_cast<std::size_t>(layer_of(s));
+    const auto& curves = is_attention(s) ? loss_increases.values : loss_increases.mlps;
+    std::vector<int64_t> sizes = possible_inner_widths(config, job, s);
+    // The hull leaves out size 0, which removes the sublayer: its parameters are not in proportion.
+    const std::size_t count = sizes.size() - (sizes.back() == 0 ? 1 : 0);
+    inner_.emplace_back(std::move(sizes), curves.at(layer), count);
+    const auto index = static_cast<std::size_t>(s);
+    if (loss_increases.shortcuts.empty() || loss_increases.shortcuts.at(index).empty()) {
+      shortcuts_.emplace_back(std::vector<int64_t>{job.maps.shortcuts.rank.value()},
+                              std::vector<double>{0.0}, 1);
+    } else {
+      std::vector<int64_t> ranks = possible_shortcut_ranks(job.model.hidden_size);
+      const std::size_t all = ranks.size();
+      shortcuts_.emplace_back(std::move(ranks), loss_increases.shortcuts[index], all);
+    }
   }
   untied_ends_ = count_of_ends(config, /*tied=*/false, false);
   // Tied ends are counted with a projection for the head, because a dense head is rotated with the
@@ -258,10 +239,6 @@ int64_t Search::parameters(const Choice& choice) const {
   return total;
 }
 
-double Search::predicted(const Choice& choice) const {
-  return described(choice).predicted_loss_increase();
-}
-
 Choice Search::best(double price) const {
   Priced untied = best(price, /*tied=*/false);
   if (!config_.tie_word_embeddings) return std::move(untied.choice);
@@ -272,16 +249,16 @@ Choice Search::best(double price) const {
 Search::Priced Search::best(double price, bool tied) const {
   const std::size_t junctions = counts_.size() + 1;
   constexpr double kUnreached = std::numeric_limits<double>::infinity();
-  std::vector<double> cost(grid(), kUnreached);
-  std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid(), 0));
+  std::vector<double> cost(grid_, kUnreached);
+  std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid_, 0));
   const auto price_of = [&](int64_t count) { return price * static_cast<double>(count); };
-  for (std::size_t w = first_width(0); w < grid(); ++w) {
+  for (std::size_t w = first_width(0); w < grid_; ++w) {
     cost[w] = loss_increase(0, 0, w) + price_of(ends(tied).at(widths_[w], 0));
   }
   for (std::size_t s = 0; s + 1 < junctions; ++s) {
-    std::vector<double> next(grid(), kUnreached);
-    for (std::size_t in = first_width(s); in < grid(); ++in) {
-      for (std::size_t out = first_width(s + 1); out < grid(); ++out) {
+    std::vector<double> next(grid_, kUnreached);
+    for (std::size_t in = first_width(s); in < grid_; ++in) {
+      for (std::size_t out = first_width(s + 1); out < grid_; ++out) {
         const std::size_t size = size_at(price, s, in, out);
         const std::size_t rank = rank_at(price, s, in, out);
         const int64_t count = parameters(s, in, out, size, rank);
@@ -296,7 +273,7 @@ Search::Priced Search::best(double price, bool tied) const {
     }
     cost = std::move(next);
   }
-  for (std::size_t w = 0; w < grid(); ++w) cost[w] += price_of(ends(tied).out * widths_[w]);
+  for (std::size_t w = 0; w < grid_; ++w) cost[w] += price_of(ends(tied).out * widths_[w]);
 
   Choice choice;
   choice.tied = tied;
@@ -337,41 +314,6 @@ Choice Search::within_limit() const {
   return found;
 }
 
-void Search::fill(Choice& choice) const {
-  while (true) {
-    const int64_t before = parameters(choice);
-    const double loss_increase_before = predicted(choice);
-    std::optional<Choice> widest;
-    double most = 0.0;
-    const auto consider = [&](const Choice& wider) {
-      const int64_t more = parameters(wider) - before;
-      const double gain = loss_increase_before - predicted(wider);
-      if (before + more > limit_ || !(gain > 0.0)) return;
-      // The shortcut may take fewer parameters once its ends are alike. Then nothing is better.
-      const double worth = gain / static_cast<double>(std::max<int64_t>(1, more));
-      if (worth <= most) return;
-      most = worth;
-      widest = wider;
-    };
-    for (std::size_t j = 0; j < loss_increases_.junctions.size(); ++j) {
-      if (choice.widths[j] + 1 == grid()) continue;
-      Choice wider = choice;
-      ++wider.widths[j];
-      consider(wider);
-    }
-    for (const auto part : {&Choice::sizes, &Choice::ranks}) {
-      for (std::size_t s = 0; s < counts_.size(); ++s) {
-        if ((choice.*part)[s] == 0) continue;
-        Choice wider = choice;
-        --(wider.*part)[s];
-        consider(wider);
-      }
-    }
-    if (!widest) return;
-    choice = *widest;
-  }
-}
-
 Allocation Search::described(const Choice& choice) const {
   Allocation found;
   found.widths = job_.widths;
@@ -397,8 +339,39 @@ Allocation Search::described(const Choice& choice) const {
 
 Allocation Search::run() const {
   Choice choice = within_limit();
-  fill(choice);
-  return described(choice);
+  // Widen the part that lowers the loss most for each parameter, as long as there is room.
+  while (true) {
+    const int64_t before = parameters(choice);
+    const double loss_increase_before = described(choice).predicted_loss_increase();
+    std::optional<Choice> widest;
+    double most = 0.0;
+    const auto consider = [&](const Choice& wider) {
+      const int64_t more = parameters(wider) - before;
+      const double gain = loss_increase_before - described(wider).predicted_loss_increase();
+      if (before + more > limit_ || !(gain > 0.0)) return;
+      // The shortcut may take fewer parameters once its ends are alike. Then nothing is better.
+      const double worth = gain / static_cast<double>(std::max<int64_t>(1, more));
+      if (worth <= most) return;
+      most = worth;
+      widest = wider;
+    };
+    for (std::size_t j = 0; j < loss_increases_.junctions.size(); ++j) {
+      if (choice.widths[j] + 1 == grid_) continue;
+      Choice wider = choice;
+      ++wider.widths[j];
+      consider(wider);
+    }
+    for (const auto part : {&Choice::sizes, &Choice::ranks}) {
+      for (std::size_t s = 0; s < counts_.size(); ++s) {
+        if ((choice.*part)[s] == 0) continue;
+        Choice wider = choice;
+        --(wider.*part)[s];
+        consider(wider);
+      }
+    }
+    if (!widest) return described(choice);
+    choice = *widest;
+  }
 }
 
 }  // namespace

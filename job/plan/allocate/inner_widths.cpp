@@ -7,19 +7,8 @@
 #include "base/errors.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/resolved_job.h"
 
 namespace dotresize {
-namespace {
-
-int64_t explicit_width(int64_t width, int64_t features) {
-  if (width <= features) return width;
-  throw InputError("method.mlp.width",
-                   fmt::format("{} is more than the model has, {} features", width, features));
-}
-
-}  // namespace
-
 bool has_dense_mlp(const ModelConfig& config) {
   return !config.mixture ||
          std::ranges::find(config.mixture->layers, false) != config.mixture->layers.end();
@@ -43,7 +32,12 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
   MlpTarget target;
   if (method.mlp().has_sparsity()) target.sparsity = method.mlp().sparsity();
   const auto left = [&](int64_t features) {
-    if (!target.sparsity) return explicit_width(method.mlp().width(), features);
+    if (!target.sparsity) {
+      const int64_t width = method.mlp().width();
+      if (width <= features) return width;
+      throw InputError("method.mlp.width",
+                       fmt::format("{} is more than the model has, {} features", width, features));
+    }
     const int64_t width = width_from_sparsity(*target.sparsity, features, round_to);
     if (width > 0) return width;
     throw InputError("method.mlp.sparsity",
@@ -56,15 +50,6 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
   const bool cuts = (dense && target.width < config.intermediate_size) ||
                     (experts && target.expert_width < config.mixture->intermediate_size);
   return cuts ? std::optional(target) : std::nullopt;
-}
-
-MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config) {
-  MlpTarget target;
-  target.allocated = true;
-  target.round_to = round_to;
-  if (has_dense_mlp(config)) target.width = config.intermediate_size;
-  if (has_experts(config)) target.expert_width = config.mixture->intermediate_size;
-  return target;
 }
 
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {
@@ -116,35 +101,8 @@ std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTar
   return widths;
 }
 
-std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
-                                           int64_t sublayer) {
-  std::vector<int64_t> widths = is_attention(sublayer)
-                                    ? possible_value_dims(config)
-                                    : possible_mlp_widths(config, job.mlp.value(), sublayer);
-  const bool may_go =
-      job.target.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
-  if (may_go) widths.push_back(0);
-  return widths;
-}
-
 int64_t attention_features(const ModelConfig& config) {
   return config.attention.num_heads * config.attention.head_dim;
-}
-
-bool may_be_cut(const ResolvedJob& job, int64_t sublayer) {
-  return is_attention(sublayer) ? job.allocates_values() : job.mlp.has_value();
-}
-
-int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end) {
-  int64_t count = 0;
-  for (int64_t s = first; s < end; ++s) count += may_be_cut(job, s) ? 1 : 0;
-  return count;
-}
-
-int64_t cut_sums_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
-  if (!may_be_cut(job, sublayer)) return 0;
-  const int64_t features = attention_features(config);
-  return is_attention(sublayer) ? features * features * 8 : feature_sums_bytes(config, sublayer);
 }
 
 }  // namespace dotresize

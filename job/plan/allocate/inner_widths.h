@@ -12,8 +12,6 @@ namespace v1 {
 class Method;
 }
 
-struct ResolvedJob;
-
 /// `method.mlp`: number of features (d_ff) that are left of every MLP, and of every expert of a
 /// mixture. 0: the model has no MLP of that kind.
 struct MlpTarget {
@@ -40,9 +38,6 @@ bool has_experts(const ModelConfig& config);
 /// would be removed. Throws InputError naming the key.
 std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config);
-
-/// Returns the target of `method.allocate: auto`.
-MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config);
 
 /// Returns the model with its MLPs cut to the target's intermediate sizes. Without a target it
 /// stays the same. Sizes of an allocation are stated by layer. A model that has sizes by layer
@@ -73,21 +68,7 @@ std::vector<int64_t> possible_value_dims(const ModelConfig& config);
 std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
                                          int64_t sublayer);
 
-/// possible_value_dims() for an attention, possible_mlp_widths() for an MLP that may be cut. Then
-/// 0, if the sublayer may be removed as a whole.
-std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
-                                           int64_t sublayer);
-
 /// Number of values per token that o reads in the dense model.
 int64_t attention_features(const ModelConfig& config);
-
-/// True if the job may cut the inner width of the sublayer.
-bool may_be_cut(const ResolvedJob& job, int64_t sublayer);
-/// Number of these sublayers in [first, end).
-int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end);
-
-/// Bytes of the float64 sums over the numbers that out_proj reads, if the sublayer may be cut; else
-/// 0.
-int64_t cut_sums_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer);
 
 }  // namespace dotresize

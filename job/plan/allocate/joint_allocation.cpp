@@ -11,7 +11,6 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
-#include "job/plan/allocate/allocation_search.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/loss_allocation.h"
@@ -46,57 +45,9 @@ int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Alloca
   return net_size(with_features(config, job, chosen), known, known.widths).compressed_bytes;
 }
 
-int64_t dense_bytes(const ModelConfig& config, const ResolvedJob& job) {
-  return net_size(config, job, job.widths).dense_bytes;
-}
-
 bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
   return bytes_of(config, job, chosen) <=
-         largest_bytes(job.target.allocation->size, dense_bytes(config, job));
-}
-
-/// Tries each width with the most features that are within the size. Returns the choice with the
-/// smallest predicted loss increase.
-Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
-                             const PredictedLossIncreases& loss_increases) {
-  const std::vector<int64_t> widths =
-      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
-  const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
-  std::optional<Allocation> best;
-  for (std::size_t w = 0; w < widths.size(); ++w) {
-    if (widths[w] % job.target.allocation->round_to != 0) continue;
-    std::vector<std::size_t> features(steps);
-    std::iota(features.begin(), features.end(), std::size_t{0});
-    const auto first = std::ranges::partition_point(features, [&](std::size_t f) {
-      return !is_within_size(config, job, with_one_map(config, job, loss_increases, w, f));
-    });
-    if (first == features.end()) continue;
-    Allocation found = with_one_map(config, job, loss_increases, w, *first);
-    if (!best || found.predicted_loss_increase() < best->predicted_loss_increase())
-      best = std::move(found);
-  }
-  if (best) return *best;
-  throw std::invalid_argument("the smallest widths have more parameters than there may be");
-}
-
-/// Parameters of the sublayer in a model without maps, with `size` features or channels.
-int64_t parameters_inside(const ModelConfig& config, int64_t sublayer, int64_t size) {
-  const auto layers = static_cast<std::size_t>(config.num_layers);
-  ModelConfig cut = config;
-  cut.form.intermediate_sizes.assign(layers, size);
-  cut.form.value_head_dims.assign(layers, size);
-  return sublayer_parameters(cut, sublayer, config.hidden_size, config.hidden_size,
-                             /*folded=*/false);
-}
-
-Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
-  Allocation found;
-  found.widths =
-      decided(uniform_widths(config, job.maps.head_sliced, config.hidden_size), config.hidden_size);
-  if (job.stock_output()) return found;
-  found.shortcut_ranks.assign(static_cast<std::size_t>(config.num_sublayers()), 0);
-  found.shortcut_loss_increases.assign(static_cast<std::size_t>(config.num_sublayers()), 0.0);
-  return found;
+         largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes);
 }
 
 /// Allocation without maps. `size` returns an index in possible_inner_widths(). It is not called
@@ -104,7 +55,13 @@ Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
 Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
                       const PredictedLossIncreases& loss_increases,
                       const std::function<std::size_t(int64_t sublayer)>& size) {
-  Allocation found = without_maps(config, job);
+  Allocation found;
+  found.widths =
+      decided(uniform_widths(config, job.maps.head_sliced, config.hidden_size), config.hidden_size);
+  if (!job.stock_output()) {
+    found.shortcut_ranks.assign(static_cast<std::size_t>(config.num_sublayers()), 0);
+    found.shortcut_loss_increases.assign(static_cast<std::size_t>(config.num_sublayers()), 0.0);
+  }
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     if (!may_be_cut(job, s)) continue;
     const bool attends = is_attention(s);
@@ -116,17 +73,6 @@ Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
         .push_back(curves.at(layer).at(size(s)));
   }
   return found;
-}
-
-/// Allocation without maps with the same features in all MLPs, as a stock model has them.
-std::optional<Allocation> uniform_without_maps(const ModelConfig& config, const ResolvedJob& job,
-                                               const PredictedLossIncreases& loss_increases) {
-  const std::size_t sizes = possible_inner_widths(config, job, 1).size();
-  for (std::size_t size = 0; size < sizes; ++size) {
-    Allocation found = with_sizes(config, job, loss_increases, [&](int64_t) { return size; });
-    if (is_within_size(config, job, found)) return found;
-  }
-  return std::nullopt;
 }
 
 void check_loss_increases(const ModelConfig& config, const ResolvedJob& job,
@@ -150,21 +96,6 @@ void check_loss_increases(const ModelConfig& config, const ResolvedJob& job,
   }
 }
 
-/// Allocation with everything as narrow as maps allow.
-Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
-  const std::vector<int64_t> widths =
-      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
-  Allocation found;
-  found.widths = uniform_widths(config, job.maps.head_sliced,
-                                widths.at(job.stock_output() ? 0 : least_allocated_width(job)));
-  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    if (!may_be_cut(job, s)) continue;
-    (is_attention(s) ? found.values : found.features)
-        .push_back(possible_inner_widths(config, job, s).back());
-  }
-  return found;
-}
-
 }  // namespace
 
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
@@ -174,10 +105,20 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
                                  "smaller round_to would do",
                                  job.model.hidden_size, job.target.allocation->round_to));
   }
-  const Allocation least = smallest(config, job);
+  // Everything as narrow as maps allow.
+  const std::vector<int64_t> widths =
+      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
+  Allocation least;
+  least.widths = uniform_widths(config, job.maps.head_sliced,
+                                widths.at(job.stock_output() ? 0 : least_allocated_width(job)));
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    if (!may_be_cut(job, s)) continue;
+    (is_attention(s) ? least.values : least.features)
+        .push_back(possible_inner_widths(config, job, s).back());
+  }
   if (is_within_size(config, job, least)) return;
   const double fraction = static_cast<double>(bytes_of(config, job, least)) /
-                          static_cast<double>(dense_bytes(config, job));
+                          static_cast<double>(net_size(config, job, job.widths).dense_bytes);
   throw InputError("method.size",
                    fmt::format("{} is not available: the smallest widths, {}, and the fewest "
                                "features give {:.6f} of the dense model's bytes",
@@ -187,13 +128,40 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
                             const PredictedLossIncreases& loss_increases) {
   check_loss_increases(config, job, loss_increases);
-  return job.stock_output() ? best_with_one_map(config, job, loss_increases)
-                            : search_allocation(config, job, loss_increases);
+  if (!job.stock_output()) return search_allocation(config, job, loss_increases);
+  // Try each width of the one map with the most features that are within the size.
+  const std::vector<int64_t> widths =
+      possible_widths(job.model.hidden_size, job.target.allocation->round_to);
+  const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
+  std::optional<Allocation> best;
+  for (std::size_t w = 0; w < widths.size(); ++w) {
+    if (widths[w] % job.target.allocation->round_to != 0) continue;
+    std::vector<std::size_t> features(steps);
+    std::iota(features.begin(), features.end(), std::size_t{0});
+    const auto first = std::ranges::partition_point(features, [&](std::size_t f) {
+      return !is_within_size(config, job, with_one_map(config, job, loss_increases, w, f));
+    });
+    if (first == features.end()) continue;
+    Allocation found = with_one_map(config, job, loss_increases, w, *first);
+    if (!best || found.predicted_loss_increase() < best->predicted_loss_increase())
+      best = std::move(found);
+  }
+  if (best) return *best;
+  throw std::invalid_argument("the smallest widths have more parameters than there may be");
 }
 
 std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
                                                 const PredictedLossIncreases& loss_increases) {
-  if (job.stock_output()) return uniform_without_maps(config, job, loss_increases);
+  if (job.stock_output()) {  // the same features in all MLPs
+    const std::size_t sizes = possible_inner_widths(config, job, 1).size();
+    for (std::size_t size = 0; size < sizes; ++size) {
+      Allocation found = with_sizes(config, job, loss_increases, [&](int64_t) { return size; });
+      if (is_within_size(config, job, found)) return found;
+    }
+    return std::nullopt;
+  }
+  const auto layers = static_cast<std::size_t>(config.num_layers);
+  ModelConfig cut = config;
   std::vector<LossCurve> curves;
   int64_t parameters = 0;  // parameters of the narrowest sublayers, then with the remaining room
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
@@ -202,7 +170,10 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
     curve.loss_increases =
         is_attention(s) ? loss_increases.values.at(layer) : loss_increases.mlps.at(layer);
     for (const int64_t size : possible_inner_widths(config, job, s)) {
-      curve.parameters.push_back(parameters_inside(config, s, size));
+      cut.form.intermediate_sizes.assign(layers, size);
+      cut.form.value_head_dims.assign(layers, size);
+      curve.parameters.push_back(
+          sublayer_parameters(cut, s, config.hidden_size, config.hidden_size, /*folded=*/false));
     }
     parameters += curve.parameters.back();
   }
@@ -210,8 +181,9 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
     return curves.at(static_cast<std::size_t>(s)).parameters.size() - 1;
   };
   const Allocation narrowest = with_sizes(config, job, loss_increases, last);
-  const int64_t room = largest_bytes(job.target.allocation->size, dense_bytes(config, job)) -
-                       bytes_of(config, job, narrowest);
+  const int64_t room =
+      largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes) -
+      bytes_of(config, job, narrowest);
   if (room < 0) return std::nullopt;
   parameters += room / size_in_bytes(job.output.dtype);
   const std::vector<std::size_t> sizes = allocate_by_loss(curves, parameters);

@@ -1,14 +1,8 @@
 #include "job/plan/allocate/junction_widths.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-
-#include "base/errors.h"
-#include "job/plan/net_size.h"
-#include "job/plan/resolved_job.h"
 
 namespace dotresize {
 
@@ -66,27 +60,6 @@ int64_t width_from_sparsity(double sparsity, int64_t full, int64_t round_to) {
   const double multiples =
       (1.0 - sparsity) * static_cast<double>(full) / static_cast<double>(round_to);
   return static_cast<int64_t>(std::floor(multiples + 1e-9)) * round_to;
-}
-
-int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
-                        const ResolvedJob& job) {
-  NetSize net;
-  for (int64_t k = config.hidden_size / round_to * round_to; k > 0; k -= round_to) {
-    net = net_size(config, job,
-                   decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size));
-    if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
-  }
-  if (round_to > config.hidden_size) {
-    throw InputError(
-        "method.size",
-        fmt::format("no width up to the hidden size, {}, is a multiple of {}; a smaller round_to "
-                    "would do",
-                    config.hidden_size, round_to));
-  }
-  throw InputError("method.size",
-                   fmt::format("{} is not available: the smallest width, {}, gives {:.6f} of the "
-                               "dense model's bytes",
-                               size, round_to, net.bytes_fraction()));
 }
 
 }  // namespace dotresize

@@ -8,8 +8,6 @@
 
 namespace dotresize {
 
-struct ResolvedJob;
-
 /// Number of junctions that get a map in a narrower model: junctions 0 .. mapped_junctions()-1. A
 /// dense head leaves the last one out.
 int64_t mapped_junctions(const ModelConfig& config, bool head_sliced);
@@ -46,12 +44,5 @@ std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to);
 /// Returns floor((1-s)*n/r + 1e-9)*r, with s = sparsity, n = `full`, the width of a junction or the
 /// features of an MLP, and r = round_to. 0: no width is left.
 int64_t width_from_sparsity(double sparsity, int64_t full, int64_t round_to);
-
-/// Returns the largest multiple of `round_to`, up to hidden_size, whose net bytes are at most the
-/// fraction `size` of the dense model's. `job` gives everything else that affects the size: map
-/// sharing, head, dtypes. Throws InputError naming method.size, with the smallest size that is
-/// available.
-int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
-                        const ResolvedJob& job);
 
 }  // namespace dotresize

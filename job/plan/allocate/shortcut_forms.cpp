@@ -6,10 +6,6 @@
 namespace dotresize {
 namespace {
 
-bool within_group(std::span<const int64_t> groups, std::size_t in) {
-  return !groups.empty() && groups[in] == groups[in + 1];
-}
-
 /// Form of the shortcut from junction `in` to the next one, which is in another group.
 ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                           std::size_t in, int64_t hidden_size, bool oblique) {
@@ -40,7 +36,7 @@ std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size) {
 bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                            std::span<const int64_t> groups, int64_t hidden_size, bool oblique) {
   for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
-    if (within_group(groups, in)) continue;
+    if (!groups.empty() && groups[in] == groups[in + 1]) continue;
     if (!form_between(shortcuts, widths, in, hidden_size, oblique).dense()) return true;
   }
   return false;
@@ -55,7 +51,7 @@ std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
   }
   std::vector<ShortcutForm> forms;
   for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
-    forms.push_back(within_group(groups, in)
+    forms.push_back((!groups.empty() && groups[in] == groups[in + 1])
                         ? kIdentityShortcut
                         : form_between(shortcuts, widths, in, hidden_size, oblique));
   }

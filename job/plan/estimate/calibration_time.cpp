@@ -5,10 +5,10 @@ namespace dotresize {
 
 void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) const {
   const MomentCounts counts = moment_counts(job_);
-  const double blocks = tokens / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double blocks = tokens / std::min<double>(microbatch_tokens_, kGramBlockTokens);
   const double gram =
       tokens * counts.gram / (rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm) +
-      (job_.gradients() ? 2.0 : 1.0) * blocks * gram_block_bytes(d(), packs()) / rates_.memory;
+      (job_.gradients() ? 2.0 : 1.0) * blocks * gram_block_bytes(d_, packs_) / rates_.memory;
   times.add("gram", junctions * gram);
   times.add("rotate", junctions * tokens * counts.rotate / rates_.float32_gemm);
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
@@ -29,22 +29,14 @@ int64_t JobTime::runs_again(const RankShard& shard, int64_t sublayer) const {
 
 void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double passes) const {
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    const double once = forward(config_, s, widths_of(config_, s), tokens());
+    const double once = forward(config_, s, widths_of(config_, s), tokens_);
     times.add("backward", passes * number(kBackwardPasses + runs_again(shard, s)) * once);
   }
   if (!last(shard)) return;
   // The head computes the logits twice, and a product with their gradients.
   times.add("backward", 3.0 * passes *
-                            forward(head_counts(config_, config_.hidden_size, tokens(),
+                            forward(head_counts(config_, config_.hidden_size, tokens_,
                                                 job_.resources.compute_dtype)));
-}
-
-void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
-  if (!job_.gradients()) return;
-  for (int64_t s = shard.end_run(summed()); s < shard.end_sublayer; ++s) {
-    times.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
-  }
-  add_backward(times, shard, backward_passes());
 }
 
 /// Solves one junction, from the moments to the map.
@@ -75,30 +67,23 @@ PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
   return times;
 }
 
-/// Copies the weights of a stage without maps.
-PhaseTimes JobTime::copy_stage(const ModelConfig& output, const RankShard& shard) const {
-  PhaseTimes times =
-      read_beside({}, disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype), true),
-                  convert(number(shard.parameters), job_.model.dtype, Dtype::kFloat32));
-  times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
-  return times;
-}
-
 /// Folds a stage. Reading ahead and writing go on while the rank multiplies the rotations up to its
 /// own and folds.
 PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
-  if (mapped() == 0) return copy_stage(output, shard);
-  double fold =
-      shard.first_sublayer == 0 && !output.form.embedding_projection ? fold_vocabulary() : 0.0;
-  if (last(shard) && job_.maps.head_sliced && !output.tie_word_embeddings)
-    fold += fold_vocabulary();
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    fold += fold_seconds(fold_counts(config_, s, job_.widths.largest()));
+  PhaseTimes folding;  // without maps, the weights are only copied
+  if (mapped_ > 0) {
+    double fold =
+        shard.first_sublayer == 0 && !output.form.embedding_projection ? fold_vocabulary() : 0.0;
+    if (last(shard) && job_.maps.head_sliced && !output.tie_word_embeddings)
+      fold += fold_vocabulary();
+    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+      const FoldCounts counts = fold_counts(config_, s, job_.widths.largest());
+      fold += (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
+    }
+    folding.add("align", number(aligned(0, shard.end_sublayer)) * align_counts(job_).chain /
+                             rates_.float64_gemm);
+    folding.add("fold", fold);
   }
-  PhaseTimes folding;
-  folding.add("align", number(aligned(0, shard.end_sublayer)) * align_counts(job_).chain /
-                           rates_.float64_gemm);
-  folding.add("fold", fold);
   PhaseTimes times =
       read_beside(folding, disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype), true),
                   convert(number(shard.parameters), job_.model.dtype, Dtype::kFloat32));
@@ -109,7 +94,7 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
 int64_t JobTime::aligned(int64_t first, int64_t end) const {
   const ModelConfig model = output();
   int64_t count = 0;
-  for (int64_t s = first; s < std::min(end, mapped() - 1); ++s) {
+  for (int64_t s = first; s < std::min(end, mapped_ - 1); ++s) {
     if (!in_one_group(job_.maps.groups, s) && !model.shortcut(s).dense()) ++count;
   }
   return count;
@@ -139,17 +124,6 @@ PhaseTimes JobTime::fold_stages() const {
   return times;
 }
 
-PhaseTimes JobTime::keep_statistics() const {
-  const double written = number(saved_statistics_bytes(config_, job_));
-  const double read = number(read_statistics_bytes(config_, job_));
-  PhaseTimes times;
-  times.add("journal", put(written / ranks()));
-  // Saved statistics have just been written and are in the file cache. Used ones are hashed first.
-  times.add("read", disk(read / ranks(), read, job_.statistics.saved()));
-  if (job_.statistics.used()) times.add("journal", read / ranks() / rates_.hash);
-  return times;
-}
-
 PhaseTimes JobTime::load_stages() const {
   return side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes loading;
@@ -166,13 +140,18 @@ PhaseTimes JobTime::passes_of_pipeline() const {
   times.add(load_stages(), number(plan_.junction_groups));
   const auto stage_of = [&](const RankShard& shard) {
     PhaseTimes stage;
-    for (int64_t s = shard.first_sublayer; s < shard.end_run(summed()); ++s) {
-      stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
+    for (int64_t s = shard.first_sublayer; s < shard.end_run(summed_); ++s) {
+      stage.add("forward", forward_passes_ * forward(config_, s, widths_of(config_, s), tokens_));
     }
-    add_gradients(stage, shard);
-    add_moments(stage, tokens(), number(shard.junctions(summed())));
-    const double sending =
-        (forward_passes() + backward_passes()) * 4.0 * tokens() * d() / rates_.link;
+    if (job_.gradients()) {
+      // Gradients of all junctions go through the sublayers behind the last one too.
+      for (int64_t s = shard.end_run(summed_); s < shard.end_sublayer; ++s) {
+        stage.add("forward", forward_passes_ * forward(config_, s, widths_of(config_, s), tokens_));
+      }
+      add_backward(stage, shard, backward_passes_);
+    }
+    add_moments(stage, tokens_, number(shard.junctions(summed_)));
+    const double sending = (forward_passes_ + backward_passes_) * 4.0 * tokens_ * d_ / rates_.link;
     stage.add("communicate", sending - stage.total());
     return stage;
   };
@@ -181,7 +160,7 @@ PhaseTimes JobTime::passes_of_pipeline() const {
 }
 
 PhaseTimes JobTime::see_bases() const {
-  const double share = number(sampled_loss_increase_windows(expected_samples(job_), seqlen())) /
+  const double share = number(sampled_loss_increase_windows(expected_samples(job_), seqlen_)) /
                        number(expected_samples(job_));
   const double passes = number(plan_.bases_groups) * share;
   PhaseTimes times;
@@ -189,12 +168,12 @@ PhaseTimes JobTime::see_bases() const {
   times.add(streamed(of_ranks([&](const RankShard& shard) {
     PhaseTimes stage;
     for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-      stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
+      stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens_));
     }
     add_backward(stage, shard, passes);
-    stage.add("gram", number(mapped(shard)) * share * tokens() *
-                          (4.0 * d() * d() / rates_.float32_gemm + 60.0 * d() / rates_.memory));
-    stage.add("communicate", 2.0 * passes * 4.0 * tokens() * d() / rates_.link - stage.total());
+    stage.add("gram", number(shard.junctions(mapped_)) * share * tokens_ *
+                          (4.0 * d_ * d_ / rates_.float32_gemm + 60.0 * d_ / rates_.memory));
+    stage.add("communicate", 2.0 * passes * 4.0 * tokens_ * d_ / rates_.link - stage.total());
     return stage;
   })));
   return times;
@@ -208,7 +187,7 @@ PhaseTimes JobTime::measure_junctions() const {
   if (plan_.dense_round()) {
     times.add(side_by_side(of_ranks([&](const RankShard& shard) {
       PhaseTimes sums;
-      add_moments(sums, tokens(), number(shard.junctions(summed())));
+      add_moments(sums, tokens_, number(shard.junctions(summed_)));
       return sums;
     })));
   } else {
@@ -216,16 +195,16 @@ PhaseTimes JobTime::measure_junctions() const {
   }
   times.add(see_bases());
   PhaseTimes junction;
-  const double bytes = (packs() ? 8.0 : 16.0) * d() * d();
+  const double bytes = (packs_ ? 8.0 : 16.0) * d_ * d_;
   junction.add("eigen", eigen());
-  junction.add("solve", 7.0 * d() * d() * d() / rates_.float64_gemm);
+  junction.add("solve", 7.0 * d_ * d_ * d_ / rates_.float64_gemm);
   // GPU ranks write it while the next one is decomposed.
   junction.add("journal", put(bytes) - (rates_.cuda ? eigen() : 0.0));
   // One step computes a map in the metric of the loss and rotates the one before into it.
-  if (!job_.stock_output()) junction.add("align", align(1) + 4.0 * d() * d() * d() / rates_.qr);
+  if (!job_.stock_output()) junction.add("align", align(1) + 4.0 * d_ * d_ * d_ / rates_.qr);
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes measuring;
-    measuring.add(junction, number(mapped(shard)));
+    measuring.add(junction, number(shard.junctions(mapped_)));
     return measuring;
   })));
   return times;
@@ -235,14 +214,21 @@ PhaseTimes JobTime::pipeline() const {
   PhaseTimes times;
   if (!takes_no_tokens(job_)) times.add(passes_of_pipeline());
   times.add(measure_junctions());
-  times.add(keep_statistics());
+  const double written = number(saved_statistics_bytes(config_, job_));
+  const double read = number(read_statistics_bytes(config_, job_));
+  PhaseTimes statistics;
+  statistics.add("journal", put(written / ranks_));
+  // Saved statistics have just been written and are in the file cache. Used ones are hashed first.
+  statistics.add("read", disk(read / ranks_, read, job_.statistics.saved()));
+  if (job_.statistics.used()) statistics.add("journal", read / ranks_ / rates_.hash);
+  times.add(statistics);
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));
   const bool has_bases = takes_no_tokens(job_) && job_.maps.groups.empty();
   if (!has_bases) junction.add("eigen", eigen());
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes solving;
-    solving.add(junction, number(mapped(shard)));
+    solving.add(junction, number(shard.junctions(mapped_)));
     return solving;
   })));
   times.add(fold_stages());
@@ -254,33 +240,32 @@ PhaseTimes JobTime::pipeline() const {
 PhaseTimes JobTime::solve_over_ranks() const {
   const double together = number(plan_.ranks.front().solved_together);
   PhaseTimes times;
-  add_moments(times, share_of_tokens(), 1.0);
+  add_moments(times, share_of_tokens_, 1.0);
   PhaseTimes solving = solve();
   solving.add("eigen", eigen());
   times.add(solving, share_of(together) / together);
-  double moved = 8.0 * d() * d();
-  if (job_.method.transport()) moved += 8.0 * d() * d();
-  if (job_.method.passes() > 1) moved += 4.0 * d() * d();
+  double moved = 8.0 * d_ * d_;
+  if (job_.method.transport()) moved += 8.0 * d_ * d_;
+  if (job_.method.passes() > 1) moved += 4.0 * d_ * d_;
   times.add("communicate", collective(moved));
-  times.add(record(beside(ranks() * times.total()), rates_.disk_write), 1.0 / ranks());
+  times.add(record(beside(ranks_ * times.total()), rates_.disk_write), 1.0 / ranks_);
   return times;
 }
 
 PhaseTimes JobTime::layerwise() const {
   PhaseTimes work;
   double read = 0.0;
-  for (int64_t junction = 0; junction < mapped(); ++junction) {
+  for (int64_t junction = 0; junction < mapped_; ++junction) {
     work.add(solve_over_ranks());
-    if (junction + 1 == mapped()) break;
+    if (junction + 1 == mapped_) break;
     const auto parameters = number(
         sublayer_parameters(config_, junction, config_.hidden_size, config_.hidden_size, false));
     read += parameters;
-    work.add("forward",
-             forward(config_, junction, widths_of(config_, junction), share_of_tokens()));
+    work.add("forward", forward(config_, junction, widths_of(config_, junction), share_of_tokens_));
     work.add("communicate",
              collective(parameters * number(size_in_bytes(job_.resources.compute_dtype))));
   }
-  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks();
+  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks_;
   PhaseTimes times =
       read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
                   convert_in_turns(read, job_.model.dtype, job_.resources.compute_dtype));
@@ -294,11 +279,11 @@ PhaseTimes JobTime::token_parallel() const {
   PhaseTimes work;
   PhaseTimes in_turn;
   double read = 0.0;
-  for (int64_t junction = 0; junction < mapped(); ++junction) {
+  for (int64_t junction = 0; junction < mapped_; ++junction) {
     work.add(solve_over_ranks());
     work.add("communicate", collective(solve_counts(job_).map));
-    work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
-    if (junction + 1 == mapped()) break;
+    work.add("forward", 2.0 * share_of_tokens_ * d_ * k_ / rates_.float32_gemm);
+    if (junction + 1 == mapped_) break;
     const int64_t s = junction;  // the sublayer that reads the junction
     in_turn.add("fold", fold_counts(config_, s, width).in_proj / rates_.fold_gemm);
     read +=
@@ -308,10 +293,10 @@ PhaseTimes JobTime::token_parallel() const {
     work.add("communicate", collective(sent * number(size_in_bytes(job_.resources.compute_dtype))));
     work.add("forward",
              forward(config_, s, {width, config_.hidden_size, width * config_.hidden_size},
-                     share_of_tokens()));
+                     share_of_tokens_));
   }
   work.add(in_turn, share_of(1.0));
-  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks();
+  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks_;
   PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
                                  convert_in_turns(read, job_.model.dtype, Dtype::kFloat32));
   times.add(fold_stages());

@@ -8,29 +8,29 @@ PhaseTimes JobTime::stream_features(const RankShard& shard) const {
   const double passes = number(plan_.cut_passes());
   const double rounds = number(plan_.cut_rounds);
   const double back = number(plan_.cut_passes_back);
-  const double blocks = tokens() / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double blocks = tokens_ / std::min<double>(microbatch_tokens_, kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
   PhaseTimes stage;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const CutCounts counts = cut_counts(config_, job_, s);
-    stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
-    stage.add("gram", rounds * (tokens() * counts.gram / gemm +
-                                blocks * gram_block_bytes(counts.width, packs()) / rates_.memory));
+    stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens_));
+    stage.add("gram", rounds * (tokens_ * counts.gram / gemm +
+                                blocks * gram_block_bytes(counts.width, packs_) / rates_.memory));
     if (job_.gradients() && !job_.target.allocation && may_be_cut(job_, s)) {
-      stage.add("gram", tokens() * 1.125 * d() * d() / gemm +
-                            blocks * gram_block_bytes(d(), packs()) / rates_.memory);
+      stage.add("gram", tokens_ * 1.125 * d_ * d_ / gemm +
+                            blocks * gram_block_bytes(d_, packs_) / rates_.memory);
     }
   }
   if (back > 0.0) add_backward(stage, shard, back);
-  stage.add("communicate", (passes + back) * 4.0 * tokens() * d() / rates_.link - stage.total());
+  stage.add("communicate", (passes + back) * 4.0 * tokens_ * d_ / rates_.link - stage.total());
   return stage;
 }
 
 /// Streams all tokens through one sublayer after the other, and through MLPs twice: the bounds of
 /// their sums are found first. One rank removes the features while the others wait.
 PhaseTimes JobTime::share_features() const {
-  const double share = share_of_tokens();
-  const double blocks = share / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double share = share_of_tokens_;
+  const double blocks = share / std::min<double>(microbatch_tokens_, kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
   PhaseTimes work;
   double read = 0.0;
@@ -48,7 +48,7 @@ PhaseTimes JobTime::share_features() const {
                         number(feature_sums_bytes(config_, s))));
     work.add(remove_features(s), share_of(1.0));
   }
-  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks();
+  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks_;
   return read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
                      convert_in_turns(read, job_.model.dtype, job_.resources.compute_dtype));
 }
@@ -68,7 +68,7 @@ PhaseTimes JobTime::remove_features(int64_t sublayer) const {
 
 PhaseTimes JobTime::cut_sublayers() const {
   if (!job_.mlp) return {};
-  if (!is_pipeline()) return share_features();
+  if (!is_pipeline_) return share_features();
   PhaseTimes times;
   times.add(load_stages(), number(plan_.cut_passes()));
   times.add(streamed(of_ranks([&](const RankShard& shard) { return stream_features(shard); })));

@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
+#include "job/plan/estimate/hardware_files.h"
 #include "job/plan/resolve_job.h"
 #include "job/spec/yaml_file.h"
 
@@ -56,28 +57,6 @@ void find_not_positive(const Message& message, const std::string& prefix,
   }
 }
 
-std::vector<Fault> faults_of(const v1::Hardware& hardware, const YamlMessageReader& reader) {
-  std::vector<Fault> faults;
-  const auto add = [&](std::string_view key, const std::string& what) {
-    faults.push_back({line_of(reader.lines, std::string(key)), std::string(key), what});
-  };
-  std::vector<std::string> not_positive;
-  find_not_positive(hardware, "", not_positive);
-  for (const std::string& key : not_positive) add(key, "must be greater than 0");
-  for (const std::string_view key : kNeededByAll) {
-    if (!has_key(hardware, key)) add(key, "is missing");
-  }
-  const bool cuda = hardware.device() == v1::Hardware::cuda;
-  for (const std::string_view key : kOfGpus) {
-    if (cuda && !has_key(hardware, key)) add(key, "is missing, with device: cuda");
-    if (!cuda && has_key(hardware, key)) add(key, "needs device: cuda");
-  }
-  for (const std::string_view key : kOptionalOfGpus) {
-    if (!cuda && has_key(hardware, key)) add(key, "needs device: cuda");
-  }
-  return faults;
-}
-
 InputError missing(const std::string& key, const std::string& why) {
   return InputError("hardware file: " + key, "is missing, and " + why);
 }
@@ -101,27 +80,53 @@ int ranks_per_host(const v1::Hardware& hardware, int ranks) {
   return static_cast<int>(std::min<int64_t>(ranks, hardware.ranks_per_host()));
 }
 
-void check_device(const v1::Hardware& hardware, const ResolvedJob& job) {
-  const bool cuda = hardware.device() == v1::Hardware::cuda;
-  if (cuda == (job.resources.device == DeviceKind::kCuda)) return;
-  throw InputError("hardware file: device", "the job computes on " +
-                                                to_string(job.resources.device) +
-                                                ", the file is for " + (cuda ? "cuda" : "cpu"));
-}
-
 }  // namespace
 
 v1::Hardware parse_hardware(const std::string& text, const std::string& origin) {
   v1::Hardware hardware;
   YamlMessageReader reader;
   read_yaml_text(text, origin, reader, hardware);
-  std::vector<Fault> faults = faults_of(hardware, reader);
+  std::vector<Fault> faults;
+  const auto add = [&](std::string_view key, const std::string& what) {
+    faults.push_back({line_of(reader.lines, std::string(key)), std::string(key), what});
+  };
+  std::vector<std::string> not_positive;
+  find_not_positive(hardware, "", not_positive);
+  for (const std::string& key : not_positive) add(key, "must be greater than 0");
+  for (const std::string_view key : kNeededByAll) {
+    if (!has_key(hardware, key)) add(key, "is missing");
+  }
+  const bool cuda = hardware.device() == v1::Hardware::cuda;
+  for (const std::string_view key : kOfGpus) {
+    if (cuda && !has_key(hardware, key)) add(key, "is missing, with device: cuda");
+    if (!cuda && has_key(hardware, key)) add(key, "needs device: cuda");
+  }
+  for (const std::string_view key : kOptionalOfGpus) {
+    if (!cuda && has_key(hardware, key)) add(key, "needs device: cuda");
+  }
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   return hardware;
 }
 
 v1::Hardware read_hardware(const std::filesystem::path& path) {
   return parse_hardware(read_whole_file(path, kMaxHardwareFileBytes), path.string());
+}
+
+v1::Hardware reference_hardware(const DeviceFacts& facts) {
+  constexpr int kAmpere = 80;
+  constexpr int kHopper = 90;
+  std::string_view text = v100x8_yaml();
+  if (facts.least_capability >= kAmpere) text = a100x8_yaml();
+  if (facts.least_capability >= kHopper) text = h100x1_yaml();
+  if (facts.device == DeviceKind::kCpu) text = cpu_yaml();
+  v1::Hardware hardware =
+      parse_hardware(std::string(text), "the built-in rates of " + to_string(facts.device));
+  // The machine of the file has no use for some rates. Any value is as good.
+  v1::Hardware::Gemm& gemm = *hardware.mutable_gemm();
+  if (!gemm.has_float16()) gemm.set_float16(gemm.float32());
+  if (!gemm.has_bfloat16()) gemm.set_bfloat16(gemm.float32());
+  if (!hardware.has_link()) hardware.set_link(hardware.host().to_device());
+  return hardware;
 }
 
 LaunchFacts launch_facts(const v1::Hardware& hardware, int ranks) {
@@ -138,10 +143,15 @@ LaunchFacts launch_facts(const v1::Hardware& hardware, int ranks) {
 }
 
 RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
-  check_device(hardware, job);
+  const bool cuda = hardware.device() == v1::Hardware::cuda;
+  if (cuda != (job.resources.device == DeviceKind::kCuda)) {
+    throw InputError("hardware file: device", "the job computes on " +
+                                                  to_string(job.resources.device) +
+                                                  ", the file is for " + (cuda ? "cuda" : "cpu"));
+  }
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   RankRates rates;
-  rates.cuda = hardware.device() == v1::Hardware::cuda;
+  rates.cuda = cuda;
   rates.ranks_per_host = ranks_per_host(hardware, job.resources.ranks);
   const auto sharers = static_cast<double>(rates.ranks_per_host);
   const double share = rates.cuda ? 1.0 : 1.0 / sharers;  // share of the device

@@ -16,6 +16,10 @@ v1::Hardware read_hardware(const std::filesystem::path& path);
 /// Version of read_hardware for text; `origin` names it in errors.
 v1::Hardware parse_hardware(const std::string& text, const std::string& origin);
 
+/// Rates of the machine in examples/hardware/ that is most like the device; for a GPU, one of its
+/// generation. They tell the share of a job that each of its steps takes, not its seconds.
+v1::Hardware reference_hardware(const DeviceFacts& facts);
+
 /// Returns the facts that resolve_job assumes if `ranks` ranks run on the hardware.
 LaunchFacts launch_facts(const v1::Hardware& hardware, int ranks);
 

@@ -27,21 +27,21 @@ constexpr double kHeadPasses = 5.0;
 PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
   const Healing& healing = *job_.healing;
   const int64_t windows = healing.samples.value_or(expected_samples(job_));
-  const int64_t microbatches = fitted_microbatches(windows, seqlen());
+  const int64_t microbatches = fitted_microbatches(windows, seqlen_);
   const double steps = number(healing.epochs * layer_steps_per_epoch(microbatches));
   const int64_t at_once = microbatches_per_step(microbatches);
-  const double turns = std::ceil(number(at_once) / ranks());  // per step, on the busiest rank
+  const double turns = std::ceil(number(at_once) / ranks_);  // per step, on the busiest rank
   const double trained =
-      steps * turns * microbatch_tokens() * share_of(std::min<double>(number(at_once), ranks()));
-  const double share = number(windows * seqlen()) / ranks() / rates_.alone;
-  const double held_out = number((windows - fitted_windows(windows)) * seqlen()) / ranks();
+      steps * turns * microbatch_tokens_ * share_of(std::min<double>(number(at_once), ranks_));
+  const double share = number(windows * seqlen_) / ranks_ / rates_.alone;
+  const double held_out = number((windows - fitted_windows(windows)) * seqlen_) / ranks_;
   // Float16 products have no gradient of their weights, so these layers are healed in float32.
   const bool half = job_.resources.compute_dtype == Dtype::kFloat16;
   const Dtype compute = half ? Dtype::kFloat32 : job_.resources.compute_dtype;
   const double bytes = number(size_in_bytes(compute));
   const auto forward_of = [&](const ModelConfig& model, int64_t sublayer, double tokens) {
     const ForwardCounts counts =
-        forward_counts(model, sublayer, widths_of(model, sublayer), tokens, seqlen(), compute);
+        forward_counts(model, sublayer, widths_of(model, sublayer), tokens, seqlen_, compute);
     return forward(counts) +
            (half ? counts.gemm / rates_.float32_gemm - counts.gemm / rates_.compute_gemm : 0.0);
   };
@@ -53,9 +53,9 @@ PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
                           number(healing.epochs + 1) * forward_of(output, s, held_out));
     const auto parameters =
         number(sublayer_parameters(output, s, widths.in, widths.out, /*folded=*/false));
-    times.add("heal", steps * parameters * kLayerStepBytes / ranks() / rates_.memory);
+    times.add("heal", steps * parameters * kLayerStepBytes / ranks_ / rates_.memory);
     times.add("heal", steps * collective(parameters * (8.0 + bytes)));
-    times.add("heal", put(parameters * number(size_in_bytes(job_.output.dtype))) / ranks());
+    times.add("heal", put(parameters * number(size_in_bytes(job_.output.dtype))) / ranks_);
   }
   return times;
 }
@@ -68,19 +68,19 @@ PhaseTimes JobTime::heal_updates(const ModelConfig& output) const {
   const int64_t windows = healing.samples.value_or(expected_samples(job_));
   const int64_t fitted = fitted_windows(windows);
   const double epochs = number(healing.epochs);
-  const double step_tokens = number(windows_per_step(fitted, seqlen()) * seqlen());
-  const double at_once = std::max(1.0, step_tokens / microbatch_tokens());
+  const double step_tokens = number(windows_per_step(fitted, seqlen_) * seqlen_);
+  const double at_once = std::max(1.0, step_tokens / microbatch_tokens_);
   const double filling =
-      (at_once + ranks() - 1.0) / (rates_.cuda ? at_once : std::max(at_once, ranks()));
-  const double trained = epochs * number(fitted * seqlen());
+      (at_once + ranks_ - 1.0) / (rates_.cuda ? at_once : std::max(at_once, ranks_));
+  const double trained = epochs * number(fitted * seqlen_);
   const double held_out =
-      (epochs + 1.0 + number(kLessUpdates.size())) * number((windows - fitted) * seqlen());
-  const double steps = epochs * number(steps_per_epoch(fitted, seqlen()));
+      (epochs + 1.0 + number(kLessUpdates.size())) * number((windows - fitted) * seqlen_);
+  const double steps = epochs * number(steps_per_epoch(fitted, seqlen_));
   const auto forward_of = [&](const ModelConfig& model, int64_t sublayer, double tokens) {
     return forward(model, sublayer, widths_of(model, sublayer), tokens);
   };
   PhaseTimes times;
-  const double share = number(windows * seqlen()) / ranks() / rates_.alone;
+  const double share = number(windows * seqlen_) / ranks_ / rates_.alone;
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
     times.add("heal", forward_of(config_, s, share));
   }

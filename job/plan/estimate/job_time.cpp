@@ -4,6 +4,30 @@
 
 namespace dotresize {
 
+JobTime::JobTime(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                 const RankRates& rates)
+    : config_(config),
+      job_(job),
+      plan_(plan),
+      rates_(rates),
+      is_pipeline_(job.schedule.pipelined),
+      packs_(rates.cuda && is_pipeline_ && job.resources.compute_dtype != Dtype::kFloat32),
+      d_(number(config.hidden_size)),
+      k_(number(job.widths.largest())),
+      ranks_(number(job.resources.ranks)),
+      mapped_(job.widths.mapped_count),
+      summed_(summed_junctions(config, job)),
+      seqlen_(expected_seqlen(job, config)),
+      tokens_(number(expected_samples(job) * seqlen_)),
+      microbatches_(number((expected_samples(job) + microbatch_samples(seqlen_) - 1) /
+                           microbatch_samples(seqlen_))),
+      microbatch_tokens_(number(microbatch_samples(seqlen_) * seqlen_)),
+      forward_passes_(number(job.method.passes() * plan.junction_groups)),
+      backward_passes_(job.gradients() ? number(plan.junction_groups) : 0.0) {
+  const double most = std::ceil(microbatches_ / ranks_);
+  share_of_tokens_ = most / microbatches_ * tokens_ * share_of(microbatches_ / most);
+}
+
 PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) const {
   const double ahead = rates_.cuda ? disk + convert : disk;
   const double left = std::max(0.0, ahead - work.total()) + (rates_.cuda ? 0.0 : convert);
@@ -14,7 +38,7 @@ PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) co
 PhaseTimes JobTime::check_weights() const {
   const double bytes = number(size_in_bytes(job_.model.dtype));
   return side_by_side(of_ranks([&](const RankShard& shard) {
-    double parameters = number(config_.vocab_size) * d() *
+    double parameters = number(config_.vocab_size) * d_ *
                         ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
     if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
     PhaseTimes times;
@@ -28,7 +52,7 @@ PhaseTimes JobTime::check_weights() const {
 /// of each sublayer and gets the rest from the other ranks. Then all ranks read the head.
 PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first,
                              double windows) const {
-  const double tokens = windows * share_of_tokens();
+  const double tokens = windows * share_of_tokens_;
   const double head = number(model.vocab_size * model.head_width());
   const double sublayers =
       number(stored_parameters(model)) - head - (model.tie_word_embeddings ? 0.0 : head);
@@ -40,7 +64,7 @@ PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first,
            forward(head_counts(model, model.head_width(), tokens, job_.resources.compute_dtype)));
   const double size = number(size_in_bytes(stored));
   PhaseTimes times =
-      read_beside(work, disk(sublayers * size / ranks(), stored_bytes(model, stored), !first),
+      read_beside(work, disk(sublayers * size / ranks_, stored_bytes(model, stored), !first),
                   convert_in_turns(sublayers, stored, job_.resources.compute_dtype));
   times.add("read", disk(head * size, stored_bytes(model, stored), true) +
                         convert(head, stored, job_.resources.compute_dtype));
@@ -60,14 +84,14 @@ PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
 }
 
 PhaseTimes JobTime::keep_states() const {
-  const double bytes = number(expected_states_bytes(config_, job_)) / ranks();
+  const double bytes = number(expected_states_bytes(config_, job_)) / ranks_;
   PhaseTimes times;
   times.add("journal", put(bytes));
   return times;
 }
 
 PhaseTimes JobTime::compare(const ModelConfig& output) const {
-  const double tokens = share_of_tokens();
+  const double tokens = share_of_tokens_;
   const double head = number(config_.vocab_size * config_.hidden_size);
   const double states = number(expected_states_bytes(config_, job_));
   PhaseTimes times;
@@ -77,19 +101,19 @@ PhaseTimes JobTime::compare(const ModelConfig& output) const {
   times.add("read", disk(head * number(size_in_bytes(job_.model.dtype)),
                          stored_bytes(config_, job_.model.dtype), true) +
                         convert(head, job_.model.dtype, job_.resources.compute_dtype) +
-                        disk(states / ranks(), states, true));
+                        disk(states / ranks_, states, true));
   return times;
 }
 
 PhaseTimes JobTime::calibrate() const {
   if (!sums_junctions(job_)) return fold_stages();
-  if (is_pipeline()) return pipeline();
+  if (is_pipeline_) return pipeline();
   return job_.schedule.name == "layerwise" ? layerwise() : token_parallel();
 }
 
 PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
-  const double read = stored_bytes(config_, job_.model.dtype) / ranks() / rates_.hash;
-  const double written = stored_bytes(output(), job_.output.dtype) / ranks() / rates_.hash;
+  const double read = stored_bytes(config_, job_.model.dtype) / ranks_ / rates_.hash;
+  const double written = stored_bytes(output(), job_.output.dtype) / ranks_ / rates_.hash;
   PhaseTimes times;
   if (rates_.cuda) {
     times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));

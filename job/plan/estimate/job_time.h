@@ -14,7 +14,6 @@
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
-#include "job/plan/token_windows.h"
 
 namespace dotresize {
 
@@ -30,8 +29,7 @@ namespace dotresize {
 class JobTime {
  public:
   JobTime(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
-          const RankRates& rates)
-      : config_(config), job_(job), plan_(plan), rates_(rates) {}
+          const RankRates& rates);
 
   /// Checks the vocabulary of the ends, and all sublayers if the first step does not load them.
   PhaseTimes check_weights() const;
@@ -64,19 +62,8 @@ class JobTime {
   PhaseTimes measure_junctions() const;
   /// Passes over a part of the tokens, which are seen in the bases of the junctions.
   PhaseTimes see_bases() const;
-  /// Writes the statistics that are saved, and reads statistics.
-  PhaseTimes keep_statistics() const;
   PhaseTimes layerwise() const;
   PhaseTimes token_parallel() const;
-
-  bool is_pipeline() const { return job_.schedule.pipelined; }
-  /// True if Gram matrices are packed (CalibrationJob::packs_sums).
-  bool packs() const {
-    return rates_.cuda && is_pipeline() && job_.resources.compute_dtype != Dtype::kFloat32;
-  }
-  /// Passes of all calibration tokens through the pipeline.
-  double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
-  double backward_passes() const { return job_.gradients() ? number(plan_.junction_groups) : 0.0; }
 
   template <class Times>
   std::vector<PhaseTimes> of_ranks(const Times& times) const {
@@ -86,45 +73,25 @@ class JobTime {
   }
   /// Time until the last of `working` ranks is done, as a share of what each takes beside all
   /// others.
-  double share_of(double working) const { return std::max(working / ranks(), 1.0 / rates_.alone); }
+  double share_of(double working) const { return std::max(working / ranks_, 1.0 / rates_.alone); }
   /// Time until the last rank is done.
   PhaseTimes side_by_side(const std::vector<PhaseTimes>& ranks) const {
     PhaseTimes last;
     last.add(slowest(ranks), 1.0 / rates_.alone);
     PhaseTimes mean;
-    for (const PhaseTimes& rank : ranks) mean.add(rank, 1.0 / this->ranks());
+    for (const PhaseTimes& rank : ranks) mean.add(rank, 1.0 / ranks_);
     return mean.total() > last.total() ? mean : last;
   }
   /// Time for microbatches that flow through the ranks, one after the other.
   PhaseTimes streamed(const std::vector<PhaseTimes>& ranks) const {
     PhaseTimes times = side_by_side(ranks);
-    times.add("wait", (sum(ranks) - slowest(ranks).total()) / microbatches() / rates_.alone);
+    times.add("wait", (sum(ranks) - slowest(ranks).total()) / microbatches_ / rates_.alone);
     return times;
   }
 
-  int64_t mapped() const { return job_.widths.mapped_count; }
-  int64_t summed() const { return summed_junctions(config_, job_); }
-  /// Number of mapped junctions that the rank owns.
-  int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
   /// Seconds of work that hide background work: all of `seconds`, or 0 if nothing overlaps.
   double beside(double seconds) const { return plan_.ranks.front().overlaps ? seconds : 0.0; }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
-  double ranks() const { return number(job_.resources.ranks); }
-  int64_t seqlen() const { return expected_seqlen(job_, config_); }
-  double tokens() const { return number(expected_samples(job_) * seqlen()); }
-  double microbatches() const {
-    const int64_t samples = microbatch_samples(seqlen());
-    return number((expected_samples(job_) + samples - 1) / samples);
-  }
-  double microbatch_tokens() const { return number(microbatch_samples(seqlen()) * seqlen()); }
-  /// Number of tokens that takes a rank as long as the busiest one: whole microbatches are dealt
-  /// out.
-  double share_of_tokens() const {
-    const double most = std::ceil(microbatches() / ranks());
-    return most / microbatches() * tokens() * share_of(microbatches() / most);
-  }
-  double d() const { return number(config_.hidden_size); }
-  double k() const { return number(job_.widths.largest()); }
   double stored_bytes(const ModelConfig& model, Dtype stored) const {
     return number(stored_parameters(model) * size_in_bytes(stored));
   }
@@ -136,7 +103,7 @@ class JobTime {
 
   /// Seconds to read from disk. 0 if all of the model is read `again` and fits the file cache.
   double disk(double bytes, double model_bytes, bool again) const {
-    const double on_host = model_bytes * number(rates_.ranks_per_host) / ranks();
+    const double on_host = model_bytes * number(rates_.ranks_per_host) / ranks_;
     return again && on_host <= rates_.cache_bytes ? 0.0 : bytes / rates_.disk_read;
   }
   /// Seconds to write into the journal: an entry is hashed while it is written.
@@ -153,14 +120,14 @@ class JobTime {
   /// Seconds to convert sublayers that ranks take turns to read. GPU ranks read ahead of time, so
   /// side by side.
   double convert_in_turns(double parameters, Dtype stored, Dtype loaded) const {
-    return convert(rates_.cuda ? parameters / ranks() : parameters, stored, loaded);
+    return convert(rates_.cuda ? parameters / ranks_ : parameters, stored, loaded);
   }
   /// Adds the time to read one sublayer while the one before is worked on. On a GPU all of that
   /// overlaps; on a CPU only the system's read-ahead does.
   PhaseTimes read_beside(PhaseTimes work, double disk, double convert) const;
   /// Seconds to send to all other ranks, or to receive from all of them: scattered and gathered.
   double collective(double bytes) const {
-    return 2.0 * (ranks() - 1.0) / ranks() * bytes / rates_.link;
+    return 2.0 * (ranks_ - 1.0) / ranks_ * bytes / rates_.link;
   }
   double forward(const ForwardCounts& counts) const {
     return counts.gemm / rates_.compute_gemm + counts.shortcut / rates_.float32_gemm +
@@ -169,12 +136,9 @@ class JobTime {
   double forward(const ModelConfig& model, int64_t sublayer, const SublayerWidths& widths,
                  double tokens) const {
     return forward(
-        forward_counts(model, sublayer, widths, tokens, seqlen(), job_.resources.compute_dtype));
+        forward_counts(model, sublayer, widths, tokens, seqlen_, job_.resources.compute_dtype));
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
-  /// Adds the passes of the rank's sublayers, and of the head on the last rank, for the gradients
-  /// of all junctions.
-  void add_gradients(PhaseTimes& times, const RankShard& shard) const;
   int64_t runs_again(const RankShard& shard, int64_t sublayer) const;
   /// Adds the way back of all tokens, `passes` times, through the rank's sublayers and the head.
   void add_backward(PhaseTimes& times, const RankShard& shard, double passes) const;
@@ -188,21 +152,34 @@ class JobTime {
   /// Number of sublayers in [first, end) whose maps are rotated into each other.
   int64_t aligned(int64_t first, int64_t end) const;
   double align(int64_t sublayers) const;
-  double fold_seconds(const FoldCounts& counts) const {
-    return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
-  }
   double fold_vocabulary() const {
-    return 2.0 * number(config_.vocab_size) * d() * k() / rates_.fold_gemm;
+    return 2.0 * number(config_.vocab_size) * d_ * k_ / rates_.fold_gemm;
   }
   PhaseTimes fold_stages() const;
   PhaseTimes fold_stage(const ModelConfig& output, const RankShard& shard) const;
-  PhaseTimes copy_stage(const ModelConfig& output, const RankShard& shard) const;
   PhaseTimes solve_over_ranks() const;
 
   const ModelConfig& config_;
   const ResolvedJob& job_;
   const ShardPlan& plan_;
   const RankRates& rates_;
+  const bool is_pipeline_;
+  const bool packs_;  ///< Gram matrices are packed (CalibrationJob::packs_sums)
+  const double d_;
+  const double k_;
+  const double ranks_;
+  const int64_t mapped_;
+  const int64_t summed_;
+  const int64_t seqlen_;
+  const double tokens_;
+  const double microbatches_;
+  const double microbatch_tokens_;
+  // Passes of all calibration tokens through the pipeline.
+  const double forward_passes_;
+  const double backward_passes_;
+  /// Number of tokens that takes a rank as long as the busiest one: whole microbatches are dealt
+  /// out.
+  double share_of_tokens_ = 0.0;
 };
 
 }  // namespace dotresize

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "job/model/model_size.h"
-#include "job/plan/estimate/rank_sizes.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/healing.h"
 
 namespace dotresize {
@@ -19,21 +20,22 @@ constexpr int64_t kDeviceLibraries = 1024 * kMiB;
 
 int64_t RankMemory::pipeline() const {
   const RankSizes s(*this);
-  const int64_t n = s.junctions();
-  const int64_t weights = s.stage_weights();
+  const int64_t n = s.junctions;
+  const int64_t weights = s.stage_weights(
+      s.gradients ? shard.end_sublayer : shard.end_run(summed_junctions(config, job)));
   const int64_t first = n * s.first_sums() + s.microbatch() + s.backward();
   // Sums of a shared map, and the sums that are added to them.
-  const int64_t shared = job.maps.groups.empty() ? 0 : 2 * s.whole_first_sums() + s.square();
+  const int64_t shared = job.maps.groups.empty() ? 0 : 2 * s.whole_first_sums() + s.square;
   // The metric of the loss decomposes one more matrix. Packed sums are unpacked.
-  const int64_t whole = (s.packed() ? s.whole_first_sums() : 0) + (s.oblique() ? s.square() : 0);
+  const int64_t whole = (s.packed ? s.whole_first_sums() : 0) + (s.oblique ? s.square : 0);
   const int64_t last = std::max(s.solving(), s.describing());
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
   int64_t passes = weights + first;
   int64_t solving = 0;
-  if (s.second_pass() || takes_no_tokens(job) || shared > 0) {
+  if (s.second_pass || takes_no_tokens(job) || shared > 0) {
     // All junctions of a group are decomposed, and wait.
-    const int64_t decomposing = std::max(n * (s.square() + s.metric()), shared) + s.eigen() + whole;
-    const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
+    const int64_t decomposing = std::max(n * (s.square + s.metric), shared) + s.eigen + whole;
+    const int64_t second = s.second_pass ? n * s.second_sums() + s.microbatch() : 0;
     passes = std::max(passes, weights + std::max(decomposing, second));
     solving = std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
     if (takes_no_tokens(job)) {
@@ -44,7 +46,7 @@ int64_t RankMemory::pipeline() const {
   } else {
     // Each junction is decomposed when its turn comes, while one before is described.
     const int64_t beside = n > 1 ? s.described_beside() : 0;
-    const int64_t decomposing = n * s.first_sums() + s.eigen() + whole + beside;
+    const int64_t decomposing = n * s.first_sums() + s.eigen + whole + beside;
     solving = std::max({decomposing, (n - 1) * s.first_sums() + s.waiting_to_solve() + more,
                         s.waiting_to_solve() + last});
   }
@@ -57,54 +59,65 @@ int64_t RankMemory::bases() const {
   const int64_t n = std::min(shard.bases_at_once, shard.junctions(job.widths.mapped_count));
   // Each junction has two float32 matrices, beside the pass or beside what they are made of.
   const int64_t seen =
-      n * s.square() +
-      std::max(s.stage_weights(shard.end_sublayer) + s.microbatch() + s.backward(), 3 * s.square());
+      n * s.square +
+      std::max(s.stage_weights(shard.end_sublayer) + s.microbatch() + s.backward(), 3 * s.square);
   // Factors and eigenvectors of two junctions; their maps and the rotation between these.
-  return std::max(seen, 14 * s.square());
+  return std::max(seen, 14 * s.square);
 }
 
 int64_t RankMemory::folding() const { return RankSizes(*this).folding(); }
 
 int64_t RankMemory::layerwise() const {
   const RankSizes s(*this);
-  const int64_t sublayers = s.on_gpu() ? 2 : 1;
-  const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer() * s.compute_bytes +
-                          s.microbatch_stream() + s.insides();
+  const int64_t sublayers = s.on_gpu ? 2 : 1;
+  const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer * s.compute_bytes +
+                          s.microbatch_stream + s.insides();
   // Each junction that waits has its stream. The one that the rank owns has its sums.
   const int64_t together = shard.solved_together;
-  const int64_t streams = s.second_pass() ? together : 1;
-  const int64_t sums = together > 1 ? s.first_sums() + (s.second_pass() ? s.square() : 0) : 0;
-  return std::max({streams * s.share_stream() + sums + std::max(s.junction(), forward),
-                   s.aligning(), s.folding()});
+  const int64_t streams = s.second_pass ? together : 1;
+  const int64_t sums = together > 1 ? s.first_sums() + (s.second_pass ? s.square : 0) : 0;
+  return std::max({streams * s.share_stream + sums + std::max(s.junction(), forward), s.aligning(),
+                   s.folding()});
 }
 
 int64_t RankMemory::token_parallel() const {
   const RankSizes s(*this);
+  // Largest sublayer that the rank reads before a junction with a map: as it is read, and with its
+  // in_proj folded. Ranks take turns.
+  int64_t read = 0;
+  int64_t half_folded = 0;
+  for (int64_t t = shard.rank; t < job.widths.mapped_count - 1; t += job.resources.ranks) {
+    read = std::max(read, sublayer_parameters(config, t, s.d, s.d, /*folded=*/false));
+    half_folded = std::max(half_folded, s.half_folded(t));
+  }
   // GPU ranks upload the sublayer of their next turn all the while.
-  const RankSizes::Turn turn = s.largest_turn();
-  const int64_t ahead = s.on_gpu() ? s.fold_bytes * turn.dense : 0;
+  const int64_t ahead = s.on_gpu ? s.fold_bytes * read : 0;
   const int64_t map = s.fold_bytes * s.d * s.k;
-  const int64_t folding = s.fold_bytes * (2 * s.d * s.k + turn.dense + turn.half_folded);
+  const int64_t folding = s.fold_bytes * (2 * s.d * s.k + read + half_folded);
   // A rank sends what it has folded, unless it computes in another dtype.
-  const int64_t sent = s.half_folded_sublayer();
+  const int64_t sent = s.folded_sublayer * 2 / 3 + s.dense_sublayer / 3;
   const int64_t converting = s.compute_bytes == s.fold_bytes ? 0 : s.fold_bytes * sent;
   const int64_t forward =
-      s.compute_bytes * sent + std::max(converting, s.microbatch_stream() + s.insides());
+      s.compute_bytes * sent + std::max(converting, s.microbatch_stream + s.insides());
   const int64_t sublayer = s.described_beside() + map + std::max(folding, forward);
   return std::max(
-      {s.share_stream() + ahead + std::max(s.junction(), sublayer), s.aligning(), s.folding()});
+      {s.share_stream + ahead + std::max(s.junction(), sublayer), s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::evaluation() const {
   if (!job.evaluation && !job.target.allocation && !job.heals()) return 0;
   const RankSizes s(*this);
-  const int64_t sublayers = s.on_gpu() ? 2 : 1;  // the next one is uploaded
-  const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
-  const int64_t forward = sublayers * sublayer + s.microbatch_stream() + s.insides();
-  const int64_t head = kEvaluatedVocabularyRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
-  const int64_t alone = s.share_stream() + std::max(forward, head);
-  const bool compares = job.compares_predictions() || job.target.allocation;
-  return compares ? std::max(alone, s.comparing()) : alone;
+  const int64_t sublayers = s.on_gpu ? 2 : 1;  // the next one is uploaded
+  const int64_t sublayer = std::max(s.dense_sublayer, s.folded_sublayer) * s.compute_bytes;
+  const int64_t forward = sublayers * sublayer + s.microbatch_stream + s.insides();
+  const int64_t head = kEvaluatedVocabularyRows * (s.d * s.compute_bytes + 3 * s.tokens * kFloat);
+  const int64_t alone = s.share_stream + std::max(forward, head);
+  if (!job.compares_predictions() && !job.target.allocation) return alone;
+  // Comparison of predictions: states before both heads, blocks of both heads, logits of both and
+  // their exponentials, and what is compared in float64.
+  const int64_t states = std::max(s.share_stream, 2 * s.share_stream / kFloat * s.compute_bytes);
+  const int64_t rows = 2 * s.d * s.compute_bytes + 4 * s.tokens * kFloat;
+  return std::max(alone, states + kComparedVocabularyRows * (rows + 4 * kComparedTokens * kDouble));
 }
 
 int64_t RankMemory::layer_healing() const {
@@ -118,7 +131,7 @@ int64_t RankMemory::layer_healing() const {
   const int64_t microbatches = (windows + samples - 1) / samples + 1;
   // Streams of the dense model and of the output, and the targets.
   const int64_t streams =
-      3 * ((microbatches + job.resources.ranks - 1) / job.resources.ranks) * s.microbatch_stream();
+      3 * ((microbatches + job.resources.ranks - 1) / job.resources.ranks) * s.microbatch_stream;
   const int64_t batch = microbatches_per_step(fitted_microbatches(windows, s.seqlen));
   const int64_t gradients = (batch + job.resources.ranks - 1) / job.resources.ranks;
   int64_t layer = 0;
@@ -128,7 +141,7 @@ int64_t RankMemory::layer_healing() const {
     int64_t kept = 0;
     for (const int64_t sublayer : {2 * l, 2 * l + 1}) {
       parameters += sublayer_parameters(config, sublayer, s.d, s.d, /*folded=*/false);
-      kept += s.tokens() * s.graph_bytes(sublayer);
+      kept += s.tokens * s.graph_bytes(sublayer);
     }
     layer = std::max(layer, parameters);
     graph = std::max(graph, kept);
@@ -138,8 +151,8 @@ int64_t RankMemory::layer_healing() const {
   const int64_t weights = layer * (3 * size_in_bytes(job.output.dtype) + 2 * s.compute_bytes +
                                    gradients * s.compute_bytes) +
                           3 * kFloat * layer / job.resources.ranks;
-  const int64_t summing = 2 * kDouble * s.dense_sublayer() / 2;  // for one tensor
-  return streams + weights + std::max(graph + 3 * s.insides() + s.microbatch_stream(), summing);
+  const int64_t summing = 2 * kDouble * s.dense_sublayer / 2;  // for one tensor
+  return streams + weights + std::max(graph + 3 * s.insides() + s.microbatch_stream, summing);
 }
 
 /// Stage of the output with its updates, their gradients and moments, and the way back through it.
@@ -153,12 +166,11 @@ int64_t RankMemory::healing() const {
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
     weights += sublayer_parameters(config, sublayer, s.d, s.d, /*folded=*/false);
     updates += update_parameters(config, sublayer);
-    graph = std::max(graph, s.tokens() * s.graph_bytes(sublayer));
+    graph = std::max(graph, s.tokens * s.graph_bytes(sublayer));
   }
   const int64_t rows = std::min(kGradientVocabularyRows, config.vocab_size);
   const int64_t heads =
-      s.has_head() ? 2 * config.vocab_size * s.d * s.compute_bytes + 2 * s.tokens() * rows * kFloat
-                   : 0;
+      s.has_head ? 2 * config.vocab_size * s.d * s.compute_bytes + 2 * s.tokens * rows * kFloat : 0;
   const int64_t whole = weights * s.compute_bytes + 4 * kFloat * updates + heads + s.microbatch() +
                         graph + s.way_back();
   return std::max(whole, layer_healing());
@@ -166,31 +178,31 @@ int64_t RankMemory::healing() const {
 
 int64_t RankMemory::sublayer_cut() const {
   const RankSizes s(*this);
-  const int64_t n = s.cut_at_once();
+  const int64_t n = s.cut_at_once;
   if (!job.mlp || (n == 0 && job.schedule.pipelined)) return 0;
   if (job.schedule.pipelined) {
     const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
-                         (s.cuts_go_back() ? s.backward() : 0);
-    const int64_t left = s.feature_sums(s.packed() ? 1 : n);  // the others are on the host
+                         (s.cuts_go_back ? s.backward() : 0);
+    const int64_t left = s.feature_sums(s.packed ? 1 : n);  // the others are on the host
     return std::max(s.feature_sums(n) + pass, left + s.removing());
   }
-  const int64_t reduced = job.resources.ranks > 1 ? kDouble * s.features() * s.features() : 0;
-  const int64_t pass = s.microbatch_stream() + s.insides() + s.at_features();
-  const int64_t sublayers = s.on_gpu() ? 2 : 1;
-  return s.share_stream() + sublayers * s.dense_sublayer() * s.compute_bytes + s.feature_sums(1) +
+  const int64_t reduced = job.resources.ranks > 1 ? kDouble * s.features * s.features : 0;
+  const int64_t pass = s.microbatch_stream + s.insides() + s.at_features();
+  const int64_t sublayers = s.on_gpu ? 2 : 1;
+  return s.share_stream + sublayers * s.dense_sublayer * s.compute_bytes + s.feature_sums(1) +
          std::max({pass, reduced, s.removing()});
 }
 
 int64_t RankMemory::dense_round() const {
   if (!shard.dense_round) return 0;
   const RankSizes s(*this);
-  const int64_t features = s.feature_sums(s.cut_at_once());
-  const int64_t left = s.packed() ? s.feature_sums(1) : features;
-  const int64_t of_junctions = s.junctions() * s.first_sums();
+  const int64_t features = s.feature_sums(s.cut_at_once);
+  const int64_t left = s.packed ? s.feature_sums(1) : features;
+  const int64_t of_junctions = s.junctions * s.first_sums();
   const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
                        s.backward() + of_junctions;
   const int64_t bases =
-      of_junctions + 2 * s.square() + s.eigen() + (s.packed() ? s.whole_first_sums() : 0);
+      of_junctions + 2 * s.square + s.eigen + (s.packed ? s.whole_first_sums() : 0);
   return std::max(features + std::max(pass, bases), left + kept_on_device() + s.removing());
 }
 
@@ -200,16 +212,16 @@ int64_t RankMemory::kept_on_device() const {
 
 int64_t RankMemory::host_beside_gpu() const {
   const RankSizes s(*this);
-  const int64_t n = s.junctions();
+  const int64_t n = s.junctions;
   // Without a second pass one junction waits while another is solved.
   const int64_t waiting =
-      s.pca() ? (s.second_pass() ? n : std::min<int64_t>(n, 2)) * (s.square() + s.metric()) : 0;
+      s.pca ? (s.second_pass ? n : std::min<int64_t>(n, 2)) * (s.square + s.metric) : 0;
   // Weights are there three times: as read, in pinned memory, and one more copy.
-  const int64_t read = s.dense_sublayer() * std::max(s.fold_bytes, s.compute_bytes);
+  const int64_t read = s.dense_sublayer * std::max(s.fold_bytes, s.compute_bytes);
   // Packed sums of features wait on the host.
-  const int64_t summed = s.packed() ? s.feature_sums(s.cut_at_once()) : 0;
+  const int64_t summed = s.packed ? s.feature_sums(s.cut_at_once) : 0;
   const bool for_a_cut = job.mlp && !job.mlp->allocated;
-  const int64_t copied = for_a_cut ? kDouble * s.features() * s.features() : 0;
+  const int64_t copied = for_a_cut ? kDouble * s.features * s.features : 0;
   return std::max({waiting, s.kept_sums(), summed + copied}) + 3 * read;
 }
 

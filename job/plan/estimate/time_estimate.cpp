@@ -18,25 +18,6 @@ namespace {
 
 using Phase = TimeEstimate::Phase;
 
-void count_steps(const PhaseTimes& calibration, TimeEstimate::Steps& steps) {
-  constexpr std::array kOfSublayers = {"fold", "write"};
-  constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
-                                       "describe", "journal",  "align"};
-  for (const Phase& phase : calibration.phases()) {
-    if (std::ranges::find(kOfSublayers, phase.name) != kOfSublayers.end()) {
-      steps.sublayers += phase.seconds;
-    } else if (std::ranges::find(kOfJunctions, phase.name) != kOfJunctions.end()) {
-      steps.junctions += phase.seconds;
-    } else {
-      steps.tokens += phase.seconds;
-    }
-  }
-}
-
-std::string seconds_text(double seconds) {
-  return seconds < 100.0 ? fmt::format("{:.2f}", seconds) : with_separators(std::llround(seconds));
-}
-
 }  // namespace
 
 double TimeEstimate::total() const {
@@ -60,7 +41,17 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   PhaseTimes calibration = time.cut_sublayers();
   calibration.add(JobTime(cut_config, job, plan, rates).calibrate());
   calibration.add(time.check_choice(output_model_config(config, job, job.widths)));
-  count_steps(calibration, steps);
+  constexpr std::array kOfSublayers = {"fold", "write"};
+  constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
+                                       "describe", "journal",  "align"};
+  for (const Phase& phase : calibration.phases()) {
+    const auto is_in = [&](const auto& names) {
+      return std::ranges::find(names, phase.name) != names.end();
+    };
+    (is_in(kOfSublayers)   ? steps.sublayers
+     : is_in(kOfJunctions) ? steps.junctions
+                           : steps.tokens) += phase.seconds;
+  }
   times.add(calibration);
   if (job.heals()) {
     const ModelConfig output = output_model_config(config, job, job.widths);
@@ -85,8 +76,10 @@ std::string time_table(const TimeEstimate& time) {
   const double total = time.total();
   std::vector<std::vector<std::string>> rows = {{"phase", "s", "share"}};
   for (const Phase& phase : time.phases) {
-    rows.push_back({phase.name, seconds_text(phase.seconds),
-                    fmt::format("{:.1f} %", 100.0 * phase.seconds / total)});
+    const std::string seconds = phase.seconds < 100.0
+                                    ? fmt::format("{:.2f}", phase.seconds)
+                                    : with_separators(std::llround(phase.seconds));
+    rows.push_back({phase.name, seconds, fmt::format("{:.1f} %", 100.0 * phase.seconds / total)});
   }
   std::string table = format_table(rows, {Align::kLeft, Align::kRight, Align::kRight});
   table.pop_back();

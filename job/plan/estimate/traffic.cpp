@@ -7,25 +7,9 @@
 #include "job/plan/block_sizes.h"
 #include "job/plan/estimate/work_counts.h"
 #include "job/plan/net_size.h"
-#include "job/plan/token_windows.h"
 
 namespace dotresize {
 namespace {
-
-/// Count of the numbers that rotate each map into the one before, for sublayers between two maps
-/// whose shortcut has a low rank.
-int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
-  const ModelConfig output = output_model_config(config, job, job.widths);
-  const int64_t sublayers = job.widths.mapped_count - 1;
-  const int64_t k = job.widths.largest();
-  int64_t numbers = 0;
-  for (int64_t s = 0; s < sublayers; ++s) {
-    const ShortcutForm form = output.shortcut(s);
-    if (in_one_group(job.maps.groups, s) || form.dense()) continue;
-    numbers += k * k + shortcut_parameters(form, k, k);
-  }
-  return numbers;
-}
 
 /// Bytes that are kept of one junction: sums of the first pass, the basis, and sums of the second
 /// pass.
@@ -63,7 +47,15 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t maps = shared ? job.maps.groups.back() + 1 : junctions;
   // M, and M_inv if it is not the transpose of M.
   const int64_t matrices = job.oblique_maps() ? 2 : 1;
-  int64_t bytes = (std::min(maps, junctions) * matrices * d * k + turns(config, job)) * fold;
+  int64_t numbers = std::min(maps, junctions) * matrices * d * k;
+  // Each map is rotated into the one before, if the shortcut between them has a low rank.
+  const ModelConfig output = output_model_config(config, job, job.widths);
+  for (int64_t s = 0; s + 1 < junctions; ++s) {
+    const ShortcutForm form = output.shortcut(s);
+    if (in_one_group(job.maps.groups, s) || form.dense()) continue;
+    numbers += k * k + shortcut_parameters(form, k, k);
+  }
+  int64_t bytes = numbers * fold;
   const KeptSums sums = kept_sums(config, job);
   if (shared && !job.statistics.given()) {  // otherwise the statistics have them
     bytes += junctions * (sums.first + sums.second);

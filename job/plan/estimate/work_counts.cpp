@@ -2,8 +2,7 @@
 // meets (all but those of the experts that it is not sent to).
 //   forward     2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
 //   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more; two of them
-//   in
-//               the metric of the loss
+//               in the metric of the loss
 //   metric      Cholesky d³/3, LᵀGL 4 d³, the map 5 d² k + 2 d k² and a QR
 //   rotation    2 n d², costs n d²/2 pairs
 //   eigen       20 d³; 5 d³ for eigenvalues alone
@@ -28,7 +27,7 @@
 
 #include "job/model/model_size.h"
 #include "job/plan/allocate/inner_widths.h"
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 
 namespace dotresize {
 namespace {
@@ -37,16 +36,6 @@ namespace {
 constexpr double kConditionSteps = 30.0;
 
 double number(int64_t value) { return static_cast<double>(value); }
-
-/// Parameters that a token meets at these widths.
-double active(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
-  const int64_t d = config.hidden_size;
-  const auto parameters = [&](int64_t in, int64_t out) {
-    return number(sublayer_parameters(config, sublayer, in, out, /*folded=*/false));
-  };
-  return number(active_parameters(config, sublayer)) * parameters(widths.in, widths.out) /
-         parameters(d, d);
-}
 
 /// Bytes per token between the matrix products inside a sublayer, in numbers of `size` bytes.
 double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
@@ -79,12 +68,6 @@ double scaling_bytes(const ModelConfig& config, int64_t sublayer, const Sublayer
   return experts * (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
 }
 
-/// Bytes per token of norm, skip path and conversions, all on the float32 stream.
-double stream_bytes(const SublayerWidths& widths, double size) {
-  const double conversion = size < 4.0 ? 4.0 + size : 0.0;
-  return (20.0 + conversion) * number(widths.in) + (12.0 + conversion) * number(widths.out);
-}
-
 }  // namespace
 
 SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
@@ -101,13 +84,24 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
   const bool half = compute == Dtype::kFloat16;
   const double size = half ? 4.0 : number(size_in_bytes(compute));
   ForwardCounts counts;
-  counts.gemm = 2.0 * tokens * active(config, sublayer, widths);
+  const auto parameters = [&](int64_t in, int64_t out) {
+    return number(sublayer_parameters(config, sublayer, in, out, /*folded=*/false));
+  };
+  // Those that a token meets at these widths.
+  const double active = number(active_parameters(config, sublayer)) *
+                        parameters(widths.in, widths.out) /
+                        parameters(config.hidden_size, config.hidden_size);
+  counts.gemm = 2.0 * tokens * active;
   counts.shortcut = 2.0 * tokens * number(widths.shortcut);
   if (is_attention(sublayer)) {
     counts.attention = 2.0 * tokens * number(seqlen) *
                        number(config.attention.num_heads * config.attention.head_dim);
   }
-  counts.bytes = tokens * (inside_bytes(config, sublayer, size) + stream_bytes(widths, size));
+  // Norm, skip path and conversions, all on the float32 stream.
+  const double conversion = size < 4.0 ? 4.0 + size : 0.0;
+  const double stream =
+      (20.0 + conversion) * number(widths.in) + (12.0 + conversion) * number(widths.out);
+  counts.bytes = tokens * (inside_bytes(config, sublayer, size) + stream);
   if (half) counts.bytes += tokens * scaling_bytes(config, sublayer, widths);
   return counts;
 }
@@ -188,8 +182,6 @@ constexpr double kCutsOfAllocation = 2.0;
 double cut_share(const ResolvedJob& job) {
   return kCutsOfAllocation * (1.0 - job.target.allocation->size);
 }
-/// Share that all cuts of an allocation leave.
-double cuts_left(const ResolvedJob& job) { return kCutsOfAllocation - cut_share(job); }
 
 CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
   CutCounts counts;
@@ -207,8 +199,8 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
   counts.steps = steps;
   const double values = number(config.attention.num_kv_heads * config.attention.head_dim);
   const double rows = config.fused_in_proj ? f + 2.0 * values : values;
-  counts.journal =
-      cuts_left(job) * (rows + f) * d * (folds_in_float64(job.output.dtype) ? 8.0 : 4.0);
+  counts.journal = (kCutsOfAllocation - cut_share(job)) * (rows + f) * d *
+                   (folds_in_float64(job.output.dtype) ? 8.0 : 4.0);
   return counts;
 }
 

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "job/model/read_model_config.h"
-#include "job/plan/make_shard_plan.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/shard_plan.h"
 #include "job/report/model_card.h"
 #include "job/report/report.h"
 #include "tests/job/plan/resolve_job.h"

@@ -4,7 +4,7 @@
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

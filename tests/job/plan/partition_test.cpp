@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/shard_plan.h"
 
 namespace dotresize {
 namespace {

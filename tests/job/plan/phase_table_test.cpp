@@ -1,4 +1,4 @@
-#include "job/report/phase_table.h"
+#include "job/report/report_tables.h"
 
 #include <gmock/gmock.h>
 

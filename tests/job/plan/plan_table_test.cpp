@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

@@ -79,7 +79,7 @@ TEST_F(ResolveJob, TheLastJunctionKeepsItsWidthUnlessTheHeadIsSliced) {
 
 TEST_F(ResolveJob, EveryMethodOfTheProtoHasARow) {
   const auto& names = *v1::Method::Name_descriptor();
-  ASSERT_EQ(static_cast<std::size_t>(names.value_count()), methods().size());
+  ASSERT_EQ(static_cast<std::size_t>(names.value_count()), kMethods.size());
   for (int i = 0; i < names.value_count(); ++i) {
     spec_.mutable_method()->set_name(static_cast<v1::Method::Name>(names.value(i)->number()));
     EXPECT_EQ(resolve().method.name, names.value(i)->name());

@@ -1,13 +1,12 @@
-#include "job/plan/served_sizes.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "job/model/model_size.h"
-#include "job/plan/make_shard_plan.h"
+#include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"
 

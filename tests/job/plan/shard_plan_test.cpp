@@ -1,3 +1,5 @@
+#include "job/plan/shard_plan.h"
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/work_counts.h"
-#include "job/plan/make_shard_plan.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

@@ -10,9 +10,9 @@
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/traffic.h"
-#include "job/plan/make_shard_plan.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve_job.h"
+#include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"
 #include "tests/job/spec/hardware_text.h"
@@ -47,7 +47,7 @@ ResolvedJob job_of(int ranks, const char* schedule, const char* method) {
 std::vector<ResolvedJob> all_jobs() {
   std::vector<ResolvedJob> jobs;
   for (const Schedule& schedule : schedules()) {
-    for (const Method& method : methods()) {
+    for (const Method& method : kMethods) {
       for (const int ranks : {1, 2, 5, 12}) {
         jobs.push_back(job_of(ranks, schedule.name.data(), method.name.data()));
       }

@@ -12,7 +12,7 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/report/report.h"
+#include "job/report/stored_report.h"
 #include "worker/commands/eval/measure_models.h"
 #include "worker/commands/progress.h"
 #include "worker/commands/token_input.h"

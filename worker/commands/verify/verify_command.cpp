@@ -15,7 +15,7 @@
 #include "base/text/sha256.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
-#include "job/report/report.h"
+#include "job/report/stored_report.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient/backward.h"
 #include "worker/transformer/rotary.h"

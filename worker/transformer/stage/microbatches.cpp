@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "job/plan/token_windows.h"
+#include "job/plan/block_sizes.h"
 
 namespace dotresize {
 namespace {

@@ -1,0 +1,51 @@
+#include "job/plan/resolved_job.h"
+
+#include <algorithm>
+
+#include "job/plan/block_sizes.h"
+
+namespace dotresize {
+
+int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
+  const bool all = job.statistics.saved() && !job.target.allocation;
+  return all ? config.num_junctions() : job.widths.mapped_count;
+}
+
+bool sums_junctions(const ResolvedJob& job) {
+  return (job.statistics.saved() && !job.target.allocation) || job.widths.mapped_count > 0;
+}
+
+bool takes_no_tokens(const ResolvedJob& job) {
+  return job.statistics.used() && !job.target.allocation;
+}
+
+int64_t expected_samples(const ResolvedJob& job) {
+  return job.calibration.samples.value_or(kDefaultSamples);
+}
+
+int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config) {
+  return job.calibration.seqlen.value_or(std::min(kDefaultSeqlen, config.max_position_embeddings));
+}
+
+bool may_be_cut(const ResolvedJob& job, int64_t sublayer) {
+  return is_attention(sublayer) ? job.allocates_values() : job.mlp.has_value();
+}
+
+int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end) {
+  int64_t count = 0;
+  for (int64_t s = first; s < end; ++s) count += may_be_cut(job, s) ? 1 : 0;
+  return count;
+}
+
+std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
+                                           int64_t sublayer) {
+  std::vector<int64_t> widths = is_attention(sublayer)
+                                    ? possible_value_dims(config)
+                                    : possible_mlp_widths(config, job.mlp.value(), sublayer);
+  const bool may_go =
+      job.target.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
+  if (may_go) widths.push_back(0);
+  return widths;
+}
+
+}  // namespace dotresize
