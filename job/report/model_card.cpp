@@ -26,13 +26,12 @@ std::string size_table(const Report& report) {
 std::string evaluation_sentence(const Report& report) {
   if (!report.job.evaluation) return "";
   const auto& seqlen = report.evaluation_seqlen;
-  std::string text =
-      fmt::format("Perplexity is over {} predicted tokens{}{}. ",
-                  with_separators(report.evaluation_tokens),
-                  seqlen ? fmt::format(" in windows of {}", *seqlen) : "",
-                  report.job.evaluation->unused_windows
-                      ? " of the calibration's text that the calibration did not use"
-                      : "");
+  std::string text = fmt::format("Perplexity is over {} predicted tokens{}{}. ",
+                                 with_separators(report.evaluation_tokens),
+                                 seqlen ? fmt::format(" in windows of {}", *seqlen) : "",
+                                 report.job.evaluation->unused_windows
+                                     ? " of the calibration's text that the calibration did not use"
+                                     : "");
   const ModelReport& compressed = report.compressed;
   if (!compressed.kl || !compressed.agreement) return text;
   return text + fmt::format(

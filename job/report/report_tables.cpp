@@ -54,7 +54,8 @@ std::string cost_line(const std::vector<RankReport>& ranks) {
   const std::string share = pairs_at_most > 0.0 ? fmt::format(", {:.1f} % of the limit",
                                                               100.0 * all.pairs / pairs_at_most)
                                                 : "";
-  return fmt::format("l1 cost {:.1f} G pairs/s a rank{}\n", 1e-9 * (all.pairs / all.seconds), share);
+  return fmt::format("l1 cost {:.1f} G pairs/s a rank{}\n", 1e-9 * (all.pairs / all.seconds),
+                     share);
 }
 
 /// "peak device memory 3.00 GiB, of it 2.51 GiB in use at once (rank 1)"; empty if no rank has a
@@ -110,7 +111,8 @@ std::string phase_table(const Report& report) {
   }
   using enum Align;
   std::string table = format_table(rows, {kLeft, kRight, kRight, kRight, kRight});
-  const RankReport& largest = *std::ranges::max_element(report.ranks, {}, &RankReport::peak_memory_bytes);
+  const RankReport& largest =
+      *std::ranges::max_element(report.ranks, {}, &RankReport::peak_memory_bytes);
   table +=
       fmt::format("peak memory {} (rank {})", human_bytes(largest.peak_memory_bytes), largest.rank);
   if (report.calibration_s > 0 && !report.job.statistics.used()) {

@@ -1,6 +1,6 @@
-#include "job/report/report_tables.h"
-
 #include <gmock/gmock.h>
+
+#include "job/report/report_tables.h"
 
 namespace dotresize {
 namespace {
