@@ -139,7 +139,7 @@ std::vector<std::string> warnings_of(const Report& report) {
     }
   }
   if (report.dense.perplexity && report.compressed.perplexity) {
-    constexpr double kMostTimes = 10.0;  // of no use above
+    constexpr double kMostTimes = 10.0;  // above this the output is of no use
     const double times = *report.compressed.perplexity / *report.dense.perplexity;
     if (!(times < kMostTimes)) {
       warnings.push_back(
