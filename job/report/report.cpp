@@ -166,7 +166,7 @@ std::vector<std::string> warnings_of(const Report& report) {
 
 std::string report_to_json(const Report& report) {
   const ResolvedJob& job = report.job;
-  json document = {{"schema_version", kSchemaVersion},
+  json document = {{"schema_version", kReportVersion},
                    {"tool_version", report.tool_version},
                    {"name", job.name},
                    {"model", {{"path", job.model.name}, {"dtype", to_string(job.model.dtype)}}},

@@ -71,7 +71,7 @@ NetSize net_size(const Report& report);
 std::vector<std::string> warnings_of(const Report& report);
 
 /// Version of the content of report.json.
-inline constexpr int64_t kSchemaVersion = 1;
+inline constexpr int64_t kReportVersion = 1;
 
 std::string report_to_json(const Report& report);
 

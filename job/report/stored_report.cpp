@@ -43,7 +43,7 @@ ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
 
 ReportSummary report_summary(const json& document, const std::string& origin) {
   const ConfigFields root(document, origin);
-  root.required_integer("schema_version", kSchemaVersion, kSchemaVersion);
+  root.required_integer("schema_version", kReportVersion, kReportVersion);
   const auto method = root.object("method");
   if (!method) root.fail("method", "is missing");
 
