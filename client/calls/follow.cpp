@@ -123,7 +123,7 @@ void read_logs(Connection& connection, const std::string& id, bool follow,
                                       options.stream_deadline);
     const grpc::Status status =
         stream.read([] { return false; }, options.tick, [&] { reconnection.heard(); }, take);
-    // What was written between the stream's end and the job's is read by another stream.
+    // Another stream reads the lines that were written between the stream's end and the job's.
     if (status.ok() && (complete || !follow)) return true;
     throw RpcError::of_stream(status, connection.server());
   };

@@ -143,6 +143,13 @@ void add_remote_options(CLI::App& command, RemoteCache& cache) {
       });
 }
 
+/// Adds the job file, changes to it, and the cache of what it names elsewhere.
+void add_job_options(CLI::App& command, PlanRequest& job) {
+  command.add_option("JOB", job.job_file, "Job file (YAML or JSON)")->required()->type_name("");
+  add_set_option(command, job.changes);
+  add_remote_options(command, job.remote);
+}
+
 Verb init_verb(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("init", "Write a job file for a model, to be edited");
   auto request = std::make_shared<TemplateRequest>();
@@ -183,11 +190,7 @@ Verb plan_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("plan", "Show what each rank would hold, and the result's size");
   auto options = std::make_shared<PlanOptions>();
-  command.add_option("JOB", options->job.job_file, "Job file (YAML or JSON)")
-      ->required()
-      ->type_name("");
-  add_set_option(command, options->job.changes);
-  add_remote_options(command, options->job.remote);
+  add_job_options(command, options->job);
   command
       .add_option("--hardware", options->job.hardware,
                   "How fast a machine is (YAML): also show how long the job takes on it")
@@ -219,11 +222,7 @@ Verb plan_verb(CLI::App& app, CommonOptions& common) {
 Verb run_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command = *app.add_subcommand("run", "Compress here with mpirun, without a server");
   auto options = std::make_shared<RunOptions>();
-  command.add_option("JOB", options->job.job_file, "Job file (YAML or JSON)")
-      ->required()
-      ->type_name("");
-  add_set_option(command, options->job.changes);
-  add_remote_options(command, options->job.remote);
+  add_job_options(command, options->job);
   command
       .add_option("--trace", options->trace,
                   "Timeline of all ranks to write, for chrome://tracing and Perfetto")

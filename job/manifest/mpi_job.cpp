@@ -29,7 +29,7 @@ constexpr char kVolume[] = "dotresize-job";
 /// signals reach mpirun itself.
 constexpr char kLogged[] = R"(exec "$@" >>"$0" 2>&1)";
 
-/// What is below the replicas of this kind, "Launcher" or "Worker".
+/// Places below the replicas of a kind, "Launcher" or "Worker".
 constexpr char kPodTemplate[] = "/template";
 constexpr char kPod[] = "/template/spec";
 constexpr char kContainer[] = "/template/spec/containers/0";

@@ -195,8 +195,10 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
   const SweepFile file = resolve_sweep(request.spec(), request.sweep(), paths);
   const std::string launcher = chosen_launcher(file.base.spec, machine);
   if (launcher != kLocalLauncher) {
-    throw invalid_argument("resources.launcher", "a sweep runs on the server's machine, not by " +
-                                                     launcher + " (--launcher)");
+    throw invalid_argument(
+        "resources.launcher",
+        "a sweep runs on the server's machine, not by " + launcher +
+            " (--launcher): set resources.launcher: " + std::string(kLocalLauncher));
   }
   check_counts(file.base.spec, machine.capacity);
   const std::string output = file.base.spec.output().path();

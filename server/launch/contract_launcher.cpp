@@ -154,10 +154,12 @@ AttemptStatus ContractLauncher::check(const v1::Job& job) {
   using State = LauncherAnswer::State;
   const bool has_ended = standing.answer && standing.answer->state == State::kEnded;
   const bool is_new_end = has_ended && !record->end;
-  if (is_new_end) record->end = standing.answer;
   if (is_new_end || standing.submitted != record->submitted) {
-    record->submitted = standing.submitted;
-    save(job, *record);
+    Record next = *record;
+    if (is_new_end) next.end = standing.answer;
+    next.submitted = standing.submitted;
+    save(job, next);  // what could not be saved is new again at the next poll
+    *record = std::move(next);
   }
   if (is_new_end) queue_.cancel(attempt_name(job));
   if (standing.over && record->end) return exited(record->end->exit_code, record->end->failure);

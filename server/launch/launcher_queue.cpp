@@ -84,7 +84,7 @@ void LauncherQueue::loop() {
       if (!stop_.stop_requested()) set_fault(fault);
     }
     lock.lock();
-    // What failed waits for the next round, whatever is pending.
+    // A failed call waits for the next round, whatever is pending.
     wake_.wait_for(lock, poll_,
                    [&] { return stop_.stop_requested() || (work_pending_ && !needed); });
   }

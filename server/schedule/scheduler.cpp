@@ -264,27 +264,14 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
       hold_queue(error.what());
       return "";
     }
-    v1::Job admitted = job;
-    try {
-      if (job.has_sweep()) {
-        readmit_sweep(admitted, context_.store.output_of(job.id()), context_.paths);
-      } else {
-        *admitted.mutable_spec() =
-            readmit(job.spec(), context_.store.output_of(job.id()), context_.paths, copies_of(job));
-      }
-    } catch (const ApiError& error) {  // a path has changed since admission
-      end(job, failed({kInvalidInput, -1, "", "", error.what()}));
-      return "";
-    }
-    start_attempt(admitted, fmt::format("{}", fmt::join(leases.take(need), ",")));
+    start_attempt(job, fmt::format("{}", fmt::join(leases.take(need), ",")));
   }
   return "";
 }
 
-void Scheduler::start_attempt(const v1::Job& admitted, const std::string& gpus) {
+void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
-  const std::optional<v1::Job> started =
-      context_.store.begin_attempt(admitted.id(), token.sha256, gpus);
+  const std::optional<v1::Job> started = context_.store.begin_attempt(job.id(), token.sha256, gpus);
   if (!started) return;
   if (started->pushing()) return begin_push(*started);
   context_.heartbeats.begin(started->id());
@@ -293,12 +280,18 @@ void Scheduler::start_attempt(const v1::Job& admitted, const std::string& gpus) 
           fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
     v1::Job launched = *started;
-    *launched.mutable_spec() = admitted.spec();
-    if (admitted.has_sweep()) *launched.mutable_sweep() = admitted.sweep();
+    const std::string output = context_.store.output_of(job.id());
+    if (job.has_sweep()) {
+      readmit_sweep(launched, output, context_.paths);
+    } else {
+      *launched.mutable_spec() = readmit(job.spec(), output, context_.paths, copies_of(job));
+    }
     if (context_.machine.memory_declared && runs_here(launched)) {
       set_memory_budget(*launched.mutable_spec(), context_.machine.capacity.memory);
     }
     context_.launchers.of(launched).launch(launched, token.secret);
+  } catch (const ApiError& error) {  // a path has changed since admission
+    end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
     end_or_retry(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }

@@ -88,8 +88,7 @@ class Scheduler {
   std::string start_if_room(const QueuedJob& queued, Leases& leases, std::optional<Amounts>& head);
   /// Reason why no job may start at all; empty: jobs may start.
   std::string pause_reason() const;
-  /// Begins and launches the next attempt of a job whose paths were just resolved again.
-  void start_attempt(const v1::Job& admitted, const std::string& gpus);
+  void start_attempt(const v1::Job& job, const std::string& gpus);
   /// Error text if the job's deadline passes within `pause` from now; empty if it does not.
   std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
   void hold_queue(const std::string& reason);

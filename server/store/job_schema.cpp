@@ -141,7 +141,8 @@ SQLite::Database open_job_tables(const std::filesystem::path& path) try {
   } else if (version != kSchemaVersion) {
     throw std::runtime_error(path.string() + " has schema version " + std::to_string(version) +
                              "; this dotresize-server reads and writes version " +
-                             std::to_string(kSchemaVersion));
+                             std::to_string(kSchemaVersion) +
+                             ": use another --state, or the server that wrote it");
   }
   return database;
 } catch (const SQLite::Exception& error) {

@@ -53,6 +53,17 @@ void put_head(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink
   }
 }
 
+/// Takes a sublayer of the stage; the next one is read ahead.
+SublayerWeights next_sublayer(SublayerLoader& loader, int64_t sublayer, PhaseClock& clock) {
+  SublayerWeights weights;
+  {
+    const PhaseClock::Scope scope(clock, "read");
+    weights = loader.take(sublayer);
+  }
+  loader.read_ahead(sublayer + 1);
+  return weights;
+}
+
 /// Copies the shard: all of its tensors except those of a tied head.
 void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                 PhaseClock& clock) {
@@ -64,13 +75,7 @@ void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
   }
   SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    SublayerWeights weights;
-    {
-      const PhaseClock::Scope scope(clock, "read");
-      weights = loader.take(sublayer);
-    }
-    loader.read_ahead(sublayer + 1);
-    sink.put_sublayer(weights);
+    sink.put_sublayer(next_sublayer(loader, sublayer, clock));
   }
   if (shard.end_sublayer < job.config.num_sublayers()) return;
   sink.put_end(TensorRole::kFinalNorm, read_final_norm(job, clock));
@@ -123,12 +128,7 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
   }
   SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    SublayerWeights weights;
-    {
-      const PhaseClock::Scope scope(clock, "read");
-      weights = loader.take(sublayer);
-    }
-    loader.read_ahead(sublayer + 1);
+    SublayerWeights weights = next_sublayer(loader, sublayer, clock);
     const PhaseClock::Scope scope(clock, "fold");
     weights = fold_input(weights, map.M_inv);
     maps.next();

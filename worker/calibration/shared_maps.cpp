@@ -11,7 +11,7 @@
 namespace dotresize {
 namespace {
 
-/// What the maps of a job have in the journal, or in the statistics that it uses.
+/// Sums of a job's maps in the journal, or in the statistics that it uses.
 struct SharedMaps {
   Communicator& comm;
   const CalibrationJob& job;

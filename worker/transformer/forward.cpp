@@ -19,7 +19,7 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
   }
   const int64_t common = std::min(rows.size(1), sum.size(1));
   sum.narrow(1, 0, common).add_(rows.narrow(1, 0, common));
-  // The factors add x·A·B, or subtract x·A·A' if B is undefined (job/model/shortcut_form.h).
+  // The factors add x·A·B, or subtract x·A·A' if B is undefined (job/model/model_config.h).
   const at::Tensor& A = weights.shortcut_A;
   if (!A.defined()) return update;
   const at::Tensor low = at::mm(rows, A.to(at::kFloat));

@@ -164,7 +164,7 @@ class JobTime {
   const ShardPlan& plan_;
   const RankRates& rates_;
   const bool is_pipeline_;
-  const bool packs_;  ///< Gram matrices are packed (CalibrationJob::packs_sums)
+  const bool packs_;  ///< Gram matrices are packed (CalibrationJob::halves_precision)
   const double d_;
   const double k_;
   const double ranks_;

@@ -109,7 +109,8 @@ struct RankSizes {
   const bool gradients;
   const bool oblique;
   const bool has_head;
-  /// Same as CalibrationJob::packs_sums. Ranks that share the tokens of a junction do not pack.
+  /// Same as CalibrationJob::halves_precision. Ranks that share the tokens of a junction do not
+  /// pack.
   const bool packed;
   const bool cuts_go_back;  ///< true if gradients go back in the passes for the features
   const int64_t square;

@@ -84,7 +84,9 @@ TEST_F(Store, RefusesATableOfAnotherVersion) {
                                 SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
       database.exec(std::string("PRAGMA user_version=") + version);
     }
-    EXPECT_THROW(JobStore(home_.path() / "other.sqlite"), std::runtime_error) << version;
+    EXPECT_THAT(
+        [&] { JobStore(home_.path() / "other.sqlite"); },
+        ThrowsMessage<std::runtime_error>(HasSubstr(std::string("has schema version ") + version)));
   }
 }
 
