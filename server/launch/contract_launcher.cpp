@@ -162,8 +162,9 @@ AttemptStatus ContractLauncher::check(const v1::Job& job) {
     *record = std::move(next);
   }
   if (is_new_end) queue_.cancel(attempt_name(job));
-  if (standing.over && record->end) return exited(record->end->exit_code, record->end->failure);
-  if (standing.over) {
+  const bool over = standing.over && !is_new_end;  // a cancel follows each end
+  if (over && record->end) return exited(record->end->exit_code, record->end->failure);
+  if (over) {
     return exited(kExitJobFailed,
                   failure(kLost, fmt::format("{} does not know {}", name_, attempt_name(job))));
   }

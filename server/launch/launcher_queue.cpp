@@ -49,6 +49,7 @@ void LauncherQueue::cancel(const std::string& name) {
   update(name, [this](Entry& entry) {
     entry.order.unwanted = true;
     entry.cancel_pending = true;
+    if (entry.standing.answer) entry.standing.over = false;  // until this cancel is answered too
     work_pending_ = true;
     wake_.notify_all();
   });
@@ -113,7 +114,7 @@ void LauncherQueue::guarded(std::string& fault, bool& late, const Call& call) {
 }
 
 void LauncherQueue::cancel_unwanted(std::string& fault, bool& late) {
-  std::map<std::string, std::filesystem::path> unwanted;
+  std::map<std::string, Entry> unwanted;
   {
     const std::lock_guard lock(mutex_);
     for (auto& [name, entry] : entries_) {
@@ -121,13 +122,16 @@ void LauncherQueue::cancel_unwanted(std::string& fault, bool& late) {
       if (entry.phase == Phase::kFresh) {
         entry.standing.over = true;
       } else {
-        unwanted[name] = entry.order.folder;
+        unwanted[name] = entry;
       }
     }
   }
   for (const auto& attempt : unwanted) {
     guarded(fault, late, [&] {
-      program_.cancel(attempt.first, attempt.second, stop_.get_token());
+      const Order& order = attempt.second.order;
+      // A submission that has not ended could still land the attempt after the cancel.
+      if (attempt.second.phase != Phase::kSubmitted && !try_lock_file(order.lock)) return;
+      program_.cancel(attempt.first, order.folder, stop_.get_token());
       update(attempt.first, [](Entry& entry) {
         entry.cancel_pending = false;
         entry.cancelled = true;

@@ -149,6 +149,18 @@ def test_submission_of_a_killed_server_is_found_by_its_name(make_toy_server, toy
     assert toy.started() == [attempt(id_)], "it was started once"
 
 
+def test_cancel_waits_for_the_submission_of_a_killed_server(make_toy_server, toy, patient_worker, tmp_path):
+    server = make_toy_server(DOTRESIZE_WORKER=patient_worker)
+    with toy.with_file("submit.delay", "5"):
+        id_ = server.create(one_rank(tmp_path / "out")).id
+        eventually(20, toy.started)
+        server.kill_and_restart()
+        server.cancel(id_)
+        eventually(20, (toy.folder / "attempts" / attempt(id_) / "pid").exists)
+    assert server.wait(id_).state == Job.CANCELLED
+    assert not processes_of(id_)
+
+
 def test_cancel_is_repeated_by_a_later_server(make_toy_server, toy, patient_worker, tmp_path):
     server = make_toy_server(DOTRESIZE_WORKER=patient_worker)
     id_ = server.create(one_rank(tmp_path / "out")).id
