@@ -61,9 +61,11 @@ class Chromium:
         assert "error" not in answer, (method, answer)
         return answer["result"]
 
-    def wait_for(self, event, session):
+    def wait_for(self, session, event, **parameters):
+        """Waits until the session has had this event with these parameters."""
         deadline = time.monotonic() + PATIENCE_S
-        while not any(each["method"] == event and each.get("sessionId") == session for each in self.events):
+        while not any(each["method"] == event and each.get("sessionId") == session
+                      and parameters.items() <= each["params"].items() for each in self.events):
             self.events.append(self._read(deadline))
 
 
@@ -81,8 +83,10 @@ class Tab:
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         if not script:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
-        self.call("Page.navigate", url=url)
-        browser.wait_for("Page.loadEventFired", self.session)
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
+        # Page.loadEventFired does not tell the page from about:blank, whose event may come late.
+        loader = self.call("Page.navigate", url=url)["loaderId"]
+        browser.wait_for(self.session, "Page.lifecycleEvent", loaderId=loader, name="load")
 
     def call(self, method, **parameters):
         return self.browser.call(method, self.session, **parameters)
