@@ -13,13 +13,19 @@ function seriesOver(name, entries, valueOf, more = {}) {
   return { name, points: points.filter(({ y }) => y !== undefined), ...more };
 }
 
-/** True if all values are positive and so far apart that the axis should be logarithmic. */
-function spansOrders(series, of) {
+/** Least and largest value of the points' x or y. Without points the largest is 0. */
+function rangeOf(series, of) {
   let [low, high] = [Infinity, 0];
   for (const point of series.flatMap((each) => each.points)) {
     low = Math.min(low, point[of]);
     high = Math.max(high, point[of]);
   }
+  return { low, high };
+}
+
+/** True if all values are positive and so far apart that the axis should be logarithmic. */
+function spansOrders(series, of) {
+  const { low, high } = rangeOf(series, of);
   return low > 0 && high / low >= 5;
 }
 
@@ -79,18 +85,9 @@ function tick(value) {
   return wanted.some((each) => Math.abs(each - leading) < 1e-6) ? tickText(value) : null;
 }
 
-// A logarithmic axis ends a little beyond its data, not at the next power of ten.
-function logarithmicEnds(figure, of) {
-  let [low, high] = [Infinity, 0];
-  for (const point of figure.series.flatMap((each) => each.points)) {
-    low = Math.min(low, point[of]);
-    high = Math.max(high, point[of]);
-  }
-  return { min: low / 1.2, max: high * 1.2 };
-}
-
 function scale(figure, of, more) {
   const { title, log = false, fromZero = false } = figure[of];
+  const { low, high } = rangeOf(figure.series, of);
   return {
     type: log ? "logarithmic" : "linear",
     beginAtZero: fromZero,
@@ -99,7 +96,8 @@ function scale(figure, of, more) {
       color: colour("--soft"), maxRotation: 60, autoSkip: !log, autoSkipPadding: 8, callback: tick,
     },
     grid: { color: colour("--line"), borderColor: colour("--line") },
-    ...(log ? logarithmicEnds(figure, of) : {}),
+    // A logarithmic axis ends a little beyond its data, not at the next power of ten.
+    ...(log ? { min: low / 1.2, max: high * 1.2 } : {}),
     ...more,
   };
 }

@@ -4,7 +4,7 @@
 const MAX_SPECTRA = 8;  // curves in one figure
 const MAX_PHASES = 7;   // series in one figure, besides one for the other phases
 
-// Names and places of the settings and measures that the page lists, as far as the report has them.
+// Settings and measures that the page lists if the report has them: name, and place in the report.
 const FACTS = [
   ["Model", "model.path"],
   ["Dtype of the model", "model.dtype"],
@@ -16,7 +16,7 @@ const FACTS = [
   ["Size", "method.size"],
   ["λ", "method.lambda"],
   ["Metric", "method.metric"],
-  ["Sharing of maps", "method.map_sharing"],
+  ["One map for each", "method.map_sharing"],
   ["Shortcuts", "method.shortcuts"],
   ["Head", "method.head"],
   ["MLPs", "method.mlp"],
@@ -42,7 +42,7 @@ const FACTS = [
   ["Compute dtype", "compute_dtype"],
 ];
 
-/** A value of the report for people. */
+/** Writes a value of the report for people. */
 function valueText(value) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Number.isInteger(value)) return separated(value);
@@ -62,33 +62,18 @@ function factsTable(report) {
   };
 }
 
-function resultTable({ dense, compressed }) {
-  const row = (name, key, format) =>
-    [name, format(dense[key]), format(compressed[key]), change(dense[key], compressed[key])];
-  const rows = [];
-  if (dense.perplexity !== undefined && compressed.perplexity !== undefined) {
-    rows.push(row("perplexity", "perplexity", perplexityText));
-  }
-  if (compressed.kl !== undefined) rows.push(["KL (nats a token)", "", nats(compressed.kl), ""]);
-  if (compressed.agreement !== undefined) {
-    rows.push(["agreement", "", percent(compressed.agreement), ""]);
-  }
-  rows.push(row("parameters", "parameters", separated), row("net size", "bytes", bytesText));
-  return { caption: "Result", heading: ["", "dense", "compressed", "change"], rows };
-}
-
-/** Explains the measures of the page whose names do not. */
+/** Explains the measures whose names do not explain them. */
 function termsTable({ compressed, junctions = [] }) {
   const rows = [];
   const add = (term, meaning) => rows.push([term, meaning]);
   if (compressed.kl !== undefined) {
-    add("KL", "how far the predictions are from the dense model's, in the mean over the tokens; " +
-              "0 if they are the same");
+    add("KL", "how far the predictions are from the dense model's (nats a token, mean over the " +
+              "tokens); 0 if they are the same");
   }
   if (compressed.agreement !== undefined) {
     add("agreement", "share of the tokens at which both models hold the same one most likely");
   }
-  add("net size", "bytes of every stored tensor, each once, in the dtype of the file");
+  add("bytes", "size of all stored tensors, each counted once, in the dtype of the file");
   if (junctions.some((junction) => junction.mapped)) {
     add("effective rank", "directions that hold 99 % of the energy of a junction's activations");
   }
@@ -102,7 +87,7 @@ function ranksTable({ ranks = [] }) {
   return { caption: "Ranks", heading: ["rank", "host", "GPU", "sublayers", "peak memory"], rows };
 }
 
-/** Predicted rise of the loss by each layer, stacked by part, if the metric is that of the loss. */
+/** Plots the predicted rise of the loss by layer, stacked by part, if the metric is the loss's. */
 function damageFigures(report) {
   const { junctions = [], mlps = [], attentions = [], shortcuts = [], method, compressed } = report;
   if (method.metric !== "fisher") return [];
@@ -165,7 +150,7 @@ function widthFigures({ junctions = [], method }) {
       junctions, [energy])];
 }
 
-/** Energy beyond the leading directions, without the last point, which is 0 but for rounding. */
+/** Plots the energy beyond the leading directions. Points of 0, such as the last, are left out. */
 function spectrumFigures({ junctions = [] }) {
   const all = junctions.filter((junction) => junction.spectrum?.ranks.length > 0);
   if (all.length === 0) return [];
@@ -195,14 +180,14 @@ function spectrumFigures({ junctions = [] }) {
   }];
 }
 
-/** Sizes that shortcuts, MLPs and value heads are left with, over the sublayers. */
+/** Plots the sizes that are left of shortcuts, MLPs and value heads over the sublayers. */
 function sublayerFigures({ shortcuts = [], mlps = [], attentions = [], method }) {
   const over = (entries, id, title, y, keys) => {
     if (entries.length === 0) return [];
     const series = keys.map(([name, key]) => seriesOver(name, entries, (entry) => entry[key]));
     return [categoryFigure({ id, title, x: { title: "sublayer" }, y }, entries, series)];
   };
-  // In the metric of the loss the figure of the damage has their errors.
+  // With the metric of the loss, the figure of the predicted damage has these errors.
   const mlpsWithErrors = method.metric === "fisher" ? [] : mlps;
   return [
     ...over(shortcuts, "shortcut-rank", "Rank of the shortcuts over depth",
@@ -267,7 +252,7 @@ function sinkhornFigures({ junctions = [] }) {
   return [...figures, categoryFigure(about, junctions, [violation])];
 }
 
-/** Time by phase: the longest ones, and one series for all others; the data have all. */
+/** Plots the longest phases, and all others as one series. The CSV file has each phase. */
 function timeFigure({ ranks, wall_time_s }) {
   const totals = new Map();
   for (const [phase, seconds] of ranks.flatMap((rank) => Object.entries(rank.seconds))) {
@@ -311,15 +296,15 @@ function rankFigures(report) {
   return [timeFigure(report), categoryFigure(memory, ranks, series, (rank) => String(rank.rank))];
 }
 
-/** Content of a job's page; pages of other kinds have functions like this one. */
-function jobPage({ report }) {
+/** Content of a job's page beside its key figures. Each kind of page has such a function. */
+function jobPage({ report, principal_components }) {
   return {
-    tables: [resultTable(report), termsTable(report)],
+    tables: [termsTable(report)],
     figures: [
       ...damageFigures(report), ...widthFigures(report), ...spectrumFigures(report),
       ...sublayerFigures(report), ...healingFigures(report), ...sinkhornFigures(report),
       ...planFigures(report), ...rankFigures(report)],
-    below: planGallery(report),
+    below: planGallery(report, principal_components),
     details: [factsTable(report), ranksTable(report), {
       caption: "Fingerprints of the input",
       heading: ["input", "SHA-256"],

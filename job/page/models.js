@@ -1,18 +1,17 @@
 "use strict";
-// Pages of several models: a sweep's results.json (docs/sweeps.md), and a comparison of reports.
+// Pages of several models: a sweep, from its results.json (docs/sweeps.md), and a comparison.
 
 const MAX_CURVES = 8;  // curves in one figure
-const SIZE_KEYS = ["method.sparsity", "method.width", "method.size"];
 
 const isDone = (variant) => variant.state === "done";
 const shortName = (key) => key.slice(key.lastIndexOf(".") + 1);
 
-/** The number in a text; undefined if it is something else. */
+/** Parses a number; undefined if the text is anything else. */
 function numberIn(text) {
   return /^[+-]?\d+(\.\d*)?(e[+-]?\d+)?$/i.test(text ?? "") ? Number(text) : undefined;
 }
 
-/** Groups of items by a name, sorted by it. */
+/** Groups the items by name: [name, items] of each group, sorted by name. */
 function groupsBy(items, nameOf) {
   const groups = new Map();
   for (const item of items) {
@@ -23,7 +22,7 @@ function groupsBy(items, nameOf) {
   return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** Settings in words, as far as the method reads them: "dotresize, lambda 0.1, size 0.8". */
+/** Describes the settings that the method reads: "dotresize, lambda 0.1, size 0.8". */
 function described({ values }, axes) {
   const prefix = (axis) => (axis === "method.name" ? "" : `${shortName(axis)} `);
   return axes.filter((axis) => values[axis]).map((axis) => prefix(axis) + values[axis]).join(", ");
@@ -46,11 +45,14 @@ const sizePoint = (model, label) => ({ x: 100 * model.bytes_fraction, y: model.p
 const denseSeries = (perplexity) =>
   ({ name: "dense model", points: [{ x: 100, y: perplexity }], line: false });
 
-/** A series for each combination of names (method, metric), the front, and the dense model. */
-function sweepSizeFigure({ axes, variants, dense }) {
+/**
+ * Plots perplexity over net size: a series for each combination of names (method, metric), the
+ * Pareto front, and the dense model. Axes that set the size are never such names.
+ */
+function sweepSizeFigure({ axes, variants, dense }, sizeKeys) {
   const hasName = (axis) =>
     variants.some(({ values }) => values[axis] && numberIn(values[axis]) === undefined);
-  const named = axes.filter((axis) => !SIZE_KEYS.includes(axis) && hasName(axis));
+  const named = axes.filter((axis) => !sizeKeys.includes(axis) && hasName(axis));
   const others = axes.filter((axis) => !named.includes(axis));
   const done = variants.filter(isDone);
   const series = groupsBy(done, (variant) => described(variant, named)).map(([name, group]) => ({
@@ -64,14 +66,13 @@ function sweepSizeFigure({ axes, variants, dense }) {
   series.push({ name: "Pareto front", points: front, marks: false });
   if (dense) series.push(denseSeries(dense.perplexity));
   const texts = front.map(
-    ({ x, y, label }) => `${perplexityText(y)} at ${x.toFixed(1)} % (${label})`);
+    ({ x, y, label }) => `${perplexityText(y)} at ${decimals(x, 1)} % (${label})`);
   if (dense) texts.push(`the dense model has ${perplexityText(dense.perplexity)}`);
   return sizeFigure(series, `On the front, by size: ${texts.join("; ")}.`);
 }
 
-/** Perplexity over the numbers of an axis, a curve for each combination of others, best first. */
+/** Plots perplexity over an axis of numbers: a curve for each setting of the others, best first. */
 function axisFigures({ axes, variants }, axis) {
-  if (SIZE_KEYS.includes(axis)) return [];
   const others = axes.filter((other) => other !== axis);
   const valueOf = (variant) => numberIn(variant.values[axis]);
   const over = variants.filter((variant) => isDone(variant) && valueOf(variant) !== undefined);
@@ -100,7 +101,7 @@ function axisFigures({ axes, variants }, axis) {
   return [{ ...figure, series, csv: csvOf({ ...figure, series: all }) }];
 }
 
-/** The jobs that have not failed, by net size and perplexity; those that are not done come last. */
+/** Lists the jobs without a reason: finished ones by net size and perplexity, then the others. */
 function jobsTable({ axes, variants, dense }) {
   const divergence = variants.some((variant) => variant.kl !== undefined);
   const ifMeasured = (...cells) => (divergence ? cells : []);
@@ -130,43 +131,32 @@ function reasonsTables({ axes, variants }) {
   return [{ caption: "Refused and failed", heading, rows, prose: true }];
 }
 
-function sweepPage({ results }) {
+function sweepPage({ results, size_keys }) {
   const facts = [["Directory", results.directory]];
   if (results.dense) {
     facts.push(["Bytes of the dense model", bytesText(results.dense.bytes)],
                ["Its perplexity", perplexityText(results.dense.perplexity)]);
   }
-  const overAxes = () => results.axes.flatMap((axis) => axisFigures(results, axis));
+  const numbers = results.axes.filter((axis) => !size_keys.includes(axis));
+  const figures = () =>
+    [sweepSizeFigure(results, size_keys), ...numbers.flatMap((axis) => axisFigures(results, axis))];
   return {
     tables: [{ caption: "The sweep", heading: ["what", "value"], rows: facts, prose: true }],
-    figures: results.variants.some(isDone) ? [sweepSizeFigure(results), ...overAxes()] : [],
+    figures: results.variants.some(isDone) ? figures() : [],
     details: [jobsTable(results), ...reasonsTables(results)],
   };
 }
 
-/** `models` are what ReportSummary (job/report/report.h) has of each report. */
 function comparisonPage({ models }) {
-  const isScored = ({ perplexity, dense_perplexity }) =>
-    perplexity !== undefined && dense_perplexity !== undefined;
-  const scored = models.filter(isScored);
-  const row = (model) => [
-    model.name, model.method, model.target, model.format, model.width, bytesText(model.bytes),
-    percent(model.bytes_fraction), isScored(model) ? perplexityText(model.perplexity) : "",
-    isScored(model) ? change(model.dense_perplexity, model.perplexity) : "",
-    model.kl === undefined ? "" : nats(model.kl),
-    model.agreement === undefined ? "" : percent(model.agreement),
-    durationText(model.wall_time_s), model.path];
-  const heading = ["name", "method", "target", "format", "width", "bytes", "of dense", "perplexity",
-                   "change", "KL", "agreement", "took", "output"];
+  const scored = models.filter(({ perplexity, dense_perplexity }) =>
+    perplexity !== undefined && dense_perplexity !== undefined);
+  if (scored.length === 0) return {};
   const series = groupsBy(scored, (model) => model.method).map(([name, group]) => ({
     name,
     points: group.map((model) => sizePoint(model, model.path)),
     line: false,
   }));
-  if (scored.length > 0) series.push(denseSeries(scored[0].dense_perplexity));
+  series.push(denseSeries(scored[0].dense_perplexity));
   const text = "Each model at its net bytes; the table has the figures.";
-  return {
-    tables: [{ caption: "Models", heading, rows: models.map(row) }],
-    figures: series.length > 0 ? [sizeFigure(series, text)] : [],
-  };
+  return { figures: [sizeFigure(series, text)] };
 }

@@ -10,7 +10,9 @@
 #include "base/errors.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
+#include "job/plan/method.h"
 #include "job/report/report_tables.h"
+#include "job/spec/job_file.h"
 
 namespace dotresize {
 namespace {
@@ -30,24 +32,6 @@ std::string summary_of(const ReportSummary& report) {
   return text + fmt::format(", in {}.", format_duration(report.wall_time_s));
 }
 
-json model_json(const ComparedModel& model) {
-  const ReportSummary& summary = model.summary;
-  json object = {{"name", summary.name},
-                 {"method", summary.method},
-                 {"target", summary.target},
-                 {"format", summary.stock ? "stock" : "custom"},
-                 {"width", width_text(summary)},
-                 {"bytes", summary.compressed.bytes},
-                 {"bytes_fraction", summary.bytes_fraction()},
-                 {"wall_time_s", summary.wall_time_s},
-                 {"path", model.path}};
-  set_if(object, "perplexity", summary.compressed.perplexity);
-  set_if(object, "dense_perplexity", summary.dense.perplexity);
-  set_if(object, "kl", summary.compressed.kl);
-  set_if(object, "agreement", summary.compressed.agreement);
-  return object;
-}
-
 using Rows = std::vector<std::vector<std::string>>;
 
 bool is_done(const json& variant) { return variant.at("state") == "done"; }
@@ -59,7 +43,7 @@ std::string setting(const json& variant, const std::string& axis) {
 }
 
 /// Throws nlohmann::json::exception unless results.json has all that the page shows, and
-/// InputError, starting with `origin`, if it has no axes.
+/// InputError, starting with `origin`, if it has no axes, or no list of variants.
 void check_results(const json& results, const std::string& origin) {
   for (const char* key : {"name", "directory"}) results.at(key).get<std::string>();
   results.at("combinations").get<int64_t>();
@@ -68,6 +52,7 @@ void check_results(const json& results, const std::string& origin) {
   if (results.contains("dense")) {
     for (const char* key : {"bytes", "perplexity"}) results.at("dense").at(key).get<double>();
   }
+  if (!results.at("variants").is_array()) throw InputError(origin + ": variants: must be a list");
   for (const json& variant : results.at("variants")) {
     for (const std::string& axis : axes) setting(variant, axis);
     variant.at("state").get<std::string>();
@@ -136,13 +121,17 @@ Rows front_of(const json& results) {
 
 Page report_page(const StoredReport& report) {
   const ReportSummary& summary = report.summary;
+  const auto* const method = std::ranges::find(kMethods, summary.method, &Method::name);
+  const bool principal_components = method != kMethods.end() && method->pca();
   return {.kind = "Compression",
           .title = summary.name.empty() ? "unnamed job" : summary.name,
           .summary = summary_of(summary),
           .warnings = summary.warnings,
           .caption = "Result",
           .key_figures = result_rows(summary.dense, summary.compressed),
-          .data = page_json({{"kind", "job"}, {"report", report.document}})};
+          .data = page_json({{"kind", "job"},
+                             {"report", report.document},
+                             {"principal_components", principal_components}})};
 }
 
 Page sweep_page(const std::string& results, const std::string& origin) {
@@ -158,7 +147,7 @@ Page sweep_page(const std::string& results, const std::string& origin) {
           .summary = summary_of(document),
           .caption = "Pareto front",
           .key_figures = front_of(document),
-          .data = page_json({{"kind", "sweep"}, {"results", document}})};
+          .data = page_json({{"kind", "sweep"}, {"results", document}, {"size_keys", kSizeKeys}})};
 }
 
 Page comparison_page(const std::vector<ComparedModel>& models) {
@@ -170,7 +159,12 @@ Page comparison_page(const std::vector<ComparedModel>& models) {
   const std::string warning = comparison_warning(models);
   if (!warning.empty()) page.warnings.push_back(warning);
   json shown = json::array();
-  for (const ComparedModel& model : models) shown.push_back(model_json(model));
+  for (const auto& [path, summary] : models) {
+    json& model = shown.emplace_back(json{
+        {"path", path}, {"method", summary.method}, {"bytes_fraction", summary.bytes_fraction()}});
+    set_if(model, "perplexity", summary.compressed.perplexity);
+    set_if(model, "dense_perplexity", summary.dense.perplexity);
+  }
   page.data = page_json({{"kind", "comparison"}, {"models", std::move(shown)}});
   return page;
 }
@@ -185,8 +179,7 @@ Page failure_page(const EndedJob& job) {
             .key_figures = {{"what", "value"}}};
   page.key_figures.insert(page.key_figures.end(), job.facts.begin(), job.facts.end());
   page.data =
-      page_json({{"kind", "failure"},
-                 {"job", {{"facts", job.facts}, {"log_tail", job.log_tail}, {"spec", job.spec}}}});
+      page_json({{"kind", "failure"}, {"job", {{"log_tail", job.log_tail}, {"spec", job.spec}}}});
   return page;
 }
 

@@ -9,8 +9,8 @@
 namespace dotresize {
 
 /// Contents of a page: the words and the table that stand in its HTML, and the JSON from which its
-/// script makes all tables and figures. Texts are untrusted: they may be invalid UTF-8, and are
-/// escaped.
+/// script makes the other tables and the figures. Texts are untrusted: they may be invalid UTF-8,
+/// and are escaped.
 struct Page {
   std::string kind = {};     ///< "Compression", "Sweep"
   std::string title = {};    ///< the job's name
@@ -55,8 +55,8 @@ Page failure_page(const EndedJob& job);
 /// and data are embedded, and its Content-Security-Policy allows nothing else.
 std::string page_html(const Page& page);
 
-/// HTML of the key figures, which the script replaces: the content of the element #report of a
-/// document with page.css. Its element #data has page.data.
+/// HTML of the key figures, to which the script adds the rest: the content of the element #report
+/// of a document with page.css. The document's element #data has page.data.
 std::string key_figures_html(const Page& page);
 
 /// JSON for the script, safe inside a script element: none of < > &, nothing but ASCII, no control

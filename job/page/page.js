@@ -1,5 +1,5 @@
 "use strict";
-// Puts a page together from the JSON in it, in the place of the key figures.
+// Adds tables and figures, made from the JSON in the page, to the key figures of its HTML.
 
 function tableElement({ caption, heading, rows, prose }) {
   const cells = (row) => [
@@ -21,21 +21,10 @@ function textElement({ heading, text }) {
 function failurePage({ job }) {
   const texts = [{ heading: "End of its log", text: job.log_tail },
                  { heading: "What was asked for", text: job.spec }];
-  return {
-    tables: [{ caption: "The job", heading: ["what", "value"], rows: job.facts, prose: true }],
-    below: texts.filter(({ text }) => text !== "").map(textElement),
-  };
+  return { below: texts.filter(({ text }) => text !== "").map(textElement) };
 }
 
-function pageElements({ tables, figures = [], below = [], details = [] }) {
-  const group = (name, elements) =>
-    (elements.length > 0 ? [element("div", { class: name }, ...elements)] : []);
-  return [
-    ...group("tables", tables.map(tableElement)), ...group("figures", figures.map(figureElement)),
-    ...below, ...group("tables", details.map(tableElement))];
-}
-
-/** The JSON of the page. Its objects have own members alone, whatever names a report may have. */
+/** Parses the JSON of the page. Its objects have own members alone, whatever names a report has. */
 function pageData() {
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   const plain = (_, value) =>
@@ -48,7 +37,13 @@ function showPage() {
   const pageOf = {
     job: jobPage, sweep: sweepPage, comparison: comparisonPage, failure: failurePage,
   }[data.kind];
-  document.getElementById("report").replaceChildren(...pageElements(pageOf(data)));
+  const { tables = [], figures = [], below = [], details = [] } = pageOf(data);
+  const group = (name, elements) =>
+    (elements.length > 0 ? [element("div", { class: name }, ...elements)] : []);
+  const report = document.getElementById("report");
+  report.querySelector(".tables").append(...tables.map(tableElement));
+  report.append(...group("figures", figures.map(figureElement)), ...below,
+                ...group("tables", details.map(tableElement)));
   drawFigures();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawFigures);
   // Printed pages use the colours for a white background.

@@ -70,7 +70,7 @@ function planPixels({ rows, columns, ...picture }, scale) {
 /** The mass of each cell. Rows and columns are named after their first channels. */
 function planCsv(picture) {
   const { rows, columns, block } = picture;
-  const massText = (level) => padded(massOf(picture, level).toExponential(3));
+  const massText = (level) => exponential(massOf(picture, level), 3);
   const masses = Array.from(levelsOf(picture), massText);
   const nameOf = (row) =>
     (row < columns ? `kept ${row * block}` : `merged ${(row - columns) * block}`);
@@ -172,12 +172,12 @@ function planPanel(plans, shown, scale) {
 }
 
 /** All plans of a report, three of them shown at first: the first, the middle and the last one. */
-function planGallery(report) {
+function planGallery(report, principalComponents) {
   const plans = plansOf(report);
   if (plans.length === 0) return [];
   const scale = colourScale(plans.map((plan) => plan.picture));
   const shown = new Set([0, Math.floor(plans.length / 2), plans.length - 1]);
-  const order = report.method.name === "pca_dotresize"
+  const order = principalComponents
     ? "Channels are principal components here, the one of the largest eigenvalue first."
     : "Channels are in the order of the model.";
   const panels = Array.from(shown, (index) => planPanel(plans, index, scale));

@@ -1,26 +1,49 @@
 "use strict";
 // Numbers as the command line prints them (base/text/human_text.h), CSV, and elements of the page.
+// tests/job/page/numbers.json holds both to the same texts.
 
 const padded = (text) => text.replace(/e([+-])(\d)$/, (_, sign, digit) => `e${sign}0${digit}`);
+
+/**
+ * Rounds ties to even, as C++ does. `write` is toFixed or toExponential, which round them up; with
+ * 100 digits it tells a tie from every number beside it.
+ */
+function rounded(value, digits, write) {
+  const [exact, power] = write.call(value, 100).split("e");
+  const rest = exact.slice(digits - 100);
+  const below = exact.slice(0, digits - 100).replace(/\.$/, "");
+  if (!/^50*$/.test(rest) || !/[02468]$/.test(below)) return write.call(value, digits);
+  return power === undefined ? below : `${below}e${power}`;
+}
+
+/** Writes that many decimals, without an exponent, which toFixed has from 1e21 on. */
+function decimals(value, digits) {
+  if (!Number.isFinite(value)) return value > 0 ? "inf" : value < 0 ? "-inf" : "nan";
+  if (Math.abs(value) >= 1e21) return `${BigInt(value)}.${"0".repeat(digits)}`;
+  return rounded(value, digits, Number.prototype.toFixed);
+}
+
+const exponential = (value, digits) =>
+  padded(rounded(value, digits, Number.prototype.toExponential));
 const separated = new Intl.NumberFormat("en", { maximumFractionDigits: 0 }).format;
 const counted = (number, noun) => `${separated(number)} ${noun}${number === 1 ? "" : "s"}`;
-const percent = (fraction) => `${(100 * fraction).toFixed(1)} %`;
-const perplexityText = (value) => value.toFixed(value < 10 ? 4 : 3);
-const nats = (value) =>
-  (Math.abs(value) < 0.001 ? padded(value.toExponential(1)) : value.toFixed(4));
+const percent = (fraction) => `${decimals(100 * fraction, 1)} %`;
+const perplexityText = (value) => decimals(value, value < 10 ? 4 : 3);
+const nats = (value) => (Math.abs(value) < 0.001 ? exponential(value, 1) : decimals(value, 4));
 
-/** The change from one value to the other: "+5.4 %". */
+/** Writes the change from one value to the other: "+5.4 %". */
 function change(before, after) {
   if (before === 0) return "";
   const value = (100 * (after - before)) / before;
-  return `${value < 0 ? "" : "+"}${value.toFixed(1)} %`;
+  return `${value < 0 ? "" : "+"}${decimals(value, 1)} %`;
 }
 
-/** Four significant digits: "17", "0.0123", "1.2e-08". */
+/** Four significant digits, as {:.4g} of C++: "17", "0.0123", "1.2e-08". */
 function shortNumber(value) {
-  const text = value.toPrecision(4);
-  if (!text.includes("e")) return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
-  return padded(text.replace(/\.?0+e/, "e"));
+  const text = exponential(value, 3);
+  const power = Number(text.slice(text.indexOf("e") + 1));
+  if (power < -4 || power >= 4) return text.replace(/\.?0*e/, "e");
+  return decimals(value, 3 - power).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
 /** Two significant digits: "2.5·10⁻⁶". */
@@ -37,20 +60,10 @@ function bytesText(bytes) {
   let value = bytes / 1024;
   let unit = 0;
   for (; value >= 1024 && unit + 1 < units.length; ++unit) value /= 1024;
-  return `${value.toFixed(value < 10 ? 2 : 1)} ${units[unit]}`;
+  return `${decimals(value, value < 10 ? 2 : 1)} ${units[unit]}`;
 }
 
-/** "42 s", "12 min 5 s", "3 h 2 min". */
-function durationText(seconds) {
-  const total = Math.round(seconds);
-  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-  const at = units.findIndex(([size]) => total >= size);
-  if (at < 0 || at === 3) return `${total} s`;
-  const [[size, name], [smaller, rest]] = [units[at], units[at + 1]];
-  return `${Math.floor(total / size)} ${name} ${Math.floor((total % size) / smaller)} ${rest}`;
-}
-
-/** CSV (RFC 4180) of rows of texts and numbers; undefined is an empty cell. */
+/** Writes CSV (RFC 4180) of rows of texts and numbers; undefined is an empty cell. */
 function csvOfRows(rows) {
   const cell = (value) => {
     const text = String(value ?? "");
@@ -59,7 +72,7 @@ function csvOfRows(rows) {
   return rows.map((row) => `${row.map(cell).join(",")}\n`).join("");
 }
 
-/** An element. Strings among its children become texts, so nothing of a report becomes markup. */
+/** Makes an element. Strings among its children become texts, so no report becomes markup. */
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -67,7 +80,7 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** A link that saves the CSV; `subject` tells it from others where it is read out. */
+/** Makes a link that saves the CSV; `subject` tells it from others where it is read out. */
 function csvLink(file, subject, csv) {
   return element(
     "a", { download: file, href: `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}` },

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/errors.h"
 #include "base/text/checked_json.h"
 #include "base/text/encodings.h"
 #include "base/text/printable.h"
@@ -87,10 +88,14 @@ JunctionReport junction_report_from_json(const json& object) {
   junction.effective_rank = object.at("effective_rank");
   junction.retained_energy = object.at("retained_energy");
   if (object.contains("spectrum")) {
+    const json& ranks = object.at("spectrum").at("ranks");
     const json& energy = object.at("spectrum").at("energy");
-    for (const json& rank : object.at("spectrum").at("ranks")) {
-      junction.spectrum.emplace_back(rank.get<int64_t>(),
-                                     energy.at(junction.spectrum.size()).get<double>());
+    if (!ranks.is_array() || !energy.is_array() || ranks.size() != energy.size()) {
+      throw InputError("junction " + in_quotes(junction.name) +
+                       ": spectrum: ranks and energy must be lists of the same length");
+    }
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      junction.spectrum.emplace_back(ranks[i].get<int64_t>(), energy[i].get<double>());
     }
   }
   get_if(object, "predicted_rise", junction.predicted_loss_increase);

@@ -46,8 +46,8 @@ struct JunctionReport {
 
 /// Converts to an entry of `junctions` in report.json; ranks send the same form to rank 0.
 nlohmann::json to_json(const JunctionReport& junction);
-/// Throws nlohmann::json::exception if `object` is not a junction entry, and the errors of
-/// transport_picture_from_json.
+/// Throws nlohmann::json::exception if `object` is not a junction entry, InputError for a malformed
+/// spectrum, and the errors of transport_picture_from_json.
 JunctionReport junction_report_from_json(const nlohmann::json& object);
 
 /// Report entry of one sublayer's skip path.

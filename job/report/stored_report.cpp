@@ -28,10 +28,12 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   return model;
 }
 
+/// Reads the list `key` of the document, if it is there, and leaves in its place what was read.
 template <class Entry>
-void check_entries(const json& document, const char* key, Entry (*read)(const json&)) {
+void check_entries(json& document, const std::string& key, Entry (*read)(const json&)) {
   if (!document.contains(key)) return;
-  for (const json& entry : document.at(key)) read(entry);
+  if (!document.at(key).is_array()) throw InputError(key + ": must be a list");
+  for (json& entry : document.at(key)) entry = to_json(read(entry));
 }
 
 }  // namespace
@@ -101,6 +103,7 @@ StoredReport parse_report(const std::string& text, const std::string& origin) {
     check_entries(document, "mlps", mlp_report_from_json);
     check_entries(document, "attentions", attention_report_from_json);
     if (document.contains("heal") && document.at("heal").contains("update_share")) {
+      check_entries(document.at("heal"), "layers", healed_layer_report_from_json);
       healing_report_from_json(document.at("heal"));
     }
     check_entries(document, "ranks", rank_report_from_json);

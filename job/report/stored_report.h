@@ -46,7 +46,7 @@ inline constexpr int64_t kMaxReportBytes = int64_t{64} << 20;
 /// A stored report of this version or an earlier one.
 struct StoredReport {
   ReportSummary summary;
-  nlohmann::json document;  ///< the whole report.json, with entries that are well-formed
+  nlohmann::json document;  ///< report.json; of its lists' entries only what this version knows
 };
 
 /// Parses the text of report.json. Throws InputError, starting with `origin`, if it is malformed:

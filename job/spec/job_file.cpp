@@ -23,7 +23,7 @@ using google::protobuf::Message;
 using Keys = std::vector<std::string>;
 
 /// Groups of keys of which a job has at most one.
-const std::array<Keys, 4> kAlternatives = {{{"method.sparsity", "method.width", "method.size"},
+const std::array<Keys, 4> kAlternatives = {{{kSizeKeys.begin(), kSizeKeys.end()},
                                             {"method.mlp.sparsity", "method.mlp.width"},
                                             {"calibration.text", "calibration.tokens"},
                                             {"evaluation.text", "evaluation.tokens"}}};

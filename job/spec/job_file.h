@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dotresize/v1/job.pb.h"
@@ -11,6 +13,10 @@
 namespace dotresize {
 
 inline constexpr std::size_t kMaxJobFileBytes = std::size_t{1} << 20;
+
+/// Keys that set the size of the output. A job has one of them.
+inline constexpr std::array<std::string_view, 3> kSizeKeys = {"method.sparsity", "method.width",
+                                                              "method.size"};
 
 /// A job with the locations of its keys, for later error messages.
 struct JobFile {

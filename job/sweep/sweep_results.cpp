@@ -17,6 +17,7 @@
 #include "base/text/printable.h"
 #include "job/page/page.h"
 #include "job/report/report_tables.h"
+#include "job/spec/job_file.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -36,11 +37,6 @@ const char* name_of(SweepState state) {
       break;
   }
   return "refused";
-}
-
-/// Returns true if the key of an axis sets the size of the output.
-bool is_size_key(const std::string& key) {
-  return key == "method.sparsity" || key == "method.width" || key == "method.size";
 }
 
 /// "lambda" for "method.lambda", unless another axis ends the same way.
@@ -225,7 +221,8 @@ void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
     });
     std::vector<std::string> target;
     for (size_t i = 0; i < row.values.size(); ++i) {
-      if (is_size_key(plan.file.axes[i].key)) target.push_back(row.values[i]);
+      const bool sets_size = std::ranges::find(kSizeKeys, plan.file.axes[i].key) != kSizeKeys.end();
+      if (sets_size) target.push_back(row.values[i]);
     }
     SweepRow*& found = best[target];
     if (found == nullptr ||

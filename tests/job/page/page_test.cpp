@@ -1,10 +1,16 @@
 #include "job/page/page.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "base/text/human_text.h"
+#include "job/plan/method.h"
 
 namespace dotresize {
 namespace {
@@ -54,6 +60,23 @@ TEST(PageJson, IsSafeInAScriptAndHasNoNulls) {
                          {"lines", "one\n\ttwo?[31m?"},
                          {"<key>", {1, nullptr, true, 0.1, json::object()}}};
   EXPECT_EQ(json::parse(text), expected);
+}
+
+TEST(PageNumbers, AreWrittenAsNumbersJsonHasThem) {
+  // test_page.py holds the script to the same table.
+  const std::map<std::string, std::function<std::string(const json&)>> functions = {
+      {"percent", [](const json& given) { return format_percent(given.at(0)); }},
+      {"perplexityText", [](const json& given) { return format_perplexity(given.at(0)); }},
+      {"nats", [](const json& given) { return format_nats(given.at(0)); }},
+      {"change", [](const json& given) { return format_change(given.at(0), given.at(1)); }},
+      {"separated", [](const json& given) { return with_separators(given.at(0)); }},
+      {"bytesText", [](const json& given) { return human_bytes(given.at(0)); }},
+      {"shortNumber",
+       [](const json& given) { return fmt::format("{:.4g}", double{given.at(0)}); }}};
+  std::ifstream file(DOTRESIZE_SOURCE_DIR "/tests/job/page/numbers.json");
+  for (const json& row : json::parse(file)) {
+    EXPECT_EQ(functions.at(row.at(0))(row.at(1)), row.at(2)) << row.dump();
+  }
 }
 
 TEST(Page, ForeignTextIsNeverMarkup) {
@@ -111,6 +134,9 @@ TEST(SweepPage, MalformedResultsAreRefusedByName) {
     document[key] = json::array({json::array()});
     EXPECT_THAT(refused(document), StartsWith("/out/results.json: ")) << key;
   }
+  json named = example_results();
+  named["variants"] = {{"one", named["variants"][0]}};
+  EXPECT_EQ(refused(named), "/out/results.json: variants: must be a list");
   for (const char* key : {"values", "state", "width", "bytes_fraction", "pareto", "kl"}) {
     json document = example_results();
     document["variants"][0][key] = json::array();
@@ -119,6 +145,71 @@ TEST(SweepPage, MalformedResultsAreRefusedByName) {
   json document = example_results();
   document["axes"] = json::array();
   EXPECT_EQ(refused(document), "/out/results.json: axes: must not be empty");
+}
+
+json example_report() {
+  return {{"schema_version", 1},
+          {"method", {{"name", "dotresize"}, {"width", 200}}},
+          {"dense", {{"parameters", 1000}, {"bytes", 2000}}},
+          {"compressed", {{"parameters", 800}, {"bytes", 1600}}},
+          {"fingerprints", json::object()},
+          {"wall_time_s", 12.0}};
+}
+
+TEST(ReportPage, ListsThatAreNoneAreRefusedByName) {
+  const auto refused = [](const json& document) {
+    try {
+      report_page(parse_report(document.dump(), "report.json"));
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("was accepted");
+  };
+  EXPECT_EQ(refused(example_report()), "was accepted");
+  for (const std::string key : {"junctions", "shortcuts", "mlps", "attentions", "ranks"}) {
+    json document = example_report();
+    for (const json& none : {json::object(), json(3), json("text"), json()}) {
+      document[key] = none;
+      EXPECT_EQ(refused(document), "report.json: " + key + ": must be a list");
+    }
+  }
+  json document = example_report();
+  document["heal"] = {{"update_share", 1.0}, {"held_out_kl", {0.5}}, {"layers", json::object()}};
+  EXPECT_EQ(refused(document), "report.json: layers: must be a list");
+  for (const json& none : {json::object(), json(3), json("text"), json(), json::array()}) {
+    document = example_report();
+    document["junctions"] = {{{"name", "embed"},
+                              {"width", 200},
+                              {"mapped", true},
+                              {"effective_rank", 1},
+                              {"retained_energy", 1.0},
+                              {"spectrum", {{"ranks", none}, {"energy", {1.0}}}}}};
+    EXPECT_EQ(refused(document),
+              "report.json: junction 'embed': spectrum: ranks and energy must be lists of the same "
+              "length");
+  }
+}
+
+TEST(ReportPage, HasOfAnEntryOnlyWhatIsKnownOfIt) {
+  json document = example_report();
+  const json unmapped = {{"name", "embed"}, {"width", 256}, {"mapped", false}};
+  document["junctions"] = {unmapped};
+  document["junctions"][0].update({{"spectrum", 3}, {"transport", "none"}, {"new", {1}}});
+  const Page page = report_page(parse_report(document.dump(), "report.json"));
+  EXPECT_EQ(json::parse(page.data)["report"]["junctions"], json::array({unmapped}));
+}
+
+TEST(ReportPage, TellsWhetherAMethodWorksOnPrincipalComponents) {
+  for (const Method& method : kMethods) {
+    json document = example_report();
+    document["method"]["name"] = method.name;
+    const Page page = report_page(parse_report(document.dump(), "report.json"));
+    EXPECT_EQ(json::parse(page.data)["principal_components"], method.pca());
+  }
+  json document = example_report();
+  document["method"]["name"] = "one of a later version";
+  const Page page = report_page(parse_report(document.dump(), "report.json"));
+  EXPECT_EQ(json::parse(page.data)["principal_components"], false);
 }
 
 }  // namespace

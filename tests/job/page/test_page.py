@@ -244,6 +244,13 @@ def test_foreign_texts_are_never_markup(pages):
             assert SHOWN in words and not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", words)
 
 
+def test_numbers_are_written_as_the_program_writes_them(pages):
+    table = json.loads((SOURCE / "tests/job/page/numbers.json").read_text())
+    page = pages.open(directory_of("job", pages))
+    written = page.evaluate(f"[{','.join(f'{name}(...{json.dumps(given)})' for name, given, _ in table)}]")
+    assert [[*row[:2], text] for row, text in zip(table, written, strict=True)] == table
+
+
 def test_job_has_a_figure_for_all_that_its_report_has(pages):
     shown = pages.read(pages.model(example_report()))
     figures = shown["figures"]
@@ -287,9 +294,9 @@ def test_job_has_tables_of_its_result_and_of_what_was_done(pages):
     assert list(shown["tables"]) == ["Result", "Terms", "What was done", "Ranks", "Fingerprints of the input"]
     assert shown["tables"]["Result"] == [
         ["", "dense", "compressed", "change"], ["perplexity", "26.030", "29.050", "+11.6 %"],
-        ["KL (nats a token)", "", "0.1250", ""], ["agreement", "", "75.0 %", ""],
-        ["parameters", "1,000", "800", "-20.0 %"], ["net size", "1.95 KiB", "1.56 KiB", "-20.0 %"]]
-    assert [row[0] for row in shown["tables"]["Terms"]] == ["term", "KL", "agreement", "net size", "effective rank"]
+        ["KL", "", "0.1250", ""], ["agreement", "", "75.0 %", ""],
+        ["parameters", "1,000", "800", "-20.0 %"], ["bytes", "1.95 KiB", "1.56 KiB", "-20.0 %"]]
+    assert [row[0] for row in shown["tables"]["Terms"]] == ["term", "KL", "agreement", "bytes", "effective rank"]
     done = dict(shown["tables"]["What was done"])
     assert (done["λ"], done["Calibration text"], done["Calibration tokens"]) == ("0.1", "one.txt", "32,768")
     assert done["Seconds of calibration"] == "12.35" and "Evaluation text" not in done
@@ -394,6 +401,8 @@ def test_sweep_has_its_front_and_a_curve_for_each_axis(pages):
                               "\"pca_dotresize, size 0.9\",1,53\n")
     assert shown["tables"]["The sweep"][1:] == [["Directory", "/out/sweep"], ["Bytes of the dense model", "1000 B"],
                                                 ["Its perplexity", "50.000"]]
+    assert list(shown["tables"]) == [
+        "Pareto front", "The sweep", "Jobs, by net size and perplexity", "Refused and failed"]
     jobs = shown["tables"]["Jobs, by net size and perplexity"]
     assert jobs[1] == ["pca_dotresize", "0.01", "0.8", "done", "200", "80.0 %", "60.000", "+20.0 %", "yes", "yes"]
     assert [row[6] for row in jobs[2:]] == ["52.000", "53.000", "54.000"] and "agreement" not in jobs[0]
@@ -474,5 +483,5 @@ def test_malformed_reports_are_refused_by_name(pages):
     report = example_report()
     report["junctions"][0]["spectrum"]["energy"] = []
     pages.report(pages.model(report), exit_code=65)
-    sweep = pages.sweep(example_sweep(variants=3))
+    sweep = pages.sweep(example_sweep(variants={"one": example_sweep()["variants"][0]}))
     assert f"{sweep}/results.json: " in pages.report(sweep, exit_code=65)
