@@ -67,6 +67,9 @@ class PhaseClock {
     if (mark_) moment_ = mark_();
   }
 
+  /// Work by kind, in the kind's own unit. Rates are computed from it.
+  std::map<std::string, double> work;
+
   /// Assigns its lifetime to the phase.
   class Scope {
    public:
@@ -78,8 +81,9 @@ class PhaseClock {
     ~Scope() {
       const std::string phase = clock_.enter(std::move(outer_));
       if (!clock_.keeps_spans_) return;
-      clock_.spans_.push_back({phase, detail_, seconds_between(clock_.origin_, begin_),
-                               seconds_between(clock_.origin_, clock_.since_)});
+      const Seconds begin = begin_ - clock_.origin_;
+      const Seconds end = clock_.since_ - clock_.origin_;
+      clock_.spans_.push_back({phase, detail_, begin.count(), end.count()});
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -97,19 +101,12 @@ class PhaseClock {
     count_passed();
     return seconds_;
   }
-  /// Adds to the work of this kind, in the kind's own unit. Rates are computed from it.
-  void count_work(const std::string& kind, double amount) { work_[kind] += amount; }
-  /// Work by kind.
-  const std::map<std::string, double>& work() const { return work_; }
   /// Spans in the order in which they ended; empty unless `keeps_spans`.
   const std::vector<Span>& spans() const { return spans_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-
-  static double seconds_between(Clock::time_point from, Clock::time_point to) {
-    return std::chrono::duration<double>(to - from).count();
-  }
+  using Seconds = std::chrono::duration<double>;
 
   /// A phase whose device work may not be done yet.
   struct Pending {
@@ -127,7 +124,7 @@ class PhaseClock {
       count_passed();
     }
     const auto now = Clock::now();
-    if (!mark_ && !current_.empty()) seconds_[current_] += seconds_between(since_, now);
+    if (!mark_ && !current_.empty()) seconds_[current_] += Seconds(now - since_).count();
     since_ = now;
     return std::exchange(current_, std::move(phase));
   }
@@ -145,7 +142,6 @@ class PhaseClock {
   mutable std::map<std::string, double> seconds_;
   mutable std::deque<Pending> pending_;  ///< oldest first, as on the device
   std::shared_ptr<DeviceMoment> moment_;
-  std::map<std::string, double> work_;
   std::vector<Span> spans_;
   std::string current_;
   Clock::time_point since_;

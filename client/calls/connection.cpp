@@ -21,15 +21,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::string_view kIdPrefix = "j-";
-constexpr size_t kIdDigits = 16;
-constexpr char kHexadecimal[] = "0123456789abcdef";
-
-std::string read_small_file(const std::string& file) {
-  constexpr uint64_t kMaxBytes = 1 << 20;
-  return file.empty() ? "" : read_whole_file(file, kMaxBytes);
-}
-
 std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
   if (tls.certificate.empty() != tls.key.empty()) {
     throw InputError("--cert", "needs --key, and the other way round");
@@ -38,41 +29,18 @@ std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
     if (!tls.key.empty()) throw InputError("--cert", "needs --tls-ca");
     return grpc::InsecureChannelCredentials();
   }
+  const auto read = [](const std::string& file) {
+    constexpr uint64_t kMaxBytes = 1 << 20;
+    return file.empty() ? "" : read_whole_file(file, kMaxBytes);
+  };
   grpc::SslCredentialsOptions options;
-  options.pem_root_certs = read_small_file(tls.ca);
-  options.pem_cert_chain = read_small_file(tls.certificate);
-  options.pem_private_key = read_small_file(tls.key);
+  options.pem_root_certs = read(tls.ca);
+  options.pem_cert_chain = read(tls.certificate);
+  options.pem_private_key = read(tls.key);
   return grpc::SslCredentials(options);
 }
 
-/// Calls `create`, with retries for ten seconds while the server is away.
-template <class Create>
-auto patiently(Connection& connection, const std::function<void(const std::string&)>& on_retry,
-               const Create& create) {
-  decltype(create()) created;
-  bool told = false;
-  Reconnection(connection, {milliseconds(250), seconds(2), seconds(10)})
-      .run(
-          [&] {
-            created = create();
-            return true;
-          },
-          [](const RpcError& error) { return error.code() == grpc::UNAVAILABLE; },
-          [&](const RpcError& error) {
-            if (!std::exchange(told, true)) on_retry(error.what());
-          });
-  return created;
-}
-
 }  // namespace
-
-std::string token_from_environment() {
-  const std::string file = environment_variable("DOTRESIZE_TOKEN_FILE");
-  std::string token = read_small_file(file);
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  if (!is_printable(token)) throw InputError("DOTRESIZE_TOKEN_FILE", file + " holds no token");
-  return token;
-}
 
 Connection::Connection(const std::string& server, const TlsOptions& tls, std::string token)
     : server_(server), token_(std::move(token)) {
@@ -98,18 +66,6 @@ void Connection::prepare(grpc::ClientContext& context, seconds deadline) const {
   if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
   const std::string trace = environment_variable("TRACEPARENT");
   if (is_traceparent(trace)) context.AddMetadata("traceparent", trace);
-}
-
-v1::Job Connection::create_job(const v1::CreateJobRequest& request,
-                               const std::function<void(const std::string&)>& on_retry) {
-  return patiently(*this, on_retry, [&] { return call(&v1::Jobs::Stub::CreateJob, request); });
-}
-
-v1::Sweep Connection::create_sweep(const v1::CreateSweepRequest& request,
-                                   const std::function<void(const std::string&)>& on_retry) {
-  constexpr seconds kDeadline{120};  // the server plans up to thousands of jobs
-  return patiently(*this, on_retry,
-                   [&] { return call(&v1::Jobs::Stub::CreateSweep, request, kDeadline); });
 }
 
 v1::Sweep Connection::get_sweep(const std::string& id) {
@@ -189,20 +145,19 @@ std::string new_request_id() {
   return id;
 }
 
-bool is_job_id(const std::string& text) {
-  return text.size() == kIdPrefix.size() + kIdDigits && text.starts_with(kIdPrefix) &&
-         text.find_first_not_of(kHexadecimal, kIdPrefix.size()) == std::string::npos;
-}
-
 std::string find_job_id(Connection& connection, const std::string& text) {
-  const std::string digits = text.starts_with(kIdPrefix) ? text.substr(kIdPrefix.size()) : text;
-  if (is_job_id(text) || digits.empty() || digits.size() > kIdDigits ||
-      digits.find_first_not_of(kHexadecimal) != std::string::npos) {
+  constexpr std::string_view kPrefix = "j-";
+  constexpr size_t kIdDigits = 16;
+  const bool prefixed = text.starts_with(kPrefix);
+  const std::string digits = prefixed ? text.substr(kPrefix.size()) : text;
+  const bool complete = prefixed && digits.size() == kIdDigits;
+  if (complete || digits.empty() || digits.size() > kIdDigits ||
+      digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return text;
   }
   constexpr int kShown = 10;
   v1::ListJobsRequest::Filter filter;
-  filter.set_id_prefix(std::string(kIdPrefix) + digits);
+  filter.set_id_prefix(std::string(kPrefix) + digits);
   std::vector<v1::Job> jobs = connection.list_jobs(filter, kShown);
   // An older server does not know the filter.
   std::erase_if(jobs,

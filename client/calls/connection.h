@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/calls/rpc_error.h"
@@ -22,9 +23,10 @@ struct TlsOptions {
   std::string key;          ///< key of `certificate`
 };
 
-/// Bearer token from the file that DOTRESIZE_TOKEN_FILE names; empty: no token. Throws InputError
-/// if the file cannot be read or holds no token.
-std::string token_from_environment();
+/// Method of the stub that is answered once.
+template <class Request, class Response>
+using StubMethod = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&,
+                                                    Response*);
 
 /// A channel to one server. Calls throw RpcError; each has its own deadline. Connects on the first
 /// call, and reconnects by itself after the server was away.
@@ -37,9 +39,8 @@ class Connection {
 
   /// Calls a method of the stub that is answered once.
   template <class Request, class Response>
-  Response call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                       Response*),
-                const Request& request, std::chrono::seconds deadline = std::chrono::seconds(10)) {
+  Response call(StubMethod<Request, Response> method, const Request& request,
+                std::chrono::seconds deadline = std::chrono::seconds(10)) {
     grpc::ClientContext context;
     prepare(context, deadline);
     Response response;
@@ -48,13 +49,13 @@ class Connection {
     return response;
   }
 
-  /// Creates a job. Retries for up to ten seconds while the server is away, which is safe because
-  /// of `request.request_id` (must not be empty). `on_retry` is called once, with the reason.
-  v1::Job create_job(const v1::CreateJobRequest& request,
-                     const std::function<void(const std::string&)>& on_retry);
-  /// Creates a sweep; retries like create_job.
-  v1::Sweep create_sweep(const v1::CreateSweepRequest& request,
-                         const std::function<void(const std::string&)>& on_retry);
+  /// Calls CreateJob or CreateSweep. Retries for up to ten seconds while the server is away, which
+  /// is safe because of `request.request_id` (must not be empty). `on_retry` is called once, with
+  /// the reason.
+  template <class Request, class Response>
+  Response create(StubMethod<Request, Response> method, const Request& request,
+                  const std::function<void(const std::string&)>& on_retry,
+                  std::chrono::seconds deadline);
   v1::Job get_job(const std::string& id);
   v1::Sweep get_sweep(const std::string& id);
   /// Lists at most `limit` jobs, newest first, over as many pages as needed.
@@ -114,11 +115,28 @@ class Reconnection {
   std::optional<std::chrono::steady_clock::time_point> failing_since_;
 };
 
+template <class Request, class Response>
+Response Connection::create(StubMethod<Request, Response> method, const Request& request,
+                            const std::function<void(const std::string&)>& on_retry,
+                            std::chrono::seconds deadline) {
+  using std::chrono::milliseconds;
+  Response created;
+  bool told = false;
+  Reconnection(*this, {milliseconds(250), milliseconds(2'000), milliseconds(10'000)})
+      .run(
+          [&] {
+            created = call(method, request, deadline);
+            return true;
+          },
+          [](const RpcError& error) { return error.code() == grpc::UNAVAILABLE; },
+          [&](const RpcError& error) {
+            if (!std::exchange(told, true)) on_retry(error.what());
+          });
+  return created;
+}
+
 /// Random (version 4) UUID from the operating system; identifies one intent to submit.
 std::string new_request_id();
-
-/// True if `text` has the form of a complete job id.
-bool is_job_id(const std::string& text);
 
 /// Finds the one job whose id begins with `text`, with or without the prefix "j-". If there is
 /// none, returns `text`, and the server reports the error. Throws InputError with the candidates if

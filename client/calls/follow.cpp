@@ -23,7 +23,8 @@ InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_, nullptr); }
 bool InterruptGuard::interrupted() const { return interrupt_seen != 0; }
 
 std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
-                                 WatchObserver& observer, const std::function<bool()>& interrupted,
+                                 const WatchObserver& observer,
+                                 const std::function<bool()>& interrupted,
                                  const FollowOptions& options) {
   v1::WatchJobRequest request;
   request.set_id(id);
@@ -56,12 +57,12 @@ std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
   };
   const bool ended = reconnection.run(
       follow, [&](const RpcError& error) { return ever_connected && is_transient(error.code()); },
-      [&](const RpcError& error) { observer.disconnected(error.what()); });
+      [&](const RpcError&) { observer.disconnected(); });
   return ended ? std::optional(job) : std::nullopt;
 }
 
 void watch_jobs(Connection& connection, const v1::ListJobsRequest::Filter& filter,
-                JobsObserver& observer, const std::function<bool()>& interrupted,
+                const JobsObserver& observer, const std::function<bool()>& interrupted,
                 const FollowOptions& options) {
   v1::WatchJobsRequest request;
   *request.mutable_filter() = filter;

@@ -10,28 +10,24 @@
 namespace dotresize {
 
 /// Receives the events of a followed job, on the thread that called watch_job.
-class WatchObserver {
- public:
-  virtual ~WatchObserver() = default;
+struct WatchObserver {
   /// Called for each new connection, with the job's current state.
-  virtual void connected(const v1::Job& job) = 0;
+  std::function<void(const v1::Job&)> connected = [](const v1::Job&) {};
   /// Called for every event of the job once, in order.
-  virtual void event(const v1::Event& event) = 0;
-  virtual void disconnected(const std::string& why) = 0;
+  std::function<void(const v1::Event&)> event;
+  std::function<void()> disconnected = [] {};
   /// Called several times a second while nothing happens.
-  virtual void tick() = 0;
+  std::function<void()> tick = [] {};
 };
 
 /// Receives the changes of all jobs that match a filter, on the thread that called watch_jobs.
-class JobsObserver {
- public:
-  virtual ~JobsObserver() = default;
+struct JobsObserver {
   /// Called for each new connection.
-  virtual void connected() = 0;
+  std::function<void()> connected = [] {};
   /// Called for every change, as the server sends it. Changes begin with LISTING; after a broken
   /// connection they continue behind the last one.
-  virtual void change(const v1::JobChange& change) = 0;
-  virtual void disconnected() = 0;
+  std::function<void(const v1::JobChange&)> change;
+  std::function<void()> disconnected = [] {};
 };
 
 /// Exit code that a shell expects of a program stopped by SIGINT.
@@ -56,13 +52,14 @@ class InterruptGuard {
 /// broken connection is made again and resumes after the last event seen. Throws RpcError if the
 /// server does not answer the first call, stays away too long, or refuses.
 std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
-                                 WatchObserver& observer, const std::function<bool()>& interrupted,
+                                 const WatchObserver& observer,
+                                 const std::function<bool()>& interrupted,
                                  const FollowOptions& options = {});
 
 /// Follows all matching jobs until `interrupted` returns true. Connections and errors are handled
 /// as in watch_job.
 void watch_jobs(Connection& connection, const v1::ListJobsRequest::Filter& filter,
-                JobsObserver& observer, const std::function<bool()>& interrupted,
+                const JobsObserver& observer, const std::function<bool()>& interrupted,
                 const FollowOptions& options = {});
 
 /// Reads a job's log from its beginning and passes it to `print` piece by piece. `follow`: reads

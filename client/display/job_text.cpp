@@ -13,12 +13,15 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-ModelReport model_report(const v1::ModelSize& size) {
-  ModelReport model{size.parameters(), size.bytes(), std::nullopt};
-  if (size.perplexity() > 0.0) model.perplexity = size.perplexity();
-  if (size.has_kl()) model.kl = size.kl();
-  if (size.has_agreement()) model.agreement = size.agreement();
-  return model;
+std::string result_table(const v1::JobResult& result) {
+  const auto report_of = [](const v1::ModelSize& size) {
+    ModelReport model{size.parameters(), size.bytes(), std::nullopt};
+    if (size.perplexity() > 0.0) model.perplexity = size.perplexity();
+    if (size.has_kl()) model.kl = size.kl();
+    if (size.has_agreement()) model.agreement = size.agreement();
+    return model;
+  };
+  return dotresize::result_table(report_of(result.dense()), report_of(result.compressed()));
 }
 
 template <class Warnings>
@@ -45,9 +48,7 @@ std::string job_text(const v1::Job& job, std::time_t now) {
   const std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
   if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many results
   const v1::JobResult& result = job.result();
-  return text + '\n' +
-         result_table(model_report(result.dense()), model_report(result.compressed())) +
-         warnings_text(result.warnings());
+  return text + '\n' + result_table(result) + warnings_text(result.warnings());
 }
 
 std::string server_text(const v1::ServerInfo& server) {
@@ -90,7 +91,7 @@ std::string outcome_text(const v1::Job& job) {
   if (job.state() == v1::Job::CANCELLED) return "the job was cancelled\n";
   if (job.state() == v1::Job::FAILED) return "the job failed: " + error_text(job.error()) + "\n";
   const v1::JobResult& result = job.result();
-  return result_table(model_report(result.dense()), model_report(result.compressed())) + "\n" +
+  return result_table(result) + "\n" +
          format_table({{"output", printable(result.output_path())},
                        {"took", format_duration(result.wall_time_s())}},
                       {Align::kLeft, Align::kLeft}) +

@@ -18,43 +18,30 @@ std::string json_text(std::string_view text) {
 
 }  // namespace
 
-LogOutput::LogOutput(std::ostream& out, Form form, std::string id)
-    : out_(out), form_(form), id_(std::move(id)) {}
-
-void LogOutput::begin() {
-  if (begun_) return;
-  begun_ = true;
-  if (form_ == Form::kJson) out_ << "{\n  \"id\": \"" << json_text(id_) << "\",\n  \"log\": \"";
+void LogOutput::add(std::string_view piece, bool last) {
+  if (!std::exchange(begun, true) && form == Form::kJson) {
+    out << "{\n  \"id\": \"" << json_text(id) << "\",\n  \"log\": \"";
+  }
+  rest += piece;
+  const size_t incomplete = last || form == Form::kBytes ? 0 : begun_character(rest);
+  const std::string whole = rest.substr(0, rest.size() - incomplete);
+  if (form == Form::kBytes) out << whole;
+  if (form == Form::kTerminal) out << printable_lines(whole);
+  if (form == Form::kJson) out << json_text(whole);
+  rest.erase(0, whole.size());
+  out << std::flush;
 }
 
-void LogOutput::print(std::string_view characters) {
-  if (form_ == Form::kBytes) out_ << characters;
-  if (form_ == Form::kTerminal) out_ << printable_lines(characters);
-  if (form_ == Form::kJson) out_ << json_text(characters);
-}
-
-void LogOutput::add(std::string_view piece) {
-  begin();
-  rest_ += piece;
-  const size_t whole = rest_.size() - (form_ == Form::kBytes ? 0 : begun_character(rest_));
-  print(std::string_view(rest_).substr(0, whole));
-  rest_.erase(0, whole);
-  out_ << std::flush;
-}
-
-void LogOutput::finish() {
-  begin();
-  print(rest_);
-  if (form_ == Form::kJson) out_ << "\"\n}\n";
-  out_ << std::flush;
-}
-
-void LogOutput::finish(const RpcError& error) {
-  print(rest_);
-  if (form_ != Form::kJson) return;
-  const auto said =
-      error_json(code_name(error.code()), error.what(), exit_code_for(error.code()), {});
-  out_ << "\",\n  \"error\": " << said.at("error").dump() << "\n}\n" << std::flush;
+void LogOutput::finish(const RpcError* error) {
+  add("", /*last=*/true);
+  if (form != Form::kJson) return;
+  out << "\"";
+  if (error != nullptr) {
+    const auto said =
+        error_json(code_name(error->code()), error->what(), exit_code_for(error->code()), {});
+    out << ",\n  \"error\": " << said.at("error").dump();
+  }
+  out << "\n}\n" << std::flush;
 }
 
 }  // namespace dotresize

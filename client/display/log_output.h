@@ -9,31 +9,23 @@
 namespace dotresize {
 
 /// Prints a log that arrives in pieces, without storing it. A piece may end within a character.
-class LogOutput {
- public:
+struct LogOutput {
   enum class Form {
     kBytes,     ///< unchanged: for files and other programs
     kTerminal,  ///< text without control and text-direction characters
     kJson,      ///< one document, {"id": ..., "log": ...}
   };
-  LogOutput(std::ostream& out, Form form, std::string id);
 
-  void add(std::string_view piece);
-  void finish();
-  /// Ends a log that breaks off. A JSON document gets the error.
-  void finish(const RpcError& error);
-  /// True if anything has been printed.
-  bool begun() const { return begun_; }
+  /// `last`: no other piece completes its last character.
+  void add(std::string_view piece, bool last = false);
+  /// Ends the log. `error`: why it breaks off; a JSON document gets the error.
+  void finish(const RpcError* error = nullptr);
 
- private:
-  void begin();
-  void print(std::string_view characters);
-
-  std::ostream& out_;
-  const Form form_;
-  const std::string id_;
-  std::string rest_;  ///< an incomplete character
-  bool begun_ = false;
+  std::ostream& out;
+  const Form form;
+  const std::string id;
+  std::string rest = {};  ///< an incomplete character
+  bool begun = false;     ///< anything has been printed
 };
 
 }  // namespace dotresize

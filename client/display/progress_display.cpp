@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 
 #include "base/process/environment.h"
@@ -13,103 +12,72 @@
 #include "job/status/job_rows.h"
 
 namespace dotresize {
-namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class BarDisplay final : public ProgressDisplay {
- public:
-  BarDisplay(bool unicode, bool colour) : unicode_(unicode), colour_(colour) {}
-  ~BarDisplay() override { clear(); }
-
-  void show(const v1::Progress& progress) override {
-    event_.clear();
-    progress_ = progress;
-    progress_time_ = Clock::now();
-    begun_ = true;
-    tick();
-  }
-
-  void show_event(const std::string& text) override {
-    event_ = text;
-    begun_ = true;
-    tick();
-  }
-
-  void print(const std::string& line) override {
-    draw(line);
-    std::cerr << "\n";
-    shown_.clear();
-  }
-
-  void clear() override {
-    draw("");
-    begun_ = false;
-  }
-
-  void tick() override {
-    if (!begun_) return;
-    winsize size{};
-    const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
-    const int columns = known ? size.ws_col : 80;
-    if (!event_.empty()) return draw(event_.substr(0, static_cast<size_t>(columns) - 1));
-    v1::Progress now = progress_;
-    const std::chrono::duration<double> since = Clock::now() - progress_time_;
-    if (now.eta_s() >= 0.0) now.set_eta_s(std::max(0.0, now.eta_s() - since.count()));
-    draw(render_bar(now, {columns, unicode_, colour_}));
-  }
-
- private:
-  /// Draws with one write per change: clearing the line first would make it flicker.
-  void draw(const std::string& line) {
-    if (line == shown_) return;
-    std::cerr << "\r" + line + "\x1b[K" << std::flush;
-    shown_ = line;
-  }
-
-  const bool unicode_;
-  const bool colour_;
-  v1::Progress progress_;
-  Clock::time_point progress_time_;
-  std::string event_;  ///< shown instead of a bar
-  std::string shown_;
-  bool begun_ = false;  ///< something is to be redrawn
-};
-
-class LineDisplay final : public ProgressDisplay {
- public:
-  void show(const v1::Progress& progress) override {
-    constexpr std::chrono::seconds kInterval{10};
-    if (progress.phase().empty()) return;  // first heartbeat
-    if (progress.phase() == phase_ && Clock::now() < printed_ + kInterval) return;
-    phase_ = progress.phase();
-    printed_ = Clock::now();
-    print(render_plain(progress));
-  }
-  void show_event(const std::string& text) override { print(text); }
-  void print(const std::string& line) override { std::cerr << line << std::endl; }
-  void clear() override {}
-  void tick() override {}
-
- private:
-  std::string phase_;
-  Clock::time_point printed_;
-};
-
-}  // namespace
-
-std::unique_ptr<ProgressDisplay> progress_display() {
+ProgressDisplay::ProgressDisplay() {
   const std::string kind = environment_variable("TERM");
-  const bool redraws_lines = ::isatty(STDERR_FILENO) == 1 && !kind.empty() && kind != "dumb";
-  if (!redraws_lines) return std::make_unique<LineDisplay>();
+  redraws_ = ::isatty(STDERR_FILENO) == 1 && !kind.empty() && kind != "dumb";
   // The first of these that is set decides, like in setlocale(3).
   std::string locale;
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (locale.empty()) locale = environment_variable(name);
   }
-  const bool unicode =
+  style_.unicode =
       locale.find("UTF-8") != std::string::npos || locale.find("utf8") != std::string::npos;
-  return std::make_unique<BarDisplay>(unicode, environment_variable("NO_COLOR").empty());
+  style_.colour = environment_variable("NO_COLOR").empty();
+}
+
+void ProgressDisplay::show(const v1::Progress& progress) {
+  const Clock::time_point now = Clock::now();
+  if (!redraws_) {
+    constexpr std::chrono::seconds kInterval{10};
+    if (progress.phase().empty()) return;  // first heartbeat
+    if (progress.phase() == progress_.phase() && now < progress_time_ + kInterval) return;
+    print(render_plain(progress));
+  }
+  event_.clear();
+  progress_ = progress;
+  progress_time_ = now;
+  begun_ = redraws_;
+  tick();
+}
+
+void ProgressDisplay::show_event(const std::string& text) {
+  if (!redraws_) return print(text);
+  event_ = text;
+  begun_ = true;
+  tick();
+}
+
+void ProgressDisplay::print(const std::string& line) {
+  if (redraws_) draw(line);
+  std::cerr << (redraws_ ? "" : line) << "\n" << std::flush;
+  shown_.clear();
+}
+
+void ProgressDisplay::clear() {
+  draw("");
+  begun_ = false;
+}
+
+void ProgressDisplay::tick() {
+  if (!begun_) return;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
+  style_.columns = known ? size.ws_col : 80;
+  if (!event_.empty()) return draw(event_.substr(0, static_cast<size_t>(style_.columns) - 1));
+  v1::Progress now = progress_;
+  const std::chrono::duration<double> since = Clock::now() - progress_time_;
+  if (now.eta_s() >= 0.0) now.set_eta_s(std::max(0.0, now.eta_s() - since.count()));
+  draw(render_bar(now, style_));
+}
+
+/// Draws with one write per change: clearing the line first would make it flicker.
+void ProgressDisplay::draw(const std::string& line) {
+  if (line == shown_) return;
+  std::cerr << "\r" + line + "\x1b[K" << std::flush;
+  shown_ = line;
 }
 
 std::string render_bar(const v1::Progress& progress, const BarStyle& style) {

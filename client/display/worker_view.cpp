@@ -40,7 +40,7 @@ bool has_process_prefix(const std::string& line) {
 }  // namespace
 
 void WorkerView::standard_output(std::string_view bytes) {
-  display_->clear();
+  display_.clear();
   (options_.output_to_stderr ? std::cerr : std::cout) << bytes << std::flush;
 }
 
@@ -55,19 +55,19 @@ void WorkerView::standard_error(std::string_view bytes) {
 }
 
 void WorkerView::take(const std::string& line) {
-  if (const auto progress = parse_record(line)) return display_->show(*progress);
+  if (const auto progress = parse_record(line)) return display_.show(*progress);
   if (is_of_mpi(line)) {
     mpi_text_ += line + "\n";
     if (!options_.verbose) return;
   }
   const auto failure = parse_failure_line(line);
   if (failure && !failures_.insert(failure->message).second) return;  // repeated by another rank
-  display_->print(printable_lines(line));
+  display_.print(printable_lines(line));
 }
 
 void WorkerView::finish(int exit_code) {
   if (!unfinished_.empty()) take(std::exchange(unfinished_, ""));
-  display_.reset();
+  display_.clear();
   const bool explained = exit_code == kExitOk || exit_code == kExitCancelled || !failures_.empty();
   if (!explained && !options_.verbose) std::cerr << mpi_text_ << std::flush;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,7 +22,7 @@ class WorkerView final : public ProgramOutput {
 
   void standard_output(std::string_view bytes) override;
   void standard_error(std::string_view bytes) override;
-  void tick() override { display_->tick(); }
+  void tick() override { display_.tick(); }
   /// Shows the rest after the worker's end.
   void finish(int exit_code);
 
@@ -33,7 +32,7 @@ class WorkerView final : public ProgramOutput {
   bool is_of_mpi(const std::string& line);
 
   Options options_;
-  std::unique_ptr<ProgressDisplay> display_ = progress_display();
+  ProgressDisplay display_;
   std::string unfinished_;  ///< the last, incomplete line
   std::set<std::string> failures_;
   std::string mpi_text_;          ///< MPI's lines

@@ -72,7 +72,8 @@ std::vector<FileFinding> find_faults(const JobPlan& plan, bool pushed) {
 PlannedJob plan_job(const PlanRequest& request) {
   PlannedJob planned;
   planned.file = open_job_file(request.job_file, request.changes);
-  fetch_inputs(request, planned);
+  planned.given = planned.file.spec;
+  planned.held = fetch_inputs(planned.file, request.remote, request.for_run);
   const v1::JobSpec& spec = planned.file.spec;
   const ModelConfig model = with_place(planned.file, "model.path", [&] {
     require_model_directory(spec.model().path());

@@ -24,33 +24,34 @@ namespace fs = std::filesystem;
 constexpr char kJobFile[] = "job.json";
 
 TransferResult transfer(const std::string& phase, const std::vector<std::string>& command) {
-  const std::unique_ptr<ProgressDisplay> display = progress_display();
+  ProgressDisplay display;
   TransferOutput output(
-      phase, [&](const v1::Progress& progress) { display->show(progress); },
-      [&] { display->tick(); });
+      phase, [&](const v1::Progress& progress) { display.show(progress); },
+      [&] { display.tick(); });
   const int exit_code = run_program(command, output);
-  display->clear();
+  display.clear();
   return output.result(exit_code);
 }
 
 }  // namespace
 
-void fetch_inputs(const PlanRequest& request, PlannedJob& planned) {
-  planned.given = planned.file.spec;
+std::vector<HeldCopy> fetch_inputs(JobFile& file, const RemoteCache& cache, bool weights) {
+  std::vector<HeldCopy> held;
   RemoteCopies copies;
-  for (const RemoteInput& input : remote_inputs(planned.given, !request.for_run)) {
+  for (const RemoteInput& input : remote_inputs(file.spec, !weights)) {
     try {
       const TransferResult copy =
-          transfer(kFetchPhase, fetch_command(input.url, input.kind, request.remote));
-      planned.held.emplace_back(copy.path);
+          transfer(kFetchPhase, fetch_command(input.url, input.kind, cache));
+      held.emplace_back(copy.path);
       copies[input.url] = copy;
     } catch (const TransferError& error) {
       if (error.code() == TransferError::kCancelled) throw;
       const std::string what = error.code() + ": " + error.what();
-      throw TransferError(error.code(), located(planned.file, input.key, what));
+      throw TransferError(error.code(), located(file, input.key, what));
     }
   }
-  localize(planned.file.spec, copies, request.remote);
+  localize(file.spec, copies, cache);
+  return held;
 }
 
 int exit_code_of(const TransferError& error) {
@@ -61,28 +62,25 @@ int exit_code_of(const TransferError& error) {
   return code == "FAILED" ? kExitJobFailed : kExitBadData;
 }
 
-RemoteOutput::RemoteOutput(const PlannedJob& planned, const RemoteCache& cache)
-    : url_(planned.given.output().path()),
-      overwrite_(planned.given.output().overwrite()),
-      job_(job_spec_to_json(planned.file.spec)),
+RemoteOutput::RemoteOutput(const v1::JobSpec& given, const v1::JobSpec& local,
+                           const RemoteCache& cache)
+    : url_(given.output().path()),
+      overwrite_(given.output().overwrite()),
+      job_(job_spec_to_json(local)),
       path_(cache.output_for(url_)),
       job_file_(path_.parent_path() / kJobFile) {}
 
-bool RemoteOutput::is_made() const {
+bool RemoteOutput::require_free() const {
   std::error_code error;
-  return fs::exists(path_, error) && fs::exists(job_file_, error) &&
-         read_whole_file(job_file_, kMaxJobFileBytes) == job_;
-}
-
-void RemoteOutput::require_free() const {
-  std::error_code error;
-  const bool made = is_made();
+  const bool made = fs::exists(path_, error) && fs::exists(job_file_, error) &&
+                    read_whole_file(job_file_, kMaxJobFileBytes) == job_;
   if (fs::exists(path_, error) && !made) {
     throw InputError("output.path", "another job has left its output for " + url_ + " in " +
                                         path_.string() +
                                         ": run that one again, which pushes it, or remove it");
   }
   transfer(kPushPhase, look_command(url_, overwrite_, made ? path_ : fs::path()));
+  return made;
 }
 
 void RemoteOutput::prepare() const {

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
-#include "client/local/planned_job.h"
+#include "job/remote/localized_job.h"
+#include "job/spec/job_file.h"
 
 namespace dotresize {
 
 /// Fetches the job's remote inputs with progress on stderr, holds the copies in the cache, and puts
-/// their paths into the job. Throws like TransferOutput::result.
-void fetch_inputs(const PlanRequest& request, PlannedJob& planned);
+/// their paths into the spec. `weights`: those of a remote model too. Throws like
+/// TransferOutput::result.
+std::vector<HeldCopy> fetch_inputs(JobFile& file, const RemoteCache& cache, bool weights);
 
 /// Exit code for a failed transfer.
 int exit_code_of(const TransferError& error);
@@ -16,13 +20,13 @@ int exit_code_of(const TransferError& error);
 /// An output that is made here and pushed to a remote place.
 class RemoteOutput {
  public:
-  RemoteOutput(const PlannedJob& planned, const RemoteCache& cache);
+  /// `local` is the job `given` with the paths of the copies.
+  RemoteOutput(const v1::JobSpec& given, const v1::JobSpec& local, const RemoteCache& cache);
 
   /// Throws if the output exists remotely and may not be overwritten, or if another job's output
-  /// waits here to be pushed.
-  void require_free() const;
-  /// True if an earlier run of this very job has made the output and not pushed it.
-  bool is_made() const;
+  /// waits here to be pushed. Returns true if an earlier run of this very job has made the output
+  /// and not pushed it.
+  bool require_free() const;
   /// Creates the output's folder and its job file.
   void prepare() const;
   /// Pushes the output and removes it here. Returns its remote place, for people.

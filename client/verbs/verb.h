@@ -18,8 +18,9 @@ struct CommonOptions {
   std::string output = "text";  ///< -o: "text" or "json"
 
   bool json() const { return output == "json"; }
-  /// Connects to --server, else $DOTRESIZE_SERVER, else 127.0.0.1:50051. Throws InputError for a
-  /// PEM or token file that cannot be read.
+  /// Connects to --server, else $DOTRESIZE_SERVER, else 127.0.0.1:50051, with the bearer token from
+  /// the file that DOTRESIZE_TOKEN_FILE names, if any. Throws InputError for a PEM or token file
+  /// that cannot be read, and for one that holds no token.
   Connection connect() const;
 };
 

@@ -30,14 +30,13 @@ namespace dotresize {
 namespace {
 
 /// Shows the job through `view` until it has ended; nullopt if SIGINT stopped the watching.
-std::optional<v1::Job> follow(Connection& connection, const std::string& id,
-                              std::unique_ptr<WatchObserver> view) {
+std::optional<v1::Job> follow(Connection& connection, const std::string& id, WatchObserver view) {
   std::optional<v1::Job> job;
   {
     const InterruptGuard guard;
-    job = watch_job(connection, id, *view, [&guard] { return guard.interrupted(); });
+    job = watch_job(connection, id, view, [&guard] { return guard.interrupted(); });
   }
-  view.reset();
+  view = {};  // ends the display before others write
   if (!job) {
     std::cerr << "stopped watching; the job goes on. To end it: dotresize cancel " << id << "\n";
   }
@@ -72,16 +71,16 @@ struct SubmitOptions {
   std::string webhook;
 };
 
-void tell_retry(const std::string& why) {
-  std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
-}
-
-/// Calls `create`. If the server refuses fields, adds the place in the file to those that come from
-/// it.
-template <class Create>
-auto with_places(const JobFile& file, const Create& create) {
+/// Submits a job or a sweep. If the server refuses fields, adds the place in the file to those that
+/// come from it.
+template <class Request, class Response>
+Response submit(Connection& connection, StubMethod<Request, Response> method,
+                const Request& request, const JobFile& file, std::chrono::seconds deadline) {
+  const auto tell = [](const std::string& why) {
+    std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
+  };
   try {
-    return create();
+    return connection.create(method, request, tell, deadline);
   } catch (const RpcError& error) {
     if (error.violations().empty()) throw;
     std::string message = "the server refused the job";
@@ -134,8 +133,9 @@ int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
   *request.mutable_sweep() = sweep_spec_of(file);
   if (options.parallel) request.mutable_sweep()->set_parallel(*options.parallel);
   Connection connection = common.connect();
+  constexpr std::chrono::seconds kDeadline{120};  // the server plans up to thousands of jobs
   const v1::Sweep sweep =
-      with_places(file.base, [&] { return connection.create_sweep(request, tell_retry); });
+      submit(connection, &v1::Jobs::Stub::CreateSweep, request, file.base, kDeadline);
   if (!options.dry_run) {
     for (const SweepRow& row : reported_sweep(sweep.results()).rows) {
       if (row.state != SweepState::kRefused) continue;
@@ -157,7 +157,8 @@ int submit_job(const SubmitOptions& options, const CommonOptions& common) {
   auto request = request_of<v1::CreateJobRequest>(options);
   *request.mutable_spec() = file.spec;
   Connection connection = common.connect();
-  const v1::Job job = with_places(file, [&] { return connection.create_job(request, tell_retry); });
+  const v1::Job job =
+      submit(connection, &v1::Jobs::Stub::CreateJob, request, file, std::chrono::seconds(10));
   if (!options.dry_run) return follow_submitted(connection, job, options, common);
   print(job, job.plan(), common);
   std::cerr << "the server would accept this job; nothing was submitted\n";
@@ -249,16 +250,16 @@ int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOpt
   Connection connection = common.connect();
   const std::string id = find_job_id(connection, id_or_prefix);
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  LogOutput output(std::cout,
-                   common.json() ? LogOutput::Form::kJson
-                   : terminal    ? LogOutput::Form::kTerminal
-                                 : LogOutput::Form::kBytes,
-                   id);
+  LogOutput output{.out = std::cout,
+                   .form = common.json() ? LogOutput::Form::kJson
+                           : terminal    ? LogOutput::Form::kTerminal
+                                         : LogOutput::Form::kBytes,
+                   .id = id};
   try {
     read_logs(connection, id, follow_log, [&](const std::string& piece) { output.add(piece); });
   } catch (const RpcError& error) {
-    if (!output.begun()) throw;
-    output.finish(error);
+    if (!output.begun) throw;
+    output.finish(&error);
     std::cerr << "dotresize: error: " << error.what() << "\n";
     return exit_code_for(error.code());
   }
@@ -367,8 +368,9 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
               [&common](const std::string& id_or_prefix, bool) {
                 Connection connection = common.connect();
                 const std::string id = find_job_id(connection, id_or_prefix);
-                const auto job =
-                    follow(connection, id, common.json() ? json_view() : progress_view());
+                const WatchObserver json{
+                    .event = [](const auto& event) { print_json_line(to_json(event)); }};
+                const auto job = follow(connection, id, common.json() ? json : progress_view());
                 if (!job) return static_cast<int>(kExitInterrupted);
                 return common.json() ? exit_code_for(*job)
                                      : finish(connection, *job, /*pareto=*/false, common);

@@ -42,9 +42,12 @@ int list_jobs(const ListOptions& options, const CommonOptions& common) {
   add_labels(options.labels, *filter.mutable_labels());
   for (const std::string& name : options.states) filter.add_states(states_by_name().at(name));
   if (options.watch) {
-    const auto view = common.json() ? jobs_json_view() : jobs_view(options.limit);
+    const JobsObserver view =
+        common.json()
+            ? JobsObserver{.change = [](const auto& change) { print_json_line(to_json(change)); }}
+            : jobs_view(options.limit);
     const InterruptGuard guard;
-    watch_jobs(connection, filter, *view, [&guard] { return guard.interrupted(); });
+    watch_jobs(connection, filter, view, [&guard] { return guard.interrupted(); });
     return kExitInterrupted;
   }
   const std::vector<v1::Job> jobs = connection.list_jobs(filter, options.limit);

@@ -86,10 +86,12 @@ int run(const RunOptions& options, const CommonOptions& common) {
     planned = plan_job(request);
   }
   std::optional<RemoteOutput> output;
-  if (is_remote(planned.given.output().path())) output.emplace(planned, options.job.remote);
-  if (output) output->require_free();
+  if (is_remote(planned.given.output().path())) {
+    output.emplace(planned.given, planned.file.spec, options.job.remote);
+  }
+  const bool made = output && output->require_free();
   std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
-  if (!output || !output->is_made()) {
+  if (!made) {
     if (output) output->prepare();
     // If -o json is given, stdout already has its one document.
     const int exit_code =

@@ -25,12 +25,12 @@ struct SweepOptions {
 
 class SweepDisplay final : public SweepObserver {
  public:
-  void show(const v1::Progress& progress) override { display_->show(progress); }
-  void print(const std::string& line) override { display_->print(line); }
-  void tick() override { display_->tick(); }
+  void show(const v1::Progress& progress) override { display_.show(progress); }
+  void print(const std::string& line) override { display_.print(line); }
+  void tick() override { display_.tick(); }
 
  private:
-  std::unique_ptr<ProgressDisplay> display_ = progress_display();
+  ProgressDisplay display_;
 };
 
 int sweep(const SweepOptions& options, const CommonOptions& common) {

@@ -17,10 +17,6 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 using Timestamp = google::protobuf::Timestamp;
 
-double seconds_between(const Timestamp& from, const Timestamp& to) {
-  return static_cast<double>(to.seconds() - from.seconds()) + 1e-9 * (to.nanos() - from.nanos());
-}
-
 }  // namespace
 
 std::string state_name(v1::Job::State state) {
@@ -57,13 +53,13 @@ std::string time_taken(const v1::Job& job, std::time_t now) {
   Timestamp end;
   end.set_seconds(now);
   if (job.has_end_time()) end = job.end_time();
-  return format_duration(seconds_between(job.start_time(), end));
+  const Timestamp& start = job.start_time();
+  return format_duration(static_cast<double>(end.seconds() - start.seconds()) +
+                         1e-9 * (end.nanos() - start.nanos()));
 }
 
 std::string age_text(const Timestamp& time, std::time_t now) {
-  Timestamp current;
-  current.set_seconds(now);
-  return format_duration(seconds_between(time, current)) + " ago";
+  return format_duration(static_cast<double>(now - time.seconds()) - 1e-9 * time.nanos()) + " ago";
 }
 
 std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now) {

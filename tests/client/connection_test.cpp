@@ -103,8 +103,10 @@ TEST(CreateJob, ARetryCarriesTheSameRequestId) {
   v1::CreateJobRequest request;
   request.set_request_id(new_request_id());
   int notices = 0;
-  EXPECT_EQ(connection.create_job(request, [&notices](const std::string&) { ++notices; }).id(),
-            "j1");
+  const v1::Job job = connection.create(
+      &v1::Jobs::Stub::CreateJob, request, [&notices](const std::string&) { ++notices; },
+      std::chrono::seconds(10));
+  EXPECT_EQ(job.id(), "j1");
   EXPECT_EQ(ids, std::vector<std::string>(3, request.request_id()));
   EXPECT_EQ(notices, 1);
 }
@@ -116,7 +118,10 @@ TEST(CreateJob, ARefusalIsNotTriedAgain) {
     return grpc::Status(grpc::RESOURCE_EXHAUSTED, "queue is full");
   }});
   Connection connection(server.address());
-  EXPECT_THROW(connection.create_job({}, [](const std::string&) {}), RpcError);
+  EXPECT_THROW(connection.create(
+                   &v1::Jobs::Stub::CreateJob, v1::CreateJobRequest(), [](const std::string&) {},
+                   std::chrono::seconds(10)),
+               RpcError);
   EXPECT_EQ(calls, 1);
 }
 

@@ -18,10 +18,12 @@ namespace {
 using std::chrono::milliseconds;
 
 struct Recorder : WatchObserver {
-  void connected(const v1::Job&) override { ++connections; }
-  void event(const v1::Event& event) override { seqs.push_back(event.seq()); }
-  void disconnected(const std::string&) override { ++disconnections; }
-  void tick() override { ++ticks; }
+  Recorder() {
+    connected = [this](const v1::Job&) { ++connections; };
+    event = [this](const v1::Event& each) { seqs.push_back(each.seq()); };
+    disconnected = [this] { ++disconnections; };
+    tick = [this] { ++ticks; };
+  }
 
   std::vector<int64_t> seqs;
   int connections = 0;
@@ -167,9 +169,10 @@ TEST(Watch, ARefusalIsNotTriedAgain) {
 }
 
 struct JobsRecorder : JobsObserver {
-  void connected() override { ++connections; }
-  void change(const v1::JobChange& change) override { ids.push_back(change.job().id()); }
-  void disconnected() override {}
+  JobsRecorder() {
+    connected = [this] { ++connections; };
+    change = [this](const v1::JobChange& each) { ids.push_back(each.job().id()); };
+  }
 
   std::vector<std::string> ids;
   int connections = 0;
@@ -218,8 +221,8 @@ TEST(WatchJobs, ARefusalIsNotTriedAgain) {
 std::vector<std::pair<std::string, std::string>> lines_of(
     const std::vector<std::pair<v1::JobChange::Kind, std::string>>& changes) {
   testing::internal::CaptureStdout();
-  const auto view = jobs_view(10);
-  view->connected();
+  const JobsObserver view = jobs_view(10);
+  view.connected();
   for (const auto& [kind, id] : changes) {
     v1::JobChange change;
     change.set_kind(kind);
@@ -227,7 +230,7 @@ std::vector<std::pair<std::string, std::string>> lines_of(
       change.mutable_job()->set_id(id);
       change.mutable_job()->set_state(v1::Job::QUEUED);
     }
-    view->change(change);
+    view.change(change);
   }
   std::istringstream output(testing::internal::GetCapturedStdout());
   std::vector<std::pair<std::string, std::string>> lines;

@@ -78,7 +78,7 @@ void CostSums::add(const at::Tensor& x) {
   at_junction(setup, "cost", [&] { moments.add(z); });
   if (!moments.cost.defined()) return;
   const double pairs = static_cast<double>(z.numel()) * static_cast<double>(z.size(-1)) / 2.0;
-  setup.clock.count_work(precision.half ? "cost_float16" : "cost", pairs);
+  setup.clock.work[precision.half ? "cost_float16" : "cost"] += pairs;
 }
 
 void CostSums::add_scaled(const CostSums& other, double scale) {

@@ -24,8 +24,8 @@ using Json = nlohmann::json;
 /// nothing if it has computed no costs.
 std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device) {
   const auto work_of = [&clock](const char* kind) {
-    const auto found = clock.work().find(kind);
-    return found == clock.work().end() ? 0.0 : found->second;
+    const auto found = clock.work.find(kind);
+    return found == clock.work.end() ? 0.0 : found->second;
   };
   const double float32_pairs = work_of("cost");
   const double float16_pairs = work_of("cost_float16");
