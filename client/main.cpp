@@ -14,8 +14,8 @@ namespace {
 
 constexpr char kFooter[] =
     "Examples:\n"
-    "  dotresize plan job.yaml             what each rank will hold, before anything starts\n"
-    "  dotresize run job.yaml              compress here, without a server\n"
+    "  dotresize plan job.yaml             the memory of each rank, before anything starts\n"
+    "  dotresize run job.yaml              compress on this machine, without a server\n"
     "  dotresize submit job.yaml --wait    compress on the server, and watch\n"
     "\n"
     "Exit codes: 0 ok, 1 the job failed, 2 cancelled, 64 usage, 65 bad job file or data,\n"

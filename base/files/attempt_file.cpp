@@ -59,7 +59,8 @@ std::vector<std::string> roots_from_environment() {
   try {
     return Json::parse(roots).get<std::vector<std::string>>();
   } catch (const Json::exception& error) {
-    throw InputError(std::string(kRoots) + " is no JSON list of directories: " + json_fault(error));
+    throw InputError(std::string(kRoots) +
+                     " is not a JSON list of directories: " + json_fault(error));
   }
 }
 

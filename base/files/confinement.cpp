@@ -54,8 +54,8 @@ UniqueFd open_beneath(int dir, const fs::path& relative, int flags, mode_t mode)
   } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
   if (fd < 0 && errno == ENOSYS) {
     throw std::runtime_error(
-        "this kernel, or its sandbox, has no openat2, without which files cannot be kept beneath "
-        "their directory: Linux 5.6 has it");
+        "this kernel or its sandbox has no openat2, which keeps files beneath their directory: "
+        "Linux 5.6 and later have it");
   }
   return UniqueFd(static_cast<int>(fd));
 }
@@ -119,8 +119,8 @@ Confinement::Place Confinement::place_of(const fs::path& target, const fs::path&
     if (!way.empty() && *way.begin() != "..") return {root, way};
   }
   throw InputError(named.string() +
-                   ": does not lie in a directory where this job may read and write, or leads out "
-                   "of it (--allow-root of the server)");
+                   ": is outside the directories that this job may read and write, or leads out of "
+                   "them (--allow-root of the server)");
 }
 
 void confine_process(const std::vector<fs::path>& roots) {

@@ -13,11 +13,6 @@
 
 namespace dotresize {
 namespace fs = std::filesystem;
-namespace {
-
-constexpr char kTemporary[] = ".tmp-";
-
-}  // namespace
 
 OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
     : path_(std::move(path)) {
@@ -63,7 +58,7 @@ void write_file_atomically(const fs::path& path, std::string_view content, mode_
   // A name in the same directory that no other process picks.
   std::random_device random;
   fs::path temporary = path;
-  temporary += kTemporary + std::to_string(random());
+  temporary += kTemporaryMark + std::to_string(random());
   temporary += std::to_string(random());
   OutputFile file(temporary, OutputFile::Mode::kMustNotExist, permissions);
   try {
@@ -75,12 +70,6 @@ void write_file_atomically(const fs::path& path, std::string_view content, mode_
     throw;
   }
   sync_directory(path.parent_path());
-}
-
-bool is_left_of(const fs::directory_entry& file, std::string_view name) {
-  std::error_code error;
-  return file.path().filename().string().starts_with(std::string(name) + kTemporary) &&
-         fs::is_regular_file(file.symlink_status(error));
 }
 
 void sync_directory(const fs::path& dir) {

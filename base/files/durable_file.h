@@ -35,14 +35,14 @@ class OutputFile {
   UniqueFd fd_;
 };
 
+/// Follows the file's name in that of its temporary file.
+inline constexpr char kTemporaryMark[] = ".tmp-";
+
 /// Writes a small file whole or not at all: a temporary file beside it, fsync, rename, fsync of the
 /// directory. `permissions`: those of a new file, less the umask. On failure throws
 /// std::system_error naming the file, and leaves no temporary file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
                            mode_t permissions = 0644);
-
-/// True if the file is the temporary one of a killed write_file_atomically() of `name`.
-bool is_left_of(const std::filesystem::directory_entry& file, std::string_view name);
 
 /// Flushes a directory, so that its entries are durable. Throws std::system_error.
 void sync_directory(const std::filesystem::path& dir);

@@ -56,7 +56,7 @@ std::string read_whole_file(const std::filesystem::path& path, uint64_t max_byte
   const InputFile file(path.string(), confinement);
   if (file.size() > max_bytes) {
     throw InputError(shown_path(path) + ": is larger than " + std::to_string(max_bytes) +
-                     " bytes, the most that is accepted");
+                     " bytes, the largest accepted size");
   }
   std::string content(file.size(), '\0');
   file.read(content.data(), content.size(), 0);

@@ -36,8 +36,8 @@ std::string existing_output_fault(const fs::path& output) {
 }
 
 std::string foreign_output_fault(const fs::path& output) {
-  return output.string() + " is no model that dotresize has made (it has no " + kReportDirectory +
-         "/" + kReportFile + "), and is not overwritten";
+  return output.string() + " is not a model made by dotresize (it has no " + kReportDirectory +
+         "/" + kReportFile + "), so it is not overwritten";
 }
 
 bool is_empty_partial(const fs::path& partial) {
@@ -46,9 +46,12 @@ bool is_empty_partial(const fs::path& partial) {
     std::error_code one;
     if (entry.path().filename() != kJournalDirectory || entry.is_symlink(one)) return false;
     // An owner file that was never completed, because the process was killed, is nobody's.
+    const std::string unfinished = std::string(kOwnerOfOutput) + kTemporaryMark;
     std::error_code unreadable;
     for (const fs::directory_entry& file : entries_of(entry.path(), unreadable)) {
-      if (!is_left_of(file, kOwnerOfOutput)) return false;
+      const bool is_unfinished = file.path().filename().string().starts_with(unfinished) &&
+                                 fs::is_regular_file(file.symlink_status(one));
+      if (!is_unfinished) return false;
     }
     if (unreadable) return false;
   }

@@ -16,7 +16,6 @@ namespace {
 
 constexpr char kOpenSslFault[] = "OpenSSL cannot compute a SHA-256";
 constexpr size_t kHexDigits = 64;
-constexpr char kSeparator[] = "  ";  ///< separator between hash and path
 
 }  // namespace
 
@@ -67,7 +66,7 @@ std::map<std::string, std::string> parse_sha256_sums(const std::string& text,
   for (std::string line; std::getline(lines, line);) {
     const std::string where = std::string(kSumsFile) + ":" + std::to_string(++number) + ": ";
     if (line.find_first_not_of("0123456789abcdef") != kHexDigits ||
-        line.compare(kHexDigits, 2, kSeparator) != 0) {
+        line.compare(kHexDigits, 2, "  ") != 0) {
       problems.push_back(where + "not a SHA-256, two spaces and a path");
       continue;
     }
@@ -79,10 +78,6 @@ std::map<std::string, std::string> parse_sha256_sums(const std::string& text,
     }
   }
   return sums;
-}
-
-std::string sha256_line(const std::string& sha256, const std::string& path) {
-  return sha256 + kSeparator + path + "\n";
 }
 
 }  // namespace dotresize

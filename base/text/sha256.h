@@ -34,7 +34,4 @@ bool stays_inside(const std::string& path);
 std::map<std::string, std::string> parse_sha256_sums(const std::string& text,
                                                      std::vector<std::string>& problems);
 
-/// Returns one line "HASH  PATH".
-std::string sha256_line(const std::string& sha256, const std::string& path);
-
 }  // namespace dotresize

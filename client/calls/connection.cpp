@@ -23,7 +23,7 @@ using std::chrono::seconds;
 
 std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
   if (tls.certificate.empty() != tls.key.empty()) {
-    throw InputError("--cert", "needs --key, and the other way round");
+    throw InputError("--cert", "needs --key, and --key needs --cert");
   }
   if (tls.ca.empty()) {
     if (!tls.key.empty()) throw InputError("--cert", "needs --tls-ca");
@@ -56,8 +56,9 @@ Connection::Connection(const std::string& server, const TlsOptions& tls, std::st
       std::ranges::any_of(std::array{"127.", "localhost:", "[::1]:", "unix:"},
                           [&](const char* start) { return server.starts_with(start); });
   if (!token_.empty() && tls.ca.empty() && !on_this_machine) {
-    throw InputError("DOTRESIZE_TOKEN_FILE",
-                     server + " is another machine: a token goes there over TLS alone, --tls-ca");
+    throw InputError(
+        "DOTRESIZE_TOKEN_FILE",
+        server + " is another machine: a token is sent there only over TLS (--tls-ca)");
   }
 }
 

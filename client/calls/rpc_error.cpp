@@ -1,7 +1,5 @@
 #include "client/calls/rpc_error.h"
 
-#include <array>
-
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "google/rpc/code.pb.h"
@@ -10,38 +8,6 @@
 
 namespace dotresize {
 namespace {
-
-struct CodeMeaning {
-  grpc::StatusCode code;
-  ExitCode exit_code;
-};
-
-/// docs/cli.md has this table for people.
-constexpr std::array<CodeMeaning, 16> kCodes = {{
-    {grpc::CANCELLED, kExitUnavailable},
-    {grpc::UNKNOWN, kExitUnavailable},
-    {grpc::INVALID_ARGUMENT, kExitBadData},
-    {grpc::DEADLINE_EXCEEDED, kExitUnavailable},
-    {grpc::NOT_FOUND, kExitBadData},
-    {grpc::ALREADY_EXISTS, kExitBadData},
-    {grpc::PERMISSION_DENIED, kExitDenied},
-    {grpc::RESOURCE_EXHAUSTED, kExitTryAgain},
-    {grpc::FAILED_PRECONDITION, kExitBadData},
-    {grpc::ABORTED, kExitTryAgain},
-    {grpc::OUT_OF_RANGE, kExitBadData},
-    {grpc::UNIMPLEMENTED, kExitUnavailable},
-    {grpc::INTERNAL, kExitUnavailable},
-    {grpc::UNAVAILABLE, kExitUnavailable},
-    {grpc::DATA_LOSS, kExitUnavailable},
-    {grpc::UNAUTHENTICATED, kExitDenied},
-}};
-
-const CodeMeaning& meaning_of(grpc::StatusCode code) {
-  for (const CodeMeaning& meaning : kCodes) {
-    if (meaning.code == code) return meaning;
-  }
-  return meaning_of(grpc::UNKNOWN);
-}
 
 std::vector<FieldViolation> violations_of(const grpc::Status& status) {
   std::vector<FieldViolation> violations;
@@ -65,13 +31,13 @@ std::string message_for(const grpc::Status& status, const std::string& server) {
       if (reason.find("failed to connect") != std::string::npos &&
           reason.find("Socket closed") != std::string::npos) {
         return server +
-               " takes the connection and closes it: a server with TLS needs --tls-ca or "
+               " accepts the connection and closes it: a server with TLS needs --tls-ca or "
                "DOTRESIZE_TLS_CA\n  (" +
                reason + ")";
       }
       if (reason.find("handshake") != std::string::npos) {
-        return "no TLS with " + server +
-               ": does its certificate fit --tls-ca and its name, and does it speak TLS at all?\n  "
+        return "the TLS handshake with " + server +
+               " failed: does its certificate fit --tls-ca and its name, and does it use TLS?\n  "
                "(" +
                reason + ")";
       }
@@ -96,10 +62,30 @@ std::string message_for(const grpc::Status& status, const std::string& server) {
 
 }  // namespace
 
-int exit_code_for(grpc::StatusCode code) { return meaning_of(code).exit_code; }
+// docs/cli.md has this table for people.
+int exit_code_for(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::INVALID_ARGUMENT:
+    case grpc::NOT_FOUND:
+    case grpc::ALREADY_EXISTS:
+    case grpc::FAILED_PRECONDITION:
+    case grpc::OUT_OF_RANGE:
+      return kExitBadData;
+    case grpc::PERMISSION_DENIED:
+    case grpc::UNAUTHENTICATED:
+      return kExitDenied;
+    case grpc::RESOURCE_EXHAUSTED:
+    case grpc::ABORTED:
+      return kExitTryAgain;
+    default:
+      return kExitUnavailable;
+  }
+}
 
 std::string code_name(grpc::StatusCode code) {
-  return google::rpc::Code_Name(static_cast<google::rpc::Code>(meaning_of(code).code));
+  const bool known = google::rpc::Code_IsValid(code);
+  return google::rpc::Code_Name(known ? static_cast<google::rpc::Code>(code)
+                                      : google::rpc::UNKNOWN);
 }
 
 bool is_transient(grpc::StatusCode code) {

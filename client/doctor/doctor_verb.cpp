@@ -43,7 +43,7 @@ struct Findings {
     const bool gpus_have_passed = std::ranges::any_of(checks, [](const Check& one) {
       return one.part == kGpuSelfTest && one.state == Check::kOk;
     });
-    const std::string verdict = !ok ? "jobs cannot run here before these faults are gone"
+    const std::string verdict = !ok ? "jobs cannot run here until these faults are mended"
                                 : gpus_have_passed
                                     ? "jobs can run on the GPUs and on the CPU of this machine"
                                     : "jobs can run on the CPU of this machine";

@@ -47,8 +47,8 @@ Check cores_check() {
   const double usable = usable_cores();
   if (usable >= visible) return {"cores", Check::kOk, counted(visible, "core"), ""};
   return {"cores", Check::kNote,
-          fmt::format("{}, of which a control group lets {:.1f} be busy", counted(visible, "core"),
-                      usable),
+          fmt::format("{}, of which a control group allows {:.1f} to be busy",
+                      counted(visible, "core"), usable),
           fmt::format("set OMP_NUM_THREADS so that all ranks together have {} threads",
                       std::max(1, static_cast<int>(usable)))};
 }
@@ -58,8 +58,7 @@ Check memory_check() {
   const int64_t usable = usable_memory_bytes();
   if (usable >= machine) return {"memory", Check::kOk, human_bytes(machine), ""};
   return {"memory", Check::kOk,
-          fmt::format("{} by the limit of a control group, {} in the machine; plans keep to the "
-                      "limit",
+          fmt::format("{} by the limit of a control group, {} in the machine; plans use the limit",
                       human_bytes(usable), human_bytes(machine)),
           ""};
 }
@@ -69,7 +68,7 @@ Check shared_memory_check(const fs::path& directory) {
   check.part = "shared memory";
   if (check.state == Check::kFault) {
     check.advice =
-        "ranks exchange messages there: remove what killed jobs have left, or make it larger "
+        "ranks exchange messages there: remove the files of killed jobs, or make it larger "
         "(docker "
         "run --shm-size=1g, an emptyDir with medium Memory in Kubernetes, mount -o "
         "remount,size=1g)";
@@ -83,7 +82,8 @@ Check directory_check(const std::string& what, const fs::path& directory) {
   Check check = space_check(directory, {kLeastSpace, kAmpleSpace});
   check.part = what;
   if (check.state != Check::kOk) {
-    check.advice = "make room: a job needs it for its journal and its output, see dotresize plan";
+    check.advice =
+        "free some space: a job needs it for its journal and its output (see dotresize plan)";
   }
   if (::access(directory.c_str(), W_OK) == 0) return check;
   check.state = Check::kFault;

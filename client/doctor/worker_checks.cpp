@@ -90,7 +90,8 @@ Check driver_check(const Json& probe) {
   Check check{"driver", Check::kOk, "", "", /*needed=*/false};
   if (fault.empty()) {
     const int version = driver.at("cuda_version");
-    check.text = fmt::format("NVIDIA's, for CUDA up to {}.{}", version / 1000, version % 1000 / 10);
+    check.text =
+        fmt::format("NVIDIA driver for CUDA up to {}.{}", version / 1000, version % 1000 / 10);
     return check;
   }
   check.text = fault + ": jobs run on the CPU";
@@ -98,12 +99,12 @@ Check driver_check(const Json& probe) {
   if (!driver.at("found").get<bool>()) {
     check.advice = "if there is a GPU, install its driver; in a container start it with --gpus all";
   } else if (driver.at("cuda_version").get<int>() > 0) {
-    check.advice = "if there is one, look at CUDA_VISIBLE_DEVICES and at nvidia-smi";
+    check.advice = "if there is a GPU, check CUDA_VISIBLE_DEVICES and nvidia-smi";
   } else {
     check.state = Check::kFault;
     check.advice =
-        "nvidia-smi says more: the driver's library and its kernel module must be of "
-        "one version";
+        "see nvidia-smi: the driver's library and its kernel module must have the same "
+        "version";
   }
   return check;
 }
@@ -118,7 +119,7 @@ Check gpu_check(size_t number, const Json& gpu) {
   if (fault.empty()) return check;
   check.state = Check::kFault;
   check.text += ": " + fault;
-  check.advice = "docs/operations.md, GPUs, says which torch serves which GPU";
+  check.advice = "docs/operations.md, section GPUs, lists which torch supports which GPU";
   return check;
 }
 
@@ -131,10 +132,10 @@ Check module_check(const Json& probe) {
   const bool built = module.at("built");
   // The module is not needed without GPUs.
   check.state = built || !probe.at("gpus").empty() ? Check::kFault : Check::kNote;
-  check.advice = built
-                     ? "it needs the libraries of torch's wheels: look for other versions of them "
-                       "in LD_LIBRARY_PATH and LD_PRELOAD, and build again if torch has changed"
-                     : "for GPUs build with -DDOTRESIZE_WITH_CUDA=ON";
+  check.advice =
+      built ? "it needs the libraries of torch's wheels: check LD_LIBRARY_PATH and LD_PRELOAD for "
+              "other versions of them, and build again if torch has changed"
+            : "for GPUs build with -DDOTRESIZE_WITH_CUDA=ON";
   return check;
 }
 
@@ -150,11 +151,11 @@ Check nccl_check(const Json& probe) {
     if (folder.empty() || !fs::exists(found, error)) continue;
     if (fs::equivalent(found, loaded, error)) {
       check.state = Check::kFault;
-      check.text += ", which LD_LIBRARY_PATH has put in place of torch's";
-      check.advice = "take " + folder + " out of LD_LIBRARY_PATH";
+      check.text += ", which LD_LIBRARY_PATH puts before torch's";
+      check.advice = "remove " + folder + " from LD_LIBRARY_PATH";
       return check;
     }
-    check.text += fmt::format("; not that of LD_LIBRARY_PATH, {}", folder);
+    check.text += fmt::format("; not the one in LD_LIBRARY_PATH, {}", folder);
   }
   return check;
 }
@@ -171,8 +172,8 @@ Check gpu_self_test(int gpus) {
     check.state = Check::kFault;
     check.text = fault.what();
     check.advice =
-        "leave out a GPU that is named with CUDA_VISIBLE_DEVICES; nvidia-smi -q and "
-        "dmesg have its errors; NCCL_DEBUG=INFO says how ranks are linked";
+        "exclude a GPU that is named, with CUDA_VISIBLE_DEVICES; nvidia-smi -q and dmesg "
+        "show its errors; NCCL_DEBUG=INFO shows how ranks are linked";
   }
   return check;
 }
@@ -187,7 +188,7 @@ Check worker_check() {
       check.text = worker_program().string();
       return check;
     }
-    check.advice = "its libraries, those of torch above all, must be where they were at the build";
+    check.advice = "its libraries, torch's among them, must be where they were when it was built";
   } catch (const ProgramMissing& error) {
     check.text = error.what();
     check.advice = "build it: scripts/build.sh --target programs";
@@ -204,13 +205,13 @@ Check mpi_check() {
   } catch (const ProgramMissing& error) {
     check.state = Check::kFault;
     check.text = error.what();
-    check.advice = "install OpenMPI (Debian: openmpi-bin), or put it into PATH";
+    check.advice = "install OpenMPI (Debian: openmpi-bin), or add it to PATH";
   } catch (const Failed& fault) {
     check.state = Check::kFault;
     check.text = std::string("two ranks fail: ") + fault.what();
     check.advice =
-        "mpirun -np 2 hostname says whether it is OpenMPI; shared memory and the "
-        "loopback device must be usable";
+        "check with `mpirun --version` that it is OpenMPI; shared memory and the loopback "
+        "device must be usable";
   }
   return check;
 }
@@ -230,7 +231,7 @@ std::vector<Check> probe_checks() {
       checks.push_back(
           {"Python", Check::kFault, printable(fault, kMaxFault),
            "install requirements.txt there, or name another Python in DOTRESIZE_PYTHON; without it "
-           "jobs take token files alone"});
+           "jobs can only use token files"});
     }
     checks.push_back(driver_check(probe));
     const Json& gpus = probe.at("gpus");
@@ -245,7 +246,7 @@ std::vector<Check> probe_checks() {
     return checks;
   } catch (const Failed& fault) {
     return {{"worker", Check::kFault, fault.what(),
-             "take programs of one build: DOTRESIZE_WORKER may name another's"}};
+             "use programs of the same build: DOTRESIZE_WORKER may name another worker"}};
   }
 }
 

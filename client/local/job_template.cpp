@@ -139,14 +139,14 @@ resources:
 void require_source(const TemplateRequest& request) {
   if (request.text.empty() && request.tokens.empty()) {
     throw InputError("--text",
-                     "is needed: UTF-8 text like that of the model's use, for the calibration "
+                     "is needed for the calibration: UTF-8 text like that which the model will see "
                      "(--tokens if the model has no tokenizer.json)");
   }
   for (const std::string& file : request.text) {
-    if (!fs::is_regular_file(file)) throw InputError("--text", in_quotes(file) + " is no file");
+    if (!fs::is_regular_file(file)) throw InputError("--text", in_quotes(file) + " is not a file");
   }
   if (!request.tokens.empty() && !fs::is_regular_file(request.tokens)) {
-    throw InputError("--tokens", in_quotes(request.tokens) + " is no file");
+    throw InputError("--tokens", in_quotes(request.tokens) + " is not a file");
   }
 }
 
@@ -194,7 +194,7 @@ void write_job_template(const TemplateRequest& request) {
   const UniqueFd file(
       ::open(request.job_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file && errno == EEXIST) {
-    throw InputError(request.job_file + " exists, and is not overwritten: name another file");
+    throw InputError(request.job_file + " exists and is not overwritten: name another file");
   }
   if (file && ::write(file.get(), text.data(), text.size()) == std::ssize(text)) return;
   const std::string why = std::strerror(errno);

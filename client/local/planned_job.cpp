@@ -38,8 +38,8 @@ JobPlan plan_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
   const LaunchFacts launch = launch_facts(hardware, ranks);
   const std::optional<DeviceKind> asked = asked_device(spec);
   if (asked && *asked != launch.devices.device) {
-    throw InputError("--hardware", "is a file of device: " + to_string(launch.devices.device) +
-                                       ", the job asks for " + to_string(*asked));
+    throw InputError("--hardware", "has device: " + to_string(launch.devices.device) +
+                                       ", but the job requests " + to_string(*asked));
   }
   return plan_job(spec, model, launch);
 }
@@ -54,8 +54,8 @@ std::vector<FileFinding> find_faults(const JobPlan& plan, bool pushed) {
   if (3 * width < 2 * plan.model.hidden_size) {
     findings.push_back({"method",
                         fmt::format("width {} is less than two thirds of {}: the model will be "
-                                    "much worse than one of the same size by method: {{size}} "
-                                    "alone",
+                                    "much worse than one of the same size with only `size` in "
+                                    "`method`",
                                     width, plan.model.hidden_size),
                         /*fatal=*/false});
   }

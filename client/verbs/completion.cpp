@@ -72,8 +72,7 @@ std::string completion_script(const CLI::App& app, const std::string& shell) {
 }
 
 Verb add_completion_verb(CLI::App& app) {
-  CLI::App& command =
-      *app.add_subcommand("completion", "Print what completes the words of a shell");
+  CLI::App& command = *app.add_subcommand("completion", "Print a completion script for a shell");
   auto shell = std::make_shared<std::string>();
   command.add_option("SHELL", *shell, "bash or zsh")
       ->required()

@@ -23,16 +23,17 @@ Connection CommonOptions::connect() const {
 void add_server_option(CLI::App& command, CommonOptions& common) {
   command
       .add_option("--server", common.server,
-                  "The server (default: $DOTRESIZE_SERVER, else 127.0.0.1:50051)")
+                  "Address of the server (default: $DOTRESIZE_SERVER, else 127.0.0.1:50051)")
       ->type_name("HOST:PORT");
   command
-      .add_option("--tls-ca", common.tls.ca, "Authority of the server's certificate (PEM): use TLS")
+      .add_option("--tls-ca", common.tls.ca,
+                  "Use TLS, with this authority of the server's certificate (PEM)")
       ->type_name("FILE")
       ->envname("DOTRESIZE_TLS_CA");
   command.add_option("--cert", common.tls.certificate, "Certificate of this client (PEM)")
       ->type_name("FILE")
       ->envname("DOTRESIZE_CERT");
-  command.add_option("--key", common.tls.key, "Its key (PEM)")
+  command.add_option("--key", common.tls.key, "Key of this client (PEM)")
       ->type_name("FILE")
       ->envname("DOTRESIZE_KEY");
 }
@@ -46,8 +47,9 @@ void add_output_option(CLI::App& command, CommonOptions& common) {
 
 void add_set_option(CLI::App& command, std::vector<std::string>& changes) {
   command
-      .add_option("--set", changes,
-                  "Changes a key of the job file, as in --set method.size=0.7; several times")
+      .add_option(
+          "--set", changes,
+          "Change a key of the job file, as in --set method.size=0.7; may be given several times")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -74,27 +74,28 @@ int prune_jobs(const PruneOptions& options, const CommonOptions& common) {
 
 Verb add_prune_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      add_server_verb(app, common, "prune", "Forget jobs that ended long ago; their models stay",
+      add_server_verb(app, common, "prune", "Delete jobs that ended long ago; their models stay",
                       "  dotresize prune --keep-days 7 --dry-run\n");
   auto options = std::make_shared<PruneOptions>();
-  command.add_option("--keep-days", options->keep_days, "Keep those that ended since so many days")
+  command
+      .add_option("--keep-days", options->keep_days, "Keep the jobs that ended in the last N days")
       ->required()
       ->type_name("N")
       ->check(CLI::Range(0, 36500).description(""));
-  command.add_flag("--dry-run", options->dry_run, "Only show which");
+  command.add_flag("--dry-run", options->dry_run, "Only show the jobs that would be deleted");
   return {&command, [options, &common] { return prune_jobs(*options, common); }};
 }
 
 Verb add_admin_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command =
-      add_server_verb(app, common, "admin", "Show the server, or let it start no jobs",
-                      "  dotresize admin info\n"
-                      "  dotresize admin drain\n");
+  CLI::App& command = add_server_verb(app, common, "admin",
+                                      "Show the server's state, or stop and resume starting jobs",
+                                      "  dotresize admin info\n"
+                                      "  dotresize admin drain\n");
   auto action = std::make_shared<std::string>();
   command
       .add_option("ACTION", *action,
-                  "info: version, capacity, use. drain: no job is started from now on; running "
-                  "ones go on. resume: jobs are started again")
+                  "info: version, capacity, use. drain: start no more jobs; running ones continue. "
+                  "resume: start jobs again")
       ->required()
       ->type_name("")
       ->check(CLI::IsMember({"info", "drain", "resume"}).description(""));

@@ -52,8 +52,8 @@ fs::path open_partial(const FetchRequest& request) {
                    read_whole_file(file, kMaxFetchFileBytes) == description;
   if (own) return partial;
   throw InputError(partial.string() +
-                   " is not what an earlier fetch of these files has left: remove it, or name "
-                   "another directory");
+                   " was not left by an earlier fetch of these files: remove it, or name another "
+                   "directory");
 }
 
 uint64_t size_of_file(const fs::path& path) {
@@ -130,7 +130,7 @@ struct Fetcher {
     const std::string& sha256 = artifact.sha256();
     if (whole && (sha256.empty() || sha256_of_file(path) == sha256)) return true;
     fs::remove(path);
-    if (begun == 0) throw broken(artifact, "have not the hash that it lists");
+    if (begun == 0) throw broken(artifact, "do not have the hash that it lists");
     progress.done -= artifact.size();  // the old file had other content
     return fetch(path, artifact);
   }
@@ -140,10 +140,10 @@ struct Fetcher {
     const v1::Artifact& now = chunk.artifact();
     if (chunk.has_artifact() &&
         (now.size() != artifact.size() || now.sha256() != artifact.sha256())) {
-      throw broken(artifact, "are not those that it has listed");
+      throw broken(artifact, "are not those that it listed");
     }
     const auto size = std::ssize(chunk.data());
-    if (size > artifact.size() - offset) throw broken(artifact, "are more than it has listed");
+    if (size > artifact.size() - offset) throw broken(artifact, "are more than it listed");
     file.write(chunk.data().data(), chunk.data().size(), static_cast<uint64_t>(offset));
     offset += size;
     progress.done += size;
@@ -164,7 +164,7 @@ void require_sound(const std::vector<v1::Artifact>& artifacts) {
   for (const v1::Artifact& artifact : artifacts) {
     const std::string name = in_quotes(artifact.name());
     if (!stays_inside(artifact.name()) || artifact.name() == kFetchFile || artifact.size() < 0) {
-      throw InputError("the server lists a file " + name + ", which cannot be one");
+      throw InputError("the server lists a file " + name + ", which is not a valid name or size");
     }
     if (!artifact.fault().empty()) {
       throw InputError(name + " of the job cannot be fetched: " + printable(artifact.fault()));
@@ -237,7 +237,7 @@ int fetch(FetchRequest request, const CommonOptions& common) {
                            [&guard] { return guard.interrupted(); });
   }
   if (!done) {
-    std::cerr << "stopped fetching; the same command goes on where it was\n";
+    std::cerr << "stopped fetching; the same command continues from there\n";
     return kExitInterrupted;
   }
   print_fetched(request, artifacts, common);
@@ -249,17 +249,18 @@ int fetch(FetchRequest request, const CommonOptions& common) {
 Verb add_fetch_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       add_server_verb(app, common, "fetch",
-                      "Fetch what an ended job has left: report, model card, log; or its model",
+                      "Fetch the files of an ended job: report, model card, log; or its model",
                       "  dotresize fetch j-451f3da65440ea8f results\n"
                       "  dotresize fetch j-451f3da65440ea8f models/docs-llama-80 --model\n");
   auto request = std::make_shared<FetchRequest>();
   command
-      .add_option("ID", request->id, "The job, as submit and list print it, or how its id begins")
+      .add_option("ID", request->id,
+                  "Id of the job, as submit and list print it, or the beginning of the id")
       ->required()
       ->type_name("");
-  command.add_option("DIR", request->dir, "Directory to make")->required()->type_name("");
+  command.add_option("DIR", request->dir, "Directory to create")->required()->type_name("");
   command.add_flag("--model", request->model,
-                   "The model's directory, as the job has made it; the server must allow it");
+                   "Fetch the whole model directory; the server must allow it");
   return {&command, [request, &common] { return fetch(*request, common); }};
 }
 

@@ -38,7 +38,8 @@ std::optional<v1::Job> follow(Connection& connection, const std::string& id, Wat
   }
   view = {};  // ends the display before others write
   if (!job) {
-    std::cerr << "stopped watching; the job goes on. To end it: dotresize cancel " << id << "\n";
+    std::cerr << "stopped watching; the job continues. To cancel it: dotresize cancel " << id
+              << "\n";
   }
   return job;
 }
@@ -269,7 +270,7 @@ int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOpt
 
 Verb submit_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      add_server_verb(app, common, "submit", "Give a job or a sweep to the server",
+      add_server_verb(app, common, "submit", "Submit a job or a sweep to the server",
                       "  dotresize submit job.yaml --wait\n"
                       "  dotresize submit sweep.yaml --wait --pareto\n"
                       "  dotresize submit job.yaml --set method.size=0.7 --dry-run\n"
@@ -287,40 +288,42 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
       ->excludes(wait);
   command
       .add_option("--parallel", options->parallel,
-                  "Of a sweep: jobs at a time (default: what fits)")
+                  "For a sweep: number of jobs at a time (default: as many as fit)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""));
-  command.add_flag("--pareto", options->pareto,
-                   "Of a sweep: show the front alone: no other result has fewer bytes and less "
-                   "perplexity");
+  command.add_flag(
+      "--pareto", options->pareto,
+      "For a sweep: show only the Pareto front: no other result is better in bytes and "
+      "perplexity");
   command
       .add_option("--request-id", options->request_id,
-                  "The same ID gives the same job, however often it is submitted (default: a new "
-                  "one)")
+                  "Id of this request; repeating it gives the same job again (default: a new id)")
       ->type_name("ID");
   command
       .add_option("--priority", options->priority,
-                  "Place in the queue: -100 to 100, of which those above 0 are for admins")
+                  "Priority in the queue, from -100 to 100; above 0 for admins only")
       ->type_name("N");
-  command.add_option("--label", options->labels, "For filters of list; may be given several times")
+  command
+      .add_option("--label", options->labels,
+                  "Label for the filters of list; may be given several times")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   command
       .add_option("--deadline", options->deadline_s,
-                  "Seconds after its start at which the job is stopped")
+                  "Stop the job this many seconds after its start")
       ->type_name("S");
   command
       .add_option("--ttl", options->ttl_s,
-                  "Seconds after its end at which the server forgets the job")
+                  "Delete the job from the server this many seconds after its end")
       ->type_name("S");
   command
       .add_option("--webhook", options->webhook,
-                  "Whom the server tells of the job's end; its operator must allow it")
+                  "URL that the server calls at the job's end; its operator must allow it")
       ->type_name("URL");
   return {&command, [options, &common] { return submit_job(*options, common); }};
 }
 
-constexpr char kIdHelp[] = "The job, as submit and list print it, or how its id begins";
+constexpr char kIdHelp[] = "Id of the job, as submit and list print it, or the beginning of the id";
 
 std::string examples_of(const std::string& name, const std::string& arguments,
                         const std::string& flag) {
@@ -376,10 +379,11 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
                                      : finish(connection, *job, /*pareto=*/false, common);
               }),
       add_list_verb(app, common),
-      ids_verb(app, common, "cancel", "End jobs", "--wait", "Until their processes are gone",
+      ids_verb(app, common, "cancel", "Cancel jobs", "--wait",
+               "Wait until their processes are gone",
                [&common](const Ids& ids, bool wait) { return cancel_jobs(ids, wait, common); }),
-      ids_verb(app, common, "resume", "Go on with failed or cancelled jobs", "--fresh",
-               "Start anew, without what their last attempts have found",
+      ids_verb(app, common, "resume", "Continue failed or cancelled jobs", "--fresh",
+               "Start anew, without the results of earlier attempts",
                [&common](const Ids& ids, bool fresh) {
                  return for_each_job(ids, common, [&](Connection& connection, const auto& id) {
                    v1::ResumeJobRequest request;
@@ -388,7 +392,7 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
                    return state_answer(connection.call(&v1::Jobs::Stub::ResumeJob, request));
                  });
                }),
-      ids_verb(app, common, "delete", "Forget ended jobs; their model directories stay", "", "",
+      ids_verb(app, common, "delete", "Delete ended jobs; their model directories stay", "", "",
                [&common](const Ids& ids, bool) {
                  return for_each_job(ids, common, [](Connection& connection, const auto& id) {
                    v1::DeleteJobRequest request;
@@ -399,7 +403,8 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
                }),
       add_prune_verb(app, common),
       id_verb(
-          app, common, "logs", "Print a job's log", "-f,--follow", "Until the job has ended",
+          app, common, "logs", "Print a job's log", "-f,--follow",
+          "Follow the log until the job has ended",
           [&common](const std::string& id, bool follow) { return print_logs(id, follow, common); }),
       add_report_verb(app, common),
       add_fetch_verb(app, common),

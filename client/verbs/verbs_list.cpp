@@ -77,12 +77,12 @@ Verb add_list_verb(CLI::App& app, CommonOptions& common) {
                   "Only jobs with this label; may be given several times")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  command.add_option("--limit", options->limit, "At most so many")
+  command.add_option("--limit", options->limit, "Largest number of jobs")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000).description(""))
       ->capture_default_str();
   command.add_flag("-w,--watch", options->watch,
-                   "The newest one last, then a line for each change, until Ctrl-C");
+                   "Show the newest job last, then a line for each change, until Ctrl-C");
   return {&command, [options, &common] { return list_jobs(*options, common); }};
 }
 

@@ -129,7 +129,7 @@ void add_remote_options(CLI::App& command, RemoteCache& cache) {
   if (!home.empty()) cache.directory = home / "remote";
   command
       .add_option("--remote-cache", cache.directory,
-                  "Where copies of models and texts of hf:// and s3:// are kept")
+                  "Directory for copies of models and texts from hf:// and s3://")
       ->type_name("DIR")
       ->envname("DOTRESIZE_REMOTE_CACHE")
       ->capture_default_str();
@@ -137,11 +137,12 @@ void add_remote_options(CLI::App& command, RemoteCache& cache) {
       .add_option_function<std::string>(
           "--remote-cache-size",
           [&cache](const std::string& text) { cache.size = *parse_bytes(text); },
-          "What they may take together (default: 200GiB)")
+          "Largest size of these copies together (default: 200GiB)")
       ->type_name("SIZE")
       ->envname("DOTRESIZE_REMOTE_CACHE_SIZE")
       ->check([](const std::string& text) {
-        return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 200GiB is";
+        return parse_bytes(text).value_or(0) > 0 ? ""
+                                                 : "'" + text + "' is not a size such as 200GiB";
       });
 }
 
@@ -153,7 +154,7 @@ void add_job_options(CLI::App& command, PlanRequest& job) {
 }
 
 Verb init_verb(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("init", "Write a job file for a model, to be edited");
+  CLI::App& command = *app.add_subcommand("init", "Write a job file for a model, for you to edit");
   auto request = std::make_shared<TemplateRequest>();
   command.add_option("MODEL_DIR", request->model, "The dense model")->required()->type_name("");
   CLI::Option* job =
@@ -164,7 +165,7 @@ Verb init_verb(CLI::App& app) {
       command.add_option("--text", request->text, "Calibration text, UTF-8")->type_name("FILE...");
   command
       .add_option("--tokens", request->tokens,
-                  "Token file in its place: a tensor \"tokens\" in a safetensors file")
+                  "Token file instead of text: a safetensors file with a tensor \"tokens\"")
       ->type_name("FILE")
       ->excludes(text);
   command.group("Without a server");
@@ -190,25 +191,25 @@ Verb init_verb(CLI::App& app) {
 
 Verb plan_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      *app.add_subcommand("plan", "Show what each rank would hold, and the result's size");
+      *app.add_subcommand("plan", "Show the memory of each rank and the size of the result");
   auto options = std::make_shared<PlanOptions>();
   add_job_options(command, options->job);
   command
       .add_option("--hardware", options->job.hardware,
-                  "How fast a machine is (YAML): also show how long the job takes on it")
+                  "Rates of a machine (YAML): also show the time of the job on it")
       ->type_name("FILE");
   CLI::Option* manifest =
       command
           .add_option("--manifest", options->manifest.kind,
-                      "Print what hands the job to a cluster instead; mpijob: for `kubectl create`")
+                      "Print a manifest of the job instead; mpijob: for `kubectl create`")
           ->type_name("KIND")
           ->check(CLI::IsMember({"mpijob"}).description(""));
   command
       .add_option("--template", options->manifest.template_file,
-                  "MPIJob (YAML) that the job is put into (default: a built-in one)")
+                  "MPIJob (YAML) to which the job is added (default: a built-in one)")
       ->type_name("FILE")
       ->needs(manifest);
-  command.add_option("--cpus", options->manifest.cpus, "Processors of a rank there")
+  command.add_option("--cpus", options->manifest.cpus, "Processors of each rank in the cluster")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""))
       ->needs(manifest)
@@ -222,16 +223,17 @@ Verb plan_verb(CLI::App& app, CommonOptions& common) {
 }
 
 Verb run_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command = *app.add_subcommand("run", "Compress here with mpirun, without a server");
+  CLI::App& command =
+      *app.add_subcommand("run", "Compress on this machine with mpirun, without a server");
   auto options = std::make_shared<RunOptions>();
   add_job_options(command, options->job);
   command
       .add_option("--trace", options->trace,
-                  "Timeline of all ranks to write, for chrome://tracing and Perfetto")
+                  "Write a timeline of all ranks, for chrome://tracing and Perfetto")
       ->type_name("FILE");
   command.add_flag("--fresh", options->fresh,
                    "Start anew even if an interrupted run of the job has left a journal");
-  command.add_flag("--verbose", options->verbose, "Also show what MPI says about a failure");
+  command.add_flag("--verbose", options->verbose, "Also show MPI's messages about a failure");
   return finish_verb(command, common,
                      "  dotresize run examples/docs-llama/job.yaml\n"
                      "  dotresize run job.yaml --set method.size=0.7 --set output.path=out/70\n"
@@ -302,7 +304,7 @@ constexpr char kNemotronNas[] = "nemotron-nas";
 
 Verb export_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      *app.add_subcommand("export", "Write a model without maps as other engines read it");
+      *app.add_subcommand("export", "Write a model without maps in the format of another engine");
   auto options = std::make_shared<ExportOptions>();
   command
       .add_option("MODEL_DIR", options->model,
@@ -321,9 +323,8 @@ Verb export_verb(CLI::App& app, CommonOptions& common) {
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
-      .add_option(
-          "FILE", options->file,
-          "What to write; it must not exist (default here: NAME-TYPE.gguf, NAME-nemotron-nas)")
+      .add_option("FILE", options->file,
+                  "Output, which must not exist (default: NAME-TYPE.gguf, NAME-nemotron-nas)")
       ->type_name("");
   return finish_verb(command, common,
                      "  dotresize export out/stock --to gguf\n"

@@ -43,7 +43,7 @@ fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common)
   const std::string id = find_job_id(connection, id_or_prefix);
   const v1::Job job = connection.get_job(id);
   if (job.has_sweep()) {
-    throw InputError("job " + id + " is a sweep: `dotresize report " + id + "` shows it alone");
+    throw InputError("job " + id + " is a sweep, which is reported alone: dotresize report " + id);
   }
   if (job.state() != v1::Job::SUCCEEDED) {
     throw InputError("job " + id + " has no report: it is " + state_name(job));
@@ -53,7 +53,8 @@ fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common)
 
 void require_found(const std::string& what) {
   if (fs::is_directory(what)) return;
-  if (fs::exists(what)) throw InputError(in_quotes(what) + " is a file: name its model directory");
+  if (fs::exists(what))
+    throw InputError(in_quotes(what) + " is a file: give the model directory that it is in");
   const bool is_like_a_path = what.find_first_of("/.") != std::string::npos;  // ids are not
   if (is_like_a_path) throw InputError(in_quotes(what) + ": no such directory");
 }
@@ -206,7 +207,7 @@ int write_page(const std::vector<std::string>& asked, const fs::path& file,
 
 Verb add_report_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      add_server_verb(app, common, "report", "Show what a compression gave, or compare several",
+      add_server_verb(app, common, "report", "Show the result of a compression, or compare several",
                       "  dotresize report out/docs-llama-80\n"
                       "  dotresize report out/docs-llama-80 out/docs-llama-70\n"
                       "  dotresize report j-451f3da65440ea8f -o json\n"
@@ -215,9 +216,10 @@ Verb add_report_verb(CLI::App& app, CommonOptions& common) {
   auto what = std::make_shared<std::vector<std::string>>();
   auto page = std::make_shared<std::string>();
   command
-      .add_option("--html", *page,
-                  "Write a page with plots, also of a job that has failed, of a sweep's directory, "
-                  "and of several models")
+      .add_option(
+          "--html", *page,
+          "Write a page with plots; also for a failed job, a sweep's directory, and several "
+          "models")
       ->type_name("FILE");
   command.add_option("ID|DIR", *what, "Jobs that have succeeded, model directories, or one sweep")
       ->required()

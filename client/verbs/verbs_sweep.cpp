@@ -61,18 +61,20 @@ int sweep(const SweepOptions& options, const CommonOptions& common) {
 
 Verb add_sweep_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      *app.add_subcommand("sweep", "Compress here with all combinations of settings, and compare");
+      *app.add_subcommand("sweep", "Compress with all combinations of settings, and compare");
   auto options = std::make_shared<SweepOptions>();
   command.add_option("SWEEP", options->file, "Job file with a section sweep")
       ->required()
       ->type_name("");
   add_set_option(command, options->changes);
-  command.add_option("--parallel", options->run.at_once, "Jobs at a time (default: what fits)")
+  command
+      .add_option("--parallel", options->run.at_once,
+                  "Number of jobs at a time (default: as many as fit)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""));
-  CLI::Option* pareto =
-      command.add_flag("--pareto", options->pareto,
-                       "Show the front alone: no other result has fewer bytes and less perplexity");
+  CLI::Option* pareto = command.add_flag(
+      "--pareto", options->pareto,
+      "Show only the Pareto front: no other result is better in bytes and perplexity");
   command.add_flag("--dry-run", options->dry_run, "Run nothing; show what would be run")
       ->excludes(pareto);
   add_output_option(command, common);
@@ -80,8 +82,8 @@ Verb add_sweep_verb(CLI::App& app, CommonOptions& common) {
   command.footer(
       "Examples:\n"
       "  dotresize sweep examples/sweep.yaml\n"
-      "  dotresize sweep examples/sweep.yaml --pareto    once more: what is done is not run "
-      "again\n");
+      "  dotresize sweep examples/sweep.yaml --pareto    once more: finished jobs are not "
+      "repeated\n");
   return {&command, [options, &common] { return sweep(*options, common); }};
 }
 

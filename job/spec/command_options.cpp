@@ -27,7 +27,7 @@ constexpr Count kLatencyCounts[] = {
 
 void add_latency_options(CLI::App& app, EvalRequest& request) {
   auto* latency = app.add_flag("--latency", request.latency,
-                               "Time per token, of a prompt and of decoding after it");
+                               "Measure the time per token, in a prompt and in decoding after it");
   for (const Count& count : kLatencyCounts) {
     app.add_option(count.name, request.latency_options.*count.value, count.description)
         ->type_name("N")
@@ -80,14 +80,14 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
       ->required()
       ->type_name("");
   app.add_option("--reference", request.reference,
-                 "Also how far the models' predictions are from those of this one, with the same "
+                 "Also compare the predictions with those of this model, which has the same "
                  "vocabulary: KL divergence, and agreement on the most likely token")
       ->type_name("MODEL_DIR");
   add_source_options(app, request.source, "Perplexity over");
   add_latency_options(app, request);
   auto* generate = app.add_option("--generate", request.prompts,
-                                  "Let the models continue this text, to be compared by reading; "
-                                  "several times")
+                                  "Let the models continue this text, to compare by reading; may "
+                                  "be given several times")
                        ->type_name("TEXT")
                        ->expected(1)
                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -143,7 +143,7 @@ void add_verify_options(CLI::App& app, VerifyRequest& request) {
       ->required()
       ->type_name("");
   app.add_option("--against", request.against,
-                 "The model that it was made of: compares hashes, and what both models compute")
+                 "Model from which it was made: compare its hashes, and the outputs of both")
       ->type_name("MODEL_DIR");
   add_source_options(app, request.source, "With --against: compare over");
   app.callback([&request] {

@@ -29,7 +29,7 @@ TEST(ReadWholeFile, SaysWhyItCannot) {
   EXPECT_THAT([&] { read(file / "below"); }, refused("below: there is no such file"));
   EXPECT_THAT([&] { read(dir.path()); }, refused("is not a regular file"));
   EXPECT_THAT([&] { read("/dev/zero"); }, refused("/dev/zero: is not a regular file"));
-  EXPECT_THAT([&] { read(file); }, refused("is larger than 4 bytes, the most that is accepted"));
+  EXPECT_THAT([&] { read(file); }, refused("is larger than 4 bytes, the largest accepted size"));
 }
 
 TEST(InputFile, EndsWhereItWasCut) {

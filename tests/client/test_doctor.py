@@ -48,7 +48,7 @@ def test_without_mpirun_and_python_and_beside_a_foreign_nccl(tmp_path):
     assert "requirements.txt" in checks["Python"]["advice"]
     if "NCCL" in checks:  # builds for the CPU alone have no NCCL
         assert checks["NCCL"]["state"] == "ok" and "site-packages" in checks["NCCL"]["text"].split(";")[0]
-        assert checks["NCCL"]["text"].endswith(f"; not that of LD_LIBRARY_PATH, {tmp_path}")
+        assert checks["NCCL"]["text"].endswith(f"; not the one in LD_LIBRARY_PATH, {tmp_path}")
 
 
 DRIVER = """
@@ -73,7 +73,7 @@ def test_a_gpu_without_kernels_and_a_python_without_packages(tmp_path):
     python.chmod(0o755)
     checks = doctor(69, DOTRESIZE_PYTHON=str(python), LD_LIBRARY_PATH=str(tmp_path), **NO_PROGRAMS)
     assert "No module named" in checks["Python"]["text"]
-    assert checks["driver"]["text"] == "NVIDIA's, for CUDA up to 12.8"
+    assert checks["driver"]["text"] == "NVIDIA driver for CUDA up to 12.8"
     assert checks["GPU 0"]["text"].startswith("Tesla V100 (sm_70), 32.0 GiB")
     if checks["CUDA module"]["state"] == "ok":
         assert checks["GPU 0"]["state"] == "ok" and checks["GPU 1"]["state"] == "fault"

@@ -351,7 +351,7 @@ def test_ctrl_c_stops_a_fetch_which_goes_on_later(server, job, folder):
         env=os.environ | {"DOTRESIZE_TOKEN_FILE": str(folder / "ann")}, stderr=subprocess.PIPE, text=True)
     assert line.stalled.wait(60)
     process.send_signal(signal.SIGINT)
-    assert "goes on where it was" in process.communicate(timeout=20)[1] and process.returncode == 130
+    assert "the same command continues from there" in process.communicate(timeout=20)[1] and process.returncode == 130
     line.close()
     fetch(server, job.id, target, "--model", token=folder / "ann")
 

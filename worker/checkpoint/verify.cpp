@@ -117,7 +117,7 @@ std::string sha256_sums(const fs::path& dir, const std::map<std::string, std::st
   for (const std::string& file : files_below(dir)) {
     const auto found = known.find(file);
     const std::string sum = found != known.end() ? found->second : sha256_of_file(dir / file);
-    sums += sha256_line(sum, file);
+    sums += sum + "  " + file + "\n";  // as sha256sum
   }
   return sums;
 }

@@ -86,7 +86,7 @@ TEST_F(CheckFiles, TextNeedsATokenizerAndTokensDoNot) {
 TEST_F(CheckFiles, AnOutputThatExistsNeedsOverwriteAndMustBeOurs) {
   EXPECT_EQ(output_fault(dir_ / "o", false), "");
   EXPECT_THAT(output_fault(dir_ / "m", false), HasSubstr("output.overwrite: true"));
-  EXPECT_THAT(output_fault(dir_ / "m", true), HasSubstr("no model that dotresize has made"));
+  EXPECT_THAT(output_fault(dir_ / "m", true), HasSubstr("not a model made by dotresize"));
   std::filesystem::create_directory(dir_ / "m/dotresize");
   dir_.write("m/dotresize/report.json", "{}");
   EXPECT_EQ(output_fault(dir_ / "m", true), "");
