@@ -106,31 +106,27 @@ bool Connection::wait(milliseconds length) {
   return channel_->WaitForConnected(std::chrono::system_clock::now() + length);
 }
 
-Reconnection::Reconnection(Connection& connection, const FollowOptions& options,
-                           std::function<bool()> interrupted)
-    : connection_(connection), options_(options), interrupted_(std::move(interrupted)) {}
-
 bool Reconnection::run(const std::function<bool()>& attempt,
                        const std::function<bool(const RpcError&)>& may_pass,
                        const std::function<void(const RpcError&)>& tell) {
   using Clock = std::chrono::steady_clock;
-  while (!interrupted_()) {
+  while (!interrupted()) {
     try {
       if (attempt()) return true;
     } catch (const RpcError& error) {
       if (!may_pass(error)) throw;
       const Clock::time_point now = Clock::now();
-      if (!failing_since_) {
-        failing_since_ = now;
-        pause_ = options_.first_pause;
+      if (!failing_since) {
+        failing_since = now;
+        pause = options.first_pause;
       }
-      const milliseconds pause = pause_;
-      if (now + pause > *failing_since_ + options_.patience) throw;
-      pause_ = std::min(2 * pause_, options_.max_pause);
+      const milliseconds wait = pause;
+      if (now + wait > *failing_since + options.patience) throw;
+      pause = std::min(2 * pause, options.max_pause);
       tell(error);
-      const Clock::time_point until = Clock::now() + pause;
-      while (!interrupted_() && Clock::now() < until) {
-        if (connection_.wait(std::min(options_.tick, pause))) break;
+      const Clock::time_point until = Clock::now() + wait;
+      while (!interrupted() && Clock::now() < until) {
+        if (connection.wait(std::min(options.tick, wait))) break;
       }
     }
   }

@@ -92,11 +92,13 @@ struct FollowOptions {
 
 /// Attempts to call a server that may be away, with doubling pauses in between, until `patience`
 /// has passed since the first failure in a row. All calls that are tried again go through run().
-class Reconnection {
- public:
-  Reconnection(
-      Connection& connection, const FollowOptions& options,
-      std::function<bool()> interrupted = [] { return false; });
+struct Reconnection {
+  Connection& connection;
+  const FollowOptions options;
+  const std::function<bool()> interrupted = [] { return false; };
+  std::chrono::milliseconds pause = {};  ///< before the next attempt
+  std::optional<std::chrono::steady_clock::time_point> failing_since =
+      {};  ///< of failures in a row
 
   /// Calls `attempt` until it returns true; one that returns false is repeated at once. After an
   /// RpcError that `may_pass` it calls `tell`, waits and tries again; it throws the error if it may
@@ -105,14 +107,7 @@ class Reconnection {
            const std::function<bool(const RpcError&)>& may_pass,
            const std::function<void(const RpcError&)>& tell);
   /// Reports a sign of life: the next failure counts as the first again.
-  void heard() { failing_since_.reset(); }
-
- private:
-  Connection& connection_;
-  const FollowOptions options_;
-  const std::function<bool()> interrupted_;
-  std::chrono::milliseconds pause_{};
-  std::optional<std::chrono::steady_clock::time_point> failing_since_;
+  void heard() { failing_since.reset(); }
 };
 
 template <class Request, class Response>
@@ -122,16 +117,15 @@ Response Connection::create(StubMethod<Request, Response> method, const Request&
   using std::chrono::milliseconds;
   Response created;
   bool told = false;
-  Reconnection(*this, {milliseconds(250), milliseconds(2'000), milliseconds(10'000)})
-      .run(
-          [&] {
-            created = call(method, request, deadline);
-            return true;
-          },
-          [](const RpcError& error) { return error.code() == grpc::UNAVAILABLE; },
-          [&](const RpcError& error) {
-            if (!std::exchange(told, true)) on_retry(error.what());
-          });
+  Reconnection{*this, {milliseconds(250), milliseconds(2'000), milliseconds(10'000)}}.run(
+      [&] {
+        created = call(method, request, deadline);
+        return true;
+      },
+      [](const RpcError& error) { return error.code() == grpc::UNAVAILABLE; },
+      [&](const RpcError& error) {
+        if (!std::exchange(told, true)) on_retry(error.what());
+      });
   return created;
 }
 

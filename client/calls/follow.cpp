@@ -28,7 +28,7 @@ std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
                                  const FollowOptions& options) {
   v1::WatchJobRequest request;
   request.set_id(id);
-  Reconnection reconnection(connection, options, interrupted);
+  Reconnection reconnection{connection, options, interrupted};
   v1::Job job;
   bool ever_connected = false;
   bool job_end_seen = false;
@@ -66,7 +66,7 @@ void watch_jobs(Connection& connection, const v1::ListJobsRequest::Filter& filte
                 const FollowOptions& options) {
   v1::WatchJobsRequest request;
   *request.mutable_filter() = filter;
-  Reconnection reconnection(connection, options, interrupted);
+  Reconnection reconnection{connection, options, interrupted};
   bool ever_connected = false;
   const auto take = [&](const v1::JobChange& change) {
     reconnection.heard();
@@ -110,7 +110,7 @@ void read_logs(Connection& connection, const std::string& id, bool follow,
   request.set_id(id);
   request.set_follow(follow);
   const FollowOptions options;
-  Reconnection reconnection(connection, options);
+  Reconnection reconnection{connection, options};
   bool ever_connected = false;
   const auto take = [&](const v1::LogChunk& chunk) {
     reconnection.heard();

@@ -24,14 +24,13 @@ bool delete_own(Connection& connection, const std::string& id) {
   v1::DeleteJobRequest request;
   request.set_id(id);
   try {
-    Reconnection(connection, {std::chrono::seconds(1), std::chrono::seconds(5)})
-        .run(
-            [&] {
-              connection.call(&v1::Jobs::Stub::DeleteJob, request);
-              return true;
-            },
-            [](const RpcError& error) { return error.code() == grpc::RESOURCE_EXHAUSTED; },
-            [](const RpcError&) {});
+    Reconnection{connection, {std::chrono::seconds(1), std::chrono::seconds(5)}}.run(
+        [&] {
+          connection.call(&v1::Jobs::Stub::DeleteJob, request);
+          return true;
+        },
+        [](const RpcError& error) { return error.code() == grpc::RESOURCE_EXHAUSTED; },
+        [](const RpcError&) {});
     return true;
   } catch (const RpcError& error) {
     if (error.code() == grpc::NOT_FOUND) return true;  // already deleted

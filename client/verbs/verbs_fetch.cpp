@@ -186,7 +186,7 @@ bool fetch_artifacts(Connection& connection, const FetchRequest& request,
   int64_t total = 0;
   for (const v1::Artifact& artifact : artifacts) total += artifact.size();
   ByteProgress progress{display, total};
-  Reconnection reconnection(connection, options, interrupted);
+  Reconnection reconnection{connection, options, interrupted};
   Fetcher fetcher{connection, request.id, progress, display, interrupted, options, reconnection};
   for (const v1::Artifact& artifact : artifacts) {
     if (!fetcher.fetch(partial / artifact.name(), artifact)) return false;
