@@ -45,7 +45,7 @@ int exit_code_for(const v1::Job& job) {
 }
 
 std::string job_text(const v1::Job& job, std::time_t now) {
-  const std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
+  std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
   if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many results
   const v1::JobResult& result = job.result();
   return text + '\n' + result_table(result) + warnings_text(result.warnings());

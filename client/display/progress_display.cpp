@@ -107,7 +107,7 @@ std::string render_bar(const v1::Progress& progress, const BarStyle& style) {
     for (int i = 0; i < full; ++i) done += style.unicode ? "━" : "#";
     for (int i = full; i < width; ++i) rest += style.unicode ? "─" : "-";
     const std::string bar =
-        style.colour ? "\x1b[36m" + done + "\x1b[0m\x1b[2m" + rest + "\x1b[0m" : done + rest;
+        style.colour ? fmt::format("\x1b[36m{}\x1b[0m\x1b[2m{}\x1b[0m", done, rest) : done + rest;
     const std::string line = fmt::format("{}  {}  {}{}", phase, bar, share, tail);
     return line.substr(0, line.find_last_not_of(' ') + 1);
   }
