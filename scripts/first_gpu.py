@@ -44,14 +44,14 @@ LONGEST_TAIL = 4000  # characters of a failing step's output that are kept
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the jobs are, and on which GPUs they run."""
+    """The sizes of the jobs, and the environment of what computes on a GPU."""
 
     widths: dict  # {name of the steps: random_model.py's options for the model}
     seqlen: int  # tokens in a window of the wide models
     windows: int
     example: tuple = ()  # settings of the example's job beside its own
     bench: dict = field(default_factory=dict)  # {name of a benchmark: its command in place of bench.sh's}
-    environment: dict = field(default_factory=dict)  # of all that computes on a GPU
+    environment: dict = field(default_factory=dict)  # for all that computes on a GPU
 
 
 def real_scale():
@@ -175,7 +175,7 @@ def look_at_machine(machine):
 
 def test_and_measure(machine):
     def judge(text):
-        """What was skipped is no proof."""
+        """Lists skipped tests, which prove nothing."""
         skipped = [line.strip() for line in text.splitlines() if "***Skipped" in line or "(Skipped)" in line]
         return {"summary": text.splitlines()[-3:], "skipped": skipped}
 

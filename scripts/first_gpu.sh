@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What to run first on a machine with GPUs, in this order; first_gpu.py says what each step is and how it is judged.
+# The first steps on a machine with GPUs, in order; first_gpu.py says what each step is and how it is judged.
 #
 #   scripts/first_gpu.sh [--rehearse] [--out FILE] [--folder DIR] [--only STEP...]
 #

@@ -34,7 +34,7 @@ MAX_SHARD_BYTES = 5 * 10**9
 MAX_PIECE_NUMBERS = 1 << 24
 MAX_PIECES_AHEAD = 4  # made or being made while another one is written
 THREADS = 2
-BYTES = 2  # of a bfloat16
+BYTES = 2  # a bfloat16
 
 EMBEDDING_STD = 0.02
 CHANNEL_SPREAD = 0.5  # standard deviation of the log of an output channel's scale
@@ -199,7 +199,7 @@ def cut_shards(all_tensors):
 
 
 def header(shard):
-    """Of a safetensors file: length, then JSON padded to 8 bytes."""
+    """Header of a safetensors file: length, then JSON padded to 8 bytes."""
     entries, offset = {"__metadata__": {"format": "pt"}}, 0
     for tensor in shard:
         end = offset + tensor.bytes

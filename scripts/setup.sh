@@ -74,7 +74,7 @@ install_python_packages() {  # OPTIONS OF uv pip install...
 install_environment() {
   local venv=$root/.venv requirements=$root/requirements.txt python=${PYTHON:-python3}
   if [[ -e $venv/.setup-unfinished ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
-    # What an interrupted pip leaves behind cannot be trusted.
+    # The leftovers of an interrupted pip cannot be trusted.
     rm -rf "$venv"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
       fail "$python is no Python 3.11 or later: set PYTHON to one"

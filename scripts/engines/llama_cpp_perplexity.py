@@ -9,8 +9,8 @@ import llama_cpp
 import numpy as np
 from comparison import ROOT, Refused, compare, parser, perplexity, read_windows
 
-LOG_ERROR = 4  # of ggml_log_level
-errors = []  # that llama.cpp has logged
+LOG_ERROR = 4  # a ggml_log_level
+errors = []  # llama.cpp's log
 
 
 @llama_cpp.llama_log_callback

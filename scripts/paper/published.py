@@ -1,4 +1,4 @@
-"""What the paper reports (published.yaml), by model, width reduction and method."""
+"""The figures of the paper (published.yaml), by model, width reduction and method."""
 
 import functools
 from pathlib import Path
@@ -18,7 +18,7 @@ def title_of(model):
 
 
 def model_of(config):
-    """Which of the paper's models has this config.json; None if none has."""
+    """Name of the paper's model with this config.json; None if there is none."""
     for name, model in published()["models"].items():
         if all(config.get(key) == value for key, value in model["config"].items()):
             return name
@@ -50,6 +50,6 @@ def source_of(name):
 
 
 def statement_on(name):
-    """What the paper says of a figure, with its source."""
+    """The paper's words about a figure, with their source."""
     statement = published()["statements"][name]
     return f"The paper ({statement['source']}): {statement['says']}."

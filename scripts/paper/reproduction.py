@@ -65,7 +65,7 @@ def measure_tasks(inputs, plan, failures):
 
 
 def report_with_ranks(plan, results):
-    """Of a job that knows the eigenvalues: a PCA method's, whatever its size."""
+    """The report of a job that knows the eigenvalues: a PCA method's, whatever its size."""
     for sparsity in plan.sparsities:
         for method in ("pca_dotresize", "slicegpt"):
             if row := results.row(name=method, sparsity=sparsity, **{"lambda": PAPER_LAMBDA}):

@@ -24,14 +24,14 @@ class Row:
     size: float
     reason: str = None
     widths: str = None
-    features: str = None  # of the MLPs, if they were cut
-    layers: int = None  # that are left, if some are dropped
-    net: float = None  # of the dense model's bytes
+    features: str = None  # the MLPs' widths, if they were cut
+    layers: int = None  # the number left, if some are dropped
+    net: float = None  # fraction of the dense model's bytes
     perplexity: float = None
     kl: float = None
     agreement: float = None
     predicted_kl: float = None
-    held_out_kl: float = None  # of an allocation's output, on windows of the calibration that nothing was fitted to
+    held_out_kl: float = None  # for an allocation: on windows of the calibration that nothing was fitted to
 
     @property
     def key(self):
@@ -62,7 +62,7 @@ class Dense:
 
 
 class Results:
-    """What docs/quality.json has, and docs/real-models.json."""
+    """The content of docs/quality.json or docs/real-models.json."""
 
     def __init__(self, dense=(), rows=()):
         self.dense = {of.model: of for of in dense}
@@ -142,7 +142,7 @@ def spread(values):
 
 
 def measured(report):
-    """What a row has of a job's report."""
+    """The figures that a row takes from a job's report."""
     compressed = report["compressed"]
     mlps = [mlp["width"] for mlp in report.get("mlps", [])]
     return {

@@ -116,7 +116,7 @@ def train(family, directory, steps):
 
 
 def tiny_models(families, folder):
-    """Those of the families, trained unless they are there."""
+    """The models of these families, trained unless they are there."""
     folder.mkdir(parents=True, exist_ok=True)
     write_tokens(folder)
     missing = [family for family in families if not (folder / family / "config.json").is_file()]

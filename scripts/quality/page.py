@@ -147,7 +147,7 @@ def left_out(results):
 
 
 def size_table(results, size):
-    """Of the example, best first."""
+    """Rows of the example, best first."""
     columns = [Column("format"), Column("method, recipe"), Column("widths"), Column("features"), *FIGURES]
     rows = sorted(results.of(EXAMPLE, size=size), key=lambda row: row.perplexity)
     cells = [

@@ -11,7 +11,7 @@ from paper.programs import ROOT, Failure
 from safetensors import safe_open
 
 NAME = "SmolLM2-135M-Instruct"
-ROUND_TO = 8  # what a job rounds features to by default at this width
+ROUND_TO = 8  # a job's default for features at this width
 
 
 def folder():

@@ -61,7 +61,7 @@ def options_text(recipe):
 
 
 def left(row):
-    """Of layers, widths and features those that are fewer."""
+    """Layers, widths and features, as far as they are fewer."""
     parts = [("{} layers", row.layers), ("width {}", row.widths), ("{} features", row.features)]
     return ", ".join(text.format(value) for text, value in parts if value is not None)
 
@@ -81,7 +81,7 @@ def size_table(results, size):
 
 
 def not_measured(results):
-    """What nobody has tried yet."""
+    """Lists the recipes and sizes that are not measured yet."""
     missing = [(recipe, [percent(size) for size in SIZES if (recipe.name, size) not in results.rows]) for recipe in RECIPES]
     texts = [f"* {recipe.title} ({recipe.format}) at {', '.join(sizes)}" for recipe, sizes in missing if sizes]
     return "\n".join(["\nNot measured yet:", "", *texts, ""]) if texts else ""
