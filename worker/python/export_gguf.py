@@ -35,7 +35,7 @@ FAMILIES = {
     "dotresize": ("deci", True),
 }
 BLOCK = 32  # numbers of a row that most quantized types store together: features are filled up with zeros to whole blocks
-EMPTY_FEATURES = BLOCK  # of zeros, in place of an MLP that was removed: llama.cpp has no layer of an attention alone
+EMPTY_FEATURES = BLOCK  # zeros in place of a removed MLP: llama.cpp has no layer of an attention alone
 FEATURE_MODULES = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
 EXPERT = re.compile(r"(?P<layer>model\.layers\.\d+)\.(?P<block>mlp|block_sparse_moe)\.experts\.(?P<expert>\d+)\.(?P<part>\w+)\.weight")
 PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
@@ -78,7 +78,7 @@ class Tensor:
     turned_heads: int = 0  # heads whose rows are put in GGUF's order
     filling: Filling | None = None
     keeps_float32: bool = False
-    rows: slice | None = None  # of the one source, if not all
+    rows: slice | None = None  # rows of the one source, if not all
     values: object = None  # in place of sources
 
 
@@ -327,7 +327,7 @@ def add_tokenizer(writer, config, model_dir, gguf):
     model = tokenizer["model"]
     if model["type"] != "BPE":
         raise InputError(f"{file}: a {model['type']} tokenizer is not exported; one of BPE is")
-    if model.get("byte_fallback"):  # of SentencePiece: the pair of highest score is merged first
+    if model.get("byte_fallback"):  # SentencePiece: the pair of highest score is merged first
         writer.add_tokenizer_model("llama")
         tokens = add_tokens(writer, tokenizer, config["vocab_size"], gguf)
         ranks = {}

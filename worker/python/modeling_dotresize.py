@@ -92,8 +92,8 @@ def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
 
 
 class PlainLinear(nn.Module):
-    """What nn.Linear is, but none of that class: what puts other modules in the place of those would
-    lose what is done here before and after the product."""
+    """A linear layer like nn.Linear, but none of that class: code that replaces nn.Linear by other modules
+    would lose what is done here before and after the product."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool):
         super().__init__()
@@ -309,7 +309,7 @@ class DotResizePreTrainedModel(PreTrainedModel):
 
     @property
     def _can_compile_fullgraph(self) -> bool:
-        """Which experts compute depends on the data."""
+        """False for mixtures: the data choose the experts that compute."""
         return FAMILIES[self.config.source_model_type].mixture is None
 
 
@@ -424,7 +424,7 @@ class DotResizeModel(DotResizePreTrainedModel):
 class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
     """DotResizeModel with its language head: logits [batch, tokens, vocab]."""
 
-    # Of models whose config ties them. transformers 4 lists them, 5 says what they are tied to.
+    # Tied if the config says so. transformers 4 lists such tensors, 5 says what they are tied to.
     _tied_weights_keys = (
         {"lm_head.weight": "model.embed_tokens.weight"}
         if TRANSFORMERS_VERSION >= (5, 0)
@@ -500,7 +500,7 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
         )
 
     def _outgrows_short_factors(self, past_key_values: Optional[Cache], mask: torch.Tensor) -> bool:
-        """Whether the texts were short when the cache was filled and are long now, mask [batch, all tokens]."""
+        """True if the texts were short when the cache was filled and are long now, mask [batch, all tokens]."""
         if self.model.rotary_emb.rope_type != "longrope" or past_key_values is None:
             return False
         cached = past_key_values.get_seq_length()
