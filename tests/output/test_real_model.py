@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 CALIBRATION = (4, 128)  # windows, tokens
 EVALUATION = (4, 256)
-FEATURES = 1280  # of 1536
+FEATURES = 1280  # the dense model has 1536
 MOST_OVER_DENSE = 1.5  # perplexity ratio; the calibration has few tokens
 
 

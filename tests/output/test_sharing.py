@@ -253,9 +253,9 @@ def test_a_narrow_stock_model_says_what_is_left(narrow, source):
     keys = json.loads((stock / "config.json").read_text())
     source_keys = SOURCES[source][0]
     assert keys["model_type"] == source_keys["model_type"]
-    assert keys["intermediate_size"] == 56  # of 80
+    assert keys["intermediate_size"] == 56  # dense: 80
     if "moe_intermediate_size" in source_keys:
-        assert keys["moe_intermediate_size"] == 16  # of 28
+        assert keys["moe_intermediate_size"] == 16  # dense: 28
     assert not list(stock.glob("*.py"))
     assert keys["tie_word_embeddings"] == source_keys.get("tie_word_embeddings", False)
 
