@@ -56,6 +56,7 @@ row 'members of `ResolvedJob`, `Server`, `ServerOptions`, `ModelConfig`' \
 row 'keys of `method`' "$(awk '/^message Method/ {on = 1} on && /^  (optional )?[A-Za-z0-9.]+ [a-z_]+ = [0-9]+;/ {n++} on && /^}/ {print n; exit}' \
   proto/dotresize/v1/job.proto)" '≤ 12'
 row 'options of the server' "$($server --help | grep -cE '^ +--[a-z]')" '≤ 22'
-row 'comment lines that begin with "Of"' "$(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' '*.proto' | xargs grep -hE '//[/!]? *Of |(///<|[;{,] +//) of ' | wc -l)" '0'
+row 'comments that begin with "Of", "What", "Whether" and the like' \
+  "$(git grep -hE '(#|//[/!]?|"""|/\*\*?) *(Of|What|That|Whether|Who|Those|Where|How|Which) |(///<|[;{,] +//) of ' ':!*.md' | wc -l)" '0'
 row 'lines of README.md; of text in docs/*.md' "$(wc -l < README.md); $(text_lines)" '≤ 120; ≤ 2,000'
 row 'lines of the documents over 150 characters, tables apart' "$(git ls-files '*.md' | LC_ALL=C.UTF-8 xargs grep -hP '^(?! *\|).{151,}$' | wc -l)" '0'
