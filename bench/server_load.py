@@ -1,4 +1,4 @@
-"""dotresize-server under load: how long heartbeats and the calls of others take, and what memory it has.
+"""dotresize-server under load: the time of heartbeats and of others' calls, and the server's memory.
 
     server_load.py BUILD_DIR OUT.json [--only crowd table short_jobs] [--jobs N] [--short-jobs N]
 

@@ -88,7 +88,7 @@ def best_of(rows, max_size):
 
 
 def generate(path, prompt, new_tokens=40):
-    """trust_remote_code: the code in the directory is what the server's dotresize wrote."""
+    """Continues the prompt. trust_remote_code: the server's dotresize wrote the code in the directory."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import AutoModelForCausalLM, AutoTokenizer
     model = AutoModelForCausalLM.from_pretrained(path, trust_remote_code=True)

@@ -81,7 +81,7 @@ class Failed(Exception):
 
 
 class Run:
-    """Runs steps one after the other and writes what became of them after each."""
+    """Runs steps one after the other, and writes the results so far after each."""
 
     def __init__(self, out, folder, only, scale):
         self.out = out
@@ -203,7 +203,7 @@ def numbers_of(report):
 
 
 def run_example(machine):
-    """On the CPU first: its result is what those of GPUs are compared with."""
+    """Runs the job on the CPU first, with which the results of GPUs are compared."""
     reference = machine.folder / "example-cpu"
 
     def job(name, device, ranks, compute_dtype):
@@ -244,7 +244,7 @@ def numbers_of_removed(output):
 
 
 def run_width(machine, width):
-    """A rank holds a sublayer at least, so four ranks are the most for two layers."""
+    """Runs jobs at this width. A rank holds a sublayer at least, so four ranks are the most for two layers."""
     scale = machine.scale
     model = machine.folder / f"{width}-model"
     if not (model / "evaluation.safetensors").exists():

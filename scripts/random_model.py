@@ -49,7 +49,7 @@ class InputError(Exception):
 
 @dataclass(frozen=True)
 class Tensor:
-    """One of the checkpoint: how its numbers are drawn follows from `kind`."""
+    """A tensor of the checkpoint: `kind` decides how its numbers are drawn."""
 
     name: str
     shape: tuple
@@ -131,7 +131,7 @@ MLPS = {"llama": dense_mlp, "mistral": dense_mlp, "phi3": fused_mlp, "qwen3_moe"
 
 
 def tensors(config):
-    """All of the checkpoint, in the order of the files."""
+    """All tensors of the checkpoint, in the order of the files."""
     d, vocab = config["hidden_size"], config["vocab_size"]
     yield Tensor("model.embed_tokens.weight", (vocab, d), "embedding")
     for layer in range(config["num_hidden_layers"]):

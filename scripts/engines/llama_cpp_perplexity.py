@@ -20,7 +20,7 @@ def keep_errors(level, text, _):
 
 
 def export(model_dir, file):
-    """As float32, by the program's own exporter."""
+    """Exports as float32, by the program's own exporter."""
     script = ROOT / "worker" / "python" / "export_gguf.py"
     command = [sys.executable, script, model_dir, file, "--type", "f32"]
     done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -35,7 +35,7 @@ class Row:
 
 
 def quantize(file, type_name, quantized):
-    """As llama-quantize does without an importance matrix."""
+    """Quantizes as llama-quantize does without an importance matrix."""
     options = llama_cpp.llama_model_quantize_default_params()
     options.ftype = getattr(llama_cpp, FTYPE + type_name)
     errors.clear()

@@ -32,14 +32,14 @@ def models_beside(config):
 
 
 def perplexity_of(model, sparsity, method):
-    """None if the paper has no such figure. Method DENSE: of the dense model, whatever the sparsity."""
+    """Perplexity in the paper; None if it has no such figure. Method DENSE: the dense model's, whatever the sparsity."""
     table = published()["perplexity"]
     row = table[DENSE] if method == DENSE else table.get(sparsity, {}).get(method)
     return row and row[table["models"].index(model)]
 
 
 def accuracies_of(model, sparsity, method):
-    """In %, by task of the harness, and the "average" that is printed; None if the paper has none."""
+    """Accuracies in %, by task of the harness, and the printed "average"; None if the paper has none."""
     table = published()["tasks"]
     row = table[model][DENSE] if method == DENSE else table[model].get(sparsity, {}).get(method)
     return row and dict(zip(table["tasks"], row, strict=True))

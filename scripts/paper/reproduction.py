@@ -21,7 +21,7 @@ from .tables import (
 
 
 def latency_of(inputs, plan, results, failures):
-    """By path; {} if it is not asked for, or has failed, which `failures` has then."""
+    """Latencies by path; {} if not requested, or if measuring has failed, which `failures` then has."""
     if not plan.latency:
         return {}
     models = [inputs.model, *(row["model"] for _, row in kept_models(plan, results))]

@@ -29,8 +29,8 @@ def tasks_with_data(tasks):
 
 
 def accuracies_in(results, tasks):
-    """In %, by task, and their average if all five are there. acc_norm where the harness has it, as SliceGPT's paper,
-    else acc."""
+    """Accuracies in %, by task, and their average if all five are there. They are acc_norm where the harness has it, as in
+    SliceGPT's paper, else acc."""
     found = {}
     for task in tasks:
         scores = results["results"][task]

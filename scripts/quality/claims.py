@@ -40,7 +40,7 @@ class Comparison:
 
     @property
     def no_further(self):
-        """From the dense model."""
+        """True if ours diverges no more from the dense model."""
         return self.ours.kl <= self.before.kl
 
 

@@ -22,7 +22,7 @@ class Dense(quality.Dense):
 
 @dataclass(frozen=True)
 class Row:
-    """The figures are None if there is no such model, which `reason` says."""
+    """One model. The figures are None if there is no such model, which `reason` says."""
 
     recipe: str
     size: float

@@ -15,7 +15,7 @@ ROUND_TO = 8  # a job's default for features at this width
 
 
 def folder():
-    """Made first if it is not there."""
+    """The folder, made first if it is not there."""
     done = subprocess.run([ROOT / "scripts" / "real_model.sh"], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure("there is no real model to measure", done.returncode)

@@ -181,7 +181,7 @@ class DotResizeConfig(PretrainedConfig):
 
     @property
     def embedding_size(self):
-        """The width of the input embedding: what vLLM gives its own one, as hidden_size is another."""
+        """The width of the input embedding. vLLM reads it for its own embedding, as hidden_size is another width."""
         return self.hidden_size if self.tie_word_embeddings else self.junction_widths[0]
 
     @property
@@ -190,7 +190,7 @@ class DotResizeConfig(PretrainedConfig):
         return self.norm_weights or (self.tie_word_embeddings and not self.head_projection)
 
     def _tensor_parallel_plan(self):
-        """The source family's, whose module names these are; shortcuts and experts are on every rank.
+        """The source family's plan, whose module names these are; shortcuts and experts are on every rank.
 
         So are attentions, if some have narrower values: those are padded, which splits by heads alone.
         """

@@ -223,7 +223,7 @@ def tensors_of(checkpoint, config, layers, names):
 
 
 def values_of(tensor, checkpoint):
-    """float32."""
+    """The tensor's values in float32."""
     import torch
 
     if tensor.values is not None:
@@ -240,7 +240,7 @@ def values_of(tensor, checkpoint):
 
 
 def type_of(tensor, wanted, gguf):
-    """A row that does not divide into the type's blocks is float16."""
+    """The type of a tensor: float16 if its rows do not divide into the requested type's blocks."""
     kind = gguf.GGMLQuantizationType
     if len(tensor.shape) == 1 or tensor.keeps_float32:
         return kind.F32
@@ -343,7 +343,7 @@ def add_tokenizer(writer, config, model_dir, gguf):
 
 
 def write_tensors(writer, tensors, checkpoint, wanted, gguf):
-    """Sizes first, then one tensor after the other, so that no more than one is in memory."""
+    """Writes sizes first, then one tensor after the other, so that no more than one is in memory."""
     import numpy as np
 
     kinds = [type_of(tensor, wanted, gguf) for tensor in tensors]

@@ -117,7 +117,7 @@ def decode(tokenizer, ids):
 
 
 def translate(direction, model_dir, given, out):
-    """From one JSON document to the other."""
+    """Translates one JSON document to the other."""
     tokenizer, document = load_tokenizer(model_dir), json.loads(Path(given).read_bytes())
     with faults_of(tokenizer_file(model_dir), "cannot translate between text and tokens"):
         result = direction(tokenizer, document)
