@@ -109,7 +109,7 @@ class Run:
                 environment = (environment or {}) | {"DOTRESIZE_SHARE_GPU": "1"}
                 row["shared"] = True
             elif gpus > self.gpus:
-                raise Skipped(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, there are {self.gpus}")
+                raise Skipped(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, this machine has {self.gpus}")
             if shutil.which(str(command[0]), path=f"{os.environ['PATH']}:{ROOT}") is None:
                 raise Skipped(f"there is no {command[0]}")
             code, text = run(command, minutes * MINUTE, environment)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Figures of the code's shape, beside what they should be: sizes of folders, files, functions, structs and documents. Functions are
-# counted by lizard, which uvx fetches.
+# Prints figures of the code's shape beside their goals: sizes of folders, files, functions, structs and documents. lizard, which
+# uvx fetches, counts functions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 server=build/bin/dotresize-server

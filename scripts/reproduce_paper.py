@@ -90,7 +90,7 @@ def main(arguments=None):
         print(f"reproduce_paper: error: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        print("reproduce_paper: interrupted; the same command goes on", file=sys.stderr)
+        print("reproduce_paper: interrupted; run the same command to continue", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if failures else 0
 

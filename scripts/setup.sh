@@ -19,7 +19,7 @@ packages=(
   libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev libclang-rt-dev slurm-wlm munge
 )
 
-# Tests of the launcher for Kubernetes want a kubectl, whose ever it is.
+# The tests of the launcher for Kubernetes need a kubectl, from any source.
 command -v kubectl >/dev/null || packages+=(kubernetes-client)
 
 say() { echo "setup: $*"; }
@@ -35,13 +35,13 @@ missing_packages() {
 
 install_packages() {
   command -v dpkg-query >/dev/null ||
-    fail "this is no Debian; it needs what corresponds to these packages: ${packages[*]}"
+    fail "this is not Debian: install what corresponds to these packages: ${packages[*]}"
   local missing as_root=()
   mapfile -t missing < <(missing_packages)
   ((${#missing[@]})) || return 0
   if ((EUID != 0)); then
     command -v sudo >/dev/null ||
-      fail "neither root nor sudo; have these installed: apt-get install ${missing[*]}"
+      fail "this user is not root, and there is no sudo: run this as root: apt-get install ${missing[*]}"
     as_root=(sudo)
   fi
   say "installing ${#missing[@]} Debian packages: ${missing[*]}"
@@ -77,7 +77,7 @@ install_environment() {
     # The leftovers of an interrupted pip cannot be trusted.
     rm -rf "$venv"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-      fail "$python is no Python 3.11 or later: set PYTHON to one"
+      fail "$python is not Python 3.11 or later: set PYTHON to one that is"
     mkdir "$venv"
     touch "$venv/.setup-unfinished"
     "$python" -m venv "$venv"

@@ -40,7 +40,7 @@ def quantize(file, type_name, quantized):
     options.ftype = getattr(llama_cpp, FTYPE + type_name)
     errors.clear()
     if llama_cpp.llama_model_quantize(str(file).encode(), str(quantized).encode(), options) != 0:
-        raise Refused(errors[0] if errors else f"no {type_name} of it")
+        raise Refused(errors[0] if errors else f"llama.cpp makes no {type_name} of it")
 
 
 def stored_types(file):

@@ -13,9 +13,8 @@ HEAD = """\
 # Quality of a published model
 
 This page compares recipes for {name} at equal net bytes. The model is a llama of 30 layers, width 576, 49,152 tokens of
-vocabulary and tied embeddings, with {parameters:,} parameters in {bytes:,} bytes. `scripts/real_model.sh` fetches it, makes the tokens, and checks
-that both are those of this page.
-Tests and the demo use a model that was trained for this project, and [quality.md](quality.md) has its figures.
+vocabulary and tied embeddings, with {parameters:,} parameters in {bytes:,} bytes. `scripts/real_model.sh` fetches it, makes the tokens,
+and checks both. Tests and the demo use a model that was trained for this project, which [quality.md](quality.md) is about.
 
 ```
 scripts/real_model.sh                      # prints the folder of model, texts and tokens; fetches 134 MB the first time
@@ -25,12 +24,11 @@ scripts/real_model.sh                      # prints the folder of model, texts a
 
 The calibration takes {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`. The evaluation takes
 `tokens/evaluation.safetensors`, {tokens:,} predicted tokens of later parts of the same two texts. The dense model's perplexity over them is
-**{dense:.3f}**. Jobs had {ranks} ranks without a GPU; all that the table does not say is the default. A net size counts every stored tensor
-once, the tied table too. KL is the divergence from the dense model in nats a token, and agreement is how often both models have the same most
-likely token ([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a
-machine that may have had other work: they compare recipes roughly. Jobs of *size alone* share their first round
-([statistics](sweeps.md#kept-statistics)), which the seconds at 95 % include and those at other sizes do not.
-[real-models.json](real-models.json) has the figures with all digits.
+**{dense:.3f}**. Jobs had {ranks} ranks without a GPU; all that the table does not say is the default. A net size counts every stored tensor once,
+the tied table too. KL is the [divergence](evaluation.md#divergence-from-the-dense-model) from the dense model in nats a token, and agreement
+is how often both models have the same most likely token. Seconds are those of the whole job, evaluations included, on a machine that may have
+had other work: they compare recipes roughly. Jobs of *size alone* share their first round ([statistics](sweeps.md#kept-statistics)), which the
+seconds at 95 % include and those at other sizes do not. [real-models.json](real-models.json) has the figures with all digits.
 
 | recipe | format | options of `method`, and of others |
 | --- | --- | --- |
@@ -38,8 +36,7 @@ machine that may have had other work: they compare recipes roughly. Jobs of *siz
 
 *Layers dropped by block influence* has nothing of dotresize in it. It drops the layers whose output is most like their input (1 − cos, over
 the calibration; ShortGPT, [arXiv 2403.03853](https://arxiv.org/abs/2403.03853)), the fewest with which the size is met. transformers measures
-what is left. A layer is 2.6 % of the model, so sizes are met in steps of that. *FEATURES* of *MLPs alone* are the most with which the size is
-met.
+what is left. A layer is 2.6 % of the model, so sizes are met in steps of that. *FEATURES* of *MLPs alone* are the most within the size.
 """
 
 AT_SIZE = """
