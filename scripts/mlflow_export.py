@@ -33,7 +33,7 @@ def reports_in(directory):
         return [directory / REPORT]
     found = sorted(directory.glob(f"variants/*/{REPORT}"))
     if not found:
-        raise BadReport(f"{directory}: neither an output of dotresize nor a sweep with a finished job")
+        raise BadReport(f"{directory}: neither a model of dotresize nor a sweep with a finished job")
     return found
 
 

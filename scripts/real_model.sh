@@ -73,7 +73,7 @@ is_ready() { [[ $(cat "$folder/ready" 2>/dev/null) == "$(edition)" ]]; }
 case "$*" in
   "") ;;
   --no-fetch)
-    is_ready || fail 69 "$folder has no model, or one of another version of these scripts: run scripts/real_model.sh"
+    is_ready || fail 69 "$folder has no model, or one of another version of these scripts: run scripts/real_model.sh first"
     echo "$folder"
     exit
     ;;
