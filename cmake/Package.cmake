@@ -24,7 +24,7 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS
     libabsl20220623 libc6 libcpp-httplib0.11 libctemplate3 libfmt9 libgomp1 libgrpc++1.51 libgrpc29 libhwy1 libopenmpi3
     libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libsqlite3-0 libssl3 libstdc++6 libyaml-cpp0.7 openmpi-bin
     systemd)
-# For share/dotresize/launchers.
+# The launchers in share/dotresize/launchers need Python.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)
 list(JOIN CPACK_DEBIAN_PACKAGE_DEPENDS ", " CPACK_DEBIAN_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/deploy/debian/postinst)

@@ -63,7 +63,7 @@ install_python_packages() {  # OPTIONS OF uv pip install...
   index=${PIP_INDEX_URL:-$("$python" -m pip config get global.index-url 2>/dev/null || true)}
   extra=${PIP_EXTRA_INDEX_URL:-$("$python" -m pip config get global.extra-index-url 2>/dev/null || true)}
   [[ -z $index ]] || options+=(--default-index "$index")
-  # As pip does: the newest of all indexes, not the first index that knows the package.
+  # uv takes the newest of all indexes, as pip does, not the first index that knows the package.
   [[ -z $extra ]] || options+=(--index-strategy unsafe-best-match)
   for extra in $extra; do options+=(--extra-index-url "$extra"); done
   [[ -z ${PIP_FIND_LINKS:-} ]] || options+=(--find-links "$PIP_FIND_LINKS")

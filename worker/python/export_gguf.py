@@ -22,8 +22,8 @@ from pathlib import Path
 
 from exporting import Checkpoint, Filling, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
 
-# By model_type: the architecture of GGUF, and whether its rotary embedding turns neighbouring channels, so that the rows of
-# queries and keys are put in that order.
+# Architectures of GGUF by model_type, and true if the rotary embedding there turns neighbouring channels: the rows of queries
+# and keys are then put in that order.
 FAMILIES = {
     "llama": ("llama", True),
     "mistral": ("llama", True),
