@@ -1,6 +1,6 @@
 """The steps of scripts/first_gpu.sh, which builds before.
 
-doctor     what the machine has, and the self-test of all GPUs; says how many GPUs the other steps have
+doctor     parts of the machine, and the self-test of all GPUs; counts the GPUs for the other steps
 topology   nvidia-smi's table of the links between GPUs
 tests      ctest -R cuda: kernels, NCCL and whole jobs against known numbers
 bench      kernels and a layer (scripts/bench.sh cuda), then the rates of the machine (scripts/bench.sh hardware)
@@ -8,9 +8,9 @@ example    the job of examples/docs-llama on the CPU, then on 1, 2 and 8 GPUs: p
            one GPU also in its 16-bit dtype, to 1 %
 8b, 70b    jobs at these widths, two layers of random weights: forward passes alone, then with gradients, on 1 and all GPUs
 
-Where there is one GPU, what needs two runs with two ranks on it, for the results alone (DOTRESIZE_SHARE_GPU).
+On a machine with one GPU, steps that need two run two ranks on it, for the results alone (DOTRESIZE_SHARE_GPU).
 
-With --rehearse all of it runs on a machine without a GPU: on the fake GPUs of tests/cuda/fake_device, with a small model in
+--rehearse runs all steps on a machine without a GPU: on the fake GPUs of tests/cuda/fake_device, with a small model in
 place of the wide ones and a few tokens. Benchmarks only say what they would measure.
 """
 
