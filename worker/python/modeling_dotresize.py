@@ -164,8 +164,8 @@ class Expert(nn.Module):
 class MixtureOfExperts(nn.Module):
     """Σ weight · expert(x) over the experts that the router chooses for a token.
 
-    Those of transformers write at the width that they read, and hold their weights differently in 4
-    and 5. Routing is theirs: softmax in float32 over all experts, then the greatest few.
+    The mixtures of transformers write at the width that they read, and hold their weights differently
+    in 4 and 5. Routing is theirs: softmax in float32 over all experts, then the greatest few.
     """
 
     def __init__(self, config: DotResizeConfig, k_in: int, rows: int, k_out: int):
