@@ -1,4 +1,4 @@
-"""What the benchmarks that compare the worker with PyTorch share: their arguments, their tokens, their result."""
+"""Parts shared by the benchmarks that compare the worker with PyTorch: arguments, tokens, results."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""dotresize-server under load: how long heartbeats and the calls of others take, and what memory it has.
+"""dotresize-server under load: the time of heartbeats and of others' calls, and the server's memory.
 
     server_load.py BUILD_DIR OUT.json [--only crowd table short_jobs] [--jobs N] [--short-jobs N]
 
@@ -62,8 +62,8 @@ def metadata(token):
     return [("authorization", f"Bearer {token}")]
 
 
-# What the hostile client does, in a process of its own: attack KIND ENDPOINT TOKEN JOB. It says "ready" once it is at
-# it, ends with its standard input, and then says what it has been told.
+# A hostile client, in a process of its own: attack KIND ENDPOINT TOKEN JOB. It says "ready" once it attacks, ends with its
+# standard input, and then says how the server has answered it.
 
 
 class Attack:
@@ -300,7 +300,7 @@ def fill_table(path, jobs):
 
 
 def table_calls(server, arguments):
-    """What is called on the table, by its row's name."""
+    """Calls on the job table, by the name of their row."""
     Job = conftest.jobs_pb2.Job
     request, filter_ = conftest.jobs_pb2.ListJobsRequest, conftest.jobs_pb2.ListJobsRequest.Filter
     basic = conftest.jobs_pb2.ListJobsRequest.BASIC
@@ -401,7 +401,7 @@ def short_jobs(folder, arguments):
                 memory[number] = memory_mib(server.process.pid, "VmRSS")
                 print(f"{number} jobs: {memory[number]:.1f} MiB", flush=True)
         assert failed_jobs(server) == arguments.short_jobs
-        server.ids.clear()  # whose processes would be looked for
+        server.ids.clear()  # else their processes would be looked for
         seconds = time.monotonic() - begin
     finally:
         server.close()

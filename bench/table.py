@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-# What Google Benchmark states of every run.
+# Keys that Google Benchmark writes for every run.
 STANDARD = {"name", "run_name", "run_type", "family_index", "per_family_instance_index", "repetitions",
             "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit", "aggregate_name",
             "aggregate_unit"}
@@ -26,7 +26,7 @@ def cells(row):
             yield f"{key} {scaled(value)}"
 
 
-# What of a result is compared with that of a peer at the same width, in the same run.
+# Benchmark: its peer, whose rate at the same width in the same run it is divided by, and the name of that rate.
 PEERS = {"add_l1_cost": ("cdist", "of_limit"), "add_l1_cost_far_means": ("cdist", "of_limit")}
 
 

@@ -1,7 +1,7 @@
 # The CUDA half of libtorch, if it has one: DOTRESIZE_CUDA, and the imported targets
 #   libtorch_cuda  ATen on CUDA devices, and the CUDA runtime
-#   nvrtc, nccl    of the CUDA version that libtorch was built with
-# and DOTRESIZE_LIBTORCH_FLAGS: what nvcc was told of the GPUs for which libtorch has kernels.
+#   nvrtc, nccl    those of the CUDA version that libtorch was built with
+# and DOTRESIZE_LIBTORCH_FLAGS: the options of nvcc that name the GPUs for which libtorch has kernels.
 # CUDA's own libraries come from the wheels beside torch/ (nvidia/*/), else from -DCUDA_ROOT=DIR, a toolkit.
 # Programs do not link any of this: the worker opens a module that does (worker/cuda/), since loading it costs
 # more than a second.
@@ -26,7 +26,7 @@ if(NOT EXISTS ${_torch_cuda})
   return()
 endif()
 
-# _dotresize_strings(RESULT FILE REGEX): what matches in a binary, each once. file(STRINGS) takes minutes for a gigabyte.
+# _dotresize_strings(RESULT FILE REGEX): strings of a binary that match, each once. file(STRINGS) takes minutes for a gigabyte.
 function(_dotresize_strings result file regex)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C grep -aoE -- "${regex}" ${file} OUTPUT_VARIABLE found)
   string(REPLACE ";" "," found "${found}")

@@ -1,4 +1,4 @@
-# What `cmake --install` adds to the programs, and the .deb of `cpack`. libtorch is in neither: the programs look for it
+# Files that `cmake --install` adds to the programs, and the .deb of `cpack`. libtorch is in neither: the programs look for it
 # where it was when they were built, so build with -DLIBTORCH=DIR for a DIR that the machine has.
 include(GNUInstallDirs)
 install(FILES deploy/systemd/dotresize-server.service DESTINATION lib/systemd/system)
@@ -19,12 +19,12 @@ set(CPACK_PACKAGE_DESCRIPTION
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-# Of Debian 12, which has the headers that this was compiled with.
+# Packages of Debian 12, which has the headers that this was compiled with.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS
     libabsl20220623 libc6 libcpp-httplib0.11 libctemplate3 libfmt9 libgomp1 libgrpc++1.51 libgrpc29 libhwy1 libopenmpi3
     libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libsqlite3-0 libssl3 libstdc++6 libyaml-cpp0.7 openmpi-bin
     systemd)
-# For share/dotresize/launchers.
+# The launchers in share/dotresize/launchers need Python.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)
 list(JOIN CPACK_DEBIAN_PACKAGE_DEPENDS ", " CPACK_DEBIAN_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/deploy/debian/postinst)

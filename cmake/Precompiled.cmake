@@ -1,4 +1,4 @@
-# The precompiled header of all that is not libtorch's (that has one of its own, TorchTarget.cmake): JSON, protobuf
+# The precompiled header of all code without libtorch (which has one of its own, TorchTarget.cmake): JSON, protobuf
 # and gRPC take seconds to read, their users far less. CLI11 is not in it: it has objects of its own in every file that
 # includes it, three seconds of compiling.
 #

@@ -31,7 +31,7 @@ function(dotresize_sources_of variable)
     get_target_property(dir ${target} SOURCE_DIR)
     get_target_property(names ${target} SOURCES)
     foreach(name IN LISTS names)
-      cmake_path(ABSOLUTE_PATH name BASE_DIRECTORY ${dir})  # what is generated has such a path already
+      cmake_path(ABSOLUTE_PATH name BASE_DIRECTORY ${dir})  # generated sources have such a path already
       list(APPEND sources ${name})
     endforeach()
   endforeach()

@@ -3,7 +3,7 @@ set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY
   TEST_INCLUDE_FILES ${CMAKE_SOURCE_DIR}/tests/environment.cmake)
 
 # GoogleTest's headers beside those of the project's precompiled ones. The tests themselves are compiled with -O0, which takes
-# two thirds of the time; what they test is not.
+# two thirds of the time; the code under test is not.
 set(DOTRESIZE_TEST_OPTIMISATION $<$<CONFIG:Release>:-O0>)
 dotresize_torch_header(dotresize_torch_test_pch <gmock/gmock.h> <gtest/gtest.h>)
 set(_test_headers dotresize_torch_test_pch)
@@ -18,7 +18,7 @@ endforeach()
 
 # dotresize_test(NAME [TORCH | SANITIZED] [OPTIMISED] SOURCES... [ALONE ...] [LIBRARIES ...] [TIMEOUT seconds]): one
 # GoogleTest program, one CTest entry. TORCH: it uses ATen, and if it is OPTIMISED its own code computes for long;
-# SANITIZED: it links what Sanitized.cmake makes. ALONE: further sources, whose names in unnamed namespaces others have too.
+# SANITIZED: it links the libraries of Sanitized.cmake. ALONE: further sources, whose names in unnamed namespaces others have too.
 # The program runs all of its tests in one process: starting libtorch costs more than most tests do.
 function(dotresize_test name)
   cmake_parse_arguments(ARG "TORCH;SANITIZED;OPTIMISED" "TIMEOUT" "SOURCES;ALONE;LIBRARIES" ${ARGN})

@@ -83,12 +83,12 @@ def plot(rows, file):
 
 
 def best_of(rows, max_size):
-    """Of the models that are small enough, the one of least perplexity; None if none is."""
+    """The model of least perplexity among those that are small enough; None if none is."""
     return min((row for row in rows if row["size"] <= max_size), key=lambda row: row["perplexity"], default=None)
 
 
 def generate(path, prompt, new_tokens=40):
-    """trust_remote_code: the code in the directory is what the server's dotresize wrote."""
+    """Continues the prompt. trust_remote_code: the server's dotresize wrote the code in the directory."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import AutoModelForCausalLM, AutoTokenizer
     model = AutoModelForCausalLM.from_pretrained(path, trust_remote_code=True)
@@ -105,7 +105,7 @@ def parse_arguments():
     parser.add_argument("--methods", nargs="+", default=["slicegpt", "pca_dotresize"], metavar="M",
                         choices=specs.Method.Name.keys())
     parser.add_argument("--sizes", nargs="+", type=float, default=[0.9, 0.8, 0.7], metavar="X")
-    parser.add_argument("--max-size", type=float, default=0.8, metavar="X", help="of the model that writes (default: 0.8)")
+    parser.add_argument("--max-size", type=float, default=0.8, metavar="X", help="largest size of the model that writes (default: 0.8)")
     parser.add_argument("--run", default=str(uuid.uuid4()), help="name of this run: the same one gives the same jobs")
     parser.add_argument("--plot", default="sizes.svg", metavar="FILE")
     parser.add_argument("--prompt", default="The with statement", metavar="TEXT")

@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# Builds and runs all benchmarks, keeps their results under bench/results/ and prints them as one table.
-# Threads: OMP_NUM_THREADS, which the names of the results then end with. TOKENS (default 2048) is what the
-# layer at full width gets; CONFIGS its models.
-# scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks cuda. The last one, kernels and layer on a
-# GPU, says that it measures nothing if there is none.
-# scripts/bench.sh scale: not among all; real jobs at the widths of 8B and 70B under memory budgets (16 GB of disk, an
-# hour or two on 2 cores). CASE: a part of the names of the only ones to run.
-# scripts/bench.sh gradients: not among all; the gradient pass beside PyTorch's autograd, of the published model of
-# scripts/real_model.sh if it is there, else of the example. SAMPLES (default 4, healing 8) windows of 512 tokens.
-# scripts/bench.sh healing: not among all; the layers' part of healing beside PyTorch's training of the same layers, likewise.
-# scripts/bench.sh server: not among all; the server under load, about half an hour. PART: the only ones of crowd, table
-# and short_jobs to run.
-# scripts/bench.sh hardware: not among all; the rates of this machine as a file for dotresize plan --hardware. DEVICE
-# (default cpu; cuda), FOLDER (default the system's for temporary files) is on the disk that is measured.
+# Builds, runs benchmarks, keeps their results under bench/results/ and prints them as one table.
+#
+#   scripts/bench.sh           l1_cost sinkhorn layer ranks cuda
+#   scripts/bench.sh NAME...   only these, or some of the following
+#
+#   cuda        kernels and layer on a GPU; says that there is nothing to measure if the build has no CUDA
+#   scale       real jobs at the widths of 8B and 70B under memory budgets: 16 GB of disk, an hour or two on 2 cores
+#   gradients   the gradient pass beside PyTorch's autograd
+#   healing     the layers' part of healing beside PyTorch's training of the same layers
+#   server      the server under load, about half an hour
+#   hardware    the rates of this machine, as a file for dotresize plan --hardware
+#
+# OMP_NUM_THREADS   threads; the names of results then end with it
+# TOKENS, CONFIGS   tokens (default 2048) and models of `layer`
+# CASE              part of the names of the cases that `scale` runs
+# SAMPLES           windows of 512 tokens for `gradients` (default 4) and `healing` (8). Their model is that of
+#                   scripts/real_model.sh if it is there, else the example
+# PART              which of crowd, table and short_jobs `server` runs
+# DEVICE, FOLDER    what `hardware` measures: cpu (default) or cuda, and the disk of a folder (default: that for temporary files)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every C++ file of the project is as clang-format leaves it, and no line of the documents but a table's is longer than 150 characters.
+# Checks that clang-format changes no C++ file, and that no line of the documents outside tables is longer than 150 characters.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format --dry-run -Werror

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job as a user would run it: a coordinator of its own on a free port, the example submitted over gRPC and computed
-# by 8 ranks, and the result loaded in transformers.
+# Runs the main job as a user would: starts a coordinator on a free port, submits the example over gRPC, which 8 ranks compute, and
+# loads the result in transformers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,5 +35,5 @@ say "compressing $example with 8 ranks"
 $bin/dotresize plan $example/job.yaml
 $bin/dotresize submit --wait $example/job.yaml
 
-echo "the same model in transformers:"
+say "perplexity of the result in transformers:"
 .venv/bin/python scripts/load_and_score.py $output $example/evaluation.txt --seqlen 512 --expect-report

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The perplexity of outputs in llama.cpp or in vLLM, beside that in transformers (docs/serving.md). Ends with 1 if they differ by
-# more than 0.1 %, or if the engine refuses one.
+# Prints the perplexity of outputs in llama.cpp or in vLLM beside that in transformers (docs/serving.md). The exit code is 1 if they
+# differ by more than 0.1 %, or if the engine refuses one.
 #
 #   scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR...
 #   scripts/engines.sh --engine vllm TOKENS MODEL_DIR... --as nemotron-nas    exported by `dotresize export --to nemotron-nas`
@@ -33,7 +33,7 @@ llama_cpp() {
   PYTHONPATH=$engine exec "$python" "$scripts/$script" "$@"
 }
 
-# --no-deps: vLLM asks for a PyTorch without CUDA, which the package index does not have. One with CUDA does as well.
+# --no-deps: vLLM requires a PyTorch without CUDA, which the package index does not have. One with CUDA works too.
 vllm() {
   local engine=$root/build/engines/vllm requirements=$scripts/requirements-vllm.txt
   if ! cmp -s "$requirements" "$engine/ready"; then

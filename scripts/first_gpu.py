@@ -1,6 +1,6 @@
 """The steps of scripts/first_gpu.sh, which builds before.
 
-doctor     what the machine has, and the self-test of all GPUs; says how many GPUs the other steps have
+doctor     parts of the machine, and the self-test of all GPUs; counts the GPUs for the other steps
 topology   nvidia-smi's table of the links between GPUs
 tests      ctest -R cuda: kernels, NCCL and whole jobs against known numbers
 bench      kernels and a layer (scripts/bench.sh cuda), then the rates of the machine (scripts/bench.sh hardware)
@@ -8,9 +8,9 @@ example    the job of examples/docs-llama on the CPU, then on 1, 2 and 8 GPUs: p
            one GPU also in its 16-bit dtype, to 1 %
 8b, 70b    jobs at these widths, two layers of random weights: forward passes alone, then with gradients, on 1 and all GPUs
 
-Where there is one GPU, what needs two runs with two ranks on it, for the results alone (DOTRESIZE_SHARE_GPU).
+On a machine with one GPU, steps that need two run two ranks on it, for the results alone (DOTRESIZE_SHARE_GPU).
 
-With --rehearse all of it runs on a machine without a GPU: on the fake GPUs of tests/cuda/fake_device, with a small model in
+--rehearse runs all steps on a machine without a GPU: on the fake GPUs of tests/cuda/fake_device, with a small model in
 place of the wide ones and a few tokens. Benchmarks only say what they would measure.
 """
 
@@ -44,14 +44,14 @@ LONGEST_TAIL = 4000  # characters of a failing step's output that are kept
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the jobs are, and on which GPUs they run."""
+    """The sizes of the jobs, and the environment of what computes on a GPU."""
 
     widths: dict  # {name of the steps: random_model.py's options for the model}
     seqlen: int  # tokens in a window of the wide models
     windows: int
     example: tuple = ()  # settings of the example's job beside its own
     bench: dict = field(default_factory=dict)  # {name of a benchmark: its command in place of bench.sh's}
-    environment: dict = field(default_factory=dict)  # of all that computes on a GPU
+    environment: dict = field(default_factory=dict)  # for all that computes on a GPU
 
 
 def real_scale():
@@ -81,7 +81,7 @@ class Failed(Exception):
 
 
 class Run:
-    """Runs steps one after the other and writes what became of them after each."""
+    """Runs steps one after the other, and writes the results so far after each."""
 
     def __init__(self, out, folder, only, scale):
         self.out = out
@@ -109,7 +109,7 @@ class Run:
                 environment = (environment or {}) | {"DOTRESIZE_SHARE_GPU": "1"}
                 row["shared"] = True
             elif gpus > self.gpus:
-                raise Skipped(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, there are {self.gpus}")
+                raise Skipped(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, this machine has {self.gpus}")
             if shutil.which(str(command[0]), path=f"{os.environ['PATH']}:{ROOT}") is None:
                 raise Skipped(f"there is no {command[0]}")
             code, text = run(command, minutes * MINUTE, environment)
@@ -175,7 +175,7 @@ def look_at_machine(machine):
 
 def test_and_measure(machine):
     def judge(text):
-        """What was skipped is no proof."""
+        """Lists skipped tests, which prove nothing."""
         skipped = [line.strip() for line in text.splitlines() if "***Skipped" in line or "(Skipped)" in line]
         return {"summary": text.splitlines()[-3:], "skipped": skipped}
 
@@ -203,7 +203,7 @@ def numbers_of(report):
 
 
 def run_example(machine):
-    """On the CPU first: its result is what those of GPUs are compared with."""
+    """Runs the job on the CPU first, with which the results of GPUs are compared."""
     reference = machine.folder / "example-cpu"
 
     def job(name, device, ranks, compute_dtype):
@@ -244,7 +244,7 @@ def numbers_of_removed(output):
 
 
 def run_width(machine, width):
-    """A rank holds a sublayer at least, so four ranks are the most for two layers."""
+    """Runs jobs at this width. A rank holds a sublayer at least, so four ranks are the most for two layers."""
     scale = machine.scale
     model = machine.folder / f"{width}-model"
     if not (model / "evaluation.safetensors").exists():

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# libFuzzer over what untrusted bytes go through (tests/fuzz/targets.h), in the build that there is.
+# Runs libFuzzer over the code that untrusted bytes go through (tests/fuzz/targets.h), as it is built.
 #
-#   scripts/fuzz.sh SECONDS [TARGET...]   the kept inputs, then new ones for so long, for each target
-#   scripts/fuzz.sh keep [TARGET...]      keeps what the runs have found to reach more code, as few inputs as do
+#   scripts/fuzz.sh SECONDS [TARGET...]   runs the kept inputs, then new ones for so long, for each target
+#   scripts/fuzz.sh keep [TARGET...]      keeps the fewest inputs that reach as much code as all that runs have found
 #
 # Kept inputs are in tests/fuzz/corpus/TARGET/, words of each format in tests/fuzz/TARGET.dict, new finds in
 # build/fuzz/TARGET/. The target tokenizer is a program of its own (tests/fuzz/tokenizer.py): it keeps nothing, and draws
-# its files from SEED (default 1). An input that breaks a promise ends the run, and is left there as crash-*, slow-unit-* or the like: it
-# belongs into the corpus, with the mend.
+# its files from SEED (default 1). An input that breaks a promise ends the run, and is left there as crash-*, slow-unit-* or the
+# like. Add it to the corpus with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -15,7 +15,7 @@ root=$PWD
 seconds=${1:?SECONDS or keep}
 targets=("${@:2}")
 ((${#targets[@]})) || targets=(safetensors config job_file tokens access http calls tokenizer)
-# Temporary files in memory: each input of some targets is one, or a change of the job table.
+# Temporary files are in memory: each input of some targets is a file, or a change of the job table.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 
 for target in "${targets[@]}"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Figures of the code's shape, beside what they should be: sizes of folders, files, functions, structs and documents. Functions are
-# counted by lizard, which uvx fetches.
+# Prints figures of the code's shape beside their goals: sizes of folders, files, functions, structs and documents. lizard, which
+# uvx fetches, counts functions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 server=build/bin/dotresize-server
@@ -22,7 +22,7 @@ lengths = [int(row[4]) for row in csv.reader(sys.stdin)]
 print(f"{sum(lengths) / len(lengths):.1f}; {sum(n < 10 for n in lengths) / len(lengths):.0%}")'
 }
 
-largest_folders() {  # those over thirty files, with how many they have
+largest_folders() {  # folders over thirty files, with how many they have
   git ls-files | sed 's|/[^/]*$||' | sort | uniq -c | awk '$1 > 30 {printf "%s%s %d", n++ ? ", " : "", $2, $1} END {if (!n) print "none"}'
 }
 
@@ -56,6 +56,7 @@ row 'members of `ResolvedJob`, `Server`, `ServerOptions`, `ModelConfig`' \
 row 'keys of `method`' "$(awk '/^message Method/ {on = 1} on && /^  (optional )?[A-Za-z0-9.]+ [a-z_]+ = [0-9]+;/ {n++} on && /^}/ {print n; exit}' \
   proto/dotresize/v1/job.proto)" '≤ 12'
 row 'options of the server' "$($server --help | grep -cE '^ +--[a-z]')" '≤ 22'
-row 'comment lines that begin with "Of"' "$(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' '*.proto' | xargs grep -hE '//[/!]? *Of |(///<|[;{,] +//) of ' | wc -l)" '0'
+row 'comments that begin with "Of", "What", "Whether" and the like' \
+  "$(git grep -hE '(#|//[/!]?|"""|/\*\*?) *(Of|What|That|Whether|Who|Those|Where|How|Which) |(///<|[;{,] +//) of ' ':!*.md' | wc -l)" '0'
 row 'lines of README.md; of text in docs/*.md' "$(wc -l < README.md); $(text_lines)" '≤ 120; ≤ 2,000'
 row 'lines of the documents over 150 characters, tables apart' "$(git ls-files '*.md' | LC_ALL=C.UTF-8 xargs grep -hP '^(?! *\|).{151,}$' | wc -l)" '0'

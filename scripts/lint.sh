@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# clang-tidy with the checks of .clang-tidy.
+# Runs clang-tidy with the checks of .clang-tidy.
 #
 #   scripts/lint.sh              all sources
 #   scripts/lint.sh FILE...      these
-#   scripts/lint.sh --changed    the newest of those changed in the working tree or in the last day of commits: what CI
-#                                checks, at most $LINT_MOST (default 3) for the sake of its time
+#   scripts/lint.sh --changed    at most $LINT_MOST (default 3) of those changed in the working tree or in the last day of
+#                                commits, the newest first. CI checks these, to save time
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,8 +24,8 @@ changed_sources() {
   done < <(changed_files | grep -E "$ours") | awk '!seen[$0]++'
 }
 
-# What users name is opened by base/files/ (InputFile, OutputFile, Confinement, PinnedDirectory), which keeps it beneath the
-# allowed roots. These files open others: the state directory's, /proc, /dev, those of the installation.
+# Paths that users name are opened by base/files/ (InputFile, OutputFile, Confinement, PinnedDirectory), beneath the allowed
+# roots. These sources open other files: the state directory's, /proc, /dev, those of the installation.
 own_files='^(server/(store/(files|job_store)|access/(call_gate|guarded_server))'
 own_files+='|server/launch/(contract_launcher|process_table|supervisor)'
 own_files+='|worker/(cuda/nvrtc|comm/peer_sockets)|job/sweep/sweep_results)\.cpp$'
@@ -33,7 +33,7 @@ opening='::open\(|[^_]fopen\(|std::(i|o)?fstream'
 openers=$(git ls-files 'server/*.cpp' 'worker/*.cpp' 'job/*.cpp' | grep -vE "$own_files" | xargs grep -nE "$opening" |
   grep -vE 'Sessions::open' || true)
 if [ -n "$openers" ]; then
-  echo "lint: files are opened past base/files/:" >&2
+  echo "lint: these lines open files without base/files/:" >&2
   echo "$openers" >&2
   exit 1
 fi
@@ -55,7 +55,7 @@ fi
 [ -f build-tidy/build.ninja ] || cmake --preset tidy >/dev/null
 cmake --build build-tidy --target dotresize_generated >/dev/null
 echo "lint: ${#sources[@]} sources"
-# The count of what was suppressed in the headers of others is no news.
+# The number of warnings suppressed in foreign headers is no news.
 printf '%s\0' "${sources[@]}" |
   xargs -0 -n 1 -P "$(nproc)" clang-tidy -p build-tidy --quiet --extra-arg=-Wno-unknown-warning-option \
     2> >(grep -vE '^[0-9]+ warnings? generated\.$' >&2)

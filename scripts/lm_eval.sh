@@ -3,7 +3,7 @@
 #
 #   scripts/lm_eval.sh MODEL_DIR [ARGUMENT...]
 #
-# Arguments are those of `lm_eval run`: --tasks in place of the five, --num_fewshot, --batch_size,
+# Further arguments go to `lm_eval run`: --tasks in place of the five, --num_fewshot, --batch_size,
 # --device, --output_path, --include_path (docs/evaluation.md).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -21,7 +21,7 @@ if [[ $model == *[,=]* ]]; then
 fi
 trust=$("$python" "$root/scripts/trusted_code.py" "$model")
 
-# The harness adds tasks up: the five are for those who name none.
+# The harness adds up repeated --tasks, so the five are passed only if no argument names tasks.
 tasks=(--tasks arc_challenge,arc_easy,hellaswag,piqa,winogrande)
 for argument; do
   [[ $argument != --tasks && $argument != --tasks=* && $argument != -t ]] || tasks=()

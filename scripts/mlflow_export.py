@@ -33,7 +33,7 @@ def reports_in(directory):
         return [directory / REPORT]
     found = sorted(directory.glob(f"variants/*/{REPORT}"))
     if not found:
-        raise BadReport(f"{directory}: neither a model that dotresize has made nor a sweep with a job that is done")
+        raise BadReport(f"{directory}: neither a model of dotresize nor a sweep with a finished job")
     return found
 
 
@@ -63,7 +63,7 @@ def numbers_of(leaves):
 
 
 def params_of(report):
-    """What was asked for, and with what it was computed."""
+    """The request, and the device and dtype that computed it."""
     sections = {name: report[name] for name in ("model", "output", "method", "calibration", "evaluation") if name in report}
     plain = {name: report[name] for name in ("name", "tool_version", "device", "compute_dtype") if name in report}
     measured = {"calibration.seconds", "calibration.tokens_per_second"}
@@ -72,7 +72,7 @@ def params_of(report):
 
 
 def metrics_of(report):
-    """What came out, one number each; times and memory are those of the rank that has most."""
+    """The results, one number each; times and memory are those of the rank that has most."""
     metrics = numbers_of(flattened({name: report[name] for name in ("dense", "compressed") if name in report}))
     metrics["wall_time_s"] = report["wall_time_s"]
     calibration = report.get("calibration", {})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each part of a compression costs: the parts of an output, one at a time in the dense model.
+"""The cost of each part of a compression: puts the parts of an output into the dense model, one at a time.
 
     .venv/bin/python scripts/part_costs.py OUTPUT_DIR TOKENS.safetensors|TEXT... [--seqlen N] [--windows W] [-o json]
 

@@ -29,14 +29,14 @@ RECIPE_NAMES = [recipe.name for recipe in RECIPES]
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=f"some of {', '.join(NAMES)}")
     parser.add_argument("--recipes", nargs="+", choices=RECIPE_NAMES, default=RECIPE_NAMES, metavar="NAME",
-                        help=f"of {', '.join(RECIPE_NAMES)}")  # fmt: skip
+                        help=f"some of {', '.join(RECIPE_NAMES)}")  # fmt: skip
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="NAME")
     parser.add_argument("--sizes", nargs="+", type=float, choices=SIZES, default=SIZES, metavar="S")
     parser.add_argument("--page", action="store_true", help="only the page and its plots, from quality.json")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="of the sweeps (default: a temporary one)")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs", metavar="DIR", help="of quality.md, quality.json and plots")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="directory of the sweeps (default: a temporary one)")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs", metavar="DIR", help="directory of quality.md, quality.json and plots")
     return parser.parse_args(arguments)
 
 

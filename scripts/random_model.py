@@ -34,7 +34,7 @@ MAX_SHARD_BYTES = 5 * 10**9
 MAX_PIECE_NUMBERS = 1 << 24
 MAX_PIECES_AHEAD = 4  # made or being made while another one is written
 THREADS = 2
-BYTES = 2  # of a bfloat16
+BYTES = 2  # a bfloat16
 
 EMBEDDING_STD = 0.02
 CHANNEL_SPREAD = 0.5  # standard deviation of the log of an output channel's scale
@@ -49,7 +49,7 @@ class InputError(Exception):
 
 @dataclass(frozen=True)
 class Tensor:
-    """One of the checkpoint: how its numbers are drawn follows from `kind`."""
+    """A tensor of the checkpoint: `kind` decides how its numbers are drawn."""
 
     name: str
     shape: tuple
@@ -131,7 +131,7 @@ MLPS = {"llama": dense_mlp, "mistral": dense_mlp, "phi3": fused_mlp, "qwen3_moe"
 
 
 def tensors(config):
-    """All of the checkpoint, in the order of the files."""
+    """All tensors of the checkpoint, in the order of the files."""
     d, vocab = config["hidden_size"], config["vocab_size"]
     yield Tensor("model.embed_tokens.weight", (vocab, d), "embedding")
     for layer in range(config["num_hidden_layers"]):
@@ -199,7 +199,7 @@ def cut_shards(all_tensors):
 
 
 def header(shard):
-    """Of a safetensors file: length, then JSON padded to 8 bytes."""
+    """Header of a safetensors file: length, then JSON padded to 8 bytes."""
     entries, offset = {"__metadata__": {"format": "pt"}}, 0
     for tensor in shard:
         end = offset + tensor.bytes

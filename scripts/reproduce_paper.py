@@ -48,13 +48,13 @@ def parse_arguments(arguments):
         parser.exit(EXIT_USAGE, f"reproduce_paper: error: {message}\n"),
     )
     parser.add_argument("model", type=Path, metavar="MODEL_DIR")
-    parser.add_argument("--text", type=Path, required=True, metavar="DIR", help="of calibration.txt and evaluation.txt")
+    parser.add_argument("--text", type=Path, required=True, metavar="DIR", help="directory of calibration.txt and evaluation.txt")
     parser.add_argument("--tasks", action="store_true", help="also the zero-shot tasks whose data are there")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: out/paper-NAME of the model")
     parser.add_argument("--seqlen", type=int, metavar="N", help="tokens of a sample (default: 2048, or the most)")
     parser.add_argument("--sparsities", type=fraction, nargs="+", default=SPARSITIES, metavar="X")
     parser.add_argument("--lambdas", type=float, nargs="+", default=LAMBDAS, metavar="X", help="0.1 is always among them")
-    parser.add_argument("--samples", type=int, nargs="+", default=SAMPLES, metavar="N", help="of the calibration")
+    parser.add_argument("--samples", type=int, nargs="+", default=SAMPLES, metavar="N", help="windows of the calibration")
     parser.add_argument("--hardware", type=Path, default=ROOT / "examples" / "hardware" / "v100x8.yaml",
                         metavar="FILE", help="whose GPUs are counted (default: the paper's, v100x8.yaml)")
     parser.add_argument("--set", type=resource, action="append", default=[], metavar="resources.KEY=VALUE", dest="changes")
@@ -63,7 +63,7 @@ def parse_arguments(arguments):
 
 
 def plan_of(options, inputs):
-    """What is run, and the sample counts that the text does not have."""
+    """The plan, and the sample counts that the text is too short for."""
     counts, left_out = split_samples(sorted(set(options.samples)), inputs.windows)
     plan = Plan(
         output=(options.output or ROOT / "out" / f"paper-{inputs.model.name}").resolve(),
@@ -90,7 +90,7 @@ def main(arguments=None):
         print(f"reproduce_paper: error: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        print("reproduce_paper: interrupted; the same command goes on", file=sys.stderr)
+        print("reproduce_paper: interrupted; run the same command to continue", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if failures else 0
 

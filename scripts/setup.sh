@@ -19,7 +19,7 @@ packages=(
   libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev libclang-rt-dev slurm-wlm munge
 )
 
-# Tests of the launcher for Kubernetes want a kubectl, whose ever it is.
+# The tests of the launcher for Kubernetes need a kubectl, from any source.
 command -v kubectl >/dev/null || packages+=(kubernetes-client)
 
 say() { echo "setup: $*"; }
@@ -35,13 +35,13 @@ missing_packages() {
 
 install_packages() {
   command -v dpkg-query >/dev/null ||
-    fail "this is no Debian; it needs what corresponds to these packages: ${packages[*]}"
+    fail "this is not Debian: install what corresponds to these packages: ${packages[*]}"
   local missing as_root=()
   mapfile -t missing < <(missing_packages)
   ((${#missing[@]})) || return 0
   if ((EUID != 0)); then
     command -v sudo >/dev/null ||
-      fail "neither root nor sudo; have these installed: apt-get install ${missing[*]}"
+      fail "this user is not root, and there is no sudo: run this as root: apt-get install ${missing[*]}"
     as_root=(sudo)
   fi
   say "installing ${#missing[@]} Debian packages: ${missing[*]}"
@@ -63,7 +63,7 @@ install_python_packages() {  # OPTIONS OF uv pip install...
   index=${PIP_INDEX_URL:-$("$python" -m pip config get global.index-url 2>/dev/null || true)}
   extra=${PIP_EXTRA_INDEX_URL:-$("$python" -m pip config get global.extra-index-url 2>/dev/null || true)}
   [[ -z $index ]] || options+=(--default-index "$index")
-  # As pip does: the newest of all indexes, not the first index that knows the package.
+  # uv takes the newest of all indexes, as pip does, not the first index that knows the package.
   [[ -z $extra ]] || options+=(--index-strategy unsafe-best-match)
   for extra in $extra; do options+=(--extra-index-url "$extra"); done
   [[ -z ${PIP_FIND_LINKS:-} ]] || options+=(--find-links "$PIP_FIND_LINKS")
@@ -74,10 +74,10 @@ install_python_packages() {  # OPTIONS OF uv pip install...
 install_environment() {
   local venv=$root/.venv requirements=$root/requirements.txt python=${PYTHON:-python3}
   if [[ -e $venv/.setup-unfinished ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
-    # What an interrupted pip leaves behind cannot be trusted.
+    # The leftovers of an interrupted pip cannot be trusted.
     rm -rf "$venv"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-      fail "$python is no Python 3.11 or later: set PYTHON to one"
+      fail "$python is not Python 3.11 or later: set PYTHON to one that is"
     mkdir "$venv"
     touch "$venv/.setup-unfinished"
     "$python" -m venv "$venv"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether transformers may run the Python code of a model directory.
+"""Decides whether transformers may run the Python code of a model directory.
 
     scripts/trusted_code.py MODEL_DIR
 
@@ -24,7 +24,7 @@ class UntrustedCode(Exception):
 
 
 def may_run_code(model_dir):
-    """Whether the model has code of its own. Raises UntrustedCode if that is not this repository's."""
+    """True if the model has code of its own. Raises UntrustedCode if that is not this repository's."""
     try:
         config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:

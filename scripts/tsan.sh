@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# server_test under ThreadSanitizer, in build-thread/: some minutes of 2 cores, most of them for the build. A race fails it.
-# A live server cannot be looked at so: Debian's gRPC is not instrumented, and every object that it hands from thread to thread
-# would seem to be raced for.
+# Runs server_test under ThreadSanitizer, in build-thread/: some minutes of 2 cores, most of them for the build. A race fails it.
+# A live server cannot be checked in this way: Debian's gRPC is not instrumented, and every object that it hands from thread to
+# thread would look like a race.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -118,7 +118,7 @@ function plansOf({ junctions = [], method }) {
   });
 }
 
-/** How far the plans spread mass over depth, and how much of it stays; nothing with one plan. */
+/** The spread of the plans' mass over depth, and the share that stays; nothing with one plan. */
 function planFigures({ junctions = [] }) {
   if (junctions.filter((junction) => junction.transport).length < 2) return [];
   const of = (name, valueOf) =>

@@ -1,4 +1,4 @@
-"""Models in an engine beside the same models in transformers: what the scripts of this folder share."""
+"""Shared by the scripts of this folder: compares models in an engine with the same models in transformers."""
 
 import argparse
 import json
@@ -29,12 +29,12 @@ def read_windows(tokens):
 
 
 def perplexity(nll, windows):
-    """From the sum over all windows [W, seqlen], of which each predicts its last seqlen-1 tokens."""
+    """Perplexity from the sum over all windows [W, seqlen], each of which predicts its last seqlen-1 tokens."""
     return math.exp(nll / (windows.shape[0] * (windows.shape[1] - 1)))
 
 
 def in_transformers(model_dir, tokens):
-    """In the project's environment, whatever that of the engine is."""
+    """Scores in the project's environment, whatever that of the engine is."""
     python = ROOT / ".venv" / "bin" / "python"
     command = [python, ROOT / "scripts" / "load_and_score.py", model_dir, tokens, "-o", "json"]
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)

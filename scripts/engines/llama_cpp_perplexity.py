@@ -9,8 +9,8 @@ import llama_cpp
 import numpy as np
 from comparison import ROOT, Refused, compare, parser, perplexity, read_windows
 
-LOG_ERROR = 4  # of ggml_log_level
-errors = []  # that llama.cpp has logged
+LOG_ERROR = 4  # a ggml_log_level
+errors = []  # llama.cpp's log
 
 
 @llama_cpp.llama_log_callback
@@ -20,7 +20,7 @@ def keep_errors(level, text, _):
 
 
 def export(model_dir, file):
-    """As float32, by the program's own exporter."""
+    """Exports as float32, by the program's own exporter."""
     script = ROOT / "worker" / "python" / "export_gguf.py"
     command = [sys.executable, script, model_dir, file, "--type", "f32"]
     done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

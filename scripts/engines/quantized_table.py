@@ -27,7 +27,7 @@ class Row:
     type_name: str
     stored_as: str  # types of the file's matrices, by their bytes
     bytes: int
-    losses: np.ndarray  # of the predicted tokens, nats
+    losses: np.ndarray  # one for each predicted token, nats
 
     @property
     def perplexity(self):
@@ -35,16 +35,16 @@ class Row:
 
 
 def quantize(file, type_name, quantized):
-    """As llama-quantize does without an importance matrix."""
+    """Quantizes as llama-quantize does without an importance matrix."""
     options = llama_cpp.llama_model_quantize_default_params()
     options.ftype = getattr(llama_cpp, FTYPE + type_name)
     errors.clear()
     if llama_cpp.llama_model_quantize(str(file).encode(), str(quantized).encode(), options) != 0:
-        raise Refused(errors[0] if errors else f"no {type_name} of it")
+        raise Refused(errors[0] if errors else f"llama.cpp makes no {type_name} of it")
 
 
 def stored_types(file):
-    """Those that hold at least a hundredth of the file's tensors, the largest part first."""
+    """The types that hold at least a hundredth of the file's tensors, the largest part first."""
     sizes = {}
     for tensor in GGUFReader(file).tensors:
         sizes[tensor.tensor_type.name] = sizes.get(tensor.tensor_type.name, 0) + int(tensor.n_bytes)
@@ -96,7 +96,7 @@ def table(rows):
 def main():
     arguments = parser(__doc__)
     known = [name.removeprefix(FTYPE) for name in vars(llama_cpp) if name.startswith(FTYPE)]
-    arguments.add_argument("--quantize", nargs="+", required=True, choices=known, metavar="TYPE", help=f"of {', '.join(known)}")
+    arguments.add_argument("--quantize", nargs="+", required=True, choices=known, metavar="TYPE", help=f"some of {', '.join(known)}")
     arguments.add_argument("--windows", type=int, help="so many, spread evenly over the file; default: all")
     arguments = arguments.parse_args()
     llama_cpp.llama_log_set(keep_errors, None)

@@ -113,7 +113,7 @@ def rotate_to_least_fourth_powers(model):
 
 
 def sort_channels(model):
-    """By the largest weight that writes them."""
+    """Sorts the channels by the largest weight that writes them."""
     order = torch.cat([module.weight for module in writers(model)], 1).abs().amax(1).argsort()
     model.model.embed_tokens.weight.copy_(model.model.embed_tokens.weight[:, order])
     for norm, modules in readers(model):
@@ -125,7 +125,7 @@ def sort_channels(model):
 
 
 def sort_features(model):
-    """By the largest weight of down_proj."""
+    """Sorts the features by the largest weight of down_proj."""
     for layer in model.model.layers:
         order = layer.mlp.down_proj.weight.abs().amax(0).argsort()
         layer.mlp.down_proj.weight.copy_(layer.mlp.down_proj.weight[:, order])

@@ -46,7 +46,7 @@ def main(tokens, model_dir, trusted):
     windows = read_windows(tokens)
     try:
         result = {"perplexity": score(model_dir, windows, trusted)}
-    except Exception as error:  # of many kinds
+    except Exception as error:  # vLLM throws many kinds
         result = {"refused": f"{type(error).__name__}: {error}"}
     print(json.dumps(result), flush=True)
 

@@ -19,7 +19,7 @@ def last_line(command):
 
 
 def in_vllm(model_dir, tokens, *options):
-    """In a process of its own: a model that vLLM refuses leaves it in a state that refuses the next."""
+    """Scores in a process of its own: after a refused model vLLM refuses the next one too."""
     result = json.loads(last_line([Path(__file__).with_name("score_in_vllm.py"), tokens, model_dir, *options]))
     if "refused" in result:
         raise Refused(result["refused"])

@@ -1,1 +1,1 @@
-"""What scripts/reproduce_paper.py consists of."""
+"""The modules of scripts/reproduce_paper.py."""

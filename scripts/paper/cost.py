@@ -1,4 +1,4 @@
-"""What models cost: milliseconds a token, and GPUs to run and to compress them."""
+"""The cost of models: milliseconds a token, and GPUs to run and to compress them."""
 
 import json
 import math

@@ -18,7 +18,7 @@ WIDTH_REDUCTION = "width reduction (%)"
 
 
 def log_axis(axis, ticks=None):
-    """With plain numbers; at these ticks, if there are some."""
+    """Makes the axis logarithmic, with plain numbers, at these ticks if there are some."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(FixedLocator(ticks) if ticks else LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(ScalarFormatter())

@@ -23,18 +23,18 @@ class Inputs:
     config: dict  # config.json
     calibration: Path
     evaluation: Path
-    tasks_calibration: Path  # that of the zero-shot tasks; `calibration` if they have none of their own
+    tasks_calibration: Path  # for the zero-shot tasks; `calibration` if they have none of their own
     seqlen: int
     calibration_tokens: int
 
     @property
     def windows(self):
-        """Of the calibration text."""
+        """Windows of the calibration text."""
         return self.calibration_tokens // self.seqlen
 
     @property
     def samples(self):
-        """Of the paper, or as many as the text has."""
+        """The paper's number of samples, or as many as the text has."""
         return min(PAPER_SAMPLES, self.windows)
 
 
@@ -60,7 +60,7 @@ def token_count(model, text):
 
 
 def require_samples(model, text, samples, seqlen):
-    """How many tokens the text has; throws Failure if they are fewer than so many samples."""
+    """Counts the tokens of the text; throws Failure if they are fewer than so many samples."""
     if (tokens := token_count(model, text)) < samples * seqlen:
         needed = "one sample" if samples == 1 else f"{samples} samples"
         raise Failure(f"{text}: {tokens} tokens, fewer than {needed} of {seqlen} (--seqlen)")

@@ -1,4 +1,4 @@
-"""Whether the methods are in the paper's order, pair by pair, and what was measured beside it."""
+"""Compares the order of the methods with the paper's, pair by pair, and lists what was measured beside it."""
 
 import statistics
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def ranking(perplexities):
 
 
 def perplexities_at(results, sparsity):
-    """Of the methods that are done, with the paper's lambda."""
+    """Perplexities of the methods that are done, with the paper's lambda."""
     found = {name: results.perplexity(name=name, sparsity=sparsity, **{"lambda": PAPER_LAMBDA}) for name in METHODS}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -94,7 +94,7 @@ def energy_rows(results, sparsities, lambdas):
 
 
 def reason(rows):
-    """What the rows of one width reduction say of slicegpt and pca_dotresize, as far as it was measured."""
+    """Compares slicegpt and pca_dotresize at one width reduction, as far as they were measured."""
     sliced = [row for row in rows if row.method == "slicegpt"]
     merged = [row for row in rows if row.method == "pca_dotresize"]
     if not sliced or not merged:

@@ -8,9 +8,10 @@ from .table import percent
 HEAD = """\
 # The paper's tables for {model}
 
-{samples} samples of {seqlen} tokens of {calibration}, perplexity of {evaluation} in windows of {seqlen} tokens; the dense model
-has {dense:.2f}. Beside them are the figures of the paper (Verma, Murray, Duh: DotResize; `scripts/paper/published.yaml`), of {beside}.
-A map per junction, the head dense, activations of the dense model, lambda 0.1 unless the table says another.
+The calibration has {samples} samples of {seqlen} tokens of {calibration}. Perplexities are those of {evaluation} in windows of {seqlen}
+tokens; the dense model has {dense:.2f}. Beside them are the figures of the paper (Verma, Murray, Duh: DotResize;
+`scripts/paper/published.yaml`), of {beside}. Jobs have a map per junction, a dense head, activations of the dense model, and lambda 0.1 unless
+the table says another.
 
 ```
 {command}
@@ -24,7 +25,7 @@ def why_no_pair(sparsity, models):
 
 
 def verdict(pairs, models):
-    """On the pairs of all width reductions."""
+    """The verdict on the pairs of all width reductions."""
     if not pairs:
         return "No pair of methods could be compared with the paper."
     if not all(pair.as_in_paper for pair in pairs):

@@ -1,4 +1,4 @@
-"""What the paper reports (published.yaml), by model, width reduction and method."""
+"""The figures of the paper (published.yaml), by model, width reduction and method."""
 
 import functools
 from pathlib import Path
@@ -18,7 +18,7 @@ def title_of(model):
 
 
 def model_of(config):
-    """Which of the paper's models has this config.json; None if none has."""
+    """Name of the paper's model with this config.json; None if there is none."""
     for name, model in published()["models"].items():
         if all(config.get(key) == value for key, value in model["config"].items()):
             return name
@@ -32,14 +32,14 @@ def models_beside(config):
 
 
 def perplexity_of(model, sparsity, method):
-    """None if the paper has no such figure. Method DENSE: of the dense model, whatever the sparsity."""
+    """Perplexity in the paper; None if it has no such figure. Method DENSE: the dense model's, whatever the sparsity."""
     table = published()["perplexity"]
     row = table[DENSE] if method == DENSE else table.get(sparsity, {}).get(method)
     return row and row[table["models"].index(model)]
 
 
 def accuracies_of(model, sparsity, method):
-    """In %, by task of the harness, and the "average" that is printed; None if the paper has none."""
+    """Accuracies in %, by task of the harness, and the printed "average"; None if the paper has none."""
     table = published()["tasks"]
     row = table[model][DENSE] if method == DENSE else table[model].get(sparsity, {}).get(method)
     return row and dict(zip(table["tasks"], row, strict=True))
@@ -50,6 +50,6 @@ def source_of(name):
 
 
 def statement_on(name):
-    """What the paper says of a figure, with its source."""
+    """The paper's words about a figure, with their source."""
     statement = published()["statements"][name]
     return f"The paper ({statement['source']}): {statement['says']}."

@@ -21,7 +21,7 @@ from .tables import (
 
 
 def latency_of(inputs, plan, results, failures):
-    """By path; {} if it is not asked for, or has failed, which `failures` has then."""
+    """Latencies by path; {} if not requested, or if measuring has failed, which `failures` then has."""
     if not plan.latency:
         return {}
     models = [inputs.model, *(row["model"] for _, row in kept_models(plan, results))]
@@ -65,7 +65,7 @@ def measure_tasks(inputs, plan, failures):
 
 
 def report_with_ranks(plan, results):
-    """Of a job that knows the eigenvalues: a PCA method's, whatever its size."""
+    """The report of a job that knows the eigenvalues: a PCA method's, whatever its size."""
     for sparsity in plan.sparsities:
         for method in ("pca_dotresize", "slicegpt"):
             if row := results.row(name=method, sparsity=sparsity, **{"lambda": PAPER_LAMBDA}):

@@ -20,14 +20,14 @@ EXIT_SOME_FAILED = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run, beside the inputs."""
+    """The settings to run, and where results go."""
 
     output: Path
     sparsities: tuple
     lambdas: tuple  # PAPER_LAMBDA among them
     sample_counts: tuple
     changes: tuple  # KEY=VALUE of the section resources
-    hardware: Path  # whose GPUs are counted
+    hardware: Path  # has the GPUs that are counted
     latency: bool
     tasks: bool
 
@@ -76,7 +76,7 @@ def tasks_sweep(inputs, plan):
 
 
 class Results:
-    """Of a sweep: its table (results.json), and the reports of its jobs."""
+    """The table of a sweep (results.json), and the reports of its jobs."""
 
     def __init__(self, document):
         self.dense = document.get("dense")  # None if no job is done
@@ -105,7 +105,7 @@ class Results:
         return json.loads((self._directory / "variants" / row["id"] / "dotresize" / "report.json").read_text())
 
     def failures(self):
-        """What could not be made, and why."""
+        """Jobs that failed or were refused, with the reason."""
         for row in self._rows:
             if row["state"] in ("failed", "refused"):
                 values = " ".join(value for value in row["values"].values() if value is not None)
@@ -113,7 +113,7 @@ class Results:
 
 
 def _same(text, value):
-    """Whether a value of an axis, which results.json has as text, is this one."""
+    """True if a value of an axis, which results.json has as text, is this one."""
     return text == value if isinstance(value, str) else float(text) == value
 
 

@@ -12,7 +12,7 @@ NOTHING = "–"
 @dataclass(frozen=True)
 class Column:
     name: str
-    form: str = "{}"  # of a value that is there
+    form: str = "{}"  # for a value that is there
     scale: float = 1  # by which people see it multiplied
 
     def cell(self, value):

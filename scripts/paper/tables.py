@@ -20,7 +20,7 @@ def few_samples_note(inputs):
 
 
 def published_cells(models, sparsity, method):
-    """Perplexity, and that of the dense model's."""
+    """Perplexity, and its ratio to the dense model's."""
     for model in models:
         value = perplexity_of(model, sparsity, method)
         yield value and f"{value:.2f} ({value / perplexity_of(model, None, DENSE):.2f})"
@@ -84,7 +84,7 @@ def samples_table(inputs, plan, results, left_out):
 
 
 def effective_rank_table(inputs, report):
-    """At what attention and MLP of each layer add to the residual stream; the same whatever the width."""
+    """Effective ranks after attention and MLP of each layer; they do not depend on the width."""
     ranks = {j["name"]: j["effective_rank"] for j in report["junctions"] if j["mapped"]}
     layers = range(inputs.config["num_hidden_layers"])
     rows = [[layer, ranks.get(f"layers.{layer}.attention"), ranks.get(f"layers.{layer}.mlp")] for layer in layers]

@@ -14,7 +14,7 @@ def five_tasks():
 
 
 def tasks_with_data(tasks):
-    """Those whose data the harness has or can download, and why it has not those of the others."""
+    """Tasks whose data the harness has or can download; for each of the others the reason why not."""
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager()
@@ -23,14 +23,14 @@ def tasks_with_data(tasks):
         try:
             manager.load(task)
             there.append(task)
-        except Exception as error:  # of the data sets' library, of the network, of the Hub
+        except Exception as error:  # the data sets' library, the network and the Hub have many
             missing[task] = (str(error).splitlines() or [type(error).__name__])[0]
     return there, missing
 
 
 def accuracies_in(results, tasks):
-    """In %, by task, and their average if all five are there. acc_norm where the harness has it, as SliceGPT's paper,
-    else acc."""
+    """Accuracies in %, by task, and their average if all five are there. They are acc_norm where the harness has it, as in
+    SliceGPT's paper, else acc."""
     found = {}
     for task in tasks:
         scores = results["results"][task]

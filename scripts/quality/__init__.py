@@ -1,1 +1,1 @@
-"""What scripts/quality_table.py consists of."""
+"""The modules of scripts/quality_table.py."""

@@ -1,4 +1,4 @@
-"""What the table is to show: that half of the loss is gone at equal bytes, and that no family is worse for it."""
+"""The claims that the table tests: half of the loss is gone at equal bytes, and no family is worse for it."""
 
 from dataclasses import dataclass
 
@@ -40,12 +40,12 @@ class Comparison:
 
     @property
     def no_further(self):
-        """From the dense model."""
+        """True if ours diverges no more from the dense model."""
         return self.ours.kl <= self.before.kl
 
 
 def compare(results, model, size, recipes, method=None):
-    """Of these recipes; None unless there are rows of both. method: the only one of the paper's that counts."""
+    """Compares the best of these recipes; None unless there are rows of both. method: the only one of the paper's that counts."""
     rows = [row for row in results.of(model, size=size) if row.recipe in recipes]
     before = least([row for row in rows if row.recipe in OF_THE_PAPER and method in (None, row.method)])
     ours = least([row for row in rows if is_ours(row)])

@@ -24,14 +24,14 @@ class Row:
     size: float
     reason: str = None
     widths: str = None
-    features: str = None  # of the MLPs, if they were cut
-    layers: int = None  # that are left, if some are dropped
-    net: float = None  # of the dense model's bytes
+    features: str = None  # the MLPs' widths, if they were cut
+    layers: int = None  # the number left, if some are dropped
+    net: float = None  # fraction of the dense model's bytes
     perplexity: float = None
     kl: float = None
     agreement: float = None
     predicted_kl: float = None
-    held_out_kl: float = None  # of an allocation's output, on windows of the calibration that nothing was fitted to
+    held_out_kl: float = None  # for an allocation: on windows of the calibration that nothing was fitted to
 
     @property
     def key(self):
@@ -39,7 +39,7 @@ class Row:
 
     @property
     def place(self):
-        """In the order of models, recipes, methods and sizes."""
+        """Place in the order of models, recipes, methods and sizes."""
         recipe = [of.name for of in RECIPES].index(self.recipe)
         return NAMES.index(self.model), recipe, (*METHODS, NO_METHOD).index(self.method), -self.size
 
@@ -62,7 +62,7 @@ class Dense:
 
 
 class Results:
-    """What docs/quality.json has, and docs/real-models.json."""
+    """The content of docs/quality.json or docs/real-models.json."""
 
     def __init__(self, dense=(), rows=()):
         self.dense = {of.model: of for of in dense}
@@ -86,7 +86,7 @@ class Results:
         return Results(self.dense.values(), [row for row in self.rows.values() if row.recipe not in UNHEALED])
 
     def json(self):
-        """In the order of the table, whatever was measured last."""
+        """The document, in the order of the table, whatever was measured last."""
         dense = sorted(self.dense.values(), key=lambda of: of.place)
         rows = sorted(self.rows.values(), key=lambda row: row.place)
         document = {"dense": [asdict(of) for of in dense], "rows": [without_nothing(asdict(row)) for row in rows]}
@@ -105,7 +105,7 @@ def read_results(file, of_dense=Dense, of_row=Row):
 
 
 def sweeps_of(recipe, model, methods, sizes, folder):
-    """By the sizes that they have: a sweep cannot have another cut of the MLPs for each size."""
+    """Sweeps by their sizes: a sweep cannot have another cut of the MLPs for each size."""
     options = {"round_to": model.round_to, **recipe.options}
     output = {"path": str(folder), "report_html": False, **recipe.output}
     if recipe.format == STOCK:
@@ -134,7 +134,7 @@ def sweeps_of(recipe, model, methods, sizes, folder):
 
 
 def spread(values):
-    """None of no values."""
+    """Range of the values, as text; None if there are none."""
     if not values:
         return None
     low, high = min(values), max(values)
@@ -142,7 +142,7 @@ def spread(values):
 
 
 def measured(report):
-    """What a row has of a job's report."""
+    """The figures that a row takes from a job's report."""
     compressed = report["compressed"]
     mlps = [mlp["width"] for mlp in report.get("mlps", [])]
     return {

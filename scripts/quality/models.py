@@ -89,7 +89,7 @@ def write_tokens(folder):
 
 
 def train(family, directory, steps):
-    """With one thread, so that it is the same on any number of cores."""
+    """Trains with one thread, so that the model is the same on any number of cores."""
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
@@ -116,7 +116,7 @@ def train(family, directory, steps):
 
 
 def tiny_models(families, folder):
-    """Those of the families, trained unless they are there."""
+    """The models of these families, trained unless they are there."""
     folder.mkdir(parents=True, exist_ok=True)
     write_tokens(folder)
     missing = [family for family in families if not (folder / family / "config.json").is_file()]
@@ -127,7 +127,7 @@ def tiny_models(families, folder):
 
 
 def models_named(names, folder):
-    """In the order of the table."""
+    """The models of these names, in the order of the table."""
     families = [family for family in FAMILIES if f"tiny {family}" in names]
     first = [example()] if EXAMPLE in names else []
     return first + (tiny_models(families, folder) if families else [])

@@ -16,13 +16,12 @@ HEAD = """\
 # Quality at equal net size
 
 {real}
-SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. All that follows is of models that were made for this
+SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. Everything below is about models that were made for this
 project, which tests and the demo use. They show how recipes compare on each family, not what a model of yours will lose.
 
-The best model at a given number of bytes, made without training but for the table [Healed](#healed): perplexity, and divergence from the
-dense model, at 95, 90, 80, 70 and 60 % of the net bytes.
-The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
-{tokens:,} predicted tokens perplexity **{dense:.2f}**.
+The tables have the best models at 95, 90, 80, 70 and 60 % of the net bytes, with perplexity and divergence from the dense model. Only
+those of the table [Healed](#healed) were trained. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has
+{parameters:,} parameters in {bytes:,} bytes. Its perplexity is **{dense:.2f}**, over {tokens:,} predicted tokens.
 
 ```
 .venv/bin/python scripts/quality_table.py                                          # makes this page
@@ -32,12 +31,12 @@ The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has 
 ![Perplexity over net size]({figure})
 
 The plot has slicegpt in every recipe. *Custom* outputs come with their code, *stock* ones are models of a known family
-([serving.md](serving.md)). KL is the divergence from the dense model in nats a token, agreement how often both hold the same token for the most
-likely one ([evaluation.md](evaluation.md#divergence-from-the-dense-model)).
+([serving.md](serving.md)). KL is the divergence from the dense model in nats a token, and agreement is how often both models have the same
+most likely token ([evaluation.md](evaluation.md#divergence-from-the-dense-model)).
 
-Calibration: 64 windows of 512 tokens of `tests/data/calibration.safetensors`; evaluation: `tests/data/evaluation.safetensors`. Widths and
-features of MLPs are multiples of {round_to} (`round_to`), so that all sizes are met closely; all that the table does not say is the default. The
-figures with all digits: [quality.json](quality.json).
+The calibration takes 64 windows of 512 tokens of `tests/data/calibration.safetensors`, the evaluation `tests/data/evaluation.safetensors`.
+Widths and features of MLPs are multiples of {round_to} (`round_to`), so that all sizes are met closely. All that the table does not say is the
+default. [quality.json](quality.json) has the figures with all digits.
 
 | recipe | format | options of `method`, and of others |
 | --- | --- | --- |
@@ -47,10 +46,10 @@ figures with all digits: [quality.json](quality.json).
 HALVES = """
 ## Half of the loss
 
-At each size the best row of the paper's methods, without anything of ours but shortcuts that compute the same in fewer bytes, and the best row
-of all. *Left* is the part of the increase over the dense model that remains.
-An eighth of the calibration's windows is held out, and which one decides the second digit: at 80 %, eight orders of the windows (moved round by
-0 to 7) gave 26.58 ± 0.01, from 26.56 to 26.61.
+The table has, for each size, the best row of the paper's methods, with nothing of ours but shortcuts that compute the same in fewer bytes,
+and the best row of all. *Left* is the part of the increase over the dense model that remains.
+An eighth of the calibration's windows is held out. The choice of these windows decides the second digit: at 80 %, eight orders of the windows
+(moved round by 0 to 7) gave 26.58 ± 0.01, from 26.56 to 26.61.
 
 """
 
@@ -62,44 +61,45 @@ AT_SIZE = """
 PREDICTED = """
 ## Predicted and measured
 
-What `size` alone has predicted of its choice ([method.md](method.md#all-widths-by-loss)), what the check before the commit saw on windows that
-nothing was fitted to, and what came out on the evaluation's text. Without maps the trial has scaled the prediction to what it saw, and both are
-one figure.
+The table has three divergences of `size` alone: the predicted one ([method.md](method.md#all-widths-by-loss)), the one on held-out windows,
+which nothing was fitted to, and the one on the evaluation's text. Without maps the trial has scaled the prediction to the held-out windows, so
+both are one figure.
 
 """
 
 SIMPLE = """
 ## Simple recipes
 
-`size` alone beside stock recipes without a choice, perplexity at the same bytes: slicegpt with one map,
-*MLPs alone* (every junction keeps its width), and
-*layers dropped by block influence* ([real-models.md](real-models.md)), which are met in steps of a layer.
+The table has the perplexity of `size` alone beside that of stock recipes without a choice, at the same bytes: slicegpt with one map,
+*MLPs alone* (every junction keeps its width), and *layers dropped by block influence* ([real-models.md](real-models.md)), which meets sizes
+in steps of a layer.
 
 """
 
 HEALED = """
 ## Healed
 
-`size` alone, and the same job with `heal: {}` ([method.md](method.md#healing)), which trains the output on the calibration's windows.
+The table has `size` alone, and the same job with `heal: {}` ([method.md](method.md#healing)), which trains the output on the calibration's
+windows.
 *Removed* is the part of the increase of log perplexity over the dense model that is gone.
 
 Outside of a job, [examples/heal_lora.py](../examples/heal_lora.py) (LoRA by PEFT, KL to the dense model) took SmolLM2-135M-Instruct at 80 % from
 perplexity 35.02 and KL 0.344 to 32.00 and 0.297, with 300 steps of 256 tokens, `--steps 300 --windows 300 --seqlen 256`, in seven minutes on two
-cores. Jobs that heal it: [recipes.md](recipes.md#healing).
+cores. [recipes.md](recipes.md#healing) has jobs that heal it.
 
 """
 
 FAMILIES_HEAD = """
 ## Other families
 
-A model of each other family, {parameters:,} to {most:,} parameters, 3 layers, width 48, trained for this table for a minute on the bytes of the
-example's calibration text (`scripts/quality/models.py`); perplexity is that of a byte. Calibration: {windows} windows of {seqlen} bytes. They
-show that a recipe does for the family what it does for the example. What it does for a large model of that family they cannot show. Trained on
-another machine they differ, and so do their figures a little.
+Each other family has a model of 3 layers and width 48, with {parameters:,} to {most:,} parameters. These models were trained for this table
+for a minute on the bytes of the example's calibration text (`scripts/quality/models.py`); perplexity is that of a byte. The calibration takes
+{windows} windows of {seqlen} bytes. The models show that a recipe does for the family what it does for the example. They cannot show what it
+does for a large model of that family. Trained on another machine they differ, and so do their figures a little.
 
 ![KL over net size, for each family]({figure})
 
-Of each format the best row of slicegpt alone, and the best of the others:
+The table has, for each format, the best row of slicegpt alone, and the best of the others:
 
 """
 
@@ -115,7 +115,7 @@ def yes(claim):
 
 
 def options_text(recipe):
-    """As a job file has them."""
+    """The recipe's options, as a job file has them."""
     if recipe.drops_layers:
         return "not a job"
     options = dict(recipe.options)
@@ -147,7 +147,7 @@ def left_out(results):
 
 
 def size_table(results, size):
-    """Of the example, best first."""
+    """Rows of the example, best first."""
     columns = [Column("format"), Column("method, recipe"), Column("widths"), Column("features"), *FIGURES]
     rows = sorted(results.of(EXAMPLE, size=size), key=lambda row: row.perplexity)
     cells = [

@@ -27,7 +27,7 @@ def forget_quantization(model):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gguf", type=Path)
-    parser.add_argument("directory", type=Path, help="that is made")
+    parser.add_argument("directory", type=Path, help="the new model directory")
     options = parser.parse_args()
     convert(options.gguf, options.directory)
 

@@ -15,7 +15,7 @@ from .scoring import Reference, Score
 
 @torch.no_grad()
 def block_influence(model, windows):
-    """Of each layer the mean of 1 - cos(its input, its output) over the tokens of windows [count, tokens]."""
+    """The mean of 1 - cos(input, output) of each layer over the tokens of windows [count, tokens]."""
     layers = model.base_model.layers
     influence = torch.zeros(len(layers), dtype=torch.float64)
 
@@ -58,7 +58,7 @@ class Shallow:
     """A model without some of its layers."""
 
     layers: int
-    net: float  # of its parameters
+    net: float  # fraction of its parameters
     score: Score
     seconds: float
 

@@ -22,22 +22,22 @@ class Dense(quality.Dense):
 
 @dataclass(frozen=True)
 class Row:
-    """The figures are None if there is no such model, which `reason` says."""
+    """One model. The figures are None if there is no such model, which `reason` says."""
 
     recipe: str
     size: float
     model: str = NAME
     reason: str = None
-    layers: int = None  # that are left, if some are dropped
-    widths: str = None  # of the stream, where it is narrower
-    features: str = None  # of the MLPs, if they were cut
-    net: float = None  # of the dense model's bytes
+    layers: int = None  # the number left, if some are dropped
+    widths: str = None  # the stream's, where it is narrower
+    features: str = None  # the MLPs' widths, if they were cut
+    net: float = None  # fraction of the dense model's bytes
     perplexity: float = None
     kl: float = None
     agreement: float = None
     predicted_kl: float = None
     held_out_kl: float = None
-    seconds: float = None  # of wall time, evaluations included
+    seconds: float = None  # wall time, evaluations included
 
     @property
     def key(self):

@@ -11,11 +11,11 @@ from paper.programs import ROOT, Failure
 from safetensors import safe_open
 
 NAME = "SmolLM2-135M-Instruct"
-ROUND_TO = 8  # what a job rounds features to by default at this width
+ROUND_TO = 8  # a job's default for features at this width
 
 
 def folder():
-    """Made first if it is not there."""
+    """The folder, made first if it is not there."""
     done = subprocess.run([ROOT / "scripts" / "real_model.sh"], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure("there is no real model to measure", done.returncode)

@@ -12,9 +12,9 @@ RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
 HEAD = """\
 # Quality of a published model
 
-What recipes leave of {name} at equal net bytes: a llama of 30 layers, width 576, 49,152 tokens of vocabulary and tied embeddings, with
-{parameters:,} parameters in {bytes:,} bytes. `scripts/real_model.sh` fetches it, makes the tokens, and checks that both are those of this page.
-Tests and the demo use a model that was trained for this project, and [quality.md](quality.md) has its figures.
+This page compares recipes for {name} at equal net bytes. The model is a llama of 30 layers, width 576, 49,152 tokens of
+vocabulary and tied embeddings, with {parameters:,} parameters in {bytes:,} bytes. `scripts/real_model.sh` fetches it, makes the tokens,
+and checks both. Tests and the demo use a model that was trained for this project, which [quality.md](quality.md) is about.
 
 ```
 scripts/real_model.sh                      # prints the folder of model, texts and tokens; fetches 134 MB the first time
@@ -22,21 +22,21 @@ scripts/real_model.sh                      # prints the folder of model, texts a
 .venv/bin/python scripts/real_quality.py --recipes slicegpt --sizes 0.8   # one row; the others stay as they are in real-models.json
 ```
 
-Calibration: {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`. Evaluation:
-`tokens/evaluation.safetensors`, {tokens:,} predicted tokens of later parts of the same two texts, over which the dense model has perplexity
-**{dense:.3f}**. {ranks} ranks without a GPU; all that the table does not say is the default. A net size counts every stored tensor once, the
-tied table too. KL is the divergence from the dense model in nats a token, agreement how often both hold the same token for the most likely one
-([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a machine that may
-have had other work: they compare recipes roughly. Jobs of *size alone* share their first round ([statistics](sweeps.md#kept-statistics)), which
-the seconds at 95 % include and those at other sizes do not. The figures with all digits: [real-models.json](real-models.json).
+The calibration takes {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`. The evaluation takes
+`tokens/evaluation.safetensors`, {tokens:,} predicted tokens of later parts of the same two texts. The dense model's perplexity over them is
+**{dense:.3f}**. Jobs had {ranks} ranks without a GPU; all that the table does not say is the default. A net size counts every stored tensor once,
+the tied table too. KL is the [divergence](evaluation.md#divergence-from-the-dense-model) from the dense model in nats a token, and agreement
+is how often both models have the same most likely token. Seconds are those of the whole job, evaluations included, on a machine that may have
+had other work: they compare recipes roughly. Jobs of *size alone* share their first round ([statistics](sweeps.md#kept-statistics)), which the
+seconds at 95 % include and those at other sizes do not. [real-models.json](real-models.json) has the figures with all digits.
 
 | recipe | format | options of `method`, and of others |
 | --- | --- | --- |
 {recipes}
 
-*Layers dropped by block influence* has nothing of dotresize in it. The layers whose output is most like their input go (1 − cos, over the
-calibration; ShortGPT, [arXiv 2403.03853](https://arxiv.org/abs/2403.03853)), the fewest with which the size is met, and transformers measures
-what is left. Sizes are met in steps of a layer there, 2.6 % of the model. *FEATURES* of *MLPs alone* are the most with which the size is met.
+*Layers dropped by block influence* has nothing of dotresize in it. It drops the layers whose output is most like their input (1 − cos, over
+the calibration; ShortGPT, [arXiv 2403.03853](https://arxiv.org/abs/2403.03853)), the fewest with which the size is met. transformers measures
+what is left. A layer is 2.6 % of the model, so sizes are met in steps of that. *FEATURES* of *MLPs alone* are the most within the size.
 """
 
 AT_SIZE = """
@@ -61,13 +61,13 @@ def options_text(recipe):
 
 
 def left(row):
-    """Of layers, widths and features those that are fewer."""
+    """Layers, widths and features, as far as they are fewer."""
     parts = [("{} layers", row.layers), ("width {}", row.widths), ("{} features", row.features)]
     return ", ".join(text.format(value) for text, value in parts if value is not None)
 
 
 def size_table(results, size):
-    """Best first. What is predicted is what is folded, before any healing."""
+    """Rows of a size, best first. The predicted KL is that of the folded output, before any healing."""
     dense = results.dense[NAME].perplexity
     rows = []
     for row in sorted(results.of(NAME, size=size), key=lambda row: row.perplexity):
@@ -81,10 +81,10 @@ def size_table(results, size):
 
 
 def not_measured(results):
-    """What nobody has tried yet."""
+    """Lists the recipes and sizes that are not measured yet."""
     missing = [(recipe, [percent(size) for size in SIZES if (recipe.name, size) not in results.rows]) for recipe in RECIPES]
     texts = [f"* {recipe.title} ({recipe.format}) at {', '.join(sizes)}" for recipe, sizes in missing if sizes]
-    return "\n".join(["\nNot measured yet:", "", *texts, ""]) if texts else ""
+    return "\n".join(["\nThese are not measured yet:", "", *texts, ""]) if texts else ""
 
 
 def page(results):

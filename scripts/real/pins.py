@@ -1,4 +1,4 @@
-"""What scripts/real_model.sh must have made: the texts by their digests, the model by its perplexity in transformers."""
+"""Checks what scripts/real_model.sh has made: the texts by their digests, the model by its perplexity in transformers."""
 
 import argparse
 import hashlib
@@ -15,7 +15,7 @@ DIGESTS = {
     "text/evaluation.txt": "b320c14c063bd0209017996fc32d8d83b4ca6f1d1e5b8dff3f66927b87e433c1",
 }
 DENSE_PERPLEXITY = 25.92828  # over tokens/evaluation.safetensors
-TOLERANCE = 1e-4  # of it, since machines add in different orders
+TOLERANCE = 1e-4  # relative: machines add in different orders
 
 
 def faults(folder):

@@ -1,9 +1,9 @@
-"""What the table of the real model compares: layers dropped, and jobs of dotresize."""
+"""Recipes that the table of the real model compares: layers dropped, and jobs of dotresize."""
 
 from dataclasses import dataclass, field
 
 SIZES = (0.95, 0.9, 0.8, 0.7)
-WINDOWS = 16  # of calibration, spread evenly over the text
+WINDOWS = 16  # calibration, spread evenly over the text
 CUSTOM, STOCK = "custom", "stock"
 OF_THE_SIZE = object()  # stands for the features of each MLP with which a job meets its size by them alone
 OF_THE_MODEL = object()  # stands for the model's hidden size
@@ -14,10 +14,10 @@ class Recipe:
     name: str
     title: str
     format: str
-    method: dict = None  # of the job file; None: layers are dropped
-    output: dict = field(default_factory=dict)  # of the job file, beside the path
+    method: dict = None  # section of the job file; None: layers are dropped
+    output: dict = field(default_factory=dict)  # section of the job file, without the path
     windows: int = WINDOWS
-    heal: dict = None  # of the job file; None: nothing is trained
+    heal: dict = None  # section of the job file; None: nothing is trained
     first_round: str = None  # the recipe that has the same one; None: this
 
     @property

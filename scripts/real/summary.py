@@ -1,4 +1,4 @@
-"""The table that README.md begins with: what the default leaves of the published model, beside the simplest things that could work."""
+"""The first table of README.md: the published model compressed by the default, and by the simplest alternatives."""
 
 from paper.table import NOTHING, Column, Table, percent
 
@@ -24,4 +24,4 @@ def summary(results):
     columns = [Column("net bytes"), *map(Column, RECIPES)]
     rows = [[percent(size), *(cell(results, recipe, size) for recipe in RECIPES.values())] for size in SIZES]
     table = Table("summary", "", columns, rows).markdown()
-    return f"{NAME}, perplexity {results.dense[NAME].perplexity:.1f} as it is:\n\n{table}"
+    return f"The perplexity of {NAME} is {results.dense[NAME].perplexity:.1f}. Its compressed models have:\n\n{table}"

@@ -25,7 +25,7 @@ struct LauncherRefusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How an attempt stands, as a launcher says.
+/// The state of an attempt, as a launcher says.
 struct LauncherAnswer {
   enum class State {
     kWaiting,  ///< its ranks need not call

@@ -231,7 +231,7 @@ def test_jobs_are_named_by_the_beginning_of_their_ids_and_several_at_once(cli, j
         cli("status", job_id, exit_code=65)
 
 
-def test_prune_forgets_jobs_that_ended_long_ago(own_server, own_cli, job_files):
+def test_prune_forgets_jobs_that_ended_long_ago(own_cli, job_files):
     job_id = own_cli.json("submit", job_files("old"), "--wait")["id"]
     assert own_cli.json("prune", "--keep-days", "1")["ids"] == []
     time.sleep(1.1)  # job times are compared in seconds
@@ -249,7 +249,7 @@ def test_jobs_share_their_tokenised_texts(own_server, own_cli, job_files, tmp_pa
     assert len(list((own_server.state / "tokens/.dotresize-cache").glob("*.safetensors"))) == 1
 
 
-def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_server, own_cli, job_files):
+def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_cli, job_files):
     running = own_cli.json("submit", job_files.endless("runs"), "--set", "resources.ranks=8")["id"]
     wait_for_state(own_cli, running, "RUNNING")
     first, second = (own_cli("submit", job_files(f"waits-{n}")).stdout.strip() for n in range(2))
@@ -277,7 +277,7 @@ def test_the_python_example_submits_a_job(server, job_files):
     assert again.returncode == 0 and "already submitted" in again.stderr
 
 
-def test_the_python_example_ends_as_the_command_line_does(server, cli, job_files, tmp_path):
+def test_the_python_example_ends_as_the_command_line_does(server, job_files, tmp_path):
     assert run_example(server.address).returncode == 64
     assert run_example("127.0.0.1:1", job_files(), "--patience", "0").returncode == 69
     # The cases are a refusal by the server with its field, a failed job, a typing error and a text that is not a list.

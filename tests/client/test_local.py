@@ -351,7 +351,7 @@ def yaml_blocks(document):
     return re.findall(r"^```yaml\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_completion_completes_verbs_options_and_nothing_else(offline, tmp_path):
+def test_completion_completes_verbs_options_and_nothing_else(offline):
     def completed(*words):
         script = offline("completion", "bash").stdout
         line = " ".join(f"'{word}'" for word in words)

@@ -18,6 +18,14 @@ CODE = Path(__file__).parents[2] / "worker" / "python"
 CODE_FILES = ("configuration_dotresize.py", "modeling_dotresize.py")
 
 
+def tensors_of(directory):
+    """Returns the tensors of a model directory, from all its shards."""
+    tensors = {}
+    for shard in directory.glob("*.safetensors"):
+        tensors.update(load_file(shard))
+    return tensors
+
+
 def tiny_keys(family, **changes):
     """Returns the config.json of a tiny dense model, in the dialect of transformers 4."""
     keys = {

@@ -31,6 +31,14 @@ def run_worker(folder, job, ranks):
     return Path(job["output"]["path"])
 
 
+def keys_of(model_dir):
+    return json.loads((model_dir / "config.json").read_text())
+
+
+def report_of(output):
+    return json.loads((output / "dotresize" / "report.json").read_text())
+
+
 @functools.cache
 def forking_process(version):
     """Returns a process that has imported this version and forks for each program it gets."""

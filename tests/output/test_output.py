@@ -12,7 +12,7 @@ from pydoc_data.topics import topics
 import pytest
 import torch
 from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, silence_features, silence_values, tiny_keys
-from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, run_python, run_worker, score_all
+from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -113,7 +113,7 @@ def test_two_runs_of_one_job_write_identical_models(outputs):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_transformers_measures_the_reported_perplexity(outputs, evaluation, version):
-    report = json.loads((outputs[0] / "dotresize" / "report.json").read_text())
+    report = report_of(outputs[0])
     script = ROOT / "scripts" / "load_and_score.py"
     measured = float(run_python(version, script, outputs[0], evaluation, "--seqlen", 512))
     assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)
@@ -191,7 +191,7 @@ def test_layers_of_each_family_are_healed(tmp_path, source, form):
     job = random_job(tmp_path, random_dense(FULL_WIDTH_SOURCES[source]), "healed", method=method)
     job["output"]["format"] = form
     directory = run_worker(tmp_path, {**job, "heal": {"learning_rate": 0.00003}}, ranks=2)
-    heal = json.loads((directory / "dotresize" / "report.json").read_text())["heal"]
+    heal = report_of(directory)["heal"]
     assert sum(layer["healed_error"] for layer in heal["layers"]) < sum(layer["folded_error"] for layer in heal["layers"])
     before, *_, trained, taken = heal["held_out_kl"]  # the weights are random: whether the KL falls is chance
     assert len(heal["held_out_kl"]) == 5
@@ -219,7 +219,7 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
     method |= {"mlp": {"sparsity": 0.3}, "round_to": 1}
     job = random_job(tmp_path, dense, "cut", method=method)
     directory = run_worker(tmp_path, job, ranks=2)
-    report = json.loads((directory / "dotresize" / "report.json").read_text())
+    report = report_of(directory)
     assert [mlp["width"] for mlp in report["mlps"]] == [
         19 if mlp["intermediate_size"] == 28 else 56 for mlp in report["mlps"]
     ]
@@ -247,8 +247,8 @@ def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
     evaluation = {"tokens": str(tokens), "seqlen": 64}
     job = random_job(tmp_path, dense, "cut", method=method, evaluation=evaluation)
     directory = run_worker(tmp_path, job, ranks=2)
-    report = json.loads((directory / "dotresize" / "report.json").read_text())
-    keys = json.loads((directory / "config.json").read_text())
+    report = report_of(directory)
+    keys = keys_of(directory)
     left = [mlp["width"] for mlp in report["mlps"]]
     assert keys["intermediate_sizes"] == report["allocation"]["features"] == left
     removed = [mlp["intermediate_size"] - mlp["width"] for mlp in report["mlps"]]
@@ -290,8 +290,8 @@ def test_allocated_value_heads_have_their_reported_perplexity_in_transformers(tm
         evaluation={"tokens": str(tokens), "seqlen": 64},
     )
     directory = run_worker(tmp_path, job, ranks=2)
-    report = json.loads((directory / "dotresize" / "report.json").read_text())
-    keys = json.loads((directory / "config.json").read_text())
+    report = report_of(directory)
+    keys = keys_of(directory)
     dims = [attention["value_head_dim"] for attention in report["attentions"]]
     assert dims == keys["value_head_dims"] == report["allocation"]["value_head_dims"]
     assert dims[0] == 1 and dims[2] <= 7
@@ -320,7 +320,7 @@ def check_perplexities(folder, sources, method, activations):
         )
         job["calibration"]["activations"] = activations
         directories.append(run_worker(folder / source, job, ranks=2))
-    reports = [json.loads((d / "dotresize" / "report.json").read_text()) for d in directories]
+    reports = [report_of(d) for d in directories]
     reported = [report["compressed"]["perplexity"] for report in reports]
     for version in VERSIONS:
         assert score_all(version, directories, tokens) == pytest.approx(reported, rel=1e-3)

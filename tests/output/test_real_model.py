@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from running import ROOT, WORKER, run_worker, score_all
+from narrowing import tensors_of
+from running import ROOT, WORKER, keys_of, report_of, run_worker, score_all
 from safetensors.torch import load_file, save_file
 
 CALIBRATION = (4, 128)  # windows, tokens
 EVALUATION = (4, 256)
-FEATURES = 1280  # of 1536
+FEATURES = 1280  # the dense model has 1536
 MOST_OVER_DENSE = 1.5  # perplexity ratio; the calibration has few tokens
 
 
@@ -63,9 +64,9 @@ def test_narrower_mlps_leave_a_tied_model_that_is_about_as_good(real_model, toke
         "resources": {"ranks": 2},
     }
     output = run_worker(tmp_path, job, ranks=2)
-    report = json.loads((output / "dotresize" / "report.json").read_text())
+    report = report_of(output)
     stored, dense = tensors_of(output), tensors_of(source)
-    assert json.loads((output / "config.json").read_text())["tie_word_embeddings"]
+    assert keys_of(output)["tie_word_embeddings"]
     assert "lm_head.weight" not in stored
     assert torch.equal(stored["model.embed_tokens.weight"], dense["model.embed_tokens.weight"])
     removed = 30 * 3 * 576 * (1536 - FEATURES)
@@ -77,8 +78,3 @@ def test_narrower_mlps_leave_a_tied_model_that_is_about_as_good(real_model, toke
     assert report["dense"]["perplexity"] == pytest.approx(dense_perplexity, rel=1e-4)
     assert report["compressed"]["perplexity"] == pytest.approx(perplexity, rel=1e-4)
     assert dense_perplexity < perplexity < MOST_OVER_DENSE * dense_perplexity
-
-
-def tensors_of(directory):
-    (file,) = directory.glob("*.safetensors")
-    return load_file(file)

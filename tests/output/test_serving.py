@@ -16,11 +16,11 @@ from narrowing import (
     output_keys,
     random_dense,
     random_maps,
+    tensors_of,
     tiny_keys,
     without_values,
     write_output,
 )
-from safetensors.torch import load_file
 from torch import fx, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -85,13 +85,6 @@ def directory(tmp_path, request):
         tensors = without_values(tensors, keys, dims)
         out["value_head_dims"] = dims
     return write_output(tmp_path / "model", tensors, out)
-
-
-def tensors_of(directory):
-    tensors = {}
-    for shard in directory.glob("*.safetensors"):
-        tensors.update(load_file(shard))
-    return tensors
 
 
 def test_an_engine_that_replaces_modules_gets_the_same_logits(directory):

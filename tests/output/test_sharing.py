@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from narrowing import CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
-from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, run_python, run_worker, score_all
+from narrowing import CODE_FILES, ROTARY_SOURCES, random_dense, tensors_of, tiny_keys
+from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
@@ -52,21 +52,10 @@ def outputs(tmp_path_factory, evaluation):
     }
 
 
-def report_of(directory):
-    return json.loads((directory / "dotresize" / "report.json").read_text())
-
-
-def tensors_of(directory):
-    tensors = {}
-    for shard in directory.glob("*.safetensors"):
-        tensors.update(load_file(shard))
-    return tensors
-
-
 @pytest.mark.parametrize("kind", STOCK)
 def test_a_stock_output_is_a_model_of_a_family(outputs, kind):
     directory = outputs[kind]
-    keys = json.loads((directory / "config.json").read_text())
+    keys = keys_of(directory)
     family, architecture = STOCK[kind]
     assert (keys["model_type"], keys["architectures"]) == (family, [architecture])
     named = report_of(directory)["output"].get("model_type")
@@ -105,7 +94,7 @@ def test_an_allocated_stock_model_is_one_of_its_family(tmp_path, evaluation):
     }
     directory = run_worker(tmp_path, job, ranks=2)
     report = report_of(directory)
-    keys = json.loads((directory / "config.json").read_text())
+    keys = keys_of(directory)
     assert keys["model_type"] == "mistral" and not list(directory.glob("*.py"))
     assert {junction["width"] for junction in report["junctions"]} == {keys["hidden_size"]}
     assert set(report["allocation"]["features"]) == {keys["intermediate_size"]}
@@ -250,12 +239,12 @@ def narrow(tmp_path_factory):
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_narrow_stock_model_says_what_is_left(narrow, source):
     stock = narrow[source]
-    keys = json.loads((stock / "config.json").read_text())
+    keys = keys_of(stock)
     source_keys = SOURCES[source][0]
     assert keys["model_type"] == source_keys["model_type"]
-    assert keys["intermediate_size"] == 56  # of 80
+    assert keys["intermediate_size"] == 56  # dense: 80
     if "moe_intermediate_size" in source_keys:
-        assert keys["moe_intermediate_size"] == 16  # of 28
+        assert keys["moe_intermediate_size"] == 16  # dense: 28
     assert not list(stock.glob("*.py"))
     assert keys["tie_word_embeddings"] == source_keys.get("tie_word_embeddings", False)
 
@@ -304,7 +293,7 @@ def in_ctranslate2(directory, windows, folder):
     from ctranslate2 import Generator
     from ctranslate2.converters import TransformersConverter
 
-    size = json.loads((directory / "config.json").read_text())["vocab_size"]
+    size = keys_of(directory)["vocab_size"]
     words = [f"t{i}" for i in range(size)]
     words[size - 1] = "<|endoftext|>"  # a Qwen's tokenizer adds this word if it is missing
     model = models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="t0")

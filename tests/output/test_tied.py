@@ -1,13 +1,12 @@
 """Tests of sources with one table for embedding and head, and of jobs that make nothing narrower."""
 
-import json
 import subprocess
 
 import pytest
 import torch
-from narrowing import random_dense, stored_tensors, tiny_keys
-from running import VERSIONS, WORKER, run_worker, score_all
-from safetensors.torch import load_file, save_file
+from narrowing import random_dense, tensors_of, tiny_keys
+from running import VERSIONS, WORKER, keys_of, report_of, run_worker, score_all
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 VOCABULARY = 400  # makes one table smaller than two
@@ -33,21 +32,6 @@ def sources(tmp_path_factory):
         assert ("lm_head.weight" in tensors_of(folder / "untied")) and "lm_head.weight" not in tensors_of(folder / "tied")
         save_file({"tokens": IDS}, folder / "tokens.safetensors")
     return folders
-
-
-def tensors_of(directory):
-    tensors = {}
-    for shard in directory.glob("*.safetensors"):
-        tensors.update(load_file(shard))
-    return tensors
-
-
-def keys_of(directory):
-    return json.loads((directory / "config.json").read_text())
-
-
-def report_of(directory):
-    return json.loads((directory / "dotresize" / "report.json").read_text())
 
 
 def run(folder, source, output, ranks=2, activations="auto", form="any", **method):

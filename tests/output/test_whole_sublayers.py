@@ -1,12 +1,11 @@
 """Tests of allocations that remove whole sublayers."""
 
-import json
 import subprocess
 
 import pytest
 import torch
 from narrowing import random_dense, silence_features, silence_values, tiny_keys
-from running import VERSIONS, WORKER, run_worker, score_all
+from running import VERSIONS, WORKER, report_of, run_worker, score_all
 from safetensors.torch import load_file, save_file
 
 IDS = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
@@ -34,7 +33,7 @@ def test_sublayers_that_write_nothing_go_and_nothing_is_lost(tmp_path, family):
     save_file({"tokens": IDS}, tmp_path / "tokens.safetensors")
     output = run_worker(tmp_path, job(tmp_path, 0.78), ranks=2)
 
-    report = json.loads((output / "dotresize" / "report.json").read_text())
+    report = report_of(output)
     assert report["allocation"]["features"][1] == 0
     assert report["allocation"]["value_head_dims"][0] == 0
     names = [name for shard in output.glob("*.safetensors") for name in load_file(shard)]

@@ -85,7 +85,7 @@ def test_from_the_hub_by_commit(dotresize, fetch, job, hub, tmp_path):
     assert len(gets(hub, "model.safetensors")) == 3
 
 
-def test_a_killed_download_goes_on(fetch, environment, s3, tmp_path):
+def test_a_killed_download_goes_on(fetch, s3, tmp_path):
     """The download resumes in the middle of the file if the object has not changed."""
     s3.put("in/docs-llama", MODEL)
     s3.cut[f"/{BUCKET}/in/docs-llama/model.safetensors"] = 5_000_000
@@ -158,7 +158,7 @@ def test_texts_and_tokens(dotresize, job, s3, hub, tokens, tmp_path):
     assert report["compressed"]["perplexity"] > 1
 
 
-def test_the_cache_is_bounded(fetch, s3, tmp_path):
+def test_the_cache_is_bounded(fetch, s3):
     s3.put("in/first", MODEL)
     s3.put("in/second", MODEL)
     size = sum(len(content) for name, content in MODEL_FILES.items() if name in NEEDED)

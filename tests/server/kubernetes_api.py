@@ -25,7 +25,7 @@ from conftest import processes_of
 NAMESPACE = "models"
 GROUP = "/apis/kubeflow.org/v2beta1"
 JOBS = f"{GROUP}/namespaces/{NAMESPACE}/mpijobs"
-# What kubectl asks for before anything else.
+# Answers to kubectl's first questions.
 DISCOVERY = {
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
     "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": []},

@@ -1,7 +1,6 @@
 """Tests of the Jobs API from a client's view. The worker of these jobs fails at once, or sleeps."""
 
 import concurrent.futures
-import os
 import signal
 import subprocess
 

@@ -127,7 +127,7 @@ def files_below(path):
     return {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
 
 
-def test_files_of_a_job_are_listed_and_streamed_with_their_hashes(server, ann, job):
+def test_files_of_a_job_are_listed_and_streamed_with_their_hashes(ann, job):
     listed = ann.list(job.id)
     assert listed.keys() == OF_JOB | OF_RESULT
     model = ann.list(job.id, model=True)

@@ -7,13 +7,11 @@ deadlines on wall time are the server's for heartbeats (DOTRESIZE_CHAOS_HEARTBEA
 nothing happens.
 """
 
-import contextlib
 import os
 import pathlib
 import shutil
 import signal
 import sqlite3
-import subprocess
 import time
 from collections import Counter
 
@@ -21,25 +19,13 @@ import pytest
 from chaos_clients import Client, Job, Orders, Witness, make_orders, tree
 from chaos_faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Clock, Faults, processes_of_jobs, schedule
 from conftest import ENDED, SOURCE, Server, eventually, jobs_pb2, spec
+from small_disk import small_disk
 
 POINTS = int(os.environ.get("DOTRESIZE_CHAOS_POINTS", "20"))
 JOBS = int(os.environ.get("DOTRESIZE_CHAOS_JOBS", str(POINTS // 2)))
 SEED = os.environ.get("DOTRESIZE_CHAOS_SEED", "1")
 CLIENTS = 4
 MOST_JOBS = 4 * JOBS  # limit for jobs that end before their fault has come
-
-
-@contextlib.contextmanager
-def small_disk(path, mib):
-    """Mounts a file system of this size. Returns None if this user may not."""
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0700", "tmpfs", path],
-                             capture_output=True).returncode == 0
-    try:
-        yield path if mounted else None
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", path], check=True)
 
 
 @pytest.fixture

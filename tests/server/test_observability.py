@@ -14,7 +14,7 @@ import urllib.request
 
 import grpc
 import pytest
-from conftest import ADDRESS, ENDED, PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, refused, script, spec
+from conftest import ADDRESS, ENDED, PROGRAM, eventually, jobs_pb2, processes_of, refused, script, spec
 
 HTTP = ("--http", "127.0.0.1:0")
 
@@ -204,7 +204,7 @@ def connection_to(server):
     return socket.create_connection((host, int(port)), timeout=20)
 
 
-def test_http_headers_are_limited_in_total(make_server, tmp_path):
+def test_http_headers_are_limited_in_total(make_server):
     server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
     with connection_to(server) as connection:
         sent = 0

@@ -14,13 +14,15 @@ import os
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
 import harness
 import interrupted
+
+sys.path.append(str(harness.ROOT / "tests"))
+from small_disk import fill, small_disk  # noqa: E402
 
 SCHEDULES = {
     "own": ("original", {"width": 160}),
@@ -108,23 +110,6 @@ def unfinished_entries(journal, damaged):
     return of_healing | {name for name in of_junctions if name.split("-")[1] not in finished}
 
 
-@contextlib.contextmanager
-def small_disk(directory):
-    disk = pathlib.Path(directory) / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", disk], check=True)
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-def fill(disk):
-    """Fills the disk, while a job may take some of the room."""
-    block = bytes(1 << 16)
-    with (disk / "others").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(block):
-            pass
-
-
 class Point:
     def __init__(self, random_, kinds, schedules):
         self.random = random_
@@ -163,7 +148,7 @@ class Point:
         if running.process.poll() is not None:
             return False
         if self.kind == "full disk":
-            fill(journal.parent.parent)
+            fill(journal.parent.parent / "others")
             code, _ = running.end(120)
             (journal.parent.parent / "others").unlink()
             if code != 0 and "No space left on device" not in running.log:
@@ -220,7 +205,9 @@ def main():
         with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
             disk = pathlib.Path(directory)
             if point.kind == "full disk":
-                disk = stack.enter_context(small_disk(directory))
+                disk = stack.enter_context(small_disk(disk / "disk", DISK_MIB))
+                if disk is None:
+                    raise SystemExit("kill_points: error: a tmpfs cannot be mounted")
             stack.callback(harness.kill_all)
             try:
                 wrong = point.run(directory, disk)

@@ -1,6 +1,5 @@
 """Tests that an interrupted job resumes from its journal, to the same model."""
 
-import contextlib
 import copy
 import functools
 import json
@@ -9,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -16,6 +16,9 @@ from safetensors.torch import load_file, save_file
 
 import harness
 import interrupted
+
+sys.path.append(str(harness.ROOT / "tests"))
+from small_disk import fill, small_disk  # noqa: E402
 
 JUNCTIONS = 12
 WITH_ONE_MAP = 13  # junctions including the sliced head
@@ -439,42 +442,29 @@ def test_sigterm_before_any_entry_leaves_nothing(tmp_path):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], capture_output=True, text=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"a tmpfs cannot be mounted: {mounted.stderr}")
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", 64) as mounted:
+        if mounted is None:
+            pytest.skip("a tmpfs cannot be mounted")
+        yield mounted
 
 
-def fill(path):
-    """Fills the disk, while a job may take some of the room."""
-    block = bytes(1 << 16)
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(block):
-            pass
-
-
-def test_a_full_disk_is_named_and_with_room_the_job_goes_on(small_disk, uninterrupted, tmp_path):
-    spec = small_job(small_disk / "out", ranks=2)
+def test_a_full_disk_is_named_and_with_room_the_job_goes_on(disk, uninterrupted, tmp_path):
+    spec = small_job(disk / "out", ranks=2)
     running = harness.Running(in_many_groups(spec, tmp_path), tmp_path, threads=1)
     journal = interrupted.journal_of(spec)
     assert interrupted.wait_for_entries(running, journal, 4), running.log
-    fill(small_disk / "others")
+    fill(disk / "others")
     code, _ = running.end(60)
 
     assert code == 1, running.log
-    assert f"{small_disk}/out.partial/" in running.log
+    assert f"{disk}/out.partial/" in running.log
     assert "No space left on device" in running.log
     assert [path.name for path in interrupted.partial_of(spec).iterdir()] == ["journal"]
     assert len(interrupted.entries(journal)) >= 4
-    subprocess.run(["mount", "-o", "remount,size=128m", small_disk], check=True)
+    subprocess.run(["mount", "-o", "remount,size=128m", disk], check=True)
     done = harness.run(spec, tmp_path, threads=1)
     assert done.returncode == 0, done.stderr
     assert "resuming: " in done.stderr
     assert "damaged" not in done.stderr
-    assert harness.outcome(small_disk / "out") == uninterrupted("own maps")
+    assert harness.outcome(disk / "out") == uninterrupted("own maps")

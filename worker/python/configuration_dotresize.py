@@ -24,7 +24,7 @@ if TRANSFORMERS_VERSION < (4, 56):
 class Mixture(NamedTuple):
     """A family's mixture of experts: how its configuration and its checkpoints name the parts."""
 
-    block: str  # of a decoder layer
+    block: str  # its name in a decoder layer
     experts: str  # key of the configuration: how many
     intermediate_size: str  # key of the configuration: of one expert
     gate: str
@@ -37,7 +37,7 @@ class Mixture(NamedTuple):
 class Family(NamedTuple):
     """A source family, by its model_type: what its configuration does not say."""
 
-    class_prefix: str  # of its attention, MLP and rotary embedding in transformers
+    class_prefix: str  # begins the names of its attention, MLP and rotary embedding in transformers
     slides: Callable  # (config): whether config.sliding_window limits the attention of every layer
     mixture: Optional[Mixture] = None
 
@@ -181,16 +181,16 @@ class DotResizeConfig(PretrainedConfig):
 
     @property
     def embedding_size(self):
-        """The width of the input embedding: what vLLM gives its own one, as hidden_size is another."""
+        """The width of the input embedding. vLLM reads it for its own embedding, as hidden_size is another width."""
         return self.hidden_size if self.tie_word_embeddings else self.junction_widths[0]
 
     @property
     def has_final_norm(self):
-        """Whether the last norm has a weight: it is not in the matrix behind it."""
+        """True if the last norm has a weight, which is then not in the matrix behind it."""
         return self.norm_weights or (self.tie_word_embeddings and not self.head_projection)
 
     def _tensor_parallel_plan(self):
-        """The source family's, whose module names these are; shortcuts and experts are on every rank.
+        """The source family's plan, whose module names these are; shortcuts and experts are on every rank.
 
         So are attentions, if some have narrower values: those are padded, which splits by heads alone.
         """
@@ -199,7 +199,7 @@ class DotResizeConfig(PretrainedConfig):
         return {name: style for name, style in plan.items() if not any(part in name for part in whole)}
 
     def is_mixture(self, layer):
-        """Whether the layer has a mixture of experts, or else a dense MLP."""
+        """True if the layer has a mixture of experts, False if it has a dense MLP."""
         mixture = FAMILIES[self.source_model_type].mixture
         return mixture is not None and mixture.in_layer(self, layer)
 
@@ -210,26 +210,26 @@ class DotResizeConfig(PretrainedConfig):
         return self.intermediate_size
 
     def layer_intermediate_size(self, layer):
-        """Those that it has."""
+        """The features that it has."""
         if self.intermediate_sizes is None:
             return self.source_intermediate_size(layer)
         return self.intermediate_sizes[layer]
 
     def attends(self, layer):
-        """Whether the layer has an attention."""
+        """True if the layer has an attention."""
         return self.value_head_dims is None or self.value_head_dims[layer] > 0
 
     def cache_index(self, layer):
-        """Where the layer's keys and values are in a cache: the attentions that there are come one after another,
-        since transformers takes the number of cached tokens from the first."""
+        """Index of the layer's keys and values in a cache. Only layers with an attention have one, since transformers
+        takes the number of cached tokens from the first."""
         return sum(self.attends(earlier) for earlier in range(layer))
 
     def to_diff_dict(self):
-        """What is saved; with it a padding token that is None, if the family's default is another."""
+        """The values to save, always with the padding token: None need not be the family's default."""
         return {"pad_token_id": self.pad_token_id, **super().to_diff_dict()}
 
     def shortcut_rank(self, sublayer):
-        """Of what the sublayer's skip path has beside the identity. None: the path is one matrix."""
+        """Rank of what the sublayer's skip path has beside the identity. None: the path is one matrix."""
         groups = self.junction_groups
         if groups is not None and groups[sublayer] == groups[sublayer + 1]:
             return 0

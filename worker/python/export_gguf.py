@@ -22,8 +22,8 @@ from pathlib import Path
 
 from exporting import Checkpoint, Filling, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
 
-# By model_type: the architecture of GGUF, and whether its rotary embedding turns neighbouring channels, so that the rows of
-# queries and keys are put in that order.
+# Architectures of GGUF by model_type, and true if the rotary embedding there turns neighbouring channels: the rows of queries
+# and keys are then put in that order.
 FAMILIES = {
     "llama": ("llama", True),
     "mistral": ("llama", True),
@@ -35,7 +35,7 @@ FAMILIES = {
     "dotresize": ("deci", True),
 }
 BLOCK = 32  # numbers of a row that most quantized types store together: features are filled up with zeros to whole blocks
-EMPTY_FEATURES = BLOCK  # of zeros, in place of an MLP that was removed: llama.cpp has no layer of an attention alone
+EMPTY_FEATURES = BLOCK  # zeros in place of a removed MLP: llama.cpp has no layer of an attention alone
 FEATURE_MODULES = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
 EXPERT = re.compile(r"(?P<layer>model\.layers\.\d+)\.(?P<block>mlp|block_sparse_moe)\.experts\.(?P<expert>\d+)\.(?P<part>\w+)\.weight")
 PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
@@ -78,7 +78,7 @@ class Tensor:
     turned_heads: int = 0  # heads whose rows are put in GGUF's order
     filling: Filling | None = None
     keeps_float32: bool = False
-    rows: slice | None = None  # of the one source, if not all
+    rows: slice | None = None  # rows of the one source, if not all
     values: object = None  # in place of sources
 
 
@@ -223,7 +223,7 @@ def tensors_of(checkpoint, config, layers, names):
 
 
 def values_of(tensor, checkpoint):
-    """float32."""
+    """The tensor's values in float32."""
     import torch
 
     if tensor.values is not None:
@@ -240,7 +240,7 @@ def values_of(tensor, checkpoint):
 
 
 def type_of(tensor, wanted, gguf):
-    """A row that does not divide into the type's blocks is float16."""
+    """The type of a tensor: float16 if its rows do not divide into the requested type's blocks."""
     kind = gguf.GGMLQuantizationType
     if len(tensor.shape) == 1 or tensor.keeps_float32:
         return kind.F32
@@ -327,7 +327,7 @@ def add_tokenizer(writer, config, model_dir, gguf):
     model = tokenizer["model"]
     if model["type"] != "BPE":
         raise InputError(f"{file}: a {model['type']} tokenizer is not exported; one of BPE is")
-    if model.get("byte_fallback"):  # of SentencePiece: the pair of highest score is merged first
+    if model.get("byte_fallback"):  # SentencePiece: the pair of highest score is merged first
         writer.add_tokenizer_model("llama")
         tokens = add_tokens(writer, tokenizer, config["vocab_size"], gguf)
         ranks = {}
@@ -343,7 +343,7 @@ def add_tokenizer(writer, config, model_dir, gguf):
 
 
 def write_tensors(writer, tensors, checkpoint, wanted, gguf):
-    """Sizes first, then one tensor after the other, so that no more than one is in memory."""
+    """Writes sizes first, then one tensor after the other, so that no more than one is in memory."""
     import numpy as np
 
     kinds = [type_of(tensor, wanted, gguf) for tensor in tensors]

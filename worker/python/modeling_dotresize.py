@@ -83,7 +83,7 @@ def _norm(config: DotResizeConfig, weight: bool) -> WideNorm:
 
 
 def _projection(present: bool, inputs: int, outputs: int) -> nn.Module:
-    """Between a table that embedding and head have in common and the stream."""
+    """A linear layer between the stream and a table that embedding and head have in common."""
     return nn.Linear(inputs, outputs, bias=False) if present else nn.Identity()
 
 
@@ -92,8 +92,8 @@ def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
 
 
 class PlainLinear(nn.Module):
-    """What nn.Linear is, but none of that class: what puts other modules in the place of those would
-    lose what is done here before and after the product."""
+    """A linear layer like nn.Linear, but none of that class: code that replaces nn.Linear by other modules
+    would lose what is done here before and after the product."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool):
         super().__init__()
@@ -105,8 +105,8 @@ class PlainLinear(nn.Module):
 
 
 class NarrowValues(PlainLinear):
-    """In the place of `projection`, whose last rows are `heads` value heads of `head_dim` channels: they
-    have `values` channels, padded with zeros to `head_dim`, so that they go through any attention."""
+    """Replaces `projection`, whose last rows are `heads` value heads of `head_dim` channels. These heads have
+    `values` channels here, padded with zeros to `head_dim`, so that they go through any attention."""
 
     def __init__(self, projection: nn.Linear, heads: int, head_dim: int, values: int):
         others = projection.out_features - heads * head_dim  # rows of queries and keys, if fused
@@ -124,7 +124,7 @@ class NarrowValues(PlainLinear):
 
 
 class NarrowHeads(PlainLinear):
-    """In the place of `projection`, which reads `heads` heads: of each the first `values` channels alone."""
+    """Replaces `projection`, which reads `heads` heads: reads only the first `values` channels of each."""
 
     def __init__(self, projection: nn.Linear, heads: int, values: int):
         super().__init__(heads * values, projection.out_features, projection.bias is not None)
@@ -164,8 +164,8 @@ class Expert(nn.Module):
 class MixtureOfExperts(nn.Module):
     """Σ weight · expert(x) over the experts that the router chooses for a token.
 
-    Those of transformers write at the width that they read, and hold their weights differently in 4
-    and 5. Routing is theirs: softmax in float32 over all experts, then the greatest few.
+    The mixtures of transformers write at the width that they read, and hold their weights differently
+    in 4 and 5. Routing is theirs: softmax in float32 over all experts, then the greatest few.
     """
 
     def __init__(self, config: DotResizeConfig, k_in: int, rows: int, k_out: int):
@@ -232,7 +232,7 @@ class LowRankShortcut(nn.Module):
 
 
 def _shortcut(config: DotResizeConfig, sublayer: int) -> nn.Module:
-    """From the width that the sublayer reads to the one that it writes."""
+    """The skip path, from the width that the sublayer reads to the one that it writes."""
     k_in, k_out = config.junction_widths[sublayer : sublayer + 2]
     rank = config.shortcut_rank(sublayer)
     if rank is None:
@@ -309,7 +309,7 @@ class DotResizePreTrainedModel(PreTrainedModel):
 
     @property
     def _can_compile_fullgraph(self) -> bool:
-        """Which experts compute depends on the data."""
+        """False for mixtures: the data choose the experts that compute."""
         return FAMILIES[self.config.source_model_type].mixture is None
 
 
@@ -424,7 +424,7 @@ class DotResizeModel(DotResizePreTrainedModel):
 class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
     """DotResizeModel with its language head: logits [batch, tokens, vocab]."""
 
-    # Of models whose config ties them. transformers 4 lists them, 5 says what they are tied to.
+    # Tied if the config says so. transformers 4 lists such tensors, 5 says what they are tied to.
     _tied_weights_keys = (
         {"lm_head.weight": "model.embed_tokens.weight"}
         if TRANSFORMERS_VERSION >= (5, 0)
@@ -452,7 +452,7 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
         logits_to_keep: Union[int, torch.Tensor] = 0,
         **kwargs,
     ) -> CausalLMOutputWithPast:
-        """As DotResizeModel.forward; logits of the last `logits_to_keep` positions (0: of all).
+        """Like DotResizeModel.forward; returns the logits of the last `logits_to_keep` positions (0: of all).
 
         labels: [batch, tokens], shifted here, -100 is ignored; with them the result has a loss.
         """
@@ -483,9 +483,9 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
     def prepare_inputs_for_generation(
         self, input_ids, past_key_values=None, attention_mask=None, **kwargs
     ):
-        """As transformers does, but once longrope takes its long factors the cache is filled anew.
+        """Like transformers', but the cache is filled anew once longrope takes its long factors.
 
-        Not if the prompt was given as embeddings: its ids are not known.
+        It is not if the prompt was given as embeddings: its ids are not known.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if mask.shape == input_ids.shape and self._outgrows_short_factors(past_key_values, mask):
@@ -500,7 +500,7 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
         )
 
     def _outgrows_short_factors(self, past_key_values: Optional[Cache], mask: torch.Tensor) -> bool:
-        """Whether the texts were short when the cache was filled and are long now, mask [batch, all tokens]."""
+        """True if the texts were short when the cache was filled and are long now, mask [batch, all tokens]."""
         if self.model.rotary_emb.rope_type != "longrope" or past_key_values is None:
             return False
         cached = past_key_values.get_seq_length()

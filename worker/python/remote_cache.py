@@ -170,7 +170,7 @@ def parts_of_model(store, found, folder, kind):
 
 
 def revision_of(wanted, commit):
-    """What another content has another one of."""
+    """The commit, or else a hash of all names, tags and sizes: another content has another one."""
     if commit:
         return commit
     tags = json.dumps(sorted((remote.name, remote.tag, remote.size) for remote in wanted))

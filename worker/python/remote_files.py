@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 
 from remote_cache import MOST_FILES, fetch
-from remote_stores import CONFIG, INDEX, SINGLE, SUMS, Meter, RemoteError, S3Store, is_same, require_free, say, sha256_of, store_of
+from remote_stores import CONFIG, INDEX, SINGLE, SUMS, Meter, RemoteError, S3Store, require_free, say, sha256_of, store_of
 
 EXIT_DATA = 65
 EXIT_UNAVAILABLE = 69
@@ -42,7 +42,7 @@ class Local:
 
 
 def local_files(directory):
-    """In the order in which they are pushed; SHA256SUMS is the last one."""
+    """Files in the order in which they are pushed; SHA256SUMS is the last one."""
     root = Path(directory)
     sums = dict(reversed(line.split("  ", 1)) for line in (root / SUMS).read_text().splitlines())
     files = []

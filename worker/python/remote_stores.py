@@ -252,7 +252,7 @@ class S3Store:
         except exceptions.ClientError as error:
             raise self.refusal(str(error.response.get("Error", {}).get("Code", "")),
                                error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) from None
-        except of_boto.S3UploadFailedError as error:  # which tells the cause in its text alone
+        except of_boto.S3UploadFailedError as error:  # only its text tells the cause
             code = re.search(r"\((\w+)\) when calling", str(error))
             raise self.refusal(code[1] if code else "", 403 if code and code[1] == "AccessDenied" else 0) from None
         except (exceptions.BotoCoreError, HTTPError, ConnectionError) as error:
@@ -317,7 +317,7 @@ class S3Store:
     def push(self, local, overwrite, meter):
         """No mixture of two models is ever loadable: first what made an old one so is taken away, last comes what makes this one so."""
         there, _ = self.names()
-        identity = sha256_of(local[-1].path)  # of SHA256SUMS
+        identity = sha256_of(local[-1].path)  # SHA256SUMS
         require_free(self, there, local, overwrite, self.marker(there) == identity)
         if is_same(self, there, local) and MARKER not in there:
             return identity
@@ -370,7 +370,7 @@ class S3Store:
 
 
 def is_same(store, there, local):
-    """Whether this output lies there already, whole."""
+    """True if this output lies there already, whole."""
     return SUMS in there and {file.name for file in local} <= there.keys() and store.sums() == local[-1].path.read_bytes()
 
 

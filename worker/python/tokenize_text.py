@@ -29,7 +29,7 @@ EXIT_USAGE = 64
 EXIT_DATA = 65
 EXIT_UNAVAILABLE = 69
 
-LARGEST_ID = 2**31 - 1  # of OUT
+LARGEST_ID = 2**31 - 1  # OUT has int32
 
 
 class InputError(Exception):
@@ -63,8 +63,8 @@ def tokenizer_file(model_dir):
 
 @contextmanager
 def faults_of(path, what):
-    """What the library raises is a fault of this tokenizer. Its message quotes the file, which may be none that its reader
-    is to see."""
+    """Treats what the library raises as a fault of this tokenizer. Its message may quote a file that the reader may not see,
+    so it is left out."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -117,7 +117,7 @@ def decode(tokenizer, ids):
 
 
 def translate(direction, model_dir, given, out):
-    """From one JSON document to the other."""
+    """Translates one JSON document to the other."""
     tokenizer, document = load_tokenizer(model_dir), json.loads(Path(given).read_bytes())
     with faults_of(tokenizer_file(model_dir), "cannot translate between text and tokens"):
         result = direction(tokenizer, document)

@@ -87,7 +87,7 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
   const auto parameters = [&](int64_t in, int64_t out) {
     return number(sublayer_parameters(config, sublayer, in, out, /*folded=*/false));
   };
-  // Those that a token meets at these widths.
+  // Parameters that a token meets at these widths.
   const double active = number(active_parameters(config, sublayer)) *
                         parameters(widths.in, widths.out) /
                         parameters(config.hidden_size, config.hidden_size);
