@@ -350,6 +350,10 @@ void complete_method(v1::Method& method) {
   method.set_name(allocates(method) ? v1::Method::slicegpt : v1::Method::pca_dotresize);
 }
 
+int ranks_of(const v1::JobSpec& spec) {
+  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
+}
+
 std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require_absolute_paths) {
   Validator validator;
   v1::JobSpec spec = given;
