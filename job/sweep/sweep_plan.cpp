@@ -19,7 +19,6 @@
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
-#include "job/plan/net_size.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
