@@ -89,7 +89,7 @@ std::optional<OutputFault> output_fault(const fs::path& output, bool overwrite,
         shown.string() + " exists: remove it, choose another path, or set output.overwrite: true"};
   }
   if (is_model_of_dotresize(output)) return std::nullopt;
-  return OutputFault{true, shown.string() + " is no model that dotresize has made (it has no " +
+  return OutputFault{true, shown.string() + " is not a model that dotresize has made (it has no " +
                                kReportDirectory + "/" + kReportFile + "), and is not overwritten"};
 }
 

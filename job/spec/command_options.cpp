@@ -26,8 +26,9 @@ constexpr Count kLatencyCounts[] = {
 };
 
 void add_latency_options(CLI::App& app, EvalRequest& request) {
-  auto* latency = app.add_flag("--latency", request.latency,
-                               "Time per token, of a prompt and of decoding after it");
+  auto* latency =
+      app.add_flag("--latency", request.latency,
+                   "Also measures the time per token, for a prompt and for decoding after it");
   for (const Count& count : kLatencyCounts) {
     app.add_option(count.name, request.latency_options.*count.value, count.description)
         ->type_name("N")
@@ -80,19 +81,19 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
       ->required()
       ->type_name("");
   app.add_option("--reference", request.reference,
-                 "Also how far the models' predictions are from those of this one, with the same "
+                 "Also compares the models' predictions with those of this one, which has the same "
                  "vocabulary: KL divergence, and agreement on the most likely token")
       ->type_name("MODEL_DIR");
   add_source_options(app, request.source, "Perplexity over");
   add_latency_options(app, request);
   auto* generate = app.add_option("--generate", request.prompts,
-                                  "Let the models continue this text, to be compared by reading; "
-                                  "several times")
+                                  "Text that the models continue, to be compared by reading; may "
+                                  "be repeated")
                        ->type_name("TEXT")
                        ->expected(1)
                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
                        ->allow_extra_args(false);
-  app.add_option("--new-tokens", request.new_tokens, "Tokens after each such text")
+  app.add_option("--new-tokens", request.new_tokens, "Tokens generated after each such text")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}).description(""))
       ->capture_default_str()

@@ -308,8 +308,8 @@ std::string sweep_summary(const SweepPlan& plan, int at_once) {
   if (without > 0) {
     text +=
         counted(without, "job") +
-        " without statistics in common: with the activations compressed, or alone with a basis "
-        "or a calibration, each takes its own (calibration.activations: original shares them)\n";
+        " without shared statistics: the activations are compressed, or no other job has the same "
+        "basis and calibration (calibration.activations: original shares them)\n";
   }
   return text;
 }

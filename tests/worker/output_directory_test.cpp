@@ -117,7 +117,7 @@ TEST_F(OutputDirectoryTest, OverwriteReplacesNothingButModelsOfDotresize) {
   fs::create_directories(out_);
   put_file(out_ / "thesis", "only copy");
   EXPECT_THAT([&] { OutputDirectory(out_, true); },
-              ThrowsMessage<InputError>(HasSubstr("no model that dotresize has made")));
+              ThrowsMessage<InputError>(HasSubstr("not a model that dotresize has made")));
   fs::remove_all(out_);
   OutputDirectory output(out_, true);
   fs::create_directories(out_);

@@ -31,7 +31,7 @@ def test_existing_output_is_refused_unless_overwrite(spec, tmp_path):
     spec["output"]["overwrite"] = True
     refused = harness.run(spec, tmp_path)
     assert refused.returncode == 65
-    assert "no model that dotresize has made" in refused.stderr
+    assert "not a model that dotresize has made" in refused.stderr
     assert (out / "precious").read_text() == "data"
 
     (out / "dotresize").mkdir()

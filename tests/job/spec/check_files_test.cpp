@@ -93,7 +93,7 @@ TEST_F(CheckFiles, AnOutputThatExistsNeedsOverwriteAndMustBeOurs) {
   const auto foreign = output_fault(dir_ / "m", true, "shown");
   ASSERT_TRUE(foreign);
   EXPECT_TRUE(foreign->foreign);
-  EXPECT_THAT(foreign->what, HasSubstr("shown is no model that dotresize has made"));
+  EXPECT_THAT(foreign->what, HasSubstr("shown is not a model that dotresize has made"));
   std::filesystem::create_directory(dir_ / "m/dotresize");
   dir_.write("m/dotresize/report.json", "{}");
   EXPECT_FALSE(output_fault(dir_ / "m", true, "shown"));
