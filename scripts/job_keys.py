@@ -4,11 +4,11 @@
 A row is a key of the YAML job file. Its meaning is the field's comment with the comments of its enum
 values; a sentence that begins with "Required" or "Default" goes to the column of defaults.
 
-    scripts/job_keys.py          writes the tables between the markers of docs/job-file.md
-    scripts/job_keys.py --check  exits with 1 if they are not what is there
+    scripts/job_keys.py   writes the tables between the markers of docs/job-file.md
+
+tests/scripts/test_job_keys.py fails if they are not what is there.
 """
 
-import argparse
 import pathlib
 import re
 import subprocess
@@ -106,16 +106,7 @@ def with_tables(page, rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Makes the tables of keys in docs/job-file.md from job.proto.")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if the page is not up to date")
-    options = parser.parse_args()
-    old = PAGE.read_text()
-    new = with_tables(old, list(Proto().keys()))
-    if options.check:
-        if new != old:
-            sys.exit("job_keys: error: docs/job-file.md is not up to date: run scripts/job_keys.py")
-    else:
-        PAGE.write_text(new)
+    PAGE.write_text(with_tables(PAGE.read_text(), list(Proto().keys())))
 
 
 if __name__ == "__main__":

@@ -31,15 +31,6 @@ bool is_model_of_dotresize(const fs::path& dir) {
          fs::is_regular_file(fs::symlink_status(dir / kReportDirectory / kReportFile, error));
 }
 
-std::string existing_output_fault(const fs::path& output) {
-  return output.string() + " exists: remove it, choose another path, or set output.overwrite: true";
-}
-
-std::string foreign_output_fault(const fs::path& output) {
-  return output.string() + " is not a model made by dotresize (it has no " + kReportDirectory +
-         "/" + kReportFile + "), so it is not overwritten";
-}
-
 bool is_empty_partial(const fs::path& partial) {
   std::error_code error;
   for (const fs::directory_entry& entry : entries_of(partial, error)) {

@@ -29,12 +29,6 @@ inline constexpr char kMapsFile[] = "maps.safetensors";
 /// True if dotresize has made this directory. Only such a directory is ever overwritten.
 bool is_model_of_dotresize(const std::filesystem::path& dir);
 
-/// Error text: `output` exists, and how to go on.
-std::string existing_output_fault(const std::filesystem::path& output);
-
-/// Error text: `output` exists but is not a dotresize output.
-std::string foreign_output_fault(const std::filesystem::path& output);
-
 /// True if the directory is empty, or holds only an empty journal or one whose owner file was never
 /// completed. Then it belongs to nobody.
 bool is_empty_partial(const std::filesystem::path& partial);

@@ -12,6 +12,7 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
 #include "job/spec/remote_url.h"
+#include "job/spec/validate_spec.h"
 
 namespace dotresize {
 namespace {
@@ -34,8 +35,7 @@ auto with_place(const JobFile& file, const std::string& default_key, const Body&
 /// Plans the job for `hardware` instead of this machine.
 JobPlan plan_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
                          const v1::Hardware& hardware) {
-  const int ranks = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
-  const LaunchFacts launch = launch_facts(hardware, ranks);
+  const LaunchFacts launch = launch_facts(hardware, ranks_of(spec));
   const std::optional<DeviceKind> asked = asked_device(spec);
   if (asked && *asked != launch.devices.device) {
     throw InputError("--hardware", "has device: " + to_string(launch.devices.device) +
@@ -47,8 +47,8 @@ JobPlan plan_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
 std::vector<FileFinding> find_faults(const JobPlan& plan, bool pushed) {
   const ResolvedJob& job = plan.job;
   std::vector<FileFinding> findings = check_inputs(job, plan.model);
-  const std::string fault = pushed ? "" : output_fault(job.output.path, job.output.overwrite);
-  if (!fault.empty()) findings.push_back({kOutputKey, fault});
+  const auto fault = output_fault(job.output.path, job.output.overwrite, job.output.path);
+  if (fault && !pushed) findings.push_back({kOutputKey, fault->what});
   if (!job.widths_known()) return findings;
   const int64_t width = job.widths.largest();
   if (3 * width < 2 * plan.model.hidden_size) {

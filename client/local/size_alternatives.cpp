@@ -9,7 +9,7 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/time_estimate.h"
 #include "job/plan/job_plan.h"
-#include "job/plan/net_size.h"
+#include "job/spec/validate_spec.h"
 
 namespace dotresize {
 namespace {
@@ -51,10 +51,9 @@ struct ReferenceJob {
 ReferenceJob on_reference(v1::JobSpec spec, const ModelConfig& model) {
   v1::Hardware hardware = reference_hardware({.device = DeviceKind::kCpu});
   hardware.clear_capacity();  // only its rates matter
-  v1::Resources& resources = *spec.mutable_resources();
-  const int ranks = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
-  resources.Clear();
-  resources.set_ranks(static_cast<uint32_t>(ranks));
+  const int ranks = ranks_of(spec);
+  spec.mutable_resources()->Clear();
+  spec.mutable_resources()->set_ranks(static_cast<uint32_t>(ranks));
   JobPlan plan = plan_job(spec, model, launch_facts(hardware, ranks));
   const double time = estimate_time(model, plan.job, plan.shards, hardware).total();
   return {std::move(plan), time};

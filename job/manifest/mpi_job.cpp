@@ -46,7 +46,7 @@ Manifest member(const Manifest& object, const std::string& key) {
 /// Reason why a job cannot be put into the template; nullopt if it can.
 std::optional<std::string> fault_of(const Manifest& base) {
   if (member(base, "apiVersion") != "kubeflow.org/v2beta1" || member(base, "kind") != "MPIJob") {
-    return "is no MPIJob of kubeflow.org/v2beta1";
+    return "is not an MPIJob of kubeflow.org/v2beta1";
   }
   for (const char* kind : {"Launcher", "Worker"}) {
     const Pointer first = part_of(kind, kContainer);
@@ -72,7 +72,7 @@ std::optional<std::string> fault_of(const Manifest& base) {
            ", the most ranks that a pod has";
   }
   if (base.at("spec").value("runLauncherAsWorker", false)) {
-    return "/spec/runLauncherAsWorker must be false: the launcher has nothing of what ranks need";
+    return "/spec/runLauncherAsWorker must be false: the launcher's pod lacks what ranks need";
   }
   if (base.at("spec").value("mpiImplementation", std::string("OpenMPI")) != "OpenMPI") {
     return "/spec/mpiImplementation must be OpenMPI, with which the worker is built";
@@ -143,8 +143,7 @@ Manifest read_mpi_job_template(const std::filesystem::path& file) {
     make_mpi_job(base, {"", {{"key", "value"}}, 1, 1, 0, false, {}, "map", ""});
     mounts_directory(base, "/");
   } catch (const Manifest::exception& error) {
-    throw InputError(origin +
-                     ": something is of another type than in an MPIJob: " + json_fault(error));
+    throw InputError(origin + ": a value has another type than in an MPIJob: " + json_fault(error));
   }
   return base;
 }

@@ -40,7 +40,7 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
   if (!architectures.is_null() && architectures != json::array({expected})) {
     fields.fail("architectures",
                 architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
-                    " is refused; what is accepted for this model_type is [\"" + expected + "\"]");
+                    " is refused; this model_type needs [\"" + expected + "\"]");
   }
   if (fields.has("quantization_config")) {
     fields.fail("quantization_config",
@@ -207,7 +207,7 @@ bool read_norm_weights(const ConfigFields& fields, const ModelConfig& config) {
       config.form.junction_widths, [&](int64_t width) { return width == config.hidden_size; });
   if (!whole) fields.fail("norm_weights", "is true, but there are junctions of less width");
   if (config.form.embedding_projection || config.form.head_projection) {
-    fields.fail("norm_weights", "is true, so there is no map that a projection could have");
+    fields.fail("norm_weights", "is true, so there is no map and no projection to one");
   }
   return true;
 }
@@ -256,7 +256,7 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
     } else if (!shared) {
       result.push_back({.factors = factors});
     } else {
-      fields.fail(kRanks, "is null within a group, whose shortcuts are the identity: 0");
+      fields.fail(kRanks, "is null within a group, whose shortcuts are the identity; 0 is needed");
     }
   }
   return result;

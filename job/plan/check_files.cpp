@@ -79,11 +79,18 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
   return findings;
 }
 
-std::string output_fault(const fs::path& output, bool overwrite) {
+std::optional<OutputFault> output_fault(const fs::path& output, bool overwrite,
+                                        const fs::path& shown) {
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(output, error))) return "";
-  if (!overwrite) return existing_output_fault(output);
-  return is_model_of_dotresize(output) ? "" : foreign_output_fault(output);
+  if (!fs::exists(fs::symlink_status(output, error))) return std::nullopt;
+  if (!overwrite) {
+    return OutputFault{
+        false,
+        shown.string() + " exists: remove it, choose another path, or set output.overwrite: true"};
+  }
+  if (is_model_of_dotresize(output)) return std::nullopt;
+  return OutputFault{true, shown.string() + " is not a model made by dotresize (it has no " +
+                               kReportDirectory + "/" + kReportFile + "), and is not overwritten"};
 }
 
 void require_model_directory(const fs::path& model_path) {

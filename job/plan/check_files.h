@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,16 @@ struct FileFinding {
 /// tokens that are asked for.
 std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config);
 
-/// Returns the reason why the job cannot write its output there; empty if it can.
-std::string output_fault(const std::filesystem::path& output, bool overwrite);
+/// Reason why a job cannot have its output at a path.
+struct OutputFault {
+  bool foreign = false;  ///< true: dotresize has not made it; false: it exists, without overwrite
+  std::string what;
+};
+
+/// Returns the reason why a job cannot write its output at `output`; nullopt if it can. Only a
+/// model that dotresize has made is ever overwritten. `shown`: the path in the text.
+std::optional<OutputFault> output_fault(const std::filesystem::path& output, bool overwrite,
+                                        const std::filesystem::path& shown);
 
 /// Throws InputError("model.path", ...) if `model_path` is not a directory. If it looks like a name
 /// on the Hugging Face Hub, the error says how to download the model.

@@ -1,7 +1,6 @@
 #include "job/plan/job_plan.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -16,15 +15,13 @@ namespace {
 /// cost more passes over the tokens than a schedule without groups loses.
 constexpr int64_t kMaxGroups = 4;
 
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-
 /// Throws InputError with the plan's needs. `plan`: the plan that exceeds the budgets least.
 [[noreturn]] void refuse_budgets(const JobPlan& plan) {
   const JobResources& resources = plan.job.resources;
   const int64_t memory = peak_memory(plan.shards);
   const int64_t device_memory = peak_device_memory(plan.shards);
-  const bool host = memory > resources.memory.value_or(kUnlimited);
-  const bool device = device_memory > resources.device_memory.value_or(kUnlimited);
+  const bool host = !within_budget(memory, resources.memory);
+  const bool device = !within_budget(device_memory, resources.device_memory);
   std::string needs;
   if (host) needs = human_bytes_rounded_up(memory) + (device ? " of memory and " : "");
   if (device) needs += human_bytes_rounded_up(device_memory) + (host ? " of GPU memory" : "");
@@ -53,8 +50,6 @@ JobPlan make_job_plan(const ModelConfig& config, ResolvedJob job) {
   plan.shards = make_shard_plan(config, job);
   plan.output = output_model_config(config, job, job.widths);
   plan.size = net_size(config, job, job.widths);
-  plan.traffic = estimate_traffic(config, job, plan.shards);
-  plan.served = served_sizes(config, job);
   plan.job = std::move(job);
   return plan;
 }

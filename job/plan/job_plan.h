@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "job/model/model_config.h"
-#include "job/plan/estimate/traffic.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/resolved_job.h"
@@ -11,7 +10,7 @@
 
 namespace dotresize {
 
-/// A resolved job with its shards and all sizes that follow from both. Made in one place and
+/// A resolved job with its shards and the sizes that follow from both. Made in one place and
 /// carried: nothing is filled in later.
 struct JobPlan {
   ModelConfig model;  ///< dense model
@@ -19,9 +18,7 @@ struct JobPlan {
   ShardPlan shards;
   /// Output with job.widths: while the loss still has to decide them, with the bound.
   ModelConfig output;
-  NetSize size;        ///< sizes of `model` and `output`
-  Traffic traffic;     ///< bytes that all ranks move
-  ServedSizes served;  ///< sizes in the formats of engines
+  NetSize size;  ///< sizes of `model` and `output`
 };
 
 /// Returns the plan of a resolved job, with its own schedule. Throws the errors of make_shard_plan.

@@ -9,7 +9,6 @@
 #include "base/errors.h"
 #include "base/text/human_text.h"
 #include "job/model/model_size.h"
-#include "job/model/output_config.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 
@@ -80,7 +79,7 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
 }
 
 std::string size_warning(const NetSize& size, const ResolvedJob& job) {
-  if (size.is_smaller()) return "";
+  if (size.compressed_bytes < size.dense_bytes) return "";
   std::string text = fmt::format(
       "the result, {} bytes ({} parameters as {}), is not smaller than the dense model, {} bytes "
       "({} parameters as {})",
@@ -95,7 +94,7 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job) {
     remedies.push_back("output.dtype: same");
   }
   remedies.push_back("method.size, which finds the width for a size");
-  return text + "; what helps: " + listed(remedies);
+  return text + "; remedies: " + listed(remedies);
 }
 
 ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job) {
@@ -142,7 +141,7 @@ std::string served_sizes_table(const ServedSizes& sizes) {
                                    static_cast<double>(each.dense_bytes))});
     if (each.unfit_rows.empty()) continue;
     warnings += fmt::format(
-        "warning: {} stores rows of {} in a larger type: they are no multiple of its block\n",
+        "warning: {} stores rows of {} in a larger type: they are not a multiple of its block\n",
         each.format, fmt::join(each.unfit_rows, ", "));
   }
   return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight}) + warnings;

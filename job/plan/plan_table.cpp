@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text/human_text.h"
+#include "job/plan/estimate/traffic.h"
 
 namespace dotresize {
 namespace {
@@ -131,9 +132,9 @@ std::string heading(const JobPlan& plan) {
                         100.0 * job.widths.nominal_sparsity(job.model.hidden_size))
           : fmt::format("widths up to {}, known once the activations are", job.model.hidden_size);
   return fmt::format(
-      "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
+      "{}: {}{}, format {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
       job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
-      to_string(job.maps.sharing), job.schedule.name, target_text(job), nominal,
+      job.stock_output() ? "stock" : "any", job.schedule.name, target_text(job), nominal,
       mlp_row(plan.model, job), shortcuts_text(job, plan.output));
 }
 
@@ -205,19 +206,20 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
 
 std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& time) {
   const NetSize& size = plan.size;
-  std::string served = served_sizes_table(plan.served);
+  const Traffic moved = estimate_traffic(plan.model, plan.job, plan.shards);
+  std::string served = served_sizes_table(served_sizes(plan.model, plan.job));
   if (!served.empty()) {
     served.pop_back();
     served.insert(0, "\n\n");
   }
   const std::string statistics =
       plan.job.statistics.saved()
-          ? fmt::format(" and {} for the statistics", human_bytes(plan.traffic.statistics_bytes))
+          ? fmt::format(" and {} for the statistics", human_bytes(moved.statistics_bytes))
           : "";
   const std::string traffic = fmt::format(
       "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal{}",
-      human_bytes(plan.traffic.read_bytes), human_bytes(plan.traffic.sent_bytes),
-      human_bytes(plan.traffic.written_bytes), human_bytes(plan.traffic.journal_bytes), statistics);
+      human_bytes(moved.read_bytes), human_bytes(moved.sent_bytes),
+      human_bytes(moved.written_bytes), human_bytes(moved.journal_bytes), statistics);
   return fmt::format(
       "{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(plan), rank_rows(plan.model, plan.job, plan.shards),
       passes_row(plan.job, plan.shards), traffic,
@@ -229,7 +231,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   const ResolvedJob& job = planned.job;
   const ShardPlan& plan = planned.shards;
   const NetSize& size = planned.size;
-  const Traffic& traffic = planned.traffic;
+  const Traffic traffic = estimate_traffic(planned.model, job, plan);
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
@@ -256,7 +258,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.model.dtype)}}},
                    {"compressed", {{"dtype", to_string(job.output.dtype)}}},
-                   {"served", formats_json(planned.served)},
+                   {"served", formats_json(served_sizes(planned.model, job))},
                    {"warnings", json::array()}};
   if (job.mlp) {
     document["mlp_groups"] = plan.cut_groups;

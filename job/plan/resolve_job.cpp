@@ -247,14 +247,12 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
 void resolve_resources(const v1::JobSpec& spec, const ModelConfig& config,
                        const std::optional<LaunchFacts>& launch, JobResources& resources) {
   const v1::Resources& given = spec.resources();
-  const int64_t asked = given.has_ranks() ? given.ranks() : 1;
-  const int64_t ranks = launch ? launch->ranks : asked;
-  if (ranks > config.num_sublayers()) {
-    fail("resources.ranks", std::to_string(ranks) + " is more than the model's " +
+  resources.ranks = launch ? launch->ranks : ranks_of(spec);
+  if (resources.ranks > config.num_sublayers()) {
+    fail("resources.ranks", std::to_string(resources.ranks) + " is more than the model's " +
                                 std::to_string(config.num_sublayers()) +
                                 " sublayers (an attention and an MLP per layer)");
   }
-  resources.ranks = static_cast<int>(ranks);
 
   const std::optional<Dtype> dtype = find_dtype(v1::ComputeDtype::Name_Name(given.compute_dtype()));
   const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);

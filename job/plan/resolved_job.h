@@ -114,6 +114,11 @@ struct JobResources {
   int timeout_s = 600;
 };
 
+/// True if a rank that takes `bytes` stays within its budget. Without a budget it always does.
+inline bool within_budget(int64_t bytes, const std::optional<int64_t>& budget) {
+  return !budget || bytes <= *budget;
+}
+
 /// A JobSpec with every default decided, and every width known unless the loss decides the widths.
 /// Plan, worker and report work from it. resolve_job (job/plan/resolve_job.h) makes it, and it is
 /// constant from then on, except that an allocation fills in what it has chosen (with_allocation).

@@ -172,9 +172,8 @@ double allocation_passes(const ModelConfig& config, const ResolvedJob& job, cons
 }
 
 bool fits(const ShardPlan& plan, const ResolvedJob& job) {
-  return peak_memory(plan) <= job.resources.memory.value_or(std::numeric_limits<int64_t>::max()) &&
-         peak_device_memory(plan) <=
-             job.resources.device_memory.value_or(std::numeric_limits<int64_t>::max());
+  return within_budget(peak_memory(plan), job.resources.memory) &&
+         within_budget(peak_device_memory(plan), job.resources.device_memory);
 }
 
 int64_t peak_memory(const ShardPlan& plan) {

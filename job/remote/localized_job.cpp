@@ -78,7 +78,7 @@ HeldCopy::HeldCopy(const std::filesystem::path& copy) {
   if (!entry_ || ::flock(entry_.descriptor(), LOCK_SH) != 0 ||
       !std::filesystem::exists(copy, error)) {
     throw TransferError(TransferError::kNetwork,
-                        copy.string() + " has left the cache already; try again");
+                        copy.string() + " is no longer in the cache; try again");
   }
 }
 

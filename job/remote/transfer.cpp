@@ -121,7 +121,8 @@ TransferResult TransferOutput::result(int exit_code) const {
     throw TransferError(TransferError::kCancelled, phase_ + ": cancelled");
   }
   if (exit_code == kExitUnavailable || exit_code == kExitCannotExecute) {
-    throw ProgramMissing("what fetches and pushes models cannot run in " + python_program() + ": " +
+    throw ProgramMissing("the helper that fetches and pushes models cannot run in " +
+                         python_program() + ": " +
                          (message_.empty() ? printable(last_line(errors_), kLongestMessage)
                                            : message_ + " (pip install boto3 huggingface_hub)"));
   }

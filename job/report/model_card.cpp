@@ -133,10 +133,12 @@ std::string serving(const Report& report, const ModelConfig& config) {
   const bool stock = report.job.stock_output();
   const bool exported = config.family == "llama" || config.family == "mistral";
   if (!stock && (report.widths.mapped_count > 0 || !exported)) return "";
+  const bool nemotron_nas = !stock && !config.attention.sliding_window;
   return fmt::format(
       "`dotresize export PATH --to gguf` makes it a file for llama.cpp{}, or names what is in the "
       "way.\n\n",
-      stock ? "" : ", and `--to nemotron-nas` a model that vLLM computes with code of its own");
+      nemotron_nas ? ", and `--to nemotron-nas` a model that vLLM computes with code of its own"
+                   : "");
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
 #include "dotresize/v1/jobs.pb.h"
-#include "job/plan/plan_table.h"
 
 namespace dotresize {
 namespace {

@@ -92,7 +92,7 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
                        ->expected(1)
                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
                        ->allow_extra_args(false);
-  app.add_option("--new-tokens", request.new_tokens, "Tokens after each such text")
+  app.add_option("--new-tokens", request.new_tokens, "Tokens generated after each such text")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}).description(""))
       ->capture_default_str()

@@ -58,7 +58,7 @@ std::string remote_fault(const std::string& key, const std::string& url) {
     if (is_hub_url(url, file)) return "";
     return in_quotes(url) + " is not " +
            (file ? "hf://OWNER/NAME/FILE or hf://datasets/OWNER/NAME/FILE" : "hf://OWNER/NAME") +
-           ", with @REVISION after NAME if need be";
+           ", and @REVISION may follow NAME";
   }
   const std::vector<std::string_view> parts = split(std::string_view(url).substr(kS3.size()), '/');
   const bool valid = parts.size() >= 2 && std::ranges::all_of(parts, [](std::string_view part) {

@@ -98,7 +98,7 @@ void SweepReader::read_keep(const YAML::Node& node) {
 bool SweepReader::can_be_varied(const YAML::Node& name, const std::string& key) {
   if (!key.starts_with("method.") && !key.starts_with("calibration.")) {
     fault(name, printable(key),
-          "only keys of method and calibration can be varied, as in method.lambda, and keep says "
+          "only keys of method and calibration can be varied, such as method.lambda; keep says "
           "which models stay");
     return false;
   }
@@ -257,7 +257,7 @@ void check_base(const SweepFile& sweep, std::vector<Fault>& faults) {
     fault(kStatistics, "a sweep keeps statistics by itself");
   }
   if (base.spec.output().overwrite()) {
-    fault("output.overwrite", "is of no use in a sweep, which goes on in its directory");
+    fault("output.overwrite", "has no use in a sweep, which continues in its directory");
   }
   if (!base.spec.has_evaluation()) {
     fault("evaluation", "is required: a sweep compares perplexities");
@@ -305,8 +305,8 @@ void refuse_remote_paths(const SweepFile& sweep, std::vector<Fault>& faults) {
     for (const SpecPath& path : paths_of(spec)) {
       if (!is_remote(*path.value)) continue;
       faults.push_back({line > 0 ? line : line_of(sweep.base.lines, path.key), path.key,
-                        in_quotes(*path.value) + " must be on this machine: of a sweep nothing is "
-                                                 "fetched or pushed",
+                        in_quotes(*path.value) + " must be on this machine: a sweep fetches and "
+                                                 "pushes nothing",
                         ""});
     }
   };

@@ -148,11 +148,11 @@ class Validator {
     const bool other = method.has_sparsity() || method.has_width();
     if (!method.has_size() && !other) add(key, "auto needs method.size, the bytes that it divides");
     if (method.has_metric() && method.metric() != v1::Method::fisher) {
-      add(key, "auto needs method.metric: fisher (or none), by which it predicts the loss");
+      add(key, "auto needs method.metric: fisher (or no metric), by which it predicts the loss");
     }
     if (method.name() == v1::Method::magnitude || method.name() == v1::Method::dotresize) {
       add(key, "auto does not go with " + v1::Method::Name_Name(method.name()) +
-                   ", of whose channels no spectrum says what they are worth: slicegpt and "
+                   ", for whose channels no spectrum tells what they are worth: slicegpt and "
                    "pca_dotresize are available");
     }
   }
@@ -171,16 +171,16 @@ class Validator {
     if (spec.calibration().activations() != v1::Calibration::compressed) return;
     const auto refuse_with = [&](const std::string& what) {
       add("calibration.activations",
-          "compressed does not go with " + what + " need original (or auto)");
+          "compressed does not go with " + what + "; original and auto are available");
     };
     if (spec.output().format() == v1::Output::stock) {
-      refuse_with("output.format: stock, whose sums over all junctions");
+      refuse_with("output.format: stock, which sums over all junctions of the dense model");
     } else if (allocates(spec.method())) {
-      refuse_with("method.allocate: auto, whose predictions are made of the dense model's: they");
+      refuse_with("method.allocate: auto, which predicts from the dense model's activations");
     } else if (spec.method().metric() == v1::Method::fisher) {
-      refuse_with("method.metric: fisher, whose gradients are the dense model's: they");
+      refuse_with("method.metric: fisher, whose gradients are the dense model's");
     } else if (spec.calibration().has_statistics()) {
-      refuse_with("calibration.statistics, which are the dense model's: they");
+      refuse_with("calibration.statistics, which are the dense model's");
     }
   }
 
@@ -238,12 +238,12 @@ class Validator {
     }
     if (resources.has_launcher() && !is_launcher_name(resources.launcher())) {
       add("resources.launcher", in_quotes(resources.launcher()) +
-                                    " is no launcher's name: a small letter, then at most 30 "
-                                    "small letters, digits and -");
+                                    " is not a launcher's name: a lower-case letter, then at "
+                                    "most 30 lower-case letters, digits and hyphens");
     }
     const auto check_bytes = [&](const std::string& key, const std::string& text) {
       if (!parse_bytes(text)) {
-        add(key, in_quotes(text) + " is no amount of memory, such as 24GiB");
+        add(key, in_quotes(text) + " is not an amount of memory, such as 24GiB");
       }
     };
     if (resources.has_memory()) check_bytes("resources.memory", resources.memory());
@@ -348,6 +348,10 @@ void complete_method(v1::Method& method) {
   }
   if (method.has_name()) return;
   method.set_name(allocates(method) ? v1::Method::slicegpt : v1::Method::pca_dotresize);
+}
+
+int ranks_of(const v1::JobSpec& spec) {
+  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
 }
 
 std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require_absolute_paths) {

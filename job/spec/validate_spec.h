@@ -30,4 +30,7 @@ std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);
 /// with `allocate: auto`, else the paper's pca_dotresize.
 void complete_method(v1::Method& method);
 
+/// Ranks that the job asks for: 1 if it does not say.
+int ranks_of(const v1::JobSpec& spec);
+
 }  // namespace dotresize

@@ -142,7 +142,8 @@ YAML::Node load_yaml(const std::string& given, const std::string& origin) {
     throw_faults(origin, {{error.mark.line + 1, "", "is not valid YAML: " + error.msg}});
   }
   if (document.IsNull()) throw_faults(origin, {{1, "", "is empty"}});
-  if (second) throw_faults(origin, {{*second + 1, "", "a second YAML document; one is wanted"}});
+  if (second)
+    throw_faults(origin, {{*second + 1, "", "a second YAML document; only one is allowed"}});
   if (!document.IsMap()) {
     throw_faults(origin, {{document.Mark().line + 1, "", "must be a map, starting with a key"}});
   }

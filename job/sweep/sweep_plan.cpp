@@ -19,7 +19,6 @@
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
-#include "job/plan/net_size.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
@@ -309,8 +308,8 @@ std::string sweep_summary(const SweepPlan& plan, int at_once) {
   if (without > 0) {
     text +=
         counted(without, "job") +
-        " without statistics in common: with the activations compressed, or alone with a basis "
-        "or a calibration, each takes its own (calibration.activations: original shares them)\n";
+        " without shared statistics: the activations are compressed, or no other job has the same "
+        "basis and calibration (calibration.activations: original shares them)\n";
   }
   return text;
 }

@@ -16,7 +16,6 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/page/page.h"
-#include "job/report/report_tables.h"
 #include "job/spec/job_file.h"
 
 namespace dotresize {

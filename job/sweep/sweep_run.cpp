@@ -49,7 +49,7 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
   if (!fault.empty()) refuse(fault);
   UniqueFd lock = confinement.open(dir, O_RDONLY | O_DIRECTORY);
   if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("belongs to a running sweep");
   fs::create_directories(dir / kSweepVariants);
   fs::create_directories(dir / kSweepStatistics);
   return lock;

@@ -86,12 +86,8 @@ void check_output(const std::string& output, const v1::Output& spec) {
     throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, reason, "output.path: " + what,
                    {{"field", "output.path"}});
   };
-  const bool exists = fs::exists(fs::symlink_status(output));
-  if (exists && !spec.overwrite()) {
-    refuse("OUTPUT_EXISTS", existing_output_fault(output));
-  }
-  if (exists && !is_model_of_dotresize(output)) {
-    refuse("OUTPUT_FOREIGN", foreign_output_fault(output));
+  if (const auto fault = output_fault(output, spec.overwrite(), output)) {
+    refuse(fault->foreign ? "OUTPUT_FOREIGN" : "OUTPUT_EXISTS", fault->what);
   }
   const fs::path partial = partial_path(output);
   if (!is_free_partial(partial)) {

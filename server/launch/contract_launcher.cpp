@@ -12,6 +12,7 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
+#include "job/spec/validate_spec.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"
 

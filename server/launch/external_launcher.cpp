@@ -5,6 +5,7 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
+#include "job/spec/validate_spec.h"
 #include "server/launch/outcome.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"

@@ -13,6 +13,7 @@
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
+#include "job/spec/validate_spec.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"

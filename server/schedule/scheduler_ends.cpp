@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/process/program.h"
 #include "job/spec/remote_url.h"
+#include "job/spec/validate_spec.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
 #include "server/log_format.h"

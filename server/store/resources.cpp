@@ -12,6 +12,7 @@
 #include "base/process/environment.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
+#include "job/spec/validate_spec.h"
 
 namespace dotresize {
 Amounts operator+(const Amounts& a, const Amounts& b) {
@@ -90,10 +91,6 @@ std::vector<std::string> split_gpus(const std::string& list) {
   std::istringstream stream(list);
   for (std::string gpu; std::getline(stream, gpu, ',');) gpus.push_back(gpu);
   return gpus;
-}
-
-int ranks_of(const v1::JobSpec& spec) {
-  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
 }
 
 int ranks_at_once(const v1::Job& job) {

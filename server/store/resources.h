@@ -37,9 +37,6 @@ std::string shortage(const Amounts& need, const Amounts& free, const std::string
 
 v1::ResourceAmounts to_message(const Amounts& resources);
 
-/// Returns the MPI ranks of a job.
-int ranks_of(const v1::JobSpec& spec);
-
 /// Returns the ranks that the job runs at a time: for a sweep, those of all its parallel jobs.
 int ranks_at_once(const v1::Job& job);
 

@@ -65,7 +65,7 @@ def test_plan_prints_an_mpijob_and_its_job_file(offline, job_files, tmp_path):
     assert "--manifest" in offline("plan", job, "--cpus", "3", exit_code=64).stderr
     (tmp_path / "template.yaml").write_text("kind: Pod\n")
     error = offline("plan", job, "--manifest", "mpijob", "--template", tmp_path / "template.yaml", exit_code=65).stderr
-    assert "template.yaml: is no MPIJob" in error
+    assert "template.yaml: is not an MPIJob" in error
 
 
 def test_plan_on_gpus_is_that_of_their_dtype(offline, job_files):

@@ -414,6 +414,17 @@ TEST(ModelCard, OfAnAllocationThatKeepsTheWidthsSaysWhatWasCutAndHowItIsServed) 
   EXPECT_THAT(model_card(example(), small_llama()), Not(HasSubstr("dotresize export")));
 }
 
+TEST(ModelCard, OfAModelWithASlidingWindowNamesNoExportThatRefusesWindows) {
+  Report report = example();
+  report.widths.mapped_count = 0;
+  ModelConfig windowed = small_llama();
+  windowed.family = "mistral";
+  EXPECT_THAT(model_card(report, windowed), HasSubstr("`--to nemotron-nas`"));
+  windowed.attention.sliding_window = 4096;
+  EXPECT_THAT(model_card(report, windowed), HasSubstr("`dotresize export PATH --to gguf`"));
+  EXPECT_THAT(model_card(report, windowed), Not(HasSubstr("nemotron-nas")));
+}
+
 TEST(ModelCard, DependsOnNoTime) {
   Report later = example();
   later.wall_time_s = 99.0;

@@ -245,7 +245,7 @@ def test_server_goes_on_with_jobs_of_others_while_a_launcher_hangs(make_toy_serv
     assert found[1]["resources.launcher"] == "this server has no pbs, but toy, local (--launcher)"
     with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
         server.create(one_rank(tmp_path / "no", resources__launcher="../pbs"))
-    assert "is no launcher's name" in found[1]["resources.launcher"]
+    assert "is not a launcher's name" in found[1]["resources.launcher"]
 
 
 @pytest.fixture

@@ -247,7 +247,7 @@ int64_t peak_of(const RankMemory& dense) {
 bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
   const auto fits = [&](DeviceKind device, Dtype compute, const std::optional<int64_t>& budget) {
     const RankMemory rank{config, job, shard, device, compute};
-    return !budget || rank.sublayer_cut() + rank.libraries() <= *budget;
+    return within_budget(rank.sublayer_cut() + rank.libraries(), budget);
   };
   return (job.resources.device == DeviceKind::kCuda ||
           fits(DeviceKind::kCpu, job.resources.compute_dtype, job.resources.memory)) &&

@@ -267,8 +267,10 @@ std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& 
   const MomentCounts moments = moment_counts(job);
   const SolveCounts solving = solve_counts(job);
   // Three operations for a pair of the costs, and four for eight bytes of an iteration.
+  const DescribeCounts describing = describe_counts(job);
   const double junction = tokens * (moments.gram + moments.rotate + 3.0 * moments.pairs) +
-                          solving.eigen + solving.qr + solving.solve + solving.sinkhorn / 2.0;
+                          solving.eigen + solving.qr + solving.solve + solving.sinkhorn / 2.0 +
+                          describing.eigenvalues + describing.energy;
   std::vector<double> work;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     const ForwardCounts forward = forward_counts(config, s, widths_of(config, s), tokens, seqlen,

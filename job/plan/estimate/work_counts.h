@@ -113,7 +113,8 @@ struct FoldCounts {
 FoldCounts fold_counts(const ModelConfig& config, int64_t sublayer, int64_t width);
 
 /// Floating-point operations that each sublayer brings to the rank that owns it: its forward
-/// passes, the moments and the map of the junction that it writes, and its folding. The first
+/// passes, its cut, its folding, and of the junction that it writes the moments, the map and the
+/// values that the report has of it. The first
 /// sublayer also has those of the embedding, the last one those of the head. The evaluation text is
 /// assumed to be as long as the calibration text.
 std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job);

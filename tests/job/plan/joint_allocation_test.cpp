@@ -493,7 +493,6 @@ TEST_F(JointAllocation, AttentionsAreSummedBesideMlps) {
 
 TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {
   const ResolvedJob job = resolve();
-  const ShardPlan plan = make_shard_plan(config_, job);
   const std::string table = plan_table(make_job_plan(config_, job));
   EXPECT_THAT(table, HasSubstr("target      size 0.8, allocated by loss\n"));
   EXPECT_THAT(table, HasSubstr("mlp         features up to 768, likewise\n"

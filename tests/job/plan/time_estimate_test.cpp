@@ -412,7 +412,6 @@ TEST(TimeTable, ShowsPhasesAndTheTotal) {
 
 TEST(TimeTable, IsAtTheEndOfThePlan) {
   const ResolvedJob job = small_job(small_llama(), 3);
-  const ShardPlan plan = make_shard_plan(small_llama(), job);
   const TimeEstimate time = estimate(job);
   const std::string without = plan_table(make_job_plan(small_llama(), job));
   EXPECT_EQ(plan_table(make_job_plan(small_llama(), job), time),
@@ -422,7 +421,6 @@ TEST(TimeTable, IsAtTheEndOfThePlan) {
 
 TEST(TimeTable, JsonHasSecondsByPhase) {
   const ResolvedJob job = small_job(small_llama(), 3);
-  const ShardPlan plan = make_shard_plan(small_llama(), job);
   const TimeEstimate time = estimate(job);
   const auto document =
       nlohmann::json::parse(plan_to_json(make_job_plan(small_llama(), job), time));

@@ -7,7 +7,10 @@
 #include "base/files/input_file.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
+#include "job/plan/estimate/time_estimate.h"
+#include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
+#include "tests/job/spec/hardware_text.h"
 
 namespace dotresize {
 namespace {
@@ -68,6 +71,39 @@ TEST_P(MeasuredLayer, TookAsLongAsItsCountsSay) {
   expect_near("qr", solving.qr / rates_.qr);
   expect_near("sinkhorn", solving.sinkhorn / rates_.sinkhorn);
   expect_near("solve", solving.solve / rates_.float64_gemm);
+}
+
+/// Operations of the phases that only junctions have, by the time estimate: the pairs of the costs
+/// count three times and the bytes of Sinkhorn half, as in estimate_work.
+double operations_of_junctions(const ModelConfig& config, const ResolvedJob& job) {
+  v1::Hardware hardware = parse_hardware(kPlainCpu, "hw.yaml");
+  hardware.set_memory(1e30);  // no time for bytes
+  double operations = 0.0;
+  for (const auto& [phase, seconds] :
+       estimate_time(config, job, make_shard_plan(config, job), hardware).phases) {
+    for (const char* counted : {"gram", "rotate", "eigen", "qr", "solve", "describe"}) {
+      if (phase == counted) operations += 1e9 * seconds;
+    }
+    if (phase == "cost") operations += 3e9 * seconds;
+    if (phase == "sinkhorn") operations += 0.5e9 * seconds;
+  }
+  return operations;
+}
+
+TEST(WorkCounts, ShardsAreBalancedByTheJunctionsThatTheTimeEstimateCounts) {
+  const ModelConfig config = small_llama();
+  for (const Method& method : kMethods) {
+    ResolvedJob job = small_job(config, 1);
+    job.method = method;
+    const std::vector<double> work = estimate_work(config, job);
+    job.widths.mapped_count = 1;  // sublayers 0 to 10 lose the junction that they write
+    const std::vector<double> without = estimate_work(config, job);
+    job.widths.mapped_count = 12;
+    for (std::size_t s = 0; s < 11; ++s) {
+      EXPECT_NEAR((work[s] - without[s]) / (operations_of_junctions(config, job) / 12.0), 1.0, 1e-9)
+          << method.name << " " << s;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(WorkCounts, MeasuredLayer,

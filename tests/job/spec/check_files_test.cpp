@@ -84,12 +84,19 @@ TEST_F(CheckFiles, TextNeedsATokenizerAndTokensDoNot) {
 }
 
 TEST_F(CheckFiles, AnOutputThatExistsNeedsOverwriteAndMustBeOurs) {
-  EXPECT_EQ(output_fault(dir_ / "o", false), "");
-  EXPECT_THAT(output_fault(dir_ / "m", false), HasSubstr("output.overwrite: true"));
-  EXPECT_THAT(output_fault(dir_ / "m", true), HasSubstr("not a model made by dotresize"));
+  EXPECT_FALSE(output_fault(dir_ / "o", false, "shown"));
+  const auto exists = output_fault(dir_ / "m", false, "shown");
+  ASSERT_TRUE(exists);
+  EXPECT_FALSE(exists->foreign);
+  EXPECT_EQ(exists->what,
+            "shown exists: remove it, choose another path, or set output.overwrite: true");
+  const auto foreign = output_fault(dir_ / "m", true, "shown");
+  ASSERT_TRUE(foreign);
+  EXPECT_TRUE(foreign->foreign);
+  EXPECT_THAT(foreign->what, HasSubstr("shown is not a model made by dotresize"));
   std::filesystem::create_directory(dir_ / "m/dotresize");
   dir_.write("m/dotresize/report.json", "{}");
-  EXPECT_EQ(output_fault(dir_ / "m", true), "");
+  EXPECT_FALSE(output_fault(dir_ / "m", true, "shown"));
 }
 
 TEST_F(CheckFiles, ANameOfTheHubComesWithTheWayToFetchIt) {

@@ -108,9 +108,10 @@ TEST(MpiJob, TemplateIntoWhichNoJobCanBePutIsRefusedByKey) {
     }
   };
   EXPECT_EQ(fault("MPIJob", "MPIJob"), "");
-  EXPECT_THAT(fault("MPIJob", "TFJob"), HasSubstr("is no MPIJob"));
+  EXPECT_THAT(fault("MPIJob", "TFJob"), HasSubstr("is not an MPIJob"));
   EXPECT_THAT(fault("slotsPerWorker: 8", "slotsPerWorker: 0"), HasSubstr("/spec/slotsPerWorker"));
-  EXPECT_THAT(fault("slotsPerWorker: 8", "slotsPerWorker: many"), HasSubstr("of another type"));
+  EXPECT_THAT(fault("slotsPerWorker: 8", "slotsPerWorker: many"),
+              HasSubstr("a value has another type"));
   EXPECT_THAT(fault("mpiImplementation: OpenMPI", "mpiImplementation: Intel"),
               HasSubstr("/spec/mpiImplementation"));
   EXPECT_THAT(fault("spec:\n", "spec:\n  runLauncherAsWorker: true\n"),

@@ -136,7 +136,7 @@ TEST(SweepFile, ChangesAreOfTheJob) {
             "--set method.lambda=3: method.lambda: has no effect: the sweep varies method.lambda");
   EXPECT_THAT(fault_of_change("method.size=0.7"), HasSubstr("the sweep varies method.width"));
   EXPECT_THAT(fault_of_change("output.overwrite=true"),
-              HasSubstr("--set output.overwrite=true: output.overwrite: is of no use"));
+              HasSubstr("--set output.overwrite=true: output.overwrite: has no use"));
   EXPECT_THAT(fault_of_change("calibration.samples=0"),
               HasSubstr("--set calibration.samples=0: calibration.samples: "));
 }

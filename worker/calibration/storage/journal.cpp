@@ -14,6 +14,7 @@
 #include "base/files/partial_path.h"
 #include "base/text/checked_json.h"
 #include "base/text/sha256.h"
+#include "job/report/report_entries.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/transformer/stage/stream_guard.h"
@@ -28,31 +29,6 @@ constexpr char kTensors[] = ".safetensors";
 constexpr char kAbout[] = ".json";
 constexpr char kUnfinished[] = ".tmp";
 constexpr size_t kMaxAboutBytes = 1 << 16;
-
-Json to_json(const TransportPicture& picture) {
-  Json object = {{"block", picture.block},
-                 {"rows", picture.rows},
-                 {"columns", picture.columns},
-                 {"largest", picture.largest},
-                 {"levels", picture.levels},
-                 {"stays", picture.stays},
-                 {"kept_targets", picture.kept_targets}};
-  set_if(object, "merged_targets", picture.merged_targets);
-  return object;
-}
-
-TransportPicture picture_from_json(const Json& object) {
-  TransportPicture picture;
-  object.at("block").get_to(picture.block);
-  object.at("rows").get_to(picture.rows);
-  object.at("columns").get_to(picture.columns);
-  object.at("largest").get_to(picture.largest);
-  object.at("levels").get_to(picture.levels);
-  object.at("stays").get_to(picture.stays);
-  object.at("kept_targets").get_to(picture.kept_targets);
-  get_if(object, "merged_targets", picture.merged_targets);
-  return picture;
-}
 
 /// Reads NAME.json. Throws InputError if the file cannot be read, or is not JSON.
 Json read_about(const fs::path& file) {
@@ -245,7 +221,10 @@ MapDiagnostics Journal::diagnostics(const std::string& name) const {
   object.at("qr_condition").get_to(found.qr_condition);
   object.at("half_cost").get_to(found.half_cost);
   get_if(object, "half_cost_error", found.half_cost_error);
-  if (object.contains("transport")) found.transport = picture_from_json(object.at("transport"));
+  if (object.contains("transport")) {
+    found.transport =
+        transport_picture_from_json(object.at("transport"), shown_path(path(name, kAbout)));
+  }
   return found;
 }
 

@@ -27,6 +27,7 @@
 #include "job/spec/job_file.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 #include "worker/calibration/reason.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/comm/heartbeats.h"
@@ -52,15 +53,15 @@ v1::JobSpec share_spec(Communicator& comm, const JobCommandOptions& options, boo
   if (comm.rank() == 0) {
     spec = open_job_file(options.job_file, options.changes).spec;
     require_local_paths(spec);
-    const v1::Resources& resources = spec.resources();
-    const int asked = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
+    const int asked = ranks_of(spec);
     if (asked != comm.size() && of_server) {  // the server has planned it for this number
       throw std::runtime_error(fmt::format(
           "the job has {} ranks, and MPI knows of {}: start all of them at once, with the "
           "mpirun of OpenMPI or srun --mpi=pmix",
           asked, comm.size()));
     }
-    if (asked != comm.size() && resources.has_ranks()) {  // any number may be launched by hand
+    if (asked != comm.size() &&
+        spec.resources().has_ranks()) {  // any number may be launched by hand
       fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
                  comm.size());
     }

@@ -13,6 +13,7 @@
 #include "base/files/confinement.h"
 #include "base/files/durable_file.h"
 #include "base/files/partial_path.h"
+#include "job/plan/check_files.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -53,11 +54,11 @@ void exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& 
   fs::rename(parent.path() / aside, parent.path() / a);
 }
 
-/// Throws InputError if `path` exists and is not a dotresize model: `overwrite` must not destroy
-/// other files by a typing error. `named`: the path in messages.
-void check_replaceable(const fs::path& path, const fs::path& named) {
-  if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
-  throw InputError("output.path", foreign_output_fault(named));
+/// Throws InputError if the job may not write its output at `path`. `shown`: the path in messages.
+void check_replaceable(const fs::path& path, bool overwrite, const fs::path& shown) {
+  if (const auto fault = output_fault(path, overwrite, shown)) {
+    throw InputError("output.path", fault->what);
+  }
 }
 
 /// Opens the directory that contains the output; creates it if `make`.
@@ -108,10 +109,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
       overwrite_(overwrite),
       owner_(std::move(owner)),
       parent_(open_parent(path, /*make=*/true)) {
-  if (!overwrite && fs::exists(fs::symlink_status(beside(name_)))) {
-    throw InputError("output.path", existing_output_fault(path_));
-  }
-  check_replaceable(beside(name_), path_);
+  check_replaceable(beside(name_), overwrite, path_);
   directory_ = lock_partial(parent_, path_);
   partial_ = directory_.path();
   const std::string shown = partial_path(path_).string();
@@ -187,7 +185,8 @@ void OutputDirectory::require_name(const fs::path& name) const {
 
 void OutputDirectory::replace() {
   const PinnedDirectory before = parent_.enter(name_);
-  check_replaceable(before ? before.path() : beside(name_), path_);
+  // A typing error in the path must not destroy other files, whatever has come there meanwhile.
+  check_replaceable(before ? before.path() : beside(name_), /*overwrite=*/true, path_);
   exchange(parent_, partial_name_, name_);
   require_name(name_);
   settled_ = true;
