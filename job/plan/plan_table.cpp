@@ -132,9 +132,9 @@ std::string heading(const JobPlan& plan) {
           : fmt::format("widths up to {}, known once the activations are", job.model.hidden_size);
   return fmt::format(
       "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
-      job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
-      to_string(job.maps.sharing), job.schedule.name, target_text(job), nominal,
-      mlp_row(plan.model, job), shortcuts_text(job, plan.output));
+      job.name, job.method.name, job.gradients() ? ", metric fisher" : "", job.maps.sharing(),
+      job.schedule.name, target_text(job), nominal, mlp_row(plan.model, job),
+      shortcuts_text(job, plan.output));
 }
 
 /// Rows with the result's size, or with its upper bound while the widths are not known.
@@ -234,7 +234,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
                    {"name", job.name},
                    {"method", job.method.name},
                    {"metric", to_string(job.maps.metric)},
-                   {"map_sharing", to_string(job.maps.sharing)},
+                   {"map_sharing", job.maps.sharing()},
                    {"shortcuts", job.stock_output() ? "none" : to_string(job.maps.shortcuts)},
                    {"target", target_text(job)},
                    {"hidden_size", planned.model.hidden_size},

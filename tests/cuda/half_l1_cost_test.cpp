@@ -134,7 +134,7 @@ class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterfa
     for (const at::Tensor& batch : x.split(100)) first.add(batch);
     DecomposedJunction junction = std::move(first).finish(x.size(0));
     std::optional<CostSums> second;
-    if (needs_second_pass(map_)) {
+    if (map_.sums().second.any()) {
       second.emplace(setup, precision, junction.rotation());
       for (const at::Tensor& batch : x.split(100)) second->add(batch);
     }

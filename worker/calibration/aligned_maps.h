@@ -40,11 +40,11 @@ struct MapRotation {
 class AlignedMaps {
  public:
   /// Writes the missing alignments of this rank's sublayers to the journal, except those that
-  /// depend on an earlier rotation. All maps must be in the journal. References outlive the object.
-  /// `stock`: the output is a stock model, whose one map is rotated too.
-  /// `tied_norm` [d]: γ of the final norm if a stock output has tied embeddings, else undefined. If
-  /// it is defined, M_inv is the transpose of M, also in the metric of the loss. Collective.
-  AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock, bool stock,
+  /// depend on an earlier rotation. A shared map is rotated too. All maps must be in the journal.
+  /// References outlive the object. `tied_norm` [d]: γ of the final norm if a stock output has tied
+  /// embeddings, else undefined. If it is defined, M_inv is the transpose of M, also in the metric
+  /// of the loss. Collective.
+  AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
               const at::Tensor& tied_norm);
 
   /// Moves on to the next junction.

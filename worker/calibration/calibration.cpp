@@ -86,12 +86,6 @@ void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
 
 }  // namespace
 
-int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction) {
-  if (sharing.empty()) return junction;
-  const int64_t map = sharing.at(static_cast<size_t>(junction));
-  return std::ranges::lower_bound(sharing, map) - sharing.begin();
-}
-
 JunctionMap CalibrationJob::load_map(int64_t junction) const {
   const JunctionMap kept = journal.map(map_of(junction)).to(fold_dtype);
   const at::Tensor M = to_device(kept.M, device);

@@ -49,7 +49,7 @@ JunctionLossIncreases::JunctionLossIncreases(Communicator& comm, const Calibrati
       passes_(comm, dense, observer, clock),
       mine_(junctions_of(dense, dense.shard(comm))),
       has_first_(!mine_.empty() && mine_.front() == 0),
-      shared_(!dense.sharing.empty()) {}
+      shared_(dense.shared_map) {}
 
 bool JunctionLossIncreases::lacks_loss_increases(int64_t junction) const {
   return junction < dense_.widths.mapped_count && !kept_.has(entries::kLossIncreases(junction));

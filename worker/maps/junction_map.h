@@ -27,6 +27,7 @@ struct MapOptions {
   int decomposition_threads = 0;
   SvdDriver svd_driver = SvdDriver::kGesvd;  ///< SVD driver on a GPU
 
+  SumsOfPasses sums() const { return sums_of_passes(basis, kind); }
   /// Returns true if M_inv is not the transpose of M (maps/metric.h).
   bool oblique() const { return metric == Metric::kFisher && basis == Basis::kPca; }
 };

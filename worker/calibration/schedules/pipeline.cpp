@@ -6,8 +6,8 @@
 
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_groups.h"
+#include "worker/calibration/shared_map.h"
 #include "worker/calibration/storage/statistics.h"
-#include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {
@@ -27,16 +27,18 @@ void read_passes(const CalibrationJob& job, JunctionGroup& group) {
     if (job.statistics->has(basis)) {
       junction.decomposed.emplace(setup, tokens, kept_sums(job, basis, {"values", "vectors"}));
     } else {
-      FirstPass first(setup, kept_sums(job, entries::kFirst(setup.junction), {"gram"}));
+      FirstPass first(
+          setup, kept_sums(job, entries::kFirst(setup.junction), FirstPass::names(job.map.sums())));
       junction.decomposed.emplace(std::move(first).finish(tokens));
     }
   }
-  if (!needs_second_pass(job.map)) return;
+  const MapSums sums = job.map.sums().second;
+  if (!sums.any()) return;
   for (StageJunction& junction : group.junctions) {
     const JunctionSetup& setup = junction.setup;
     const PhaseClock::Scope scope(setup.clock, "read");
     junction.second.emplace(
-        setup, kept_sums(job, entries::kSecond(setup.junction), {"precision", "abs_sum", "cost"}));
+        setup, kept_sums(job, entries::kSecond(setup.junction), CostSums::names(sums)));
   }
 }
 
@@ -53,7 +55,7 @@ void solve_own_maps(Communicator& comm, const CalibrationJob& job, PipelinePasse
   const auto left = sum_over_ranks(comm, static_cast<int64_t>(pending.size()));
   // An interrupted run has solved the others.
   if (left < job.widths.mapped_count) observer.junctions_found(job.widths.mapped_count - left);
-  const bool two_passes = needs_second_pass(job.map);
+  const bool two_passes = job.map.sums().second.any();
   // Without a second pass each junction is decomposed when it is its turn.
   const auto decompose = [&](StageJunction& junction) {
     junction.decomposed.emplace(std::move(*junction.first).finish(job.windows.numel()));
@@ -100,12 +102,12 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
                         const CalibrationObserver& observer, PhaseClock& clock) {
   PipelinePasses passes(comm, job, observer, clock);
   sink.begin(job.widths);
-  if (!job.sharing.empty()) {
-    solve_shared_maps(comm, job, passes, observer, clock);
+  if (job.shared_map) {
+    solve_shared_map(comm, job, passes, observer, clock);
   } else {
     solve_own_maps(comm, job, passes, observer);
   }
-  passes.unload();  // needed if maps are shared
+  passes.unload();  // needed if the map is shared
   comm.barrier();   // every map is in the journal
   fold_stage(comm, job, sink, clock);
 }

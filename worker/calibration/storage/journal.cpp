@@ -191,14 +191,14 @@ std::vector<std::string> Journal::damaged(int part, int parts) const {
   return damaged;
 }
 
-void Journal::put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support) {
+void Journal::put_map(int64_t number, const JunctionMap& map, const at::Tensor& support) {
   std::map<std::string, at::Tensor> tensors = {{"M", map.M}, {"support", support}};
   if (map.oblique) tensors["M_inv"] = map.M_inv;
-  put(entries::kMap(first_junction), tensors);
+  put(entries::kMap(number), tensors);
 }
 
-JunctionMap Journal::map(int64_t first_junction) const {
-  const std::map<std::string, at::Tensor> tensors = get(entries::kMap(first_junction));
+JunctionMap Journal::map(int64_t number) const {
+  const std::map<std::string, at::Tensor> tensors = get(entries::kMap(number));
   const at::Tensor& M = tensors.at("M");
   const auto M_inv = tensors.find("M_inv");
   return M_inv == tensors.end() ? JunctionMap(M) : JunctionMap(M, M_inv->second);

@@ -51,11 +51,11 @@ class Journal {
   /// that do not match their hash.
   std::vector<std::string> damaged(int part, int parts) const;
 
-  // Maps are stored under their first junction, as entries::kMap.
+  // Maps are stored as entries::kMap, under their junction or kSharedMap.
   /// Accepts any floating dtype. M_inv is stored only for an oblique map.
-  void put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support);
+  void put_map(int64_t number, const JunctionMap& map, const at::Tensor& support);
   /// Returns the map on the CPU.
-  JunctionMap map(int64_t first_junction) const;
+  JunctionMap map(int64_t number) const;
   /// Diagnostics of a junction (entries::kJunction), the last entry that is written of it, or those
   /// that all junctions of a shared map have in common (entries::kShared). diagnostics() throws
   /// InputError if they are absent.

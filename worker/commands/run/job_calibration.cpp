@@ -85,7 +85,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                          job.map,
                          uniform_widths(job.config, /*head_sliced=*/true, job.config.hidden_size),
                          job.compute_dtype,
-                         job.sharing};
+                         job.shared_map};
       all.device = job.device;
       take_statistics(run.comm, all, observer, run.clock);
       statistics->publish(run.comm);
@@ -206,7 +206,7 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
   map.svd_driver = opened.svd_driver;
   CalibrationJob calibration{
       config,         reader, run.plan,   opened.journal,    opened.finished,
-      tokens.windows, map,    job.widths, run.compute_dtype, job.maps.groups};
+      tokens.windows, map,    job.widths, run.compute_dtype, job.maps.shared};
   calibration.window_numbers = tokens.numbers;
   calibration.shortcuts = job.maps.shortcuts;
   calibration.device = run.environment.device.device;
@@ -240,7 +240,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   return open_journal(run.comm, dir,
                       job_fingerprint(run.job, tokens.calibration,
                                       tokens.healing.value_or(TokenWindows()), run.source.files()),
-                      run.input_files(), run.job.widths.mapped_count, run.job.maps.groups,
+                      run.input_files(), run.job.widths.mapped_count, run.job.maps.shared,
                       run.environment.decomposition_threads, run.environment.svd_driver);
 }
 

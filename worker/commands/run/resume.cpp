@@ -16,7 +16,6 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
-#include "worker/calibration/calibration.h"
 #include "worker/commands/run/output/fingerprints.h"
 
 namespace dotresize {
@@ -168,7 +167,7 @@ std::string dense_states_entry(const TokenWindows& evaluation) {
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
                            const std::vector<fs::path>& inputs, int64_t mapped_junctions,
-                           const std::vector<int64_t>& sharing, int decomposition_threads,
+                           bool shared_map, int decomposition_threads,
                            std::optional<SvdDriver> svd_driver) {
   Decompositions begun{decomposition_threads > 0 ? decomposition_threads : at::get_num_threads(),
                        svd_driver};
@@ -181,7 +180,7 @@ OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& 
   OpenedJournal opened{Journal(dir), {}, threads, driver};
   comm.barrier();  // no rank writes before all have looked
   for (int64_t junction = 0; junction < mapped_junctions; ++junction) {
-    const bool has_map = opened.journal.has(entries::kMap(first_with_same_map(sharing, junction)));
+    const bool has_map = opened.journal.has(entries::kMap(shared_map ? kSharedMap : junction));
     if (has_map && opened.journal.has(entries::kJunction(junction)))
       opened.finished.insert(junction);
   }

@@ -54,14 +54,14 @@ struct OpenedJournal {
 /// Begins the journal in `dir` on rank 0, or checks that an existing one has this fingerprint.
 /// Damaged entries are removed, with a note on stderr. `inputs`: files whose content the job
 /// depends on; a file whose stamp differs from the earlier run's must have the hash that it had
-/// then. `sharing`: see CalibrationJob. `decomposition_threads`: for a new journal; 0: libtorch's
-/// number of threads. `svd_driver`: for a new journal, on rank 0. Throws InputError naming the
-/// difference if the journal belongs to another job. Collective.
+/// then. `shared_map`: see CalibrationJob. `decomposition_threads`: for a new journal; 0:
+/// libtorch's number of threads. `svd_driver`: for a new journal, on rank 0. Throws InputError
+/// naming the difference if the journal belongs to another job. Collective.
 OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
                            const nlohmann::json& fingerprint,
                            const std::vector<std::filesystem::path>& inputs,
-                           int64_t mapped_junctions, const std::vector<int64_t>& sharing,
-                           int decomposition_threads = 0, std::optional<SvdDriver> svd_driver = {});
+                           int64_t mapped_junctions, bool shared_map, int decomposition_threads = 0,
+                           std::optional<SvdDriver> svd_driver = {});
 
 /// Returns all 2L+1 junctions in order from the journal, including those that keep their width.
 /// `transport`: the maps are of a method with transport.
