@@ -169,17 +169,21 @@ std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
   return file_of(name).header.tensors.at(name).shape;
 }
 
-at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expected_shape) const {
+const SafetensorsFile& CheckpointReader::file_with(const std::string& name,
+                                                   at::IntArrayRef shape) const {
   const SafetensorsFile& file = file_of(name);
-  const std::string where = file.path.string() + ": tensor " + in_quotes(name);
-  const TensorInfo& info = file.header.tensors.at(name);
-  if (expected_shape != at::IntArrayRef(info.shape)) {
-    throw InputError(
-        c10::str(where, " has shape ", at::IntArrayRef(info.shape), ", expected ", expected_shape));
-  }
+  const at::IntArrayRef found = file.header.tensors.at(name).shape;
+  if (shape == found) return file;
+  throw InputError(c10::str(file.path.string(), ": tensor ", in_quotes(name), " has shape ", found,
+                            ", expected ", shape));
+}
+
+at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expected_shape) const {
+  const SafetensorsFile& file = file_with(name, expected_shape);
   at::Tensor tensor = file.tensor(name);
   if (!tensor.is_floating_point()) {
-    throw InputError(where + " has dtype " + info.dtype +
+    throw InputError(file.path.string() + ": tensor " + in_quotes(name) + " has dtype " +
+                     file.header.tensors.at(name).dtype +
                      ", expected a floating one (F64, F32, F16, BF16)");
   }
   return tensor;
