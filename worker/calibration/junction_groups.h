@@ -57,8 +57,9 @@ struct Pass {
   bool states_when_recomputed = false;
 };
 
-/// Passes of a pipeline: streams tokens through the dense model, with this rank's stage of it. All
-/// passes of the calibration go through here. References outlive the object.
+/// Passes of a pipeline: streams tokens through the dense model, with this rank's stage of it. The
+/// maps, cuts and allocation of a pipelined schedule take their sums here. References outlive the
+/// object.
 class PipelinePasses {
  public:
   PipelinePasses(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
