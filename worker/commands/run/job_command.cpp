@@ -83,6 +83,19 @@ LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const Chose
   return facts;
 }
 
+/// Throws InputError if the file cannot be created.
+void check_trace_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(path).parent_path();
+  if (!fs::is_directory(folder, error)) {
+    throw InputError("--trace", folder.string() + ": there is no such directory");
+  }
+  if (fs::is_directory(path, error)) throw InputError("--trace", path.string() + " is a directory");
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw InputError("--trace", folder.string() + " is not writable");
+  }
+}
+
 void print_summary(const Report& report) {
   using enum Align;
   std::vector<std::vector<std::string>> rows = {
