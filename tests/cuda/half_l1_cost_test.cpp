@@ -22,10 +22,9 @@ constexpr int64_t kWidth = 60;
 class HalfL1Cost : public testing::Test {
  protected:
   HalfL1Cost() {
-    kernels_of_process = {.add_l1_cost = emulated_l1_cost,
-                          .add_half_l1_cost = emulated_half_l1_cost};
+    set_cuda_kernels({.add_l1_cost = emulated_l1_cost, .add_half_l1_cost = emulated_half_l1_cost});
   }
-  ~HalfL1Cost() override { kernels_of_process = {}; }
+  ~HalfL1Cost() override { set_cuda_kernels({}); }
 };
 
 at::Tensor activations(int64_t tokens) {
