@@ -12,7 +12,6 @@
 #include "worker/calibration/junction_passes.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost.h"
-#include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {

@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/stage/stream_guard.h"

@@ -18,7 +18,6 @@
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_map.h"
-#include "worker/transformer/gradient/loss_gradient.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {

@@ -14,7 +14,6 @@
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
 #include "worker/maps/describe/predicted_loss_increase.h"
-#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/weights.h"

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "job/plan/allocate/inner_widths.h"
 #include "worker/calibration/reason.h"
 
 namespace dotresize {

@@ -7,7 +7,7 @@
 
 #include "base/errors.h"
 #include "worker/checkpoint/elements.h"
-#include "worker/transformer/forward.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize {
 namespace {

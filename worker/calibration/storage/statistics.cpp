@@ -7,7 +7,6 @@
 
 #include "base/errors.h"
 #include "base/text/printable.h"
-#include "job/plan/allocate/inner_widths.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/shared_map.h"
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"

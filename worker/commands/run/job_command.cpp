@@ -3,12 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -25,7 +23,6 @@
 #include "job/report/report.h"
 #include "job/report/report_tables.h"
 #include "job/spec/job_file.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "worker/calibration/reason.h"
 #include "worker/checkpoint/dtypes.h"
@@ -34,7 +31,6 @@
 #include "worker/commands/progress.h"
 #include "worker/commands/run/ranks/rank_links.h"
 #include "worker/commands/run/ranks/rank_process.h"
-#include "worker/commands/run/ranks/rank_summary.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/worker_program.h"

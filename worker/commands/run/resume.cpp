@@ -3,9 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/files/confinement.h"

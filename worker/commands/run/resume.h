@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/report/report_entries.h"
 #include "worker/calibration/storage/journal.h"

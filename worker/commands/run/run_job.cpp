@@ -20,7 +20,6 @@
 #include "job/model/tensor_table.h"
 #include "job/page/page.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/block_sizes.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/time_estimate.h"
 #include "job/plan/estimate/traffic.h"

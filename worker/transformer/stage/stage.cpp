@@ -8,6 +8,7 @@
 
 #include "job/plan/block_sizes.h"
 #include "worker/transformer/forward.h"
+#include "worker/transformer/linear.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/stage/stage_transfers.h"

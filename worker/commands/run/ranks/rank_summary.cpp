@@ -9,7 +9,6 @@
 
 #include "base/files/durable_file.h"
 #include "base/process/environment.h"
-#include "job/model/model_config.h"
 #include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
