@@ -215,8 +215,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && coordinator_) {
     to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
   }
-  links_.emplace(before_job, transport_ ? transport_ : transport_of(device.cuda),
-                 heartbeat_options(job));
+  links_.emplace(before_job, transport_, device.cuda, heartbeat_options(job));
   std::optional<SvdDriver> svd_driver;
   if (device.cuda != nullptr) {
     const SelfTestResult proof = self_test(
