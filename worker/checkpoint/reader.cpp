@@ -117,7 +117,8 @@ CheckpointReader::CheckpointReader(const fs::path& model_dir,
   if (fs::exists(dir_ / kSingleFile)) {
     files_.try_emplace(kSingleFile, dir_ / kSingleFile);
   } else if (fs::exists(index_path)) {
-    const auto index = read_shard_index(index_path.string());
+    const auto index = parse_shard_index(read_whole_file(index_path.string(), kMaxIndexBytes),
+                                         index_path.string());
     for (const auto& [name, file] : index) {
       if (!fs::exists(dir_ / file)) {
         throw InputError(index_path.string() + ": shard " + in_quotes(file) + " of tensor " +
@@ -156,7 +157,9 @@ const SafetensorsFile& CheckpointReader::file_of(const std::string& name) const 
   return *found->second;
 }
 
-bool CheckpointReader::has(const std::string& name) const { return owner_.contains(name); }
+bool CheckpointReader::has(const std::string& name, at::IntArrayRef shape) const {
+  return owner_.contains(name) && this->shape(name) == shape;
+}
 
 std::vector<std::string> CheckpointReader::names() const {
   std::vector<std::string> names;

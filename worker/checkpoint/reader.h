@@ -58,7 +58,8 @@ class CheckpointReader {
   CheckpointReader(CheckpointReader&&) = default;
   CheckpointReader& operator=(CheckpointReader&&) = default;
 
-  bool has(const std::string& name) const;
+  /// True if the checkpoint has the tensor, with this shape.
+  bool has(const std::string& name, at::IntArrayRef shape) const;
   /// Tensor names, sorted.
   std::vector<std::string> names() const;
   /// Returns the stored shape. Throws InputError for a missing tensor.
