@@ -28,9 +28,7 @@ namespace {
 class NoOutput final : public FoldedModelSink {
  public:
   void begin(const JunctionWidths&) override {}
-  void put_embedding_rows(int64_t, const at::Tensor&) override {}
-  void put_head_rows(int64_t, const at::Tensor&) override {}
-  void put_end(TensorRole, const at::Tensor&) override {}
+  void put_end(TensorRole, const at::Tensor&, int64_t) override {}
   void put_sublayer(const SublayerWeights&) override {}
   const ModelConfig& output() const override { return output_; }
 

@@ -50,13 +50,6 @@ void MapRotation::turn(const Alignment& alignment) {
   R = turned(Q);
 }
 
-JunctionMap MapRotation::of(const JunctionMap& map) const {
-  if (!R.defined()) return map;
-  const at::Tensor M = at::mm(map.M.to(at::kDouble), R);
-  if (!map.oblique) return JunctionMap(M);
-  return {M, at::mm(R.t(), map.M_inv.to(at::kDouble))};
-}
-
 AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
                          const at::Tensor& tied_norm)
     : job_(job), clock_(clock), orthonormal_(tied_norm.defined()) {
@@ -104,8 +97,13 @@ AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClo
 }
 
 JunctionMap AlignedMaps::rotated() const {
-  const JunctionMap map = job_.load_map(junction_);
-  return rotation_.of(orthonormal_ ? JunctionMap(map.M) : map);
+  JunctionMap map = job_.load_map(junction_);
+  if (orthonormal_) map = JunctionMap(map.M);
+  const at::Tensor& R = rotation_.R;
+  if (!R.defined()) return map;
+  const at::Tensor M = at::mm(map.M.to(at::kDouble), R);
+  if (!map.oblique) return JunctionMap(M);
+  return {M, at::mm(R.t(), map.M_inv.to(at::kDouble))};
 }
 
 bool AlignedMaps::is_narrower(int64_t sublayer) const {

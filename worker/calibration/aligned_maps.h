@@ -31,8 +31,6 @@ struct MapRotation {
   /// Advances by one sublayer. `alignment` is that of the maps as they were solved; the second map
   /// must not be narrower than the first.
   void turn(const Alignment& alignment);
-  /// Returns M·R and R'·M_inv in float64, or the map itself if R is undefined.
-  JunctionMap of(const JunctionMap& map) const;
 };
 
 /// Rotated maps of the journal, visited in order from junction 0. Every rank can visit all of them.
@@ -66,7 +64,7 @@ class AlignedMaps {
 
  private:
   bool is_narrower(int64_t sublayer) const;
-  /// Returns M·R of this junction.
+  /// Returns M·R and R'·M_inv of this junction in float64, or its map if R is undefined.
   JunctionMap rotated() const;
 
   const CalibrationJob& job_;

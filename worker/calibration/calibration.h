@@ -78,12 +78,10 @@ class FoldedModelSink {
   /// Config of the model that is written; valid after begin(). It determines the tensors passed to
   /// put_end().
   virtual const ModelConfig& output() const = 0;
-  /// Rows of the embedding or the head, starting at row `first`, in ascending order. A tied head
-  /// gets no rows.
-  virtual void put_embedding_rows(int64_t first, const at::Tensor& rows) = 0;
-  virtual void put_head_rows(int64_t first, const at::Tensor& rows) = 0;
-  /// Projection of the embedding or the head, or the weight of the final norm, as it is stored.
-  virtual void put_end(TensorRole role, const at::Tensor& tensor) = 0;
+  /// Rows of the embedding or the head, starting at row `first`, in ascending order; a tied head
+  /// gets no rows. Or a projection of one of them, or the weight of the final norm, as it is
+  /// stored, with first = 0.
+  virtual void put_end(TensorRole role, const at::Tensor& rows, int64_t first) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
 };
 

@@ -25,6 +25,13 @@ struct CountedWork {
   double seconds = 0.0;
 };
 
+/// Work that is done.
+struct WorkDone {
+  int64_t tokens = 0;     ///< tokens that have passed through
+  int64_t junctions = 0;  ///< solved junctions
+  int64_t sublayers = 0;  ///< sublayers that this rank has written
+};
+
 /// A phase of a job with the work that it counts.
 struct ProgressPhase {
   std::string name;
@@ -49,11 +56,9 @@ class Progress {
   void plan(std::vector<ProgressPhase> phases);
   /// Starts a planned phase.
   void enter(const std::string& phase);
-  void tokens_seen(int64_t tokens);
-  void junctions_solved(int64_t junctions);
-  /// Counts junctions that an interrupted run has solved. They do not affect the speed estimate.
-  void junctions_found(int64_t junctions);
-  void sublayers_written(int64_t sublayers);
+  /// Counts work of the current phase. `found`: junctions that an interrupted run has solved, which
+  /// do not affect the speed estimate.
+  void add(const WorkDone& more, bool found = false);
 
   ProgressState state() const;
   /// Name of the phase; empty before the first.
@@ -69,10 +74,8 @@ class Progress {
   std::vector<ProgressPhase> phases_;
   size_t current_ = 0;
   bool started_ = false;
-  int64_t tokens_ = 0;     // current phase
-  int64_t junctions_ = 0;  // current phase
-  int64_t sublayers_ = 0;  // current phase
-  double found_ = 0.0;     // expected seconds of work that was skipped
+  WorkDone done_;       // current phase
+  double found_ = 0.0;  // expected seconds of work that was skipped
   Clock::time_point job_start_ = Clock::now();
   Clock::time_point phase_start_ = job_start_;
 };

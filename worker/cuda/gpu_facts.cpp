@@ -75,6 +75,4 @@ Driver ask_driver() {
   return driver;
 }
 
-std::string why_no_gpu() { return ask_driver().fault; }
-
 }  // namespace dotresize

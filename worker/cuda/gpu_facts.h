@@ -41,7 +41,4 @@ struct Driver {
 /// Queries the driver alone, without CUDA's other libraries. Takes milliseconds without a driver.
 Driver ask_driver();
 
-/// Returns the fault of ask_driver(): why this process can use no GPU.
-std::string why_no_gpu();
-
 }  // namespace dotresize

@@ -79,7 +79,7 @@ struct MapDiagnostics {
   /// Picture of the plan. A shared map has it only at the first of its junctions.
   std::optional<TransportPicture> transport = {};
   /// True if the costs are sums in half precision (kernels/l1_cost.h); the error of such sums on a
-  /// sample, if measured. Set by the caller of solve_junction, who chose the precision.
+  /// sample, if measured. Set by the caller of solve_map, who chose the precision.
   bool half_cost = false;
   std::optional<double> half_cost_error = {};
 };

@@ -103,11 +103,4 @@ SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis&
   return solved;
 }
 
-JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
-                                const MapOptions& options, int64_t width) {
-  SolvedJunction solved = solve_map(statistics, eigenbasis, options, width);
-  solved.describe(solved.solution.diagnostics);
-  return std::move(solved.solution);
-}
-
 }  // namespace dotresize

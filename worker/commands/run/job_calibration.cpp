@@ -114,7 +114,7 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
   }
   OutputShards shards(run.comm, run.partial, cut, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard.overlaps, run.clock,
-                      [&] { run.progress.sublayers_written(1); });
+                      [&] { run.progress.add({.sublayers = 1}); });
   calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
@@ -142,7 +142,7 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
                          const CalibrationObserver& observer,
                          const std::function<Calibrated(AllocationChoice* choice)>& write) {
   const TokenWindows& held_out = tokens.held_out.value();
-  KeptStates states(opened.journal, dense_states_entry(held_out));
+  KeptStates states(opened.journal, entries::kStates(name_of(held_out)));
   {
     const PhaseClock::Scope scope(run.clock, "check");
     keep_dense_states(run, held_out.windows, states);
@@ -261,8 +261,8 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   const auto start = std::chrono::steady_clock::now();
   run.progress.enter("calibrate");
   const CalibrationObserver observer{
-      run.count_tokens, [&](int64_t junctions) { run.progress.junctions_solved(junctions); },
-      [&](int64_t junctions) { run.progress.junctions_found(junctions); }};
+      run.count_tokens, [&](int64_t junctions) { run.progress.add({.junctions = junctions}); },
+      [&](int64_t junctions) { run.progress.add({.junctions = junctions}, /*found=*/true); }};
   const auto write = [&](AllocationChoice* choice) {
     return write_output(run, choice, tokens.calibration, opened, statistics, observer);
   };

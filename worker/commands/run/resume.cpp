@@ -108,11 +108,6 @@ Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
   return own;
 }
 
-std::string name_of(const TokenWindows& evaluation) {
-  return fmt::format("{}-{}x{}", evaluation.fingerprint, evaluation.windows.size(0),
-                     evaluation.windows.size(1));
-}
-
 }  // namespace
 
 std::vector<std::string> gather_names(Communicator& comm, const std::vector<std::string>& mine) {
@@ -155,12 +150,9 @@ fs::path input_hash_file(const fs::path& dir, const std::string& name) {
   return dir / (name + ".sha256");
 }
 
-std::string dense_loss_entry(const TokenWindows& evaluation) {
-  return entries::kDenseLoss(name_of(evaluation));
-}
-
-std::string dense_states_entry(const TokenWindows& evaluation) {
-  return entries::kStates(name_of(evaluation));
+std::string name_of(const TokenWindows& evaluation) {
+  return fmt::format("{}-{}x{}", evaluation.fingerprint, evaluation.windows.size(0),
+                     evaluation.windows.size(1));
 }
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,

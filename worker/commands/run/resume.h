@@ -35,11 +35,9 @@ void remove_damaged(Communicator& comm, const std::filesystem::path& dir);
 std::filesystem::path input_hash_file(const std::filesystem::path& journal,
                                       const std::string& input);
 
-/// Name of the journal entry with the dense model's loss over these windows.
-std::string dense_loss_entry(const TokenWindows& evaluation);
-
-/// Prefix of the journal entries with the dense model's final states over these windows.
-std::string dense_states_entry(const TokenWindows& evaluation);
+/// Name of these windows in the journal's entries with the dense model's loss and final states
+/// over them (entries::kDenseLoss, entries::kStates).
+std::string name_of(const TokenWindows& evaluation);
 
 /// A journal that belongs to this job.
 struct OpenedJournal {

@@ -8,7 +8,6 @@
 
 #include "job/plan/block_sizes.h"
 #include "worker/transformer/forward.h"
-#include "worker/transformer/linear.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/stage/stage_transfers.h"
@@ -30,10 +29,6 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
     };
   }
   return stage;
-}
-
-at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids) {
-  return project(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection);
 }
 
 FeatureVisitor features_of(int64_t sublayer, const SublayerVisitor& visit) {
