@@ -157,7 +157,7 @@ void JunctionLossIncreases::keep_token_loss_increases() {
       sums.at(junction).add(x, g);
     });
     for (const int64_t junction : part) {
-      kept_.put(entries::kTokenLossIncreases(junction), {{"sums", sums.at(junction).sums().cpu()}});
+      kept_.put(entries::kTokenLossIncreases(junction), {{"sums", sums.at(junction).sums.cpu()}});
     }
   });
 }

@@ -15,13 +15,7 @@ class IndexHandler final : public StrictJsonHandler {
  public:
   using StrictJsonHandler::StrictJsonHandler;
 
-  /// Returns the files by tensor, once the text is parsed.
-  std::map<std::string, std::string> take() {
-    if (files_.empty()) {
-      refuse("no tensors; an index has a \"weight_map\" of tensor names to file names");
-    }
-    return std::move(files_);
-  }
+  std::map<std::string, std::string> files;  ///< by tensor; complete once the text is parsed
 
   bool string(string_t& value) override {
     if (passes_over() || depth_ == 1) return StrictJsonHandler::string(value);
@@ -29,7 +23,7 @@ class IndexHandler final : public StrictJsonHandler {
         value.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
       refuse("file " + in_quotes(value) + " is not a plain file name within the directory");
     }
-    files_.emplace(tensor_, std::move(value));
+    files.emplace(tensor_, std::move(value));
     return true;
   }
 
@@ -64,7 +58,7 @@ class IndexHandler final : public StrictJsonHandler {
       }
     } else if (!passes_over()) {
       tensor_ = value;
-      if (files_.contains(tensor_)) refuse("the name is there twice");
+      if (files.contains(tensor_)) refuse("the name is there twice");
     }
     return true;
   }
@@ -80,7 +74,6 @@ class IndexHandler final : public StrictJsonHandler {
   bool has_map_ = false;
   std::string section_;  ///< last key at depth 1
   std::string tensor_;
-  std::map<std::string, std::string> files_;
 };
 
 }  // namespace
@@ -89,7 +82,12 @@ std::map<std::string, std::string> parse_shard_index(const std::string& text,
                                                      const std::string& origin) {
   IndexHandler handler(origin);
   parse_strict_json(text.data(), text.size(), origin, handler);
-  return handler.take();
+  if (handler.files.empty()) {
+    throw InputError(origin +
+                     ": weight_map: no tensors; an index has a \"weight_map\" of tensor names to "
+                     "file names");
+  }
+  return std::move(handler.files);
 }
 
 }  // namespace dotresize

@@ -14,10 +14,6 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-std::string text_of(const at::Tensor& bytes) {
-  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
-}
-
 constexpr const char* kMoving = "communicate";
 constexpr const char* kWaiting = "wait";
 
@@ -89,7 +85,7 @@ std::string broadcast_string(Communicator& comm, const std::string& text, int ro
   at::Tensor bytes =
       comm.rank() == root ? bytes_of(text) : at::empty({length.item<int64_t>()}, at::kByte);
   comm.broadcast(bytes, root);
-  return text_of(bytes);
+  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
 }
 
 std::vector<std::string> gather_strings(Communicator& comm, const std::string& text, int root) {
@@ -109,7 +105,7 @@ std::vector<std::string> gather_strings(Communicator& comm, const std::string& t
     comm.receive(length, rank)->wait();
     at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
     comm.receive(bytes, rank)->wait();
-    received = text_of(bytes);
+    received.assign(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
   }
   return texts;
 }

@@ -11,7 +11,7 @@ namespace dotresize {
 
 /// Progress of a job.
 struct ProgressState {
-  std::string phase;
+  std::string phase;  ///< empty before the first
   int64_t junctions_done = 0;
   int64_t junctions_total = 0;
   double tokens_per_second = 0.0;  ///< current phase; 0 if it moves no tokens
@@ -61,8 +61,6 @@ class Progress {
   void add(const WorkDone& more, bool found = false);
 
   ProgressState state() const;
-  /// Name of the phase; empty before the first.
-  std::string phase() const { return state().phase; }
 
  private:
   using Clock = std::chrono::steady_clock;

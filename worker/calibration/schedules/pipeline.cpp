@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -11,11 +12,6 @@
 
 namespace dotresize {
 namespace {
-
-int64_t sum_over_ranks(Communicator& comm, int64_t value) {
-  const std::vector<int64_t> all = gather_numbers(comm, value);
-  return std::accumulate(all.begin(), all.end(), int64_t{0});
-}
 
 /// Reads what the passes of a group have left from the statistics that the job uses.
 void read_passes(const CalibrationJob& job, JunctionGroup& group) {
@@ -52,7 +48,8 @@ void solve_own_maps(Communicator& comm, const CalibrationJob& job, PipelinePasse
         job.journal.has(entries::kMap(junction)) && job.journal.has(entries::kJunction(junction));
     if (!solved) pending.push_back(junction);
   }
-  const auto left = sum_over_ranks(comm, static_cast<int64_t>(pending.size()));
+  const std::vector<int64_t> of_ranks = gather_numbers(comm, std::ssize(pending));
+  const int64_t left = std::accumulate(of_ranks.begin(), of_ranks.end(), int64_t{0});
   // An interrupted run has solved the others.
   if (left < job.widths.mapped_count) observer.junctions_found(job.widths.mapped_count - left);
   const bool two_passes = job.map.sums().second.any();
@@ -90,7 +87,7 @@ void solve_own_maps(Communicator& comm, const CalibrationJob& job, PipelinePasse
         recorder.record(index, std::move(solved));
       }
       // Ranks synchronize here, so that progress counts the junctions of all of them.
-      observer.junctions_solved(sum_over_ranks(comm, more ? 1 : 0));
+      observer.junctions_solved(std::ranges::count(gather_numbers(comm, more ? 1 : 0), 1));
     }
     recorder.finish();
   });

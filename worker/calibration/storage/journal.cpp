@@ -114,7 +114,7 @@ void Journal::put_about(const std::string& name, const Json& about) {
 }
 
 void Journal::put(const std::string& name, const std::map<std::string, at::Tensor>& tensors) {
-  complete(name, write(name, tensors));
+  put_about(name, {{"sha256", write(name, tensors)}});
 }
 
 std::string Journal::write(const std::string& name,
@@ -143,10 +143,6 @@ std::string Journal::write(const std::string& name,
   return sha256;
 }
 
-void Journal::complete(const std::string& name, const std::string& sha256) {
-  put_about(name, {{"sha256", sha256}});
-}
-
 void BackgroundEntry::put(const std::string& name, std::map<std::string, at::Tensor> tensors) {
   finish();
   name_ = name;
@@ -156,7 +152,7 @@ void BackgroundEntry::put(const std::string& name, std::map<std::string, at::Ten
 }
 
 void BackgroundEntry::finish() {
-  if (hash_.valid()) journal_.complete(name_, hash_.get());
+  if (hash_.valid()) journal_.put_about(name_, {{"sha256", hash_.get()}});
 }
 
 std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {

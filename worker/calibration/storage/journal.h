@@ -33,10 +33,6 @@ class Journal {
   const std::set<std::string>& entries() const { return entries_; }
   bool has(const std::string& name) const { return entries_.contains(name); }
   void put(const std::string& name, const std::map<std::string, at::Tensor>& tensors);
-  // The same in two steps. The first may run in another thread; it returns the hash.
-  std::string write(const std::string& name,
-                    const std::map<std::string, at::Tensor>& tensors) const;
-  void complete(const std::string& name, const std::string& sha256);
   /// Returns views of the mapped file, on the CPU. The entry may be another rank's. Throws
   /// InputError if the file is missing or invalid, std::runtime_error if it does not match its
   /// hash: it was changed since the run began.
@@ -65,7 +61,12 @@ class Journal {
   nlohmann::json value(const std::string& name) const;
 
  private:
+  friend class BackgroundEntry;
+
   std::filesystem::path path(const std::string& name, const char* extension) const;
+  /// First step of put(), which may run in another thread. Returns the hash for put_about().
+  std::string write(const std::string& name,
+                    const std::map<std::string, at::Tensor>& tensors) const;
   void put_about(const std::string& name, const nlohmann::json& about);
 
   std::filesystem::path dir_;

@@ -71,7 +71,7 @@ LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const Chose
                          const fs::path& output, bool fresh) {
   const auto least = [&](int64_t mine) { return std::ranges::min(gather_numbers(comm, mine)); };
   LaunchFacts facts{comm.size(), device.facts()};
-  facts.memory = least(usable_memory_bytes() / ranks.size());
+  facts.memory = least(usable_memory_bytes() / std::ssize(ranks.cores));
   if (device.cuda != nullptr) facts.device_memory = least(device.cuda->memory().free);
   if (!fresh) {
     facts.schedule = broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
@@ -247,7 +247,7 @@ void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSig
 HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
   HeartbeatOptions options;
   options.timeout = std::chrono::seconds(job.resources.timeout_s);
-  options.phase = [this] { return progress_.phase(); };
+  options.phase = [this] { return progress_.state().phase; };
   options.on_silence = [this](const std::string& silence) {
     tell(kLost, silence);
     output_->discard();
@@ -258,8 +258,8 @@ HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
 
 void JobCommand::tell(const char* code, const std::string& message) {
   std::call_once(told_, [&] {
-    const Failure failure{code, rank_, host_name(),
-                          progress_.phase().empty() ? "start" : progress_.phase(), message};
+    const std::string phase = progress_.state().phase;
+    const Failure failure{code, rank_, host_name(), phase.empty() ? "start" : phase, message};
     fmt::print(stderr, "{}\n", failure_line(failure));
     if (coordinator_) report_failure(*coordinator_, failure);
   });

@@ -69,7 +69,7 @@ Decompositions check_journal(const fs::path& dir, const fs::path& file, const Js
   for (const fs::path& input : inputs) {
     const std::string name = input.filename().string();
     if (!stamped || found.at(kInputs).value(name, Json()) == stamp_of(input)) continue;
-    const fs::path hash = input_hash_file(dir, name);
+    const fs::path hash = dir / (name + kInputHash);
     if (fs::exists(hash) && read_whole_file(hash, kMaxHashBytes) == sha256_of_file(input)) continue;
     throw InputError("model.path", input.string() +
                                        " was replaced or changed since the interrupted run, and "
@@ -144,10 +144,6 @@ void check_space(const fs::path& dir, int64_t bytes) {
   throw std::runtime_error(fmt::format(
       "{}: {} are free, and what is written there takes {}", shown_path(dir),
       human_bytes(static_cast<int64_t>(space.available)), human_bytes_rounded_up(bytes)));
-}
-
-fs::path input_hash_file(const fs::path& dir, const std::string& name) {
-  return dir / (name + ".sha256");
 }
 
 std::string name_of(const TokenWindows& evaluation) {

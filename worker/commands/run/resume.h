@@ -31,9 +31,9 @@ std::vector<std::string> gather_names(Communicator& comm, const std::vector<std:
 /// Ranks share the work. Collective.
 void remove_damaged(Communicator& comm, const std::filesystem::path& dir);
 
-/// File beside the journal's entries with the hash of an input, written once it is known.
-std::filesystem::path input_hash_file(const std::filesystem::path& journal,
-                                      const std::string& input);
+/// Extension of the file beside the journal's entries that has the hash of an input, written once
+/// it is known.
+inline constexpr char kInputHash[] = ".sha256";
 
 /// Name of these windows in the journal's entries with the dense model's loss and final states
 /// over them (entries::kDenseLoss, entries::kStates).

@@ -249,7 +249,7 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   // The journal keeps the hashes for a run that resumes with files whose stamps changed.
   const auto keep_hash = [journal = environment.output.journal()](const std::string& name,
                                                                   const std::string& hash) {
-    write_file_atomically(input_hash_file(journal, name), hash);
+    write_file_atomically(journal / (name + kInputHash), hash);
   };
   BackgroundHashes of_inputs(run.comm, run.input_files(), keep_hash);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);

@@ -225,7 +225,11 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
   if (config.dtype.empty()) return;
   for (const auto& [name, shape] : expected_shapes(config)) {
     if (!reader.has(name, shape)) continue;
-    const std::string dtype = dtype_name(reader.get(name, shape).scalar_type());
+    const at::ScalarType found = reader.get(name, shape).scalar_type();
+    std::string dtype = c10::toString(found);
+    for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+      if (scalar_type(known) == found) dtype = to_string(known);  // as config.json has it
+    }
     if (dtype == config.dtype) continue;
     problems.push_back("tensor " + in_quotes(name) + " is " + dtype + ", config.json says " +
                        config.dtype);
