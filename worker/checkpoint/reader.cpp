@@ -157,10 +157,6 @@ const SafetensorsFile& CheckpointReader::file_of(const std::string& name) const 
   return *found->second;
 }
 
-bool CheckpointReader::has(const std::string& name, at::IntArrayRef shape) const {
-  return owner_.contains(name) && this->shape(name) == shape;
-}
-
 std::vector<std::string> CheckpointReader::names() const {
   std::vector<std::string> names;
   names.reserve(owner_.size());

@@ -58,8 +58,7 @@ class CheckpointReader {
   CheckpointReader(CheckpointReader&&) = default;
   CheckpointReader& operator=(CheckpointReader&&) = default;
 
-  /// True if the checkpoint has the tensor, with this shape.
-  bool has(const std::string& name, at::IntArrayRef shape) const;
+  bool has(const std::string& name) const { return owner_.contains(name); }
   /// Tensor names, sorted.
   std::vector<std::string> names() const;
   /// Returns the stored shape. Throws InputError for a missing tensor.

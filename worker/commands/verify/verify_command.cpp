@@ -224,7 +224,7 @@ void Comparison::compare_perplexities() {
 void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Problems& problems) {
   if (config.dtype.empty()) return;
   for (const auto& [name, shape] : expected_shapes(config)) {
-    if (!reader.has(name, shape)) continue;
+    if (!reader.has(name) || reader.shape(name) != shape) continue;
     const at::ScalarType found = reader.get(name, shape).scalar_type();
     std::string dtype = c10::toString(found);
     for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
@@ -242,7 +242,7 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
     for (const StoredTensor& stored : sublayer_tensors(config, sublayer)) {
       const bool factor = stored.role == TensorRole::kShortcutA;
       if (stored.role != TensorRole::kShortcut && !factor) continue;
-      if (!reader.has(stored.name, stored.shape)) continue;
+      if (!reader.has(stored.name) || reader.shape(stored.name) != stored.shape) continue;
       const at::Tensor tensor = reader.get(stored.name, stored.shape);
       if (!all_finite(tensor)) continue;
       if (config.shortcut(sublayer).factors != 1) continue;  // oblique maps may stretch
