@@ -122,7 +122,7 @@ void register_all() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (const std::string reason = dotresize::why_no_gpu(); !reason.empty()) {
+  if (const std::string reason = dotresize::ask_driver().fault; !reason.empty()) {
     std::printf("cuda_benchmark: nothing to measure: %s\n", reason.c_str());
     return 0;
   }

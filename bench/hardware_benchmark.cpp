@@ -255,7 +255,7 @@ int run(const Options& options, Communicator& comm) {
   at::manual_seed(1);
   Place place;
   if (options.device == "cuda") {
-    if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    if (const std::string reason = ask_driver().fault; !reason.empty()) {
       std::fprintf(stderr, "hardware_benchmark: nothing to measure: %s\n", reason.c_str());
       return 1;
     }

@@ -194,7 +194,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   Place place;
   if (options.device == "cuda") {
-    if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    if (const std::string reason = ask_driver().fault; !reason.empty()) {
       std::printf("layer_benchmark: nothing to measure: %s\n", reason.c_str());
       return 0;
     }

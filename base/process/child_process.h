@@ -88,8 +88,8 @@ struct CapturedChild {
 };
 
 /// Runs a program (argument vector, found through PATH, no shell) to its end, without standard
-/// input, and reads its output. Kills it when `limit` has passed. Throws std::system_error if it
-/// cannot be started.
+/// input, and reads its output. Processes that it leaves behind with its standard output are not
+/// waited for. Kills it when `limit` has passed. Throws std::system_error if it cannot be started.
 CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit);
 
 /// Question to a program, and how long it may take.
@@ -106,9 +106,8 @@ struct ChildQuestion {
 };
 
 /// Version of capture_child() for a program in its own process group, which is killed when the
-/// limit has passed and, unless `outlives_stop`, on a stop. Processes that it leaves behind with
-/// its standard output are not waited for. Returns nullopt if it has not ended in time or before
-/// the stop. Throws std::system_error if it cannot be started.
+/// limit has passed and, unless `outlives_stop`, on a stop. Returns nullopt if it has not ended in
+/// time or before the stop. Throws std::system_error if it cannot be started.
 std::optional<CapturedChild> ask_child(const ChildQuestion& question);
 
 /// Returns the command line that starts `ranks` processes of `program` (with its arguments) on this

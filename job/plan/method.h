@@ -20,6 +20,48 @@ enum class MapKind {
   kTransport,  ///< all channels merged onto the support by optimal transport, then QR
 };
 
+/// Sums over the calibration tokens, of activations z in the basis of a map (docs/method.md,
+/// "Moments").
+struct MapSums {
+  bool abs_sum = false;  ///< Σ_t |z_t|
+  bool cost = false;     ///< Σ_t |z_ti − z_tj|
+
+  bool any() const { return abs_sum || cost; }
+  bool contain(const MapSums& others) const {
+    return (abs_sum || !others.abs_sum) && (cost || !others.cost);
+  }
+  bool operator==(const MapSums&) const = default;
+};
+
+/// Sums that a map needs besides the Gram matrix, which the first pass over the tokens takes. In
+/// the identity basis the first pass takes these sums too. In the PCA basis a second pass does,
+/// because the basis must be known first.
+struct SumsOfPasses {
+  MapSums first;
+  MapSums second;
+
+  const MapSums& in_basis() const { return second.any() ? second : first; }  ///< of either pass
+};
+
+/// Sums of each kind of map: a row of kMapKinds.
+struct SumsOfKind {
+  MapKind kind;
+  MapSums identity;  ///< in the identity basis
+  MapSums pca;       ///< in the PCA basis
+};
+
+inline constexpr std::array<SumsOfKind, 2> kMapKinds = {{
+    {MapKind::kSelection, {}, {}},
+    {MapKind::kTransport, {.cost = true}, {.abs_sum = true, .cost = true}},
+}};
+
+/// Returns the sums of a map by pass. Throws std::invalid_argument if the kind has no row.
+inline SumsOfPasses sums_of_passes(Basis basis, MapKind kind) {
+  const auto found = std::ranges::find(kMapKinds, kind, &SumsOfKind::kind);
+  if (found == kMapKinds.end()) throw std::invalid_argument("no such MapKind");
+  return basis == Basis::kPca ? SumsOfPasses{{}, found->pca} : SumsOfPasses{found->identity, {}};
+}
+
 /// Metric in which a map leaves out as little as possible (`method.metric`; docs/method.md, "The
 /// metric of the loss").
 enum class Metric {
@@ -40,8 +82,8 @@ struct Method {
 
   bool pca() const { return basis == Basis::kPca; }
   bool transport() const { return map == MapKind::kTransport; }
-  /// Passes over the calibration tokens. Transport costs in the PCA basis need that basis first.
-  int passes() const { return pca() && transport() ? 2 : 1; }
+  SumsOfPasses sums() const { return sums_of_passes(basis, map); }
+  int passes() const { return sums().second.any() ? 2 : 1; }  ///< over the calibration tokens
   /// Value that `calibration.activations: auto` prefers (job/plan/schedule.h).
   std::string_view default_activations() const { return pca() ? "original" : "compressed"; }
 

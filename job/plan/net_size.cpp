@@ -34,9 +34,8 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
                                  kIdentityShortcut);
     return output;
   }
-  output.form.junction_groups = job.maps.groups;
-  output.form.shortcuts = shortcut_forms(job.maps.shortcuts, widths.all, job.maps.groups,
-                                         source.hidden_size, job.oblique_maps());
+  output.form.shortcuts =
+      shortcut_forms(job.maps.shortcuts, widths.all, source.hidden_size, job.oblique_maps());
   const bool head_is_mapped = widths.mapped_count == source.num_junctions();
   const bool head_is_turned = !output.shortcut(output.num_sublayers() - 1).dense();
   return with_smaller_ends(output, head_is_mapped || head_is_turned);

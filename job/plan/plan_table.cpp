@@ -236,7 +236,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
                    {"name", job.name},
                    {"method", job.method.name},
                    {"metric", to_string(job.maps.metric)},
-                   {"map_sharing", to_string(job.maps.sharing)},
+                   {"map_sharing", job.maps.sharing()},
                    {"shortcuts", job.stock_output() ? "none" : to_string(job.maps.shortcuts)},
                    {"target", target_text(job)},
                    {"hidden_size", planned.model.hidden_size},

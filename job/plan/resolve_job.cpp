@@ -204,7 +204,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   complete_method(given);
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_named(v1::Method::Name_Name(given.name()));
-  if (spec.output().format() == v1::Output::stock) job.maps.sharing = MapSharing::kModel;
+  if (spec.output().format() == v1::Output::stock) job.maps.shared = true;
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) {
     job.target.allocation = AllocationTarget{.size = given.size()};
@@ -221,10 +221,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
                          (job.target.allocation && !given.has_head());
   job.maps.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
-  if (job.stock_output()) {
-    check_stock_output(config);
-    job.maps.groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
-  }
+  if (job.stock_output()) check_stock_output(config);
   resolve_architecture(architecture, config, job);
   job.model.hidden_size = config.hidden_size;
   const int64_t round_to = asked_round_to(given, config, job);

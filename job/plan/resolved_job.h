@@ -69,27 +69,19 @@ struct WidthTarget {
   bool allow_larger = false;
 };
 
-/// Junctions that share one map (docs/method.md, "Sharing maps").
-enum class MapSharing {
-  kJunction,  ///< each junction has its own map
-  kModel,     ///< all share one map, the last junction included: a stock output
-};
-
-/// "junction", "model", as the report has it.
-inline std::string to_string(MapSharing sharing) {
-  return sharing == MapSharing::kModel ? "model" : "junction";
-}
-
 /// Settings of the maps besides their method and widths.
 struct MapSettings {
   double lambda = 0.1;
   bool head_sliced = false;
   bool accept_nonconvergence = false;
-  MapSharing sharing = MapSharing::kJunction;
-  /// ModelConfig::junction_groups; empty if no map is shared.
-  std::vector<int64_t> groups;
+  /// True if all junctions share one map, the last one included: a stock output (docs/method.md,
+  /// "Sharing maps"). Else each junction has its own.
+  bool shared = false;
   Shortcuts shortcuts;  ///< not used for a stock output
   Metric metric = Metric::kActivation;
+
+  /// "junction", "model", as the report has it.
+  const char* sharing() const { return shared ? "model" : "junction"; }
 };
 
 /// Text or tokens of the evaluation.
@@ -143,7 +135,7 @@ struct ResolvedJob {
   /// True if M_inv of a map is not the transpose of M (docs/method.md, "The metric of the loss").
   bool oblique_maps() const { return gradients() && method.pca(); }
   /// True if the output is a stock model, which needs no code of its own.
-  bool stock_output() const { return maps.sharing == MapSharing::kModel; }
+  bool stock_output() const { return maps.shared; }
   /// True if value heads may become narrower than query and key heads. No stock model can state
   /// that.
   bool allocates_values() const { return target.allocation && !stock_output(); }

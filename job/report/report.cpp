@@ -21,7 +21,7 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
                  {"hidden_size", job.model.hidden_size},
                  {"nominal_sparsity", widths.nominal_sparsity(job.model.hidden_size)},
                  {"head", job.maps.head_sliced ? "sliced" : "dense"},
-                 {"map_sharing", to_string(job.maps.sharing)},
+                 {"map_sharing", job.maps.sharing()},
                  {"allow_larger", job.target.allow_larger}};
   if (!job.stock_output()) method["shortcuts"] = to_string(job.maps.shortcuts);
   method["metric"] = to_string(job.maps.metric);

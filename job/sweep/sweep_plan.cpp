@@ -130,11 +130,11 @@ class SweepPlanner {
   void name_statistics();
 
  private:
-  /// Key of shareable statistics: `of` is everything that they depend on but the costs; `groups`
-  /// are the junction groups whose bases the costs need.
+  /// Key of shareable statistics: `of` is everything that they depend on but the sums of maps;
+  /// `sharing` tells whose bases a second pass needs.
   struct Statistics {
     std::string of;
-    std::optional<std::string> groups;  ///< absent: no costs, or costs in the channels themselves
+    std::optional<std::string> sharing;  ///< absent: no second pass
   };
 
   SweepJob make_job(const v1::JobSpec& spec, const std::vector<std::string>& values);
@@ -204,7 +204,7 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   made.ranks = job.resources.ranks;
   made.memory_bytes = peak_memory(plan.shards) * job.resources.ranks;
   made.on_gpus = job.resources.gpu_compute_dtype.has_value();
-  made.transport = job.method.transport();
+  made.sums = job.method.sums().in_basis();
   if (job.widths_known()) {
     made.width = job.widths.largest();
     made.bytes_fraction = plan.size.bytes_fraction();
@@ -226,13 +226,11 @@ std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::Jo
   name += fmt::format(" {} ", to_string(job.maps.metric));
   if (job.target.allocation) {
     name += fmt::format("allocation {} {} {} {} ", job.target.allocation->round_to,
-                        job.allocates_values(), job.maps.head_sliced, to_string(job.maps.sharing));
+                        job.allocates_values(), job.maps.head_sliced, job.maps.sharing());
   }
   name += kVersion + job_spec_to_json(of) + facts_of_model_ + facts_of_tokens(spec.calibration());
   Statistics statistics{name, {}};
-  if (job.method.passes() > 1) {
-    statistics.groups = fmt::format("{}", fmt::join(job.maps.groups, ","));
-  }
+  if (job.method.passes() > 1) statistics.sharing = job.maps.sharing();
   return statistics;
 }
 
@@ -258,25 +256,26 @@ std::string SweepPlanner::dense_loss_of(const v1::JobSpec& spec) const {
 }
 
 void SweepPlanner::name_statistics() {
-  // A method without costs can use any statistics of its basis.
-  std::map<std::string, std::string> groups_of;
-  std::set<std::string> with_costs;
+  // A method can use any statistics of its basis that have its sums.
+  std::map<std::string, std::string> sharing_of;
+  std::map<std::string, MapSums> most;
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {
     if (!statistics_[i]) continue;
-    const auto& [of, groups] = *statistics_[i];
-    if (groups) groups_of.try_emplace(of, *groups);
-    if (plan_.jobs[i].transport) with_costs.insert(of);
+    const auto& [of, sharing] = *statistics_[i];
+    if (sharing) sharing_of.try_emplace(of, *sharing);
+    if (plan_.jobs[i].sums.contain(most[of])) most[of] = plan_.jobs[i].sums;
   }
   std::map<std::string, int> users;
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {
     if (!statistics_[i]) continue;
-    const auto& [of, groups] = *statistics_[i];
-    const auto found = groups_of.find(of);
-    const std::string in = groups ? *groups : found == groups_of.end() ? "" : found->second;
+    const auto& [of, sharing] = *statistics_[i];
+    const auto found = sharing_of.find(of);
+    const std::string in = sharing ? *sharing : found == sharing_of.end() ? "" : found->second;
     SweepJob& job = plan_.jobs[i];
-    job.with_costs = with_costs.contains(of);
+    job.shared_sums = most.at(of).contain(job.sums) ? most.at(of) : job.sums;
     job.statistics = std::string(method_of(job.spec).pca() ? "pca" : "identity") + "-" +
-                     hash_of(fmt::format("{}\n{}\n{}", of, in, job.with_costs));
+                     hash_of(fmt::format("{}\n{}\n{} {}", of, in, job.shared_sums.abs_sum,
+                                         job.shared_sums.cost));
     ++users[job.statistics];
   }
   for (SweepJob& job : plan_.jobs) {

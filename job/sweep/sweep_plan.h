@@ -8,6 +8,7 @@
 
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_config.h"
+#include "job/plan/method.h"
 #include "job/spec/sweep_file.h"
 
 namespace dotresize {
@@ -17,14 +18,14 @@ struct SweepJob {
   /// Directory name: the values, and a hash of all inputs of the result, the files of model and
   /// texts included. Another sweep with the same job has the same id.
   std::string id;
-  std::vector<std::string> values;  ///< one for each axis; kOfNoUse if the method does not read it
+  std::vector<std::string> values;  ///< one for each axis; kNotApplicable if the method does not read it
   v1::JobSpec spec;                 ///< `calibration.statistics` is not set
   int ranks = 1;
   int64_t memory_bytes = 0;  ///< estimated peak of all ranks together
   bool on_gpus = false;      ///< the job runs, or may run, on GPUs
-  bool transport = false;    ///< the method has transport costs, which its saved statistics include
+  MapSums sums;              ///< sums of the method's maps, which its saved statistics include
   std::string statistics;    ///< name of the statistics shared with other jobs; empty: not shared
-  bool with_costs = false;   ///< the shared statistics include costs
+  MapSums shared_sums;       ///< sums that the shared statistics include
   std::string dense_loss;    ///< name of the dense model's loss, which jobs may share
   // Absent if the activations decide the widths:
   std::optional<int64_t> width;

@@ -105,10 +105,10 @@ class SweepRun {
   bool lacks_statistics(size_t i) const {
     return !plan_.jobs[i].statistics.empty() && !fs::exists(statistics_of(i));
   }
-  /// Returns true if the job will save its statistics. A job without costs does not save under a
-  /// name that promises costs.
+  /// Returns true if the job will save its statistics. A job does not save under a name that
+  /// promises more sums than it takes.
   bool saves(size_t i) const {
-    return lacks_statistics(i) && (plan_.jobs[i].transport || !plan_.jobs[i].with_costs);
+    return lacks_statistics(i) && plan_.jobs[i].sums == plan_.jobs[i].shared_sums;
   }
   void start(size_t i);
   void end(size_t i, int exit_code);

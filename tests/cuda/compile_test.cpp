@@ -116,7 +116,7 @@ CudaProgram small_program(const std::string& value) {
 
 TEST(CubinCache, CompilesOnce) {
   const TemporaryDirectory directory;
-  const CubinCache cache(directory.path() / "new");
+  const CubinCache cache{directory.path() / "new"};
   const std::string cubin = cache.get(small_program("1"), 80);
   EXPECT_EQ(cubin, compile_cuda(small_program("1"), 80).cubin);
   std::ofstream(cache.path_of(small_program("1"), 80)) << "from the disk";
@@ -124,7 +124,7 @@ TEST(CubinCache, CompilesOnce) {
 }
 
 TEST(CubinCache, KeepsProgramsApart) {
-  const CubinCache cache("somewhere");
+  const CubinCache cache{"somewhere"};
   const auto path = cache.path_of(small_program("1"), 80);
   EXPECT_NE(path, cache.path_of(small_program("2"), 80));
   EXPECT_NE(path, cache.path_of(small_program("1"), 90));
@@ -134,7 +134,7 @@ TEST(CubinCache, KeepsProgramsApart) {
 }
 
 TEST(CubinCache, WorksWhereNothingCanBeWritten) {
-  const CubinCache cache("/proc/no/such/directory");
+  const CubinCache cache{"/proc/no/such/directory"};
   EXPECT_EQ(cache.get(small_program("1"), 80), compile_cuda(small_program("1"), 80).cubin);
 }
 

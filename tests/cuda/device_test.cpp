@@ -24,14 +24,14 @@ TEST(CudaModule, LoadsWithOrWithoutAGpu) {
   EXPECT_EQ(at::ones({3}).sum().item<float>(), 3.0f);
   CudaModule& module = open_cuda_module();
   EXPECT_EQ(&open_cuda_module(), &module);
-  EXPECT_EQ(module.device_count() > 0, why_no_gpu().empty());
+  EXPECT_EQ(module.device_count() > 0, ask_driver().fault.empty());
   EXPECT_EQ(cuda_kernels().add_l1_cost, module.kernels().add_l1_cost);
 }
 
 /// libtorch finds its CUDA half although it was loaded after the start.
 TEST(CudaModule, TellsLibtorch) {
   open_cuda_module();
-  EXPECT_EQ(at::globalContext().hasCUDA(), why_no_gpu().empty());
+  EXPECT_EQ(at::globalContext().hasCUDA(), ask_driver().fault.empty());
   EXPECT_TRUE(at::globalContext().hasCuSOLVER());
 }
 
@@ -124,7 +124,7 @@ TEST(ChooseDevice, CpuIsTheCpu) {
 TEST(ChooseDevice, AutoTakesAGpuWhereThereIsOne) {
   SelfCommunicator self;
   const ChosenDevice chosen = choose_device(std::nullopt, self, 0);
-  EXPECT_EQ(chosen.device.is_cuda(), why_no_gpu().empty());
+  EXPECT_EQ(chosen.device.is_cuda(), ask_driver().fault.empty());
   EXPECT_EQ(chosen.cuda != nullptr, chosen.device.is_cuda());
   EXPECT_EQ(chosen.name.empty(), chosen.device.is_cpu());
 }
@@ -150,23 +150,23 @@ class HostWithAGpu final : public LonelyHost {
 };
 
 TEST(ChooseDevice, AutoSaysWhyAGpuIsLeftAlone) {
-  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU";
+  if (ask_driver().fault.empty()) GTEST_SKIP() << "there is a GPU";
   HostWithAGpu one_of_two;
   EXPECT_EQ(choose_device(std::nullopt, one_of_two, 0).why_not_cuda,
-            "all ranks compute on the CPU: rank 0: " + why_no_gpu());
+            "all ranks compute on the CPU: rank 0: " + ask_driver().fault);
   SelfCommunicator self;
   EXPECT_EQ(choose_device(std::nullopt, self, 0).why_not_cuda, "");
 }
 
 TEST(ChooseDevice, CudaWithoutAGpuIsRefusedByName) {
-  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU";
+  if (ask_driver().fault.empty()) GTEST_SKIP() << "there is a GPU";
   SelfCommunicator self;
   try {
     choose_device(DeviceKind::kCuda, self, 0);
     FAIL() << "there is no GPU";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(),
-                HasSubstr("resources.device: cuda is not possible: rank 0: " + why_no_gpu()));
+                HasSubstr("resources.device: cuda is not possible: rank 0: " + ask_driver().fault));
   }
 }
 

@@ -13,10 +13,10 @@ inline constexpr int kAllSkipped = 77;
 class OnGpu : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (why_no_gpu().empty()) open_cuda_module().use(0);
+    if (ask_driver().fault.empty()) open_cuda_module().use(0);
   }
   void SetUp() override {
-    if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = ask_driver().fault; !reason.empty()) GTEST_SKIP() << reason;
   }
 };
 

@@ -4,10 +4,10 @@
 #include "tests/cuda/gpu.h"
 #include "tests/kernels/l1_cost.h"
 #include "tests/kernels/random_inputs.h"
+#include "tests/maps/solve_junction.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
-#include "worker/maps/junction_solver.h"
 #include "worker/maps/moments.h"
 
 namespace dotresize {
@@ -150,5 +150,5 @@ TEST_F(KernelsOnGpu, MapsAreThoseOfTheCpu) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const int failed = RUN_ALL_TESTS();
-  return failed == 0 && !dotresize::why_no_gpu().empty() ? dotresize::kAllSkipped : failed;
+  return failed == 0 && !dotresize::ask_driver().fault.empty() ? dotresize::kAllSkipped : failed;
 }

@@ -12,7 +12,6 @@
 #include "worker/calibration/junction_passes.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost.h"
-#include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {
@@ -22,10 +21,9 @@ constexpr int64_t kWidth = 60;
 class HalfL1Cost : public testing::Test {
  protected:
   HalfL1Cost() {
-    kernels_of_process = {.add_l1_cost = emulated_l1_cost,
-                          .add_half_l1_cost = emulated_half_l1_cost};
+    set_cuda_kernels({.add_l1_cost = emulated_l1_cost, .add_half_l1_cost = emulated_half_l1_cost});
   }
-  ~HalfL1Cost() override { kernels_of_process = {}; }
+  ~HalfL1Cost() override { set_cuda_kernels({}); }
 };
 
 at::Tensor activations(int64_t tokens) {
@@ -134,7 +132,7 @@ class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterfa
     for (const at::Tensor& batch : x.split(100)) first.add(batch);
     DecomposedJunction junction = std::move(first).finish(x.size(0));
     std::optional<CostSums> second;
-    if (needs_second_pass(map_)) {
+    if (map_.sums().second.any()) {
       second.emplace(setup, precision, junction.rotation());
       for (const at::Tensor& batch : x.split(100)) second->add(batch);
     }

@@ -27,7 +27,8 @@ class NcclCommunicator : public testing::Test {
  protected:
   NcclCommunicator() : host_(MPI_COMM_WORLD, wait_at_most(kTimeout)) {}
   void SetUp() override {
-    if (cuda == nullptr) GTEST_SKIP() << "not every rank has a GPU of its own: " << why_no_gpu();
+    if (cuda == nullptr)
+      GTEST_SKIP() << "not every rank has a GPU of its own: " << ask_driver().fault;
     comm_ = cuda->make_communicator(host_, wait_at_most(kTimeout));
   }
   at::Tensor full(at::IntArrayRef shape, int64_t value, at::ScalarType dtype) const {

@@ -3,7 +3,6 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <string>
 
 #include "worker/cuda/nvrtc.h"
 

@@ -168,7 +168,7 @@ TEST(Report, TellsTheErrorOfEachHealedLayerAndTheDivergenceAfterEachEpoch) {
 
 TEST(Report, AStockOutputHasNoShortcuts) {
   Report report = example();
-  report.job.maps.sharing = MapSharing::kModel;
+  report.job.maps.shared = true;
   report.shortcuts =
       report_shortcuts(output_model_config(small_llama(), report.job, report.widths));
   const json document = json::parse(report_to_json(report));

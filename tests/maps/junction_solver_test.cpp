@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "tests/maps/activations.h"
+#include "tests/maps/solve_junction.h"
 #include "worker/maps/describe/transport_picture.h"
 #include "worker/maps/map_algorithm.h"
 #include "worker/maps/moments.h"

@@ -9,7 +9,7 @@
 
 #include "base/errors.h"
 #include "tests/maps/activations.h"
-#include "worker/maps/junction_solver.h"
+#include "tests/maps/solve_junction.h"
 #include "worker/maps/moments.h"
 
 namespace dotresize {

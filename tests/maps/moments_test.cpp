@@ -48,7 +48,7 @@ TEST(Moments, PackedAreTheSumsInFloat32) {
   Moments packed(kManyRows, {.gram = true}, at::kCPU, {.packed = true});
   for (const at::Tensor& batch : x.split(700)) packed.add(batch);
   EXPECT_FALSE(packed.gram.defined());
-  Moments kept = packed.on_host();
+  Moments kept = packed.copied(/*to_host=*/true);
   packed.add(x);
   const at::Tensor exact = at::mm(x.to(at::kDouble).t(), x.to(at::kDouble));
   EXPECT_LE(relative_difference(kept.upper_gram().triu(), exact.triu()), 1e-6);

@@ -9,6 +9,7 @@
 #include "tests/transformer/whole_model.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"
+#include "worker/transformer/linear.h"
 #include "worker/transformer/rotary.h"
 
 namespace dotresize::testing {
@@ -125,7 +126,7 @@ TEST(StockNorm, DividesByTheWidthOfTheSource) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const StockNorm norm = stock_norm(dense.config.hidden_size, k, dtype);
     EXPECT_TRUE(at::equal(norm.weight, norm.weight.to(dtype).to(at::kDouble)));
-    const HeadWeights stored = with_stock_norm(HeadWeights{{}, in_proj}, norm);
+    const HeadWeights stored{norm.weight, in_proj * norm.rest};
     const at::Tensor normed = rms_norm(x, stored.norm.to(at::kFloat), k, 1e-5 * d / k);
     EXPECT_LT(largest_difference(at::linear(normed.to(at::kDouble), stored.weight), expected),
               1e-5);

@@ -9,6 +9,7 @@
 
 #include "tests/transformer/whole_model.h"
 #include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize::testing {
 namespace {

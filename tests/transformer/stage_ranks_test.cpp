@@ -13,6 +13,7 @@
 
 #include "tests/comm/rendezvous_communicator.h"
 #include "tests/transformer/whole_model.h"
+#include "worker/evaluation/whole_model.h"
 #include "worker/transformer/gradient/gradient_stream.h"
 
 namespace dotresize::testing {

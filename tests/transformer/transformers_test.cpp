@@ -15,6 +15,7 @@
 #include "job/model/tensor_table.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/reader.h"
+#include "worker/evaluation/whole_model.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient/backward.h"
 #include "worker/transformer/gradient/loss_gradient.h"

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "job/model/read_model_config.h"
-#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/shard_plan.h"
 #include "job/spec/job_file.h"

@@ -17,18 +17,14 @@ namespace {
 class GatedSink final : public FoldedModelSink {
  public:
   void begin(const JunctionWidths& widths) override { width = widths.all.at(0); }
-  void put_embedding_rows(int64_t first, const at::Tensor&) override {
-    written.push_back(-1000 - first);
+  void put_end(TensorRole role, const at::Tensor&, int64_t first) override {
+    written.push_back(-1000 * static_cast<int64_t>(role) - first);
   }
   void put_sublayer(const SublayerWeights& weights) override {
     gates.at(static_cast<size_t>(weights.sublayer)).get_future().wait();
     if (weights.sublayer == broken) throw std::runtime_error("the disk is full");
     written.push_back(weights.sublayer);
   }
-  void put_head_rows(int64_t first, const at::Tensor&) override {
-    written.push_back(-2000 - first);
-  }
-  void put_end(TensorRole, const at::Tensor&) override { written.push_back(-3000); }
   const ModelConfig& output() const override { return model; }
 
   void open(size_t sublayer) { gates.at(sublayer).set_value(); }
@@ -56,13 +52,12 @@ TEST_F(BackgroundSinkTest, PassesEverythingOnInOrder) {
   for (size_t i = 0; i < 3; ++i) gated.open(i);
   sink.begin({.all = {7}});
   EXPECT_EQ(gated.width, 7);
-  sink.put_embedding_rows(0, at::zeros({1}));
-  sink.put_embedding_rows(1, at::zeros({1}));
-  sink.put_end(TensorRole::kEmbeddingProjection, at::zeros({1}));
+  sink.put_end(TensorRole::kEmbeddingProjection, at::zeros({1}), 0);
+  sink.put_end(TensorRole::kEmbeddingProjection, at::zeros({1}), 1);
   for (int64_t i = 0; i < 3; ++i) sink.put_sublayer(sublayer(i));
-  sink.put_head_rows(5, at::zeros({1}));
+  sink.put_end(TensorRole::kHead, at::zeros({1}), 5);
   sink.finish();
-  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1000, -1001, -3000, 0, 1, 2, -2005}));
+  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1000, -1001, 0, 1, 2, -13005}));
 }
 
 TEST_F(BackgroundSinkTest, ReturnsBeforeAPieceIsWritten) {
@@ -93,7 +88,7 @@ TEST_F(BackgroundSinkTest, ThrowsWhatItsSinkThrewAtTheNextPiece) {
   gated.broken = 0;
   gated.open(0);
   sink.put_sublayer(sublayer(0));
-  EXPECT_THROW(sink.put_head_rows(0, {}), std::runtime_error);
+  EXPECT_THROW(sink.put_end(TensorRole::kHead, {}, 0), std::runtime_error);
   EXPECT_TRUE(gated.written.empty());
 }
 

@@ -1,4 +1,4 @@
-// dump_maps MODEL TOKENS METHOD WIDTH pipeline|layerwise|token_parallel DIR GROUPS: writes the
+// dump_maps MODEL TOKENS METHOD WIDTH pipeline|layerwise|token_parallel DIR own|shared: writes the
 // support, M and (for oblique maps) M_inv of every junction to DIR/junction-NN.safetensors, so that
 // a test can compare the maps of different numbers of ranks. Runs under mpirun. METHOD may be
 // followed by a comma and the metric. The metric fisher may be followed by another comma and
@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "job/model/read_model_config.h"
 #include "job/plan/method.h"
@@ -27,9 +28,7 @@ namespace {
 class NoOutput final : public FoldedModelSink {
  public:
   void begin(const JunctionWidths&) override {}
-  void put_embedding_rows(int64_t, const at::Tensor&) override {}
-  void put_head_rows(int64_t, const at::Tensor&) override {}
-  void put_end(TensorRole, const at::Tensor&) override {}
+  void put_end(TensorRole, const at::Tensor&, int64_t) override {}
   void put_sublayer(const SublayerWeights&) override {}
   const ModelConfig& output() const override { return output_; }
 
@@ -40,7 +39,7 @@ class NoOutput final : public FoldedModelSink {
 /// Writes the map of every mapped junction.
 void write_maps(const std::string& dir, const CalibrationJob& job) {
   for (int64_t junction = 0; junction < job.widths.mapped_count; ++junction) {
-    const auto found = job.journal.get(fmt::format("map-{}", job.map_of(junction)));
+    const auto found = job.journal.get(entries::kMap(job.map_of(junction)));
     ShardLayout layout;
     ShardLayout::Shard& shard = layout.shards.emplace_back();
     shard.file = fmt::format("junction-{:02}.safetensors", junction);
@@ -85,9 +84,7 @@ void dump(char** argv) {
   const Method& method = method_named(name.substr(0, name.find(',')));
   const Metric metric =
       name.find(",fisher") != std::string::npos ? Metric::kFisher : Metric::kActivation;
-  const int64_t junctions = config.num_junctions();
-  const int64_t groups = std::stoll(argv[7]);
-  CalibrationJob job{
+  const CalibrationJob job{
       .config = config,
       .reader = reader,
       .plan = plan,
@@ -97,10 +94,8 @@ void dump(char** argv) {
       .map = {.basis = method.basis, .kind = method.map, .metric = metric},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
       .compute_dtype = name.ends_with(",float16") ? at::kHalf : at::kFloat,
+      .shared_map = std::string_view(argv[7]) == "shared",
   };
-  for (int64_t j = 0; groups < junctions && j < junctions; ++j) {
-    job.sharing.push_back(j * groups / junctions);
-  }
   const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}, [](int64_t) {}};
   NoOutput sink;
   PhaseClock clock;

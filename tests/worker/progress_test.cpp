@@ -15,15 +15,15 @@ TEST(Progress, WeighsWorkByItsExpectedTime) {
   Progress progress(nullptr);
   progress.plan(phases());
   progress.enter("evaluate_dense");
-  progress.tokens_seen(50);
+  progress.add({.tokens = 50});
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.125);
   progress.enter("calibrate");
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.25);
-  progress.tokens_seen(200);
+  progress.add({.tokens = 200});
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.5);
-  progress.junctions_solved(2);
+  progress.add({.junctions = 2});
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.5625);
-  progress.sublayers_written(2);
+  progress.add({.sublayers = 2});
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.6875);
 }
 
@@ -31,18 +31,18 @@ TEST(Progress, WhatAnInterruptedRunHasFoundDoesNotMakeThisOneFaster) {
   Progress resumed(nullptr);
   resumed.plan(phases());
   resumed.enter("calibrate");  // the dense model's perplexity is already known
-  resumed.junctions_found(3);
+  resumed.add({.junctions = 3}, /*found=*/true);
   EXPECT_DOUBLE_EQ(resumed.state().fraction, 0.34375);
   EXPECT_LT(resumed.state().eta_s, 0.0);
-  resumed.tokens_seen(100);
+  resumed.add({.tokens = 100});
   EXPECT_GT(resumed.state().eta_s, 0.0);
   Progress fresh(nullptr);
   fresh.plan(phases());
   fresh.enter("evaluate_dense");
-  fresh.tokens_seen(100);
+  fresh.add({.tokens = 100});
   fresh.enter("calibrate");
-  fresh.junctions_solved(3);
-  fresh.tokens_seen(100);
+  fresh.add({.junctions = 3});
+  fresh.add({.tokens = 100});
   EXPECT_DOUBLE_EQ(fresh.state().fraction, resumed.state().fraction);
 }
 
@@ -50,7 +50,7 @@ TEST(Progress, CountsJunctionsOverTheWholeJob) {
   Progress progress(nullptr);
   progress.plan(phases());
   progress.enter("calibrate");
-  progress.junctions_solved(3);
+  progress.add({.junctions = 3});
   EXPECT_EQ(progress.state().junctions_done, 3);
   progress.enter("finish");
   EXPECT_EQ(progress.state().junctions_done, 4);
@@ -61,7 +61,7 @@ TEST(Progress, NeverExceedsItsPhase) {
   Progress progress(nullptr);
   progress.plan(phases());
   progress.enter("evaluate_dense");
-  progress.tokens_seen(1000);
+  progress.add({.tokens = 1000});
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.25);
 }
 
@@ -70,7 +70,7 @@ TEST(Progress, TellsOfEachChange) {
   Progress progress([&](const ProgressState& state) { seen.push_back(state.phase); });
   progress.plan(phases());
   progress.enter("calibrate");
-  progress.tokens_seen(1);
+  progress.add({.tokens = 1});
   EXPECT_EQ(seen, (std::vector<std::string>{"calibrate", "calibrate"}));
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/stage/stream_guard.h"
@@ -51,33 +50,24 @@ void MapRotation::turn(const Alignment& alignment) {
   R = turned(Q);
 }
 
-JunctionMap MapRotation::of(const JunctionMap& map) const {
-  if (!R.defined()) return map;
-  const at::Tensor M = at::mm(map.M.to(at::kDouble), R);
-  if (!map.oblique) return JunctionMap(M);
-  return {M, at::mm(R.t(), map.M_inv.to(at::kDouble))};
-}
-
 AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
-                         bool stock, const at::Tensor& tied_norm)
-    : job_(job),
-      clock_(clock),
-      forms_(shortcut_forms(job.shortcuts, job.widths.all, job.sharing, job.config.hidden_size,
-                            job.map.oblique())),
-      orthonormal_(tied_norm.defined()) {
-  for (int64_t s = std::ssize(forms_); s < job.config.num_sublayers(); ++s) {
-    forms_.push_back(in_one_group(job_.sharing, s) ? kIdentityShortcut : ShortcutForm{});
+                         const at::Tensor& tied_norm)
+    : job_(job), clock_(clock), orthonormal_(tied_norm.defined()) {
+  if (!job.shared_map) {
+    forms_ =
+        shortcut_forms(job.shortcuts, job.widths.all, job.config.hidden_size, job.map.oblique());
   }
+  forms_.resize(static_cast<size_t>(job.config.num_sublayers()),
+                job.shared_map ? kIdentityShortcut : ShortcutForm{});
   // The decompositions do not need the rotations of other sublayers, except where a junction is
   // narrower than the one before.
   const KeptStream writing(job_.device);
   std::future<void> written;  // one alignment is written while the next one is computed
   const RankShard& shard = job.shard(comm);
   std::vector<int64_t> missing;
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    const bool needed =
-        !form(s).dense() && s + 1 < job.widths.mapped_count && !in_one_group(job_.sharing, s);
-    if (needed && !is_narrower(s) && !job_.journal.has(entries::kShortcut(s))) missing.push_back(s);
+  for (int64_t s = shard.first_sublayer; !job.shared_map && s < shard.end_sublayer; ++s) {
+    const bool needed = !form(s).dense() && s + 1 < job.widths.mapped_count && !is_narrower(s);
+    if (needed && !job_.journal.has(entries::kShortcut(s))) missing.push_back(s);
   }
   for (const int64_t s : missing) {
     const Alignment found =
@@ -96,19 +86,24 @@ AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClo
   }
   if (written.valid()) written.get();
   comm.barrier();  // every alignment is in the journal
-  if (!stock) return;
+  if (!job.shared_map) return;
   const PhaseClock::Scope scope(clock, "align");
   const ScopedThreads threads(job.map.decomposition_threads);
   // Quantizers work best if large weights are spread over all channels. With tied embeddings the
   // final norm determines the rotation.
   rotation_.R = tied_norm.defined()
-                    ? norm_rotation(tied_norm, job_.load_map(0).M)
-                    : to_device(spreading_rotation(job_.widths.all.at(0)), job_.device);
+                    ? norm_rotation(tied_norm, job_.load_map(kSharedMap).M)
+                    : to_device(spreading_rotation(job_.widths.largest()), job_.device);
 }
 
 JunctionMap AlignedMaps::rotated() const {
-  const JunctionMap map = job_.load_map(junction_);
-  return rotation_.of(orthonormal_ ? JunctionMap(map.M) : map);
+  JunctionMap map = job_.load_map(junction_);
+  if (orthonormal_) map = JunctionMap(map.M);
+  const at::Tensor& R = rotation_.R;
+  if (!R.defined()) return map;
+  const at::Tensor M = at::mm(map.M.to(at::kDouble), R);
+  if (!map.oblique) return JunctionMap(M);
+  return {M, at::mm(R.t(), map.M_inv.to(at::kDouble))};
 }
 
 bool AlignedMaps::is_narrower(int64_t sublayer) const {
@@ -130,8 +125,8 @@ void AlignedMaps::next() {
   rotation_.A.reset();
   rotation_.B.reset();
   const ShortcutForm& shortcut = form(sublayer);
-  if (in_one_group(job_.sharing, sublayer)) {
-    // The map is the same, and so is its rotation.
+  if (job_.shared_map) {
+    // The rotation is the same, too.
   } else if (shortcut.dense()) {
     rotation_.R.reset();
   } else if (sublayer + 1 >= job_.widths.mapped_count) {
@@ -167,9 +162,8 @@ at::Tensor read_final_norm(const CalibrationJob& job, PhaseClock& clock) {
 std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,
                                           const ModelConfig& output, PhaseClock& clock) {
   if (job.widths.mapped_count == 0) return std::nullopt;
-  const bool stock = !output.compressed;
-  const bool tied = stock && output.tie_word_embeddings;
-  return std::optional<AlignedMaps>(std::in_place, comm, job, clock, stock,
+  const bool tied = job.shared_map && output.tie_word_embeddings;
+  return std::optional<AlignedMaps>(std::in_place, comm, job, clock,
                                     tied ? read_final_norm(job, clock) : at::Tensor());
 }
 

@@ -31,8 +31,6 @@ struct MapRotation {
   /// Advances by one sublayer. `alignment` is that of the maps as they were solved; the second map
   /// must not be narrower than the first.
   void turn(const Alignment& alignment);
-  /// Returns M·R and R'·M_inv in float64, or the map itself if R is undefined.
-  JunctionMap of(const JunctionMap& map) const;
 };
 
 /// Rotated maps of the journal, visited in order from junction 0. Every rank can visit all of them.
@@ -40,11 +38,11 @@ struct MapRotation {
 class AlignedMaps {
  public:
   /// Writes the missing alignments of this rank's sublayers to the journal, except those that
-  /// depend on an earlier rotation. All maps must be in the journal. References outlive the object.
-  /// `stock`: the output is a stock model, whose one map is rotated too.
-  /// `tied_norm` [d]: γ of the final norm if a stock output has tied embeddings, else undefined. If
-  /// it is defined, M_inv is the transpose of M, also in the metric of the loss. Collective.
-  AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock, bool stock,
+  /// depend on an earlier rotation. A shared map is rotated too. All maps must be in the journal.
+  /// References outlive the object. `tied_norm` [d]: γ of the final norm if a stock output has tied
+  /// embeddings, else undefined. If it is defined, M_inv is the transpose of M, also in the metric
+  /// of the loss. Collective.
+  AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
               const at::Tensor& tied_norm);
 
   /// Moves on to the next junction.
@@ -66,7 +64,7 @@ class AlignedMaps {
 
  private:
   bool is_narrower(int64_t sublayer) const;
-  /// Returns M·R of this junction.
+  /// Returns M·R and R'·M_inv of this junction in float64, or its map if R is undefined.
   JunctionMap rotated() const;
 
   const CalibrationJob& job_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "worker/calibration/storage/statistics.h"
+#include "worker/calibration/sublayer_cuts.h"
 
 namespace dotresize {
 namespace {

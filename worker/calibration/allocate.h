@@ -6,8 +6,8 @@
 #include "base/phase_clock.h"
 #include "job/plan/allocate/joint_allocation.h"
 #include "worker/calibration/calibration.h"
+#include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/junction_loss_increases.h"
-#include "worker/calibration/sublayer_cuts.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {

@@ -44,12 +44,12 @@ void put_head(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink
   const ModelConfig& output = sink.output();
   if (!output.tie_word_embeddings) {
     for_each_rows(job, head_matrix(job.config), clock, [&](int64_t first, const at::Tensor& rows) {
-      sink.put_head_rows(first, fold_head({gamma, rows}, map.M_inv).weight);
+      sink.put_end(TensorRole::kHead, fold_head({gamma, rows}, map.M_inv).weight, first);
     });
   } else if (output.form.head_projection) {
-    sink.put_end(TensorRole::kHeadProjection, head_projection(gamma, map.M_inv));
+    sink.put_end(TensorRole::kHeadProjection, head_projection(gamma, map.M_inv), 0);
   } else {
-    sink.put_end(TensorRole::kFinalNorm, output.compressed ? gamma : tied_norm(gamma, map.M));
+    sink.put_end(TensorRole::kFinalNorm, output.compressed ? gamma : tied_norm(gamma, map.M), 0);
   }
 }
 
@@ -69,28 +69,24 @@ void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
                 PhaseClock& clock) {
   const RankShard& shard = job.shard(comm);
   if (shard.first_sublayer == 0) {
-    for_each_rows(
-        job, embedding_tensor(job.config), clock,
-        [&](int64_t first, const at::Tensor& rows) { sink.put_embedding_rows(first, rows); });
+    for_each_rows(job, embedding_tensor(job.config), clock,
+                  [&](int64_t first, const at::Tensor& rows) {
+                    sink.put_end(TensorRole::kEmbedding, rows, first);
+                  });
   }
   SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
     sink.put_sublayer(next_sublayer(loader, sublayer, clock));
   }
   if (shard.end_sublayer < job.config.num_sublayers()) return;
-  sink.put_end(TensorRole::kFinalNorm, read_final_norm(job, clock));
+  sink.put_end(TensorRole::kFinalNorm, read_final_norm(job, clock), 0);
   if (sink.output().tie_word_embeddings) return;
-  for_each_rows(job, head_matrix(job.config), clock,
-                [&](int64_t first, const at::Tensor& rows) { sink.put_head_rows(first, rows); });
+  for_each_rows(job, head_matrix(job.config), clock, [&](int64_t first, const at::Tensor& rows) {
+    sink.put_end(TensorRole::kHead, rows, first);
+  });
 }
 
 }  // namespace
-
-int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction) {
-  if (sharing.empty()) return junction;
-  const int64_t map = sharing.at(static_cast<size_t>(junction));
-  return std::ranges::lower_bound(sharing, map) - sharing.begin();
-}
 
 JunctionMap CalibrationJob::load_map(int64_t junction) const {
   const JunctionMap kept = journal.map(map_of(junction)).to(fold_dtype);
@@ -122,9 +118,10 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
     const bool projects = sink.output().form.embedding_projection;
     for_each_rows(job, embedding_tensor(job.config), clock,
                   [&](int64_t first, const at::Tensor& rows) {
-                    sink.put_embedding_rows(first, projects ? rows : fold_embedding(rows, map.M));
+                    sink.put_end(TensorRole::kEmbedding,
+                                 projects ? rows : fold_embedding(rows, map.M), first);
                   });
-    if (projects) sink.put_end(TensorRole::kEmbeddingProjection, map.M.t());
+    if (projects) sink.put_end(TensorRole::kEmbeddingProjection, map.M.t(), 0);
   }
   SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {

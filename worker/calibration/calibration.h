@@ -18,14 +18,9 @@
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_map.h"
-#include "worker/transformer/gradient/loss_gradient.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
-
-/// Returns the first junction that shares its map with `junction`. `sharing`:
-/// ModelConfig::junction_groups; empty: each junction has a map of its own.
-int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction);
 
 /// Input of all schedules. References outlive the call.
 struct CalibrationJob {
@@ -39,9 +34,9 @@ struct CalibrationJob {
   MapOptions map;
   JunctionWidths widths;  ///< widths of the output; junctions 0 .. mapped_count-1 get a map
   at::ScalarType compute_dtype = at::kFloat;
-  /// Groups of junctions that share a map, as ModelConfig::junction_groups. calibrate_pipeline
-  /// only.
-  std::vector<int64_t> sharing = {};
+  /// True if all junctions share one map, that of a stock output; calibrate_pipeline only. Else
+  /// each has its own.
+  bool shared_map = false;
   /// Results of an earlier job at the junctions (statistics.h). If set, no tokens go through the
   /// model. Null: not used. calibrate_pipeline only.
   const Journal* statistics = nullptr;
@@ -67,8 +62,8 @@ struct CalibrationJob {
   Journal& first_round_journal() const { return first_round ? *first_round : journal; }
   /// Shard of this rank.
   const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
-  /// First of the junctions that share this one's map: the map's name in the journal.
-  int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
+  /// Number of the junction's map in the journal.
+  int64_t map_of(int64_t junction) const { return shared_map ? kSharedMap : junction; }
   /// Loads the junction's map from the journal, in the fold dtype on the device.
   JunctionMap load_map(int64_t junction) const;
 };
@@ -83,12 +78,10 @@ class FoldedModelSink {
   /// Config of the model that is written; valid after begin(). It determines the tensors passed to
   /// put_end().
   virtual const ModelConfig& output() const = 0;
-  /// Rows of the embedding or the head, starting at row `first`, in ascending order. A tied head
-  /// gets no rows.
-  virtual void put_embedding_rows(int64_t first, const at::Tensor& rows) = 0;
-  virtual void put_head_rows(int64_t first, const at::Tensor& rows) = 0;
-  /// Projection of the embedding or the head, or the weight of the final norm, as it is stored.
-  virtual void put_end(TensorRole role, const at::Tensor& tensor) = 0;
+  /// Rows of the embedding or the head, starting at row `first`, in ascending order; a tied head
+  /// gets no rows. Or a projection of one of them, or the weight of the final norm, as it is
+  /// stored, with first = 0.
+  virtual void put_end(TensorRole role, const at::Tensor& rows, int64_t first) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
 };
 

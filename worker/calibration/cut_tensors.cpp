@@ -39,38 +39,38 @@ at::Tensor with_turned_values(const CalibrationJob& job, const StoredTensor& sto
 }  // namespace
 
 bool SublayerCutter::has_order(int64_t sublayer) const {
-  return !job.refits && !is_attention(sublayer) &&
-         job.first_round_journal().has(entries::kCurve(sublayer));
+  return !job_.refits && !is_attention(sublayer) &&
+         job_.first_round_journal().has(entries::kCurve(sublayer));
 }
 
 bool SublayerCutter::needs_gradients(int64_t sublayer) const {
-  return job.map.metric == Metric::kFisher && !has_order(sublayer) &&
-         !(allocation && allocation->has_metric(sublayer + 1));
+  return job_.map.metric == Metric::kFisher && !has_order(sublayer) &&
+         !(allocation_ && allocation_->has_metric(sublayer + 1));
 }
 
 void SublayerCutter::for_each_out_proj(
     SublayerSums& sums,
     const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const {
-  const ScopedThreads threads(job.map.decomposition_threads);
-  const auto tokens = static_cast<double>(job.windows.numel());
+  const ScopedThreads threads(job_.map.decomposition_threads);
+  const auto tokens = static_cast<double>(job_.windows.numel());
   at::Tensor metric;  // L of the junction that the sublayer writes
-  if (job.map.metric == Metric::kFisher && !has_order(sums.sublayer)) {
+  if (job_.map.metric == Metric::kFisher && !has_order(sums.sublayer)) {
     if (sums.gradients) {
       sums.gradients->mirror();
       const at::Tensor fisher = std::move(sums.gradients->gram);
       metric = metric_factor(fisher.div_(tokens));
     } else {
-      metric = allocation->metric(sums.sublayer + 1);
+      metric = allocation_->metric(sums.sublayer + 1);
     }
   }
-  for (const StoredTensor& stored : sublayer_tensors(job.config, sums.sublayer)) {
+  for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role != TensorRole::kOutProjWeight) continue;
     Moments& features = sums.features.at(stored.index);
     features.mirror();
     at::Tensor gram = std::move(features.gram);
     gram.div_(tokens);
     const at::Tensor out_proj =
-        to_device(load_rows(job.reader, stored, 0, stored.shape.at(0), at::kDouble), job.device);
+        to_device(load_rows(job_.reader, stored, 0, stored.shape.at(0), at::kDouble), job_.device);
     visit(std::move(gram), out_proj, metric);
   }
 }
@@ -85,7 +85,7 @@ std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
     }
   };
   const bool attends = is_attention(sums.sublayer);
-  const AttentionHeads heads{job.config.attention.num_heads, job.config.attention.num_kv_heads};
+  const AttentionHeads heads{job_.config.attention.num_heads, job_.config.attention.num_kv_heads};
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& W, const at::Tensor& metric) {
     if (attends) {
       add(value_removal_loss_increases(std::move(gram), W, metric, heads, widths.back()));
@@ -113,46 +113,46 @@ std::map<std::string, at::Tensor> SublayerCutter::cut_features(
       const Removal removal = removal_of_features(std::move(gram), down, metric, width);
       loss_increases.push_back(removal.loss_increases.back());
       order = removal.order;
-      gram = to_device(kept, job.device);
+      gram = to_device(kept, job_.device);
     } else {
       order = known_order[std::ssize(cuts)];
     }
     cuts.push_back(features_left(order, std::move(gram), down, width));
   });
-  const bool mixture = job.config.is_mixture(sums.sublayer);
+  const bool mixture = job_.config.is_mixture(sums.sublayer);
   std::map<std::string, at::Tensor> tensors;
-  for (const StoredTensor& stored : sublayer_tensors(job.config, sums.sublayer)) {
+  for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role == TensorRole::kOutProjWeight) {
-      tensors[stored.name] = cuts.at(stored.index).weight.to(job.fold_dtype).cpu();
+      tensors[stored.name] = cuts.at(stored.index).weight.to(job_.fold_dtype).cpu();
       continue;
     }
     const bool router = mixture && stored.index == 0;
     if (!is_in_proj(stored) || router) continue;
     // In a mixture the router comes first, then gate and up of each expert.
     at::Tensor rows = cuts.at(mixture ? (stored.index - 1) / 2 : 0).kept;
-    if (job.config.fused_in_proj) {
-      rows = at::cat({rows, rows + mlp_width(job.config, sums.sublayer)});
+    if (job_.config.fused_in_proj) {
+      rows = at::cat({rows, rows + mlp_width(job_.config, sums.sublayer)});
     }
-    tensors[stored.name] = job.reader.get(stored.name, stored.shape).index_select(0, rows);
+    tensors[stored.name] = job_.reader.get(stored.name, stored.shape).index_select(0, rows);
   }
   return tensors;
 }
 
 std::map<std::string, at::Tensor> SublayerCutter::cut_values(
     SublayerSums& sums, int64_t width, std::vector<double>& loss_increases) const {
-  const AttentionHeads heads{job.config.attention.num_heads, job.config.attention.num_kv_heads};
+  const AttentionHeads heads{job_.config.attention.num_heads, job_.config.attention.num_kv_heads};
   CutValues cut;
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& o, const at::Tensor& metric) {
     cut = remove_values(std::move(gram), o, metric, heads, width);
     loss_increases.push_back(cut.predicted_loss_increase);
   });
-  const size_t value_part = job.config.fused_in_proj ? 0 : 2;  // q, k, v
+  const size_t value_part = job_.config.fused_in_proj ? 0 : 2;  // q, k, v
   std::map<std::string, at::Tensor> tensors;
-  for (const StoredTensor& stored : sublayer_tensors(job.config, sums.sublayer)) {
+  for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role == TensorRole::kOutProjWeight) {
-      tensors[stored.name] = cut.weight.to(job.fold_dtype).cpu();
+      tensors[stored.name] = cut.weight.to(job_.fold_dtype).cpu();
     } else if (is_in_proj(stored) && stored.index == value_part) {
-      tensors[stored.name] = with_turned_values(job, stored, cut.turns);
+      tensors[stored.name] = with_turned_values(job_, stored, cut.turns);
     }
   }
   return tensors;
@@ -163,7 +163,7 @@ std::map<std::string, at::Tensor> SublayerCutter::cut(SublayerSums& sums, int64_
   std::map<std::string, at::Tensor> tensors;
   at::Tensor order;
   if (width == 0 || has_order(sums.sublayer)) {  // the first round of an allocation has found it
-    const auto known = job.first_round_journal().get(entries::kCurve(sums.sublayer));
+    const auto known = job_.first_round_journal().get(entries::kCurve(sums.sublayer));
     const at::Tensor here = known.at(kWidths) == width;
     loss_increases.push_back(known.at(kLossIncreases).masked_select(here).item<double>());
     if (width > 0) order = known.at(kOrder);

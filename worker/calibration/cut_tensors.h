@@ -28,9 +28,11 @@ inline constexpr char kSeenTokens[] = "tokens";            ///< [cut matrices] i
 inline constexpr char kLossIncreases[] = "rises";
 
 /// Computes the cut of a sublayer from its sums.
-struct SublayerCutter {
-  const CalibrationJob& job;
-  const AllocationSums* allocation;  ///< state of an allocation, else null
+class SublayerCutter {
+ public:
+  /// `allocation`: state of an allocation, else null. References outlive the object.
+  SublayerCutter(const CalibrationJob& job, const AllocationSums* allocation)
+      : job_(job), allocation_(allocation) {}
 
   /// Returns true if the cut needs the gradients behind the sublayer: in the metric of the loss,
   /// unless the metric is known, or the order in which features go.
@@ -44,6 +46,7 @@ struct SublayerCutter {
   /// the source. Frees the sums.
   std::map<std::string, at::Tensor> cut(SublayerSums& sums, int64_t width) const;
 
+ private:
   /// Returns true if an allocation's first round has found the order in which features go.
   bool has_order(int64_t sublayer) const;
   /// Calls visit(E[hᵀh], out_proj, L) for the attention, the MLP, or each expert, and frees the
@@ -60,6 +63,9 @@ struct SublayerCutter {
                                                  std::vector<double>& loss_increases) const;
   std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,
                                                std::vector<double>& loss_increases) const;
+
+  const CalibrationJob& job_;
+  const AllocationSums* allocation_;
 };
 
 }  // namespace dotresize

@@ -30,7 +30,7 @@ void add_first(const CalibrationJob& job, StageJunction& junction, const at::Ten
   const JunctionSetup& setup = junction.setup;
   if (!junction.first) {
     junction.first.emplace(
-        setup, setup.costs_in_first_pass() ? sampled_precision(job, setup, x, {}) : CostPrecision{},
+        setup, job.map.sums().first.cost ? sampled_precision(job, setup, x, {}) : CostPrecision{},
         job.halves_precision());
   }
   junction.first->add(x);

@@ -14,7 +14,6 @@
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
 #include "worker/maps/describe/predicted_loss_increase.h"
-#include "worker/maps/describe/spectrum.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/weights.h"
@@ -49,7 +48,7 @@ JunctionLossIncreases::JunctionLossIncreases(Communicator& comm, const Calibrati
       passes_(comm, dense, observer, clock),
       mine_(junctions_of(dense, dense.shard(comm))),
       has_first_(!mine_.empty() && mine_.front() == 0),
-      shared_(!dense.sharing.empty()) {}
+      shared_(dense.shared_map) {}
 
 bool JunctionLossIncreases::lacks_loss_increases(int64_t junction) const {
   return junction < dense_.widths.mapped_count && !kept_.has(entries::kLossIncreases(junction));
@@ -158,7 +157,7 @@ void JunctionLossIncreases::keep_token_loss_increases() {
       sums.at(junction).add(x, g);
     });
     for (const int64_t junction : part) {
-      kept_.put(entries::kTokenLossIncreases(junction), {{"sums", sums.at(junction).sums().cpu()}});
+      kept_.put(entries::kTokenLossIncreases(junction), {{"sums", sums.at(junction).sums.cpu()}});
     }
   });
 }

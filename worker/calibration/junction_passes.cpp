@@ -37,10 +37,6 @@ at::Tensor tensor_named(const NamedTensors& tensors, const char* name, at::Devic
 
 }  // namespace
 
-bool JunctionSetup::costs_in_first_pass() const {
-  return moments_in_basis(map).cost && !needs_second_pass(map);
-}
-
 CostPrecision CostPrecision::from_half_error(double error) {
   return {error <= kMaxHalfL1CostError, error};
 }
@@ -63,8 +59,10 @@ double half_cost_error(const JunctionSetup& setup, const at::Tensor& x,
 CostSums::CostSums(const JunctionSetup& setup_of, const CostPrecision& summed_in, at::Tensor basis)
     : setup(setup_of),
       precision(summed_in),
-      moments(setup.hidden_size, moments_in_basis(setup.map), setup.device,
-              {precision.half, setup.reproducible}),
+      moments(setup.hidden_size,
+              {.abs_sum = setup.map.sums().in_basis().abs_sum,
+               .cost = setup.map.sums().in_basis().cost},
+              setup.device, {precision.half, setup.reproducible}),
       rotation(std::move(basis)) {}
 
 CostSums::CostSums(const JunctionSetup& setup_of, const NamedTensors& tensors)
@@ -98,6 +96,14 @@ NamedTensors CostSums::tensors() const {
   return tensors;
 }
 
+std::vector<std::string> CostSums::names(const MapSums& sums) {
+  std::vector<std::string> names;
+  if (sums.any()) names.push_back("precision");
+  if (sums.abs_sum) names.push_back("abs_sum");
+  if (sums.cost) names.push_back("cost");
+  return names;
+}
+
 DecomposedJunction::DecomposedJunction(const JunctionSetup& setup_of, int64_t tokens_of_all,
                                        const NamedTensors& tensors)
     : setup(setup_of),
@@ -127,7 +133,7 @@ at::Tensor DecomposedJunction::rotation() const {
 }
 
 SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<CostSums> second) && {
-  TORCH_CHECK(second.has_value() == needs_second_pass(setup.map),
+  TORCH_CHECK(second.has_value() == setup.map.sums().second.any(),
               "a second pass that the map does not need, or none that it needs");
   JunctionStatistics statistics{.tokens = tokens,
                                 .gram = std::move(gram),
@@ -174,11 +180,7 @@ FirstPass::FirstPass(const JunctionSetup& setup_of, const CostPrecision& precisi
         MomentOptions{
             .reproducible = setup.reproducible, .what = "gradients of the loss", .packed = packed});
   }
-  // The map's basis is the original one: its other sums are taken in the same pass.
-  const MomentKinds kinds = moments_in_basis(setup.map);
-  if ((kinds.abs_sum || kinds.cost) && !needs_second_pass(setup.map)) {
-    costs.emplace(setup, precision);
-  }
+  if (setup.map.sums().first.any()) costs.emplace(setup, precision);
 }
 
 FirstPass::FirstPass(const JunctionSetup& setup_of, const NamedTensors& tensors)
@@ -196,6 +198,12 @@ NamedTensors FirstPass::tensors() const {
   tensors["gram"] = gram.upper_gram();
   if (fisher) tensors["fisher"] = fisher->upper_gram();
   return tensors;
+}
+
+std::vector<std::string> FirstPass::names(const SumsOfPasses& sums) {
+  std::vector<std::string> names = CostSums::names(sums.first);
+  names.insert(names.begin(), "gram");
+  return names;
 }
 
 void FirstPass::add(const at::Tensor& x) {

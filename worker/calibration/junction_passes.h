@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/phase_clock.h"
@@ -22,8 +21,8 @@ namespace dotresize {
 //   FirstPass ── finish ──► DecomposedJunction ─┬─ solve ──► JunctionSolution
 //                                 └─ rotation ──► CostSums of a second pass
 //
-// The second pass is needed if needs_second_pass(options). Everything is computed on the junction's
-// device. Errors name the junction.
+// kMapKinds (job/plan/method.h) says which sums each pass takes; without sums there is no second
+// pass. Everything is computed on the junction's device. Errors name the junction.
 
 /// Results of a phase by name, as the journal stores them.
 using NamedTensors = std::map<std::string, at::Tensor>;
@@ -36,9 +35,6 @@ struct JunctionSetup {
   PhaseClock& clock;
   at::Device device = at::kCPU;
   std::optional<SumBounds> reproducible = {};  ///< as in MomentOptions
-
-  /// Returns true if the first pass takes costs: the map needs them, in the original basis.
-  bool costs_in_first_pass() const;
 };
 
 /// Precision in which the costs of a junction are summed. The default is float32.
@@ -69,6 +65,8 @@ struct CostSums {
   /// Adds the sums of another junction, multiplied by `scale`.
   void add_scaled(const CostSums& other, double scale);
   NamedTensors tensors() const;
+  /// Names of the tensors that hold these sums; none if there are no sums.
+  static std::vector<std::string> names(const MapSums& sums);
 
   JunctionSetup setup;
   CostPrecision precision;
@@ -115,6 +113,8 @@ struct FirstPass {
   /// Sums for ranks to add up. Only the upper triangle of a matrix is valid (Moments).
   std::vector<at::Tensor> sums() const;
   NamedTensors tensors() const;
+  /// Names of the tensors that every first pass of a map with these sums has.
+  static std::vector<std::string> names(const SumsOfPasses& sums);
   /// Finishes the pass. `tokens`: number of tokens summed on all ranks together.
   DecomposedJunction finish(int64_t tokens) &&;
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "job/plan/allocate/inner_widths.h"
 #include "worker/calibration/reason.h"
 
 namespace dotresize {
@@ -49,7 +48,7 @@ std::vector<std::vector<double>> read_curves(const Journal& journal, const Model
 CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                        const CalibrationObserver& observer, PhaseClock& clock, AllocationSums& sums,
                        const DenseRound* together) {
-  const SublayerCutter cutter{dense, &sums};
+  const SublayerCutter cutter(dense, &sums);
   SublayerPasses passes(comm, dense, observer, clock,
                         [&](int64_t sublayer) { return cutter.needs_gradients(sublayer); });
   Journal& journal = dense.first_round_journal();
@@ -77,7 +76,7 @@ CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const Re
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                    const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
                    AllocationSums* sums) {
-  const SublayerCutter cutter{dense, sums};
+  const SublayerCutter cutter(dense, sums);
   SublayerPasses passes(comm, dense, observer, clock,
                         [&](int64_t sublayer) { return cutter.needs_gradients(sublayer); });
   BackgroundEntry writing(dense.journal);  // writes a cut while the next one is computed

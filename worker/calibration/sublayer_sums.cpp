@@ -17,12 +17,9 @@
 namespace dotresize {
 
 SublayerSums SublayerSums::copied(bool to_host) const {
-  const auto copy_of = [&](const Moments& sums) {
-    return to_host ? sums.on_host() : sums.on_device();
-  };
   SublayerSums copy = *this;
-  for (Moments& of : copy.features) of = copy_of(of);
-  if (copy.gradients) copy.gradients = copy_of(*copy.gradients);
+  for (Moments& of : copy.features) of = of.copied(to_host);
+  if (copy.gradients) copy.gradients = copy.gradients->copied(to_host);
   return copy;
 }
 

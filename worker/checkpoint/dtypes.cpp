@@ -54,11 +54,4 @@ at::ScalarType scalar_type(Dtype dtype) {
   throw std::invalid_argument("no such Dtype");
 }
 
-std::string dtype_name(at::ScalarType dtype) {
-  for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
-    if (scalar_type(known) == dtype) return to_string(known);
-  }
-  return c10::toString(dtype);
-}
-
 }  // namespace dotresize

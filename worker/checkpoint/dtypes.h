@@ -18,7 +18,4 @@ std::string safetensors_dtype(at::ScalarType dtype);
 
 at::ScalarType scalar_type(Dtype dtype);
 
-/// Returns "float32", "float16" or "bfloat16" as in config.json; the C++ name of other dtypes.
-std::string dtype_name(at::ScalarType dtype);
-
 }  // namespace dotresize

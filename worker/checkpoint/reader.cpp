@@ -117,7 +117,8 @@ CheckpointReader::CheckpointReader(const fs::path& model_dir,
   if (fs::exists(dir_ / kSingleFile)) {
     files_.try_emplace(kSingleFile, dir_ / kSingleFile);
   } else if (fs::exists(index_path)) {
-    const auto index = read_shard_index(index_path.string());
+    const auto index = parse_shard_index(read_whole_file(index_path.string(), kMaxIndexBytes),
+                                         index_path.string());
     for (const auto& [name, file] : index) {
       if (!fs::exists(dir_ / file)) {
         throw InputError(index_path.string() + ": shard " + in_quotes(file) + " of tensor " +
@@ -156,8 +157,6 @@ const SafetensorsFile& CheckpointReader::file_of(const std::string& name) const 
   return *found->second;
 }
 
-bool CheckpointReader::has(const std::string& name) const { return owner_.contains(name); }
-
 std::vector<std::string> CheckpointReader::names() const {
   std::vector<std::string> names;
   names.reserve(owner_.size());
@@ -169,17 +168,21 @@ std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
   return file_of(name).header.tensors.at(name).shape;
 }
 
-at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expected_shape) const {
+const SafetensorsFile& CheckpointReader::file_with(const std::string& name,
+                                                   at::IntArrayRef shape) const {
   const SafetensorsFile& file = file_of(name);
-  const std::string where = file.path.string() + ": tensor " + in_quotes(name);
-  const TensorInfo& info = file.header.tensors.at(name);
-  if (expected_shape != at::IntArrayRef(info.shape)) {
-    throw InputError(
-        c10::str(where, " has shape ", at::IntArrayRef(info.shape), ", expected ", expected_shape));
-  }
+  const at::IntArrayRef found = file.header.tensors.at(name).shape;
+  if (shape == found) return file;
+  throw InputError(c10::str(file.path.string(), ": tensor ", in_quotes(name), " has shape ", found,
+                            ", expected ", shape));
+}
+
+at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expected_shape) const {
+  const SafetensorsFile& file = file_with(name, expected_shape);
   at::Tensor tensor = file.tensor(name);
   if (!tensor.is_floating_point()) {
-    throw InputError(where + " has dtype " + info.dtype +
+    throw InputError(file.path.string() + ": tensor " + in_quotes(name) + " has dtype " +
+                     file.header.tensors.at(name).dtype +
                      ", expected a floating one (F64, F32, F16, BF16)");
   }
   return tensor;

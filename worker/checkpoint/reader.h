@@ -58,7 +58,7 @@ class CheckpointReader {
   CheckpointReader(CheckpointReader&&) = default;
   CheckpointReader& operator=(CheckpointReader&&) = default;
 
-  bool has(const std::string& name) const;
+  bool has(const std::string& name) const { return owner_.contains(name); }
   /// Tensor names, sorted.
   std::vector<std::string> names() const;
   /// Returns the stored shape. Throws InputError for a missing tensor.
@@ -66,8 +66,11 @@ class CheckpointReader {
   /// Returns a view of the mapped file, checked for a floating dtype and exactly this shape. Throws
   /// InputError naming tensor, file, found and expected.
   at::Tensor get(const std::string& name, at::IntArrayRef expected_shape) const;
-  /// Starts to read the tensor from disk after get(), without waiting for it.
-  void read_ahead(const std::string& name) const { file_of(name).read_ahead(name); }
+  /// Starts to read the tensor from disk, without waiting for it. Throws InputError if it is
+  /// missing or has another shape.
+  void read_ahead(const std::string& name, at::IntArrayRef expected_shape) const {
+    file_with(name, expected_shape).read_ahead(name);
+  }
   /// Frees the memory of a view that get() returned. The system's file cache keeps it. In-place
   /// changes of its elements are lost.
   void release(const std::string& name, const at::Tensor& view) const {
@@ -80,6 +83,8 @@ class CheckpointReader {
 
  private:
   const SafetensorsFile& file_of(const std::string& name) const;
+  /// Returns the file of a tensor that has this shape.
+  const SafetensorsFile& file_with(const std::string& name, at::IntArrayRef shape) const;
 
   std::filesystem::path dir_;
   std::map<std::string, SafetensorsFile> files_;  ///< mapped files by name

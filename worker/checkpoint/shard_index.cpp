@@ -4,39 +4,31 @@
 #include <string_view>
 #include <utility>
 
-#include "base/files/input_file.h"
 #include "base/text/printable.h"
 #include "worker/checkpoint/strict_json.h"
 
 namespace dotresize {
 namespace {
 
-constexpr uint64_t kMaxIndexBytes = 100'000'000;
-
 /// Reads "weight_map" and skips everything else ("metadata").
 class IndexHandler final : public StrictJsonHandler {
  public:
   using StrictJsonHandler::StrictJsonHandler;
 
-  std::map<std::string, std::string> take() {
-    if (files_.empty()) {
-      refuse("no tensors; an index has a \"weight_map\" of tensor names to file names");
-    }
-    return std::move(files_);
-  }
+  std::map<std::string, std::string> files;  ///< by tensor; complete once the text is parsed
 
   bool string(string_t& value) override {
-    if (!in_map() || depth_ == 1) return StrictJsonHandler::string(value);
+    if (passes_over() || depth_ == 1) return StrictJsonHandler::string(value);
     if (value.empty() || value == "." || value == ".." ||
         value.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
       refuse("file " + in_quotes(value) + " is not a plain file name within the directory");
     }
-    files_.emplace(tensor_, std::move(value));
+    files.emplace(tensor_, std::move(value));
     return true;
   }
 
   bool start_object(size_t elements) override {
-    if (in_map() && depth_ > 1) return StrictJsonHandler::start_object(elements);
+    if (!passes_over() && depth_ > 1) return StrictJsonHandler::start_object(elements);
     ++depth_;
     return true;
   }
@@ -47,7 +39,7 @@ class IndexHandler final : public StrictJsonHandler {
   }
 
   bool start_array(size_t elements) override {
-    if (in_map()) return StrictJsonHandler::start_array(elements);
+    if (!passes_over()) return StrictJsonHandler::start_array(elements);
     ++depth_;
     return true;
   }
@@ -64,26 +56,24 @@ class IndexHandler final : public StrictJsonHandler {
       if (section_ == "weight_map" && std::exchange(has_map_, true)) {
         refuse("the key is there twice");
       }
-    } else if (in_map()) {
+    } else if (!passes_over()) {
       tensor_ = value;
-      if (files_.contains(tensor_)) refuse("the name is there twice");
+      if (files.contains(tensor_)) refuse("the name is there twice");
     }
     return true;
   }
 
  private:
-  bool in_map() const { return section_ == "weight_map"; }
-  bool passes_over() const override { return !in_map(); }
+  bool passes_over() const override { return section_ != "weight_map"; }
 
   std::string where() const override {
-    return in_map() && depth_ > 1 ? "weight_map, tensor " + in_quotes(tensor_) : "weight_map";
+    return !passes_over() && depth_ > 1 ? "weight_map, tensor " + in_quotes(tensor_) : "weight_map";
   }
 
   uint64_t depth_ = 0;  ///< nesting of objects and arrays; 1 directly inside the document's braces
   bool has_map_ = false;
   std::string section_;  ///< last key at depth 1
   std::string tensor_;
-  std::map<std::string, std::string> files_;
 };
 
 }  // namespace
@@ -92,11 +82,12 @@ std::map<std::string, std::string> parse_shard_index(const std::string& text,
                                                      const std::string& origin) {
   IndexHandler handler(origin);
   parse_strict_json(text.data(), text.size(), origin, handler);
-  return handler.take();
-}
-
-std::map<std::string, std::string> read_shard_index(const std::string& path) {
-  return parse_shard_index(read_whole_file(path, kMaxIndexBytes), path);
+  if (handler.files.empty()) {
+    throw InputError(origin +
+                     ": weight_map: no tensors; an index has a \"weight_map\" of tensor names to "
+                     "file names");
+  }
+  return std::move(handler.files);
 }
 
 }  // namespace dotresize

@@ -20,10 +20,14 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return unexpected("null"); }
   bool boolean(bool value) override { return unexpected(value ? "true" : "false"); }
-  bool number_integer(number_integer_t value) override { return number(std::to_string(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return number(std::to_string(value)); }
+  bool number_integer(number_integer_t value) override {
+    return unexpected("the number " + std::to_string(value));
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return unexpected("the number " + std::to_string(value));
+  }
   bool number_float(number_float_t, const string_t& text) override {
-    return number(in_quotes(text));
+    return unexpected("the number " + in_quotes(text));
   }
   bool string(string_t& value) override { return unexpected("the string " + in_quotes(value)); }
   bool binary(binary_t&) override { return unexpected("binary data"); }
@@ -44,7 +48,6 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
   virtual bool passes_over() const { return false; }
 
  private:
-  bool number(const std::string& value) const { return unexpected("the number " + value); }
   /// Refuses a value of a kind that does not belong here, unless it is skipped.
   bool unexpected(const std::string& found) const {
     if (!passes_over()) refuse("unexpected " + found);

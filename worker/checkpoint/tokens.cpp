@@ -10,9 +10,9 @@ namespace {
 
 constexpr char kName[] = "tokens";
 
-/// Returns the number of whole windows of `seqlen`. Throws InputError with found and needed numbers
-/// if there are fewer than `needed`.
-int64_t whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) {
+/// Returns all whole windows of `seqlen`. Throws InputError with found and needed numbers if there
+/// are fewer than `needed`.
+at::Tensor whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) {
   const int64_t windows = tokens.size(0) / seqlen;
   if (windows < needed) {
     throw InputError(std::to_string(tokens.size(0)) + " tokens hold " + std::to_string(windows) +
@@ -20,10 +20,6 @@ int64_t whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) 
                      std::to_string(needed) + (needed == 1 ? " is" : " are") +
                      " needed: give more text, fewer samples or a smaller seqlen");
   }
-  return windows;
-}
-
-at::Tensor split_windows(const at::Tensor& tokens, int64_t windows, int64_t seqlen) {
   return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen});
 }
 
@@ -75,26 +71,26 @@ at::Tensor calibration_windows(const at::Tensor& tokens, int64_t samples, int64_
     throw InputError("calibration", "samples " + std::to_string(samples) + " and seqlen " +
                                         std::to_string(seqlen) + " must be at least 1");
   }
-  const int64_t windows = whole_windows(tokens, seqlen, samples);
-  return split_windows(tokens, windows, seqlen).index_select(0, spread_indices(windows, samples));
+  const at::Tensor windows = whole_windows(tokens, seqlen, samples);
+  return windows.index_select(0, spread_indices(windows.size(0), samples));
 }
 
 at::Tensor evaluation_windows(const at::Tensor& tokens, int64_t seqlen) {
   check_predicts(seqlen);
-  return split_windows(tokens, whole_windows(tokens, seqlen, 1), seqlen);
+  return whole_windows(tokens, seqlen, 1);
 }
 
 at::Tensor unused_windows(const at::Tensor& tokens, int64_t samples, int64_t seqlen) {
   check_predicts(seqlen);
-  const int64_t windows = whole_windows(tokens, seqlen, samples);
-  if (windows == samples) {
-    throw InputError("evaluation", "the calibration uses all " + std::to_string(windows) +
+  const at::Tensor windows = whole_windows(tokens, seqlen, samples);
+  if (windows.size(0) == samples) {
+    throw InputError("evaluation", "the calibration uses all " + std::to_string(samples) +
                                        " windows of its text: give fewer calibration.samples, "
                                        "more text, or evaluation.text");
   }
-  at::Tensor unused = at::ones({windows}, at::kBool);
-  unused.index_fill_(0, spread_indices(windows, samples), false);
-  return split_windows(tokens, windows, seqlen).index_select(0, unused.nonzero().flatten());
+  at::Tensor unused = at::ones({windows.size(0)}, at::kBool);
+  unused.index_fill_(0, spread_indices(windows.size(0), samples), false);
+  return windows.index_select(0, unused.nonzero().flatten());
 }
 
 at::Tensor spread_windows(const at::Tensor& windows, int64_t samples) {

@@ -14,69 +14,35 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-std::string text_of(const at::Tensor& bytes) {
-  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
-}
-
 constexpr const char* kMoving = "communicate";
 constexpr const char* kWaiting = "wait";
 
-class TimedTransfer final : public Transfer {
+/// A transfer in two steps.
+class StepwiseTransfer final : public Transfer {
  public:
-  TimedTransfer(std::unique_ptr<Transfer> inner, PhaseClock& clock)
-      : inner_(std::move(inner)), clock_(clock) {}
+  StepwiseTransfer(std::function<void()> begin, std::function<void()> wait)
+      : begin_(std::move(begin)), wait_(std::move(wait)) {}
 
-  void begin() override {
-    const PhaseClock::Scope scope(clock_, kWaiting);
-    inner_->begin();
-  }
-  void wait() override {
-    const PhaseClock::Scope scope(clock_, kWaiting);
-    inner_->wait();
-  }
+  void begin() override { begin_(); }
+  void wait() override { wait_(); }
 
  private:
-  std::unique_ptr<Transfer> inner_;
-  PhaseClock& clock_;
+  std::function<void()> begin_;
+  std::function<void()> wait_;
 };
 
-class AnnouncedSend final : public Transfer {
- public:
-  AnnouncedSend(std::unique_ptr<Transfer> note, std::unique_ptr<Transfer> inner)
-      : note_(std::move(note)), inner_(std::move(inner)) {}
-
-  void wait() override {
-    note_->wait();
-    inner_->wait();
-  }
-
- private:
-  std::unique_ptr<Transfer> note_;
-  std::unique_ptr<Transfer> inner_;
-};
-
-class AnnouncedReceive final : public Transfer {
- public:
-  AnnouncedReceive(Communicator& notes, int from, std::unique_ptr<Transfer> inner)
-      : notes_(notes), from_(from), inner_(std::move(inner)) {}
-
-  void begin() override {
-    if (std::exchange(begun_, true)) return;
-    at::Tensor note = at::zeros({1}, at::kByte);
-    notes_.receive(note, from_)->wait();
-    inner_->begin();
-  }
-  void wait() override {
-    begin();
-    inner_->wait();
-  }
-
- private:
-  Communicator& notes_;
-  int from_;
-  std::unique_ptr<Transfer> inner_;
-  bool begun_ = false;
-};
+/// Books the time of the transfer's steps.
+std::unique_ptr<Transfer> timed(std::shared_ptr<Transfer> transfer, PhaseClock& clock) {
+  return std::make_unique<StepwiseTransfer>(
+      [transfer, &clock] {
+        const PhaseClock::Scope scope(clock, kWaiting);
+        transfer->begin();
+      },
+      [transfer, &clock] {
+        const PhaseClock::Scope scope(clock, kWaiting);
+        transfer->wait();
+      });
+}
 
 }  // namespace
 
@@ -119,7 +85,7 @@ std::string broadcast_string(Communicator& comm, const std::string& text, int ro
   at::Tensor bytes =
       comm.rank() == root ? bytes_of(text) : at::empty({length.item<int64_t>()}, at::kByte);
   comm.broadcast(bytes, root);
-  return text_of(bytes);
+  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
 }
 
 std::vector<std::string> gather_strings(Communicator& comm, const std::string& text, int root) {
@@ -139,7 +105,7 @@ std::vector<std::string> gather_strings(Communicator& comm, const std::string& t
     comm.receive(length, rank)->wait();
     at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
     comm.receive(bytes, rank)->wait();
-    received = text_of(bytes);
+    received.assign(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
   }
   return texts;
 }
@@ -161,12 +127,12 @@ void TimedCommunicator::all_reduce_sum(at::Tensor& tensor) {
 
 std::unique_ptr<Transfer> TimedCommunicator::send(const at::Tensor& tensor, int to) {
   const PhaseClock::Scope scope(clock_, kMoving);
-  return std::make_unique<TimedTransfer>(inner_.send(tensor, to), clock_);
+  return timed(inner_.send(tensor, to), clock_);
 }
 
 std::unique_ptr<Transfer> TimedCommunicator::receive(at::Tensor& tensor, int from) {
   const PhaseClock::Scope scope(clock_, kMoving);
-  return std::make_unique<TimedTransfer>(inner_.receive(tensor, from), clock_);
+  return timed(inner_.receive(tensor, from), clock_);
 }
 
 void TimedCommunicator::barrier() {
@@ -175,12 +141,27 @@ void TimedCommunicator::barrier() {
 }
 
 std::unique_ptr<Transfer> AnnouncedCommunicator::send(const at::Tensor& tensor, int to) {
-  std::unique_ptr<Transfer> note = notes_.send(at::zeros({1}, at::kByte), to);
-  return std::make_unique<AnnouncedSend>(std::move(note), inner_.send(tensor, to));
+  const std::shared_ptr<Transfer> note = notes_.send(at::zeros({1}, at::kByte), to);
+  const std::shared_ptr<Transfer> sent = inner_.send(tensor, to);
+  return std::make_unique<StepwiseTransfer>([] {},  // it has begun
+                                            [note, sent] {
+                                              note->wait();
+                                              sent->wait();
+                                            });
 }
 
 std::unique_ptr<Transfer> AnnouncedCommunicator::receive(at::Tensor& tensor, int from) {
-  return std::make_unique<AnnouncedReceive>(notes_, from, inner_.receive(tensor, from));
+  const std::shared_ptr<Transfer> received = inner_.receive(tensor, from);
+  const auto begin = [&notes = notes_, from, received, begun = std::make_shared<bool>(false)] {
+    if (std::exchange(*begun, true)) return;
+    at::Tensor note = at::zeros({1}, at::kByte);
+    notes.receive(note, from)->wait();
+    received->begin();
+  };
+  return std::make_unique<StepwiseTransfer>(begin, [begin, received] {
+    begin();
+    received->wait();
+  });
 }
 
 }  // namespace dotresize

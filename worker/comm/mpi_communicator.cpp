@@ -127,16 +127,9 @@ class MpiTransfer final : public Transfer {
     if (!comm_.sends_.contains(this)) comm_.see_off();
   }
 
-  /// True if the message has gone.
-  bool test() {
-    int gone = 0;
-    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &gone,
-                      MPI_STATUSES_IGNORE),
-          operation_);
-    return gone != 0;
-  }
-
  private:
+  friend class MpiCommunicator;
+
   MpiCommunicator& comm_;
   at::Tensor tensor_;  // keeps the memory alive while MPI uses it
   std::string operation_;
@@ -210,7 +203,13 @@ void MpiCommunicator::see_off() const {
   Clock::time_point moved = Clock::now();
   const auto all_gone = [&] {
     bool gone = true;
-    for (MpiTransfer* send : sends_) gone = send->test() && gone;
+    for (MpiTransfer* send : sends_) {
+      int done = 0;
+      check(MPI_Testall(static_cast<int>(send->requests_.size()), send->requests_.data(), &done,
+                        MPI_STATUSES_IGNORE),
+            send->operation_);
+      gone = done != 0 && gone;
+    }
     return gone;
   };
   while (Clock::now() < end) {

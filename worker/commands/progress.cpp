@@ -34,28 +34,18 @@ void Progress::enter(const std::string& phase) {
     for (size_t i = started_ ? current_ + 1 : 0; i < next; ++i) found_ += phases_[i].seconds();
     current_ = next;
     started_ = true;
-    tokens_ = junctions_ = sublayers_ = 0;
+    done_ = {};
     phase_start_ = Clock::now();
   });
 }
 
-void Progress::tokens_seen(int64_t tokens) {
-  change([&] { tokens_ += tokens; });
-}
-
-void Progress::junctions_solved(int64_t junctions) {
-  change([&] { junctions_ += junctions; });
-}
-
-void Progress::junctions_found(int64_t junctions) {
+void Progress::add(const WorkDone& more, bool found) {
   change([&] {
-    junctions_ += junctions;
-    found_ += done_of(phases_[current_].junctions, junctions);
+    done_.tokens += more.tokens;
+    done_.junctions += more.junctions;
+    done_.sublayers += more.sublayers;
+    if (found) found_ += done_of(phases_[current_].junctions, more.junctions);
   });
-}
-
-void Progress::sublayers_written(int64_t sublayers) {
-  change([&] { sublayers_ += sublayers; });
 }
 
 ProgressState Progress::state() const {
@@ -70,14 +60,14 @@ ProgressState Progress::state() const {
     state.junctions_total += phases_[i].junctions.total;
     total += phases_[i].seconds();
   }
-  state.junctions_done += junctions_;
+  state.junctions_done += done_.junctions;
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   const double in_phase = seconds(Clock::now() - phase_start_);
-  if (tokens_ > 0 && in_phase > 0.0)
-    state.tokens_per_second = static_cast<double>(tokens_) / in_phase;
+  if (done_.tokens > 0 && in_phase > 0.0)
+    state.tokens_per_second = static_cast<double>(done_.tokens) / in_phase;
   if (total <= 0.0) return state;
-  double done = done_of(phase.tokens, tokens_) + done_of(phase.junctions, junctions_) +
-                done_of(phase.sublayers, sublayers_);
+  double done = done_of(phase.tokens, done_.tokens) + done_of(phase.junctions, done_.junctions) +
+                done_of(phase.sublayers, done_.sublayers);
   for (size_t i = 0; i < current_; ++i) done += phases_[i].seconds();
   state.fraction = done / total;
   if (const double worked = done - found_; worked > kLeastKnown * total) {

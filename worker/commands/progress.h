@@ -11,7 +11,7 @@ namespace dotresize {
 
 /// Progress of a job.
 struct ProgressState {
-  std::string phase;
+  std::string phase;  ///< empty before the first
   int64_t junctions_done = 0;
   int64_t junctions_total = 0;
   double tokens_per_second = 0.0;  ///< current phase; 0 if it moves no tokens
@@ -23,6 +23,13 @@ struct ProgressState {
 struct CountedWork {
   int64_t total = 0;  ///< 0: no such work
   double seconds = 0.0;
+};
+
+/// Work that is done.
+struct WorkDone {
+  int64_t tokens = 0;     ///< tokens that have passed through
+  int64_t junctions = 0;  ///< solved junctions
+  int64_t sublayers = 0;  ///< sublayers that this rank has written
 };
 
 /// A phase of a job with the work that it counts.
@@ -49,15 +56,11 @@ class Progress {
   void plan(std::vector<ProgressPhase> phases);
   /// Starts a planned phase.
   void enter(const std::string& phase);
-  void tokens_seen(int64_t tokens);
-  void junctions_solved(int64_t junctions);
-  /// Counts junctions that an interrupted run has solved. They do not affect the speed estimate.
-  void junctions_found(int64_t junctions);
-  void sublayers_written(int64_t sublayers);
+  /// Counts work of the current phase. `found`: junctions that an interrupted run has solved, which
+  /// do not affect the speed estimate.
+  void add(const WorkDone& more, bool found = false);
 
   ProgressState state() const;
-  /// Name of the phase; empty before the first.
-  std::string phase() const { return state().phase; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -69,10 +72,8 @@ class Progress {
   std::vector<ProgressPhase> phases_;
   size_t current_ = 0;
   bool started_ = false;
-  int64_t tokens_ = 0;     // current phase
-  int64_t junctions_ = 0;  // current phase
-  int64_t sublayers_ = 0;  // current phase
-  double found_ = 0.0;     // expected seconds of work that was skipped
+  WorkDone done_;       // current phase
+  double found_ = 0.0;  // expected seconds of work that was skipped
   Clock::time_point job_start_ = Clock::now();
   Clock::time_point phase_start_ = job_start_;
 };

@@ -28,7 +28,7 @@ struct Finding {
 
 Finding find_gpu(int local_rank) {
   Finding found;
-  found.reason = why_no_gpu();
+  found.reason = ask_driver().fault;
   if (!found.reason.empty()) return found;
   try {
     found.module = &open_cuda_module();

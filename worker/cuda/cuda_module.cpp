@@ -74,8 +74,8 @@ class Module final : public CudaModule {
   std::string libtorch_flags() const override { return DOTRESIZE_LIBTORCH_FLAGS; }
 
   void try_out(int device) const override {
-    CubinCache(default_cubin_directory())
-        .get(l1_cost_program(), architecture_for(info(device).capability));
+    CubinCache{default_cubin_directory()}.get(l1_cost_program(),
+                                              architecture_for(info(device).capability));
     constexpr int64_t kNumbers = 1000;
     at::globalContext().lazyInitDevice(at::kCUDA);
     const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(device));

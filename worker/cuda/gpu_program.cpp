@@ -36,7 +36,7 @@ const GpuProgram& loaded_program(const CudaProgram& program, int device) {
   const std::lock_guard<std::mutex> lock(mutex);
   if (const auto found = programs.find(key); found != programs.end()) return found->second;
   GpuProgram loaded{program.name + " for sm_" + std::to_string(capability)};
-  const std::string cubin = CubinCache(default_cubin_directory()).get(program, capability);
+  const std::string cubin = CubinCache{default_cubin_directory()}.get(program, capability);
   check_cuda(
       cudaLibraryLoadData(&loaded.library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
       "CUDA program " + loaded.name);

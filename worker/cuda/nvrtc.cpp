@@ -104,12 +104,12 @@ fs::path CubinCache::path_of(const CudaProgram& program, int capability) const {
   }
   for (const std::string& option : program.options) append(option);
   const std::string digest = sha256_of_bytes(key.data(), key.size()).substr(0, 32);
-  return directory_ / (fs::path(program.name).stem().string() + "-sm_" +
-                       std::to_string(capability) + "-" + digest + ".cubin");
+  return directory / (fs::path(program.name).stem().string() + "-sm_" + std::to_string(capability) +
+                      "-" + digest + ".cubin");
 }
 
 std::string CubinCache::get(const CudaProgram& program, int capability) const {
-  if (directory_.empty()) return compile_cuda(program, capability).cubin;
+  if (directory.empty()) return compile_cuda(program, capability).cubin;
   const fs::path path = path_of(program, capability);
   std::ifstream file(path, std::ios::binary);
   std::string cubin{std::istreambuf_iterator<char>(file), {}};

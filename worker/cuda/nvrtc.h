@@ -38,10 +38,8 @@ std::string nvrtc_version();
 /// Cache of compiled programs on disk, so that a program is compiled once per GPU architecture.
 /// There is a file for each source (with headers and options), architecture and NVRTC version.
 /// Several processes may share the directory; files appear whole.
-class CubinCache {
- public:
-  /// Caches nothing if the directory name is empty.
-  explicit CubinCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
+struct CubinCache {
+  std::filesystem::path directory;  ///< empty: nothing is cached
 
   /// Returns the program's cubin, compiled if it is not cached. An unwritable directory is not an
   /// error: the next process compiles again. Throws as compile_cuda does.
@@ -49,9 +47,6 @@ class CubinCache {
 
   /// Path of the cubin's file.
   std::filesystem::path path_of(const CudaProgram& program, int capability) const;
-
- private:
-  std::filesystem::path directory_;
 };
 
 /// Returns cuda/ in user_cache_dir(), or an empty path if that is empty.

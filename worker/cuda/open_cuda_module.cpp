@@ -13,19 +13,6 @@ constexpr char kModule[] = "libdotresize_cuda.so";
 
 }  // namespace
 
-double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype) {
-  constexpr double kAdditionsOfAPair = 2.0;
-  // Additions that a multiprocessor completes in a cycle: CUDA C++ Programming Guide, "Throughput
-  // of Native Arithmetic Instructions". An HADD2 counts as two.
-  double additions = gpu.capability <= 80 ? 64.0 : 128.0;
-  if (dtype == at::kHalf) {
-    const bool data_centre =
-        gpu.capability == 80 || gpu.capability == 90 || gpu.capability / 10 == 10;
-    additions = data_centre ? 256.0 : 128.0;
-  }
-  return gpu.multiprocessors * gpu.clock_hz * additions / kAdditionsOfAPair;
-}
-
 fs::path cuda_module_path() {
   if (const char* path = std::getenv("DOTRESIZE_CUDA_MODULE")) return path;
   const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
@@ -46,7 +33,7 @@ CudaModule& open_cuda_module() {
     if (make == nullptr)
       throw std::runtime_error(path.string() + " is no CUDA module of dotresize");
     CudaModule* opened = make();
-    kernels_of_process = opened->kernels();
+    set_cuda_kernels(opened->kernels());
     return opened;
   }();
   return *module;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 #include "job/plan/block_sizes.h"
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "base/errors.h"
 #include "job/plan/block_sizes.h"
@@ -22,18 +21,6 @@ struct RunningLikelihood {
   at::Tensor sum;      ///< Σ exp(logit − largest), float64
   at::Tensor target;   ///< float32
 };
-
-/// Drops the last position of each window, which predicts nothing but was given a target. `values`:
-/// one for each token of the microbatch.
-at::Tensor of_predicted_tokens(const at::Tensor& values, const at::Tensor& ids) {
-  return values.view(ids.sizes()).narrow(1, 0, ids.size(1) - 1);
-}
-
-double finite_sum(const at::Tensor& values, const at::Tensor& ids, const char* what) {
-  const double sum = of_predicted_tokens(values, ids).sum().item<double>();
-  if (std::isfinite(sum)) return sum;
-  throw NonFiniteError(std::string(what) + " of the evaluation tokens is not finite");
-}
 
 }  // namespace
 
@@ -92,14 +79,22 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
   std::vector<EvaluationSums> results;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     EvaluationSums& sums = results.emplace_back();
-    const int64_t predicted = ids[i].size(0) * (ids[i].size(1) - 1);
+    // The last position of each window predicts nothing, but was given a target.
+    const auto predicted = [&](const at::Tensor& values) {
+      return values.view(ids[i].sizes()).narrow(1, 0, ids[i].size(1) - 1);
+    };
+    const auto finite_sum = [&](const at::Tensor& values, const char* what) {
+      const double sum = predicted(values).sum().item<double>();
+      if (std::isfinite(sum)) return sum;
+      throw NonFiniteError(std::string(what) + " of the evaluation tokens is not finite");
+    };
+    const int64_t tokens = ids[i].size(0) * (ids[i].size(1) - 1);
     const at::Tensor nll =
         losses[i].largest.to(at::kDouble) + losses[i].sum.log() - losses[i].target;
-    sums.loss = {finite_sum(nll, ids[i], "the negative log-likelihood"), predicted};
+    sums.loss = {finite_sum(nll, "the negative log-likelihood"), tokens};
     if (reference == nullptr) continue;
-    const double kl = finite_sum(divergences[i].kl(), ids[i], "the KL divergence");
-    const at::Tensor agree = of_predicted_tokens(divergences[i].agrees(), ids[i]);
-    sums.divergence = {kl, agree.sum().item<int64_t>(), predicted};
+    const double kl = finite_sum(divergences[i].kl(), "the KL divergence");
+    sums.divergence = {kl, predicted(divergences[i].agrees()).sum().item<int64_t>(), tokens};
   }
   return results;
 }

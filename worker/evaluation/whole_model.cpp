@@ -4,8 +4,8 @@
 
 #include "job/model/model_config.h"
 #include "worker/transformer/forward.h"
+#include "worker/transformer/linear.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/stage/stage.h"
 
 namespace dotresize {
 
@@ -19,6 +19,10 @@ WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& c
   }
   model.head = load_head(reader, config, dtype);
   return model;
+}
+
+at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids) {
+  return project(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection);
 }
 
 at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids) {

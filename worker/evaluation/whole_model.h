@@ -26,6 +26,10 @@ struct WholeModel {
 WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& config,
                             at::ScalarType dtype);
 
+/// Returns rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch,
+/// seqlen] int64.
+at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids);
+
 /// Returns the stream at the last junction, [batch, tokens, k_2L] float32. ids: [batch, tokens]
 /// int64.
 at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids);

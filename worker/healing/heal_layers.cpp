@@ -10,9 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 
-#include "job/model/tensor_table.h"
 #include "job/plan/block_sizes.h"
 #include "worker/calibration/aligned_maps.h"
 #include "worker/healing/distill_layer.h"

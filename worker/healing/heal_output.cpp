@@ -10,7 +10,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "job/plan/block_sizes.h"
@@ -21,7 +20,6 @@
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient/gradient_stream.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/stage/microbatches.h"
 
 namespace dotresize {
 namespace {

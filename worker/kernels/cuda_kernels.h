@@ -2,11 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <stdexcept>
-
-#include "worker/kernels/sinkhorn.h"
-
 namespace dotresize {
+
+struct SinkhornOptions;
+struct SinkhornResult;
 
 /// Functions behind add_l1_cost, add_half_l1_cost, mirror_upper_triangle and sinkhorn for tensors
 /// on a GPU. They are in their own module (worker/cuda/cuda_module.h), because a program linked to
@@ -18,15 +17,10 @@ struct CudaKernels {
   SinkhornResult (*sinkhorn)(const at::Tensor& cost, const SinkhornOptions& options) = nullptr;
 };
 
-/// This process's kernels. Set once, before the first tensor is on a GPU.
-inline CudaKernels kernels_of_process;
+/// Sets this process's kernels, before the first tensor is on a GPU. Not thread-safe.
+void set_cuda_kernels(const CudaKernels& kernels);
 
-/// Throws std::logic_error if no kernels are set.
-inline const CudaKernels& cuda_kernels() {
-  if (kernels_of_process.add_l1_cost == nullptr) {
-    throw std::logic_error("a tensor is on a GPU, but the CUDA module was not opened");
-  }
-  return kernels_of_process;
-}
+/// Returns this process's kernels. Throws std::logic_error if none are set.
+const CudaKernels& cuda_kernels();
 
 }  // namespace dotresize

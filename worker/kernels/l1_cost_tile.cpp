@@ -1,7 +1,6 @@
 #include "worker/kernels/l1_cost_tile.h"
 
 #include <algorithm>
-#include <cmath>
 
 // Vectors of unknown length cannot be kept in arrays. Processors with such vectors use NEON
 // instead.

@@ -27,6 +27,7 @@ struct MapOptions {
   int decomposition_threads = 0;
   SvdDriver svd_driver = SvdDriver::kGesvd;  ///< SVD driver on a GPU
 
+  SumsOfPasses sums() const { return sums_of_passes(basis, kind); }
   /// Returns true if M_inv is not the transpose of M (maps/metric.h).
   bool oblique() const { return metric == Metric::kFisher && basis == Basis::kPca; }
 };
@@ -78,7 +79,7 @@ struct MapDiagnostics {
   /// Picture of the plan. A shared map has it only at the first of its junctions.
   std::optional<TransportPicture> transport = {};
   /// True if the costs are sums in half precision (kernels/l1_cost.h); the error of such sums on a
-  /// sample, if measured. Set by the caller of solve_junction, who chose the precision.
+  /// sample, if measured. Set by the caller of solve_map, who chose the precision.
   bool half_cost = false;
   std::optional<double> half_cost_error = {};
 };

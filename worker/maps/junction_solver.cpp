@@ -69,9 +69,11 @@ SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis&
   const int64_t d = basis.size(0);
   TORCH_CHECK(width >= 1 && width <= d, "width must be between 1 and ", d, ", not ", width);
   if (gram.defined()) check_sum("gram", gram, {d, d});
-  const MomentKinds needed = moments_in_basis(options);
-  if (needed.cost) check_sum("cost", statistics.cost, {d, d});
-  if (needed.abs_sum) check_sum("abs_sum", statistics.abs_sum, {d});
+  const SumsOfPasses needed = options.sums();
+  if (needed.first.cost || needed.second.cost) check_sum("cost", statistics.cost, {d, d});
+  if (needed.first.abs_sum || needed.second.abs_sum) {
+    check_sum("abs_sum", statistics.abs_sum, {d});
+  }
   if (options.oblique()) check_sum("metric_factor", statistics.metric_factor, {d, d});
   if (options.metric == Metric::kFisher && !options.oblique()) {
     check_sum("fisher", statistics.fisher, {d, d});
@@ -99,13 +101,6 @@ SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis&
   solved.describe =
       describe_with(statistics, eigenbasis, options, map, solution.map.M, solution.support);
   return solved;
-}
-
-JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
-                                const MapOptions& options, int64_t width) {
-  SolvedJunction solved = solve_map(statistics, eigenbasis, options, width);
-  solved.describe(solved.solution.diagnostics);
-  return std::move(solved.solution);
 }
 
 }  // namespace dotresize

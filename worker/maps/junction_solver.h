@@ -24,10 +24,6 @@ struct SolvedJunction {
 SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
                          const MapOptions& options, int64_t width, const RunStep& run = run_step);
 
-/// Same as solve_map, with all diagnostics.
-JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
-                                const MapOptions& options, int64_t width);
-
 /// Returns tr(Mᵀ G M) / tr(G) for an M with orthonormal columns. gram: [d, d], or any multiple of
 /// it; M: [d, k]; both float64.
 double retained_energy(const at::Tensor& gram, const at::Tensor& M);

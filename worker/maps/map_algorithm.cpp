@@ -24,8 +24,7 @@ MapInBasis select_channels(const MapProblem& problem, MapDiagnostics&, const Run
 
 /// Selects the channels of the support and drops the others (docs/method.md, "Maps", end of step
 /// 4). The scores are mean squares, in the PCA basis the eigenvalues.
-constexpr MapAlgorithm kSelectionMap = {[](Basis) { return MomentKinds{}; }, channel_energies,
-                                        select_channels};
+constexpr MapAlgorithm kSelectionMap = {channel_energies, select_channels};
 
 MapInBasis merge_channels(const MapProblem& problem, MapDiagnostics& diagnostics,
                           const RunStep& run) {
@@ -41,13 +40,12 @@ MapInBasis merge_channels(const MapProblem& problem, MapDiagnostics& diagnostics
 
 /// Merges all channels onto the support (docs/method.md, "Maps", steps 3 and 4). The scores are
 /// mean squares, or l1 norms in the PCA basis.
-constexpr MapAlgorithm kTransportMap = {
-    [](Basis basis) { return MomentKinds{.abs_sum = basis == Basis::kPca, .cost = true}; },
-    [](const MapProblem& problem) {
-      return problem.options.basis == Basis::kPca ? problem.statistics.abs_sum
-                                                  : channel_energies(problem);
-    },
-    merge_channels};
+constexpr MapAlgorithm kTransportMap = {[](const MapProblem& problem) {
+                                          return problem.options.basis == Basis::kPca
+                                                     ? problem.statistics.abs_sum
+                                                     : channel_energies(problem);
+                                        },
+                                        merge_channels};
 
 }  // namespace
 
@@ -59,15 +57,6 @@ const MapAlgorithm& map_algorithm(MapKind kind) {
       return kTransportMap;
   }
   throw std::invalid_argument("no such MapKind");
-}
-
-MomentKinds moments_in_basis(const MapOptions& options) {
-  return map_algorithm(options.kind).moments(options.basis);
-}
-
-bool needs_second_pass(const MapOptions& options) {
-  const MomentKinds kinds = moments_in_basis(options);
-  return options.basis != Basis::kIdentity && (kinds.gram || kinds.abs_sum || kinds.cost);
 }
 
 void run_step(const char*, const std::function<void()>& step) { step(); }

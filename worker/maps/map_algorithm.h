@@ -6,7 +6,6 @@
 
 #include "worker/maps/describe/spectrum.h"
 #include "worker/maps/junction_map.h"
-#include "worker/maps/moments.h"
 
 namespace dotresize {
 
@@ -33,10 +32,9 @@ struct MapInBasis {
   at::Tensor T = {};  ///< [d, k], the transport plan
 };
 
-/// Functions that compute one kind of map. map_algorithm() returns them for each MapKind.
+/// Functions that compute one kind of map from its sums (kMapKinds). map_algorithm() returns them
+/// for each MapKind.
 struct MapAlgorithm {
-  /// Returns the sums over tokens in the map's basis that are needed besides the Gram matrix.
-  MomentKinds (*moments)(Basis basis);
   /// Returns scores [d]; the support is the k largest (docs/method.md, "Maps", step 2). The support
   /// is undefined at that point.
   at::Tensor (*scores)(const MapProblem& problem);
@@ -46,11 +44,6 @@ struct MapAlgorithm {
 };
 
 const MapAlgorithm& map_algorithm(MapKind kind);
-
-/// Return the sums that a map needs in its basis, and true if they take a second pass over the
-/// tokens, because the basis must be known first.
-MomentKinds moments_in_basis(const MapOptions& options);
-bool needs_second_pass(const MapOptions& options);
 
 /// Returns the mean squares of the channels in the map's basis, up to a common factor. In the
 /// identity basis with the metric of the loss they are multiplied by the mean squared gradients.

@@ -108,7 +108,8 @@ at::Tensor Moments::upper_gram() const {
   return upper;
 }
 
-Moments Moments::copy_on(at::Device device) const {
+Moments Moments::copied(bool to_host) const {
+  const at::Device device = to_host ? at::Device(at::kCPU) : device_;
   Moments copy = *this;
   const auto move = [&](at::Tensor& sum) {
     if (sum.defined())

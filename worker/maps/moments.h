@@ -68,10 +68,10 @@ class Moments {
   void mirror();
   /// Returns the Gram matrix with a valid upper triangle: `gram`, or the unpacked sums.
   at::Tensor upper_gram() const;
-  /// Return copies that share no memory with these sums. Packed sums stay packed, and mirror()
-  /// unpacks them on the device of the constructor, wherever they are.
-  Moments on_host() const { return copy_on(at::kCPU); }
-  Moments on_device() const { return copy_on(device_); }
+  /// Returns a copy, on the host or on the device of the constructor, that shares no memory with
+  /// these sums. Packed sums stay packed, and mirror() unpacks them on that device, wherever they
+  /// are.
+  Moments copied(bool to_host) const;
 
   at::Tensor gram;     ///< [d, d] float64; undefined if not requested, or while it is packed
   at::Tensor abs_sum;  ///< [d] float64; undefined if not requested
@@ -82,7 +82,6 @@ class Moments {
 
  private:
   void add_gram(const at::Tensor& tokens);
-  Moments copy_on(at::Device device) const;
 
   int64_t width_;
   /// Rows of the Gram matrix that are computed at a time, from the diagonal to the right.

@@ -79,8 +79,4 @@ SublayerWeights with_stock_norm(const SublayerWeights& folded, const StockNorm& 
   return weights;
 }
 
-HeadWeights with_stock_norm(const HeadWeights& folded, const StockNorm& norm) {
-  return {norm.weight, folded.weight * norm.rest};
-}
-
 }  // namespace dotresize

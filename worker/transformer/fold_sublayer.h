@@ -60,6 +60,5 @@ StockNorm stock_norm(int64_t d, int64_t k, at::ScalarType output_dtype);
 /// the norms of the heads get eps·d/k too. Queries and keys are multiplied by sqrt(d/k) before
 /// their norms, which gives the same result as the source's eps. in_proj must not be fused then.
 SublayerWeights with_stock_norm(const SublayerWeights& folded, const StockNorm& norm);
-HeadWeights with_stock_norm(const HeadWeights& folded, const StockNorm& norm);
 
 }  // namespace dotresize

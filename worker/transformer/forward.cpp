@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "job/model/model_config.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize {
 namespace {

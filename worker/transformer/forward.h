@@ -2,12 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <vector>
 
 #include "job/model/model_config.h"
 #include "worker/transformer/attention.h"
-#include "worker/transformer/linear.h"
 #include "worker/transformer/mlp.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"

@@ -7,7 +7,7 @@
 
 #include "base/errors.h"
 #include "worker/checkpoint/elements.h"
-#include "worker/transformer/forward.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize {
 namespace {
@@ -19,11 +19,23 @@ namespace {
                    std::string(c10::toString(dtype)) + "; compute in float32 or bfloat16");
 }
 
+/// Copies `stored`, rows of the tensor `name`, in `dtype`.
+at::Tensor copied(const CheckpointReader& reader, const std::string& name, const at::Tensor& stored,
+                  at::ScalarType dtype) {
+  at::Tensor loaded = at::empty(stored.sizes(), dtype);
+  for_each_block(stored, [&](const at::Tensor& block, int64_t begin) {
+    at::Tensor copy = loaded.view({-1}).narrow(0, begin, block.numel());
+    copy.copy_(block);
+    if (!all_finite(copy)) refuse_value(name, block, dtype);
+    reader.release(name, block);  // so that the tensor is not held twice
+  });
+  return loaded;
+}
+
 at::Tensor load_tensor(const CheckpointReader& reader, const StoredTensor& wanted,
                        at::ScalarType dtype) {
-  reader.get(wanted.name, wanted.shape);
-  reader.read_ahead(wanted.name);
-  return load_rows(reader, wanted, 0, wanted.shape.at(0), dtype);
+  reader.read_ahead(wanted.name, wanted.shape);
+  return copied(reader, wanted.name, reader.get(wanted.name, wanted.shape), dtype);
 }
 
 /// Loads the tensor; undefined if the model does not have it.
@@ -63,22 +75,14 @@ HeadWeights load_head(const CheckpointReader& reader, const ModelConfig& config,
 
 at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix, int64_t first,
                      int64_t count, at::ScalarType dtype) {
-  const at::Tensor stored = reader.get(matrix.name, matrix.shape).narrow(0, first, count);
-  at::Tensor loaded = at::empty(stored.sizes(), dtype);
-  for_each_block(stored, [&](const at::Tensor& block, int64_t begin) {
-    at::Tensor copy = loaded.view({-1}).narrow(0, begin, block.numel());
-    copy.copy_(block);
-    if (!all_finite(copy)) refuse_value(matrix.name, block, dtype);
-    reader.release(matrix.name, block);  // so that the tensor is not held twice
-  });
-  return loaded;
+  const at::Tensor stored = reader.get(matrix.name, matrix.shape);
+  return copied(reader, matrix.name, stored.narrow(0, first, count), dtype);
 }
 
 void check_values(const CheckpointReader& reader, const StoredTensor& tensor,
                   at::ScalarType dtype) {
-  const at::Tensor stored = reader.get(tensor.name, tensor.shape);
-  reader.read_ahead(tensor.name);
-  for_each_block(stored, [&](const at::Tensor& block, int64_t) {
+  reader.read_ahead(tensor.name, tensor.shape);
+  for_each_block(reader.get(tensor.name, tensor.shape), [&](const at::Tensor& block, int64_t) {
     if (!all_finite(block.to(dtype))) refuse_value(tensor.name, block, dtype);
     reader.release(tensor.name, block);
   });

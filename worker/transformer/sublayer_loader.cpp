@@ -22,8 +22,7 @@ void SublayerLoader::read_ahead(int64_t sublayer) {
   if (sublayer >= end_) return;
   if (device_.is_cpu()) {
     for (const StoredTensor& tensor : sublayer_tensors(config_, sublayer)) {
-      reader_.get(tensor.name, tensor.shape);
-      reader_.read_ahead(tensor.name);
+      reader_.read_ahead(tensor.name, tensor.shape);
     }
     return;
   }

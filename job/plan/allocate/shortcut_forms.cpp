@@ -6,7 +6,7 @@
 namespace dotresize {
 namespace {
 
-/// Form of the shortcut from junction `in` to the next one, which is in another group.
+/// Form of the shortcut from junction `in` to the next one.
 ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                           std::size_t in, int64_t hidden_size, bool oblique) {
   const Shortcuts own =
@@ -34,26 +34,20 @@ std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size) {
 }
 
 bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
-                           std::span<const int64_t> groups, int64_t hidden_size, bool oblique) {
+                           int64_t hidden_size, bool oblique) {
   for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
-    if (!groups.empty() && groups[in] == groups[in + 1]) continue;
     if (!form_between(shortcuts, widths, in, hidden_size, oblique).dense()) return true;
   }
   return false;
 }
 
 std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
-                                         std::span<const int64_t> widths,
-                                         std::span<const int64_t> groups, int64_t hidden_size,
+                                         std::span<const int64_t> widths, int64_t hidden_size,
                                          bool oblique) {
-  if (!oblique && !has_low_rank_shortcut(shortcuts, widths, groups, hidden_size, oblique)) {
-    return {};
-  }
+  if (!oblique && !has_low_rank_shortcut(shortcuts, widths, hidden_size, oblique)) return {};
   std::vector<ShortcutForm> forms;
   for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
-    forms.push_back((!groups.empty() && groups[in] == groups[in + 1])
-                        ? kIdentityShortcut
-                        : form_between(shortcuts, widths, in, hidden_size, oblique));
+    forms.push_back(form_between(shortcuts, widths, in, hidden_size, oblique));
   }
   return forms;
 }

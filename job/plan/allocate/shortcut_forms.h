@@ -34,17 +34,15 @@ ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_o
 std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size);
 
 /// Form of each sublayer's shortcut in a model with junction widths `widths`, made from a model of
-/// width `hidden_size`. `groups`: ModelConfig::junction_groups. `oblique`:
+/// width `hidden_size`, if each junction has a map of its own. `oblique`:
 /// ResolvedJob::oblique_maps(). Empty, as in ModelConfig, if maps are not oblique and no shortcut
-/// between groups has a rank.
+/// has a rank.
 std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
-                                         std::span<const int64_t> widths,
-                                         std::span<const int64_t> groups, int64_t hidden_size,
+                                         std::span<const int64_t> widths, int64_t hidden_size,
                                          bool oblique);
 
-/// True if a shortcut between groups has a rank. Then the maps at its ends are rotated into each
-/// other.
+/// True if a shortcut has a rank. Then the maps at its ends are rotated into each other.
 bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
-                           std::span<const int64_t> groups, int64_t hidden_size, bool oblique);
+                           int64_t hidden_size, bool oblique);
 
 }  // namespace dotresize

@@ -92,10 +92,11 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
 }
 
 int64_t JobTime::aligned(int64_t first, int64_t end) const {
+  if (job_.maps.shared) return 0;
   const ModelConfig model = output();
   int64_t count = 0;
   for (int64_t s = first; s < std::min(end, mapped_ - 1); ++s) {
-    if (!in_one_group(job_.maps.groups, s) && !model.shortcut(s).dense()) ++count;
+    if (!model.shortcut(s).dense()) ++count;
   }
   return count;
 }
@@ -224,7 +225,7 @@ PhaseTimes JobTime::pipeline() const {
   times.add(statistics);
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));
-  const bool has_bases = takes_no_tokens(job_) && job_.maps.groups.empty();
+  const bool has_bases = takes_no_tokens(job_) && !job_.maps.shared;
   if (!has_bases) junction.add("eigen", eigen());
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes solving;

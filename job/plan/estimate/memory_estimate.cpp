@@ -25,7 +25,7 @@ int64_t RankMemory::pipeline() const {
       s.gradients ? shard.end_sublayer : shard.end_run(summed_junctions(config, job)));
   const int64_t first = n * s.first_sums() + s.microbatch() + s.backward();
   // Sums of a shared map, and the sums that are added to them.
-  const int64_t shared = job.maps.groups.empty() ? 0 : 2 * s.whole_first_sums() + s.square;
+  const int64_t shared = job.maps.shared ? 2 * s.whole_first_sums() + s.square : 0;
   // The metric of the loss decomposes one more matrix. Packed sums are unpacked.
   const int64_t whole = (s.packed ? s.whole_first_sums() : 0) + (s.oblique ? s.square : 0);
   const int64_t last = std::max(s.solving(), s.describing());

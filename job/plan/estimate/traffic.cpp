@@ -43,16 +43,16 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t k = job.widths.largest();
   const int64_t fold = folds_in_float64(job.output.dtype) ? kDouble : kFloat;
   const int64_t junctions = job.widths.mapped_count;
-  const bool shared = !job.maps.groups.empty();
-  const int64_t maps = shared ? job.maps.groups.back() + 1 : junctions;
+  const bool shared = job.maps.shared;
+  const int64_t maps = shared ? 1 : junctions;
   // M, and M_inv if it is not the transpose of M.
   const int64_t matrices = job.oblique_maps() ? 2 : 1;
   int64_t numbers = std::min(maps, junctions) * matrices * d * k;
   // Each map is rotated into the one before, if the shortcut between them has a low rank.
   const ModelConfig output = output_model_config(config, job, job.widths);
-  for (int64_t s = 0; s + 1 < junctions; ++s) {
+  for (int64_t s = 0; !shared && s + 1 < junctions; ++s) {
     const ShortcutForm form = output.shortcut(s);
-    if (in_one_group(job.maps.groups, s) || form.dense()) continue;
+    if (form.dense()) continue;
     numbers += k * k + shortcut_parameters(form, k, k);
   }
   int64_t bytes = numbers * fold;
@@ -116,7 +116,7 @@ int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job)
   if (!job.statistics.given()) return 0;
   if (job.target.allocation) return job.widths.mapped_count * dense_round_bytes(config);
   const KeptSums sums = kept_sums(config, job);
-  const bool own_bases = job.method.pca() && job.maps.groups.empty();
+  const bool own_bases = job.method.pca() && !job.maps.shared;
   return job.widths.mapped_count * ((own_bases ? sums.basis : sums.first) + sums.second);
 }
 

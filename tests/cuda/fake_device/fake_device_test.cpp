@@ -13,7 +13,6 @@
 #include "worker/calibration/storage/journal.h"
 #include "worker/kernels/svd.h"
 #include "worker/transformer/stage/stream_guard.h"
-#include "worker/transformer/weights.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "tests/cuda/fake_device/memory.h"

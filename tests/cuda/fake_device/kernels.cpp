@@ -5,6 +5,7 @@
 #include "tests/cuda/emulation/l1_cost_on_cpu.h"
 #include "tests/cuda/fake_device/memory.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/sinkhorn.h"
 
 namespace dotresize::fake_device {
 namespace {

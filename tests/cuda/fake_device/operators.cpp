@@ -8,7 +8,6 @@
 #include <string>
 
 #include "tests/cuda/fake_device/memory.h"
-#include "tests/cuda/fake_device/streams.h"
 
 namespace dotresize::fake_device {
 namespace {

@@ -25,7 +25,7 @@ std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFlo
 std::string stock_output_of(const std::string& source_text) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.maps.sharing = MapSharing::kModel;
+  job.maps.shared = true;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
   return output_config_json(source_text, output_model_config(source, job, widths));
 }
@@ -58,7 +58,7 @@ TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
   for (const char* text : {kLlama31Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ResolvedJob job;
-    job.maps.sharing = MapSharing::kModel;
+    job.maps.shared = true;
     job.mlp = MlpTarget{{}, source.mixture ? 0 : 512, source.mixture ? 256 : 0};
     const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
     const ModelConfig output = parse_model_config(
@@ -127,7 +127,7 @@ TEST(OutputConfig, OfAStockModelOfAnotherFamilySaysWhatThatHasOtherDefaultsFor) 
       "num_attention_heads": 8, "vocab_size": 100})";
   const ModelConfig source = parse_model_config(text, "config.json");
   ResolvedJob job;
-  job.maps.sharing = MapSharing::kModel;
+  job.maps.shared = true;
   job.output.stock_family = "mistral";
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 40);
   const std::string written = output_config_json(text, output_model_config(source, job, widths));

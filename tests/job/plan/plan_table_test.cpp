@@ -52,10 +52,9 @@ TEST(PlanTable, StatisticsTakeThePlaceOfThePasses) {
 
 TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
   ResolvedJob job = small_job(small_llama(), 3);
-  job.maps.sharing = MapSharing::kModel;
+  job.maps.shared = true;
   job.maps.head_sliced = true;
   job.widths = uniform_widths(small_llama(), job.maps.head_sliced, 208);
-  job.maps.groups.assign(13, 0);
   EXPECT_THAT(table(job), StartsWith("small: pca_dotresize, format stock, pipeline schedule\n"));
   EXPECT_EQ(document(job)["compressed"]["parameters"], 5'380'752);
   EXPECT_THAT(table(job), HasSubstr("81.2 % of the dense parameters"));

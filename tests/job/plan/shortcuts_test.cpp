@@ -48,7 +48,7 @@ TEST(ShortcutForms, ARankIsAtMostTheExactOne) {
   const std::vector<int64_t> widths = {200, 200, 250, 240, 256};
   const auto ranks = [&](const Shortcuts& shortcuts) {
     std::vector<int64_t> found;
-    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, {}, 256, false)) {
+    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, 256, false)) {
       found.push_back(form.rank.value_or(-1));
     }
     return found;
@@ -61,7 +61,7 @@ TEST(ShortcutForms, ChosenRanksAreThoseOfTheirSublayers) {
   const std::vector<int64_t> widths = {200, 200, 208, 200};
   const auto ranks = [&](const Shortcuts& shortcuts) {
     std::vector<int64_t> found;
-    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, {}, 256, true)) {
+    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, 256, true)) {
       found.push_back(form.rank.value_or(-1));
     }
     return found;
@@ -75,14 +75,6 @@ TEST(ShortcutForms, RanksToChooseFromAreMultiplesOfA256thOfTheModel) {
   EXPECT_EQ(possible_shortcut_ranks(256).front(), 85);
   EXPECT_EQ(possible_shortcut_ranks(8192).front(), 2720);
   EXPECT_EQ(possible_shortcut_ranks(8192).size(), 86u);
-}
-
-TEST(ShortcutForms, WithinAGroupThereIsNone) {
-  const std::vector<int64_t> widths(5, 200);
-  const std::vector<int64_t> groups = {0, 0, 1, 1, 1};
-  EXPECT_THAT(
-      shortcut_forms({}, widths, groups, 256, false),
-      ElementsAre(kIdentityShortcut, ShortcutForm{56}, kIdentityShortcut, kIdentityShortcut));
 }
 
 ResolvedJob job_of(std::optional<int64_t> rank, int64_t width, bool head_sliced = false) {
@@ -175,22 +167,22 @@ TEST(ShortcutConfig, OfAnOlderOutputIsOneMatrixEach) {
 TEST(ShortcutForms, OfObliqueMapsHaveTwoFactors) {
   const std::vector<int64_t> widths = {200, 200, 256};
   const auto forms = [&](const Shortcuts& shortcuts) {
-    return shortcut_forms(shortcuts, widths, {}, 256, /*oblique=*/true);
+    return shortcut_forms(shortcuts, widths, 256, /*oblique=*/true);
   };
   EXPECT_THAT(forms({}), testing::ElementsAre(ShortcutForm{56, 2}, ShortcutForm{56, 2}));
   EXPECT_THAT(forms({.rank = 8}), testing::ElementsAre(ShortcutForm{8, 2}, ShortcutForm{8, 2}));
   // The forms of shortcuts that are matrices still say that the maps are oblique.
   const ShortcutForm matrix{.factors = 2};
-  EXPECT_THAT(shortcut_forms({}, std::vector<int64_t>{100, 100, 110}, {}, 256, /*oblique=*/true),
+  EXPECT_THAT(shortcut_forms({}, std::vector<int64_t>{100, 100, 110}, 256, /*oblique=*/true),
               testing::ElementsAre(matrix, matrix));
 }
 
 TEST(ShortcutForms, ARankGrowsByWhatAnObliqueMapIsNarrower) {
   const std::vector<int64_t> widths = {208, 200, 216, 256};
   const Shortcuts eight{.rank = 8};
-  EXPECT_THAT(shortcut_forms(eight, widths, {}, 256, /*oblique=*/true),
+  EXPECT_THAT(shortcut_forms(eight, widths, 256, /*oblique=*/true),
               testing::ElementsAre(ShortcutForm{16, 2}, ShortcutForm{8, 2}, ShortcutForm{8, 2}));
-  EXPECT_THAT(shortcut_forms(eight, widths, {}, 256, /*oblique=*/false),
+  EXPECT_THAT(shortcut_forms(eight, widths, 256, /*oblique=*/false),
               testing::ElementsAre(ShortcutForm{8, 1}, ShortcutForm{8, 1}, ShortcutForm{0, 1}));
 }
 

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 struct Case {
   std::string name;
   const char* config;
-  MapSharing sharing;
+  bool shared;
   bool head_sliced;
   Dtype output_dtype;
 };
@@ -25,17 +25,15 @@ struct Case {
 void PrintTo(const Case& example, std::ostream* out) { *out << example.name; }
 
 std::vector<Case> cases() {
-  const MapSharing junction = MapSharing::kJunction;
-  const MapSharing model = MapSharing::kModel;
   return {
-      {"LlamaJunction", kLlama31Config, junction, false, Dtype::kBFloat16},
-      {"LlamaJunctionSliced", kLlama31Config, junction, true, Dtype::kBFloat16},
-      {"LlamaModel", kLlama31Config, model, true, Dtype::kBFloat16},
-      {"LlamaModelFloat32", kLlama31Config, model, true, Dtype::kFloat32},
-      {"MistralModel", kMistralV03Config, model, true, Dtype::kFloat16},
-      {"Phi3Junction", kPhi3MiniConfig, junction, false, Dtype::kBFloat16},
-      {"TiedQwen2Junction", kQwen25Config, junction, false, Dtype::kBFloat16},
-      {"TiedQwen3JunctionSliced", kQwen3Config, junction, true, Dtype::kBFloat16},
+      {"LlamaJunction", kLlama31Config, false, false, Dtype::kBFloat16},
+      {"LlamaJunctionSliced", kLlama31Config, false, true, Dtype::kBFloat16},
+      {"LlamaModel", kLlama31Config, true, true, Dtype::kBFloat16},
+      {"LlamaModelFloat32", kLlama31Config, true, true, Dtype::kFloat32},
+      {"MistralModel", kMistralV03Config, true, true, Dtype::kFloat16},
+      {"Phi3Junction", kPhi3MiniConfig, false, false, Dtype::kBFloat16},
+      {"TiedQwen2Junction", kQwen25Config, false, false, Dtype::kBFloat16},
+      {"TiedQwen3JunctionSliced", kQwen3Config, false, true, Dtype::kBFloat16},
   };
 }
 
@@ -43,12 +41,9 @@ ResolvedJob job_of(const Case& example, const ModelConfig& config) {
   ResolvedJob job;
   job.model.dtype = Dtype::kBFloat16;
   job.output.dtype = example.output_dtype;
-  job.maps.sharing = example.sharing;
+  job.maps.shared = example.shared;
   job.maps.head_sliced = example.head_sliced;
   job.model.hidden_size = config.hidden_size;
-  if (job.stock_output()) {
-    job.maps.groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
-  }
   return job;
 }
 

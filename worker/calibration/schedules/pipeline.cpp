@@ -1,21 +1,17 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_groups.h"
+#include "worker/calibration/shared_map.h"
 #include "worker/calibration/storage/statistics.h"
-#include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {
-
-int64_t sum_over_ranks(Communicator& comm, int64_t value) {
-  const std::vector<int64_t> all = gather_numbers(comm, value);
-  return std::accumulate(all.begin(), all.end(), int64_t{0});
-}
 
 /// Reads what the passes of a group have left from the statistics that the job uses.
 void read_passes(const CalibrationJob& job, JunctionGroup& group) {
@@ -27,16 +23,18 @@ void read_passes(const CalibrationJob& job, JunctionGroup& group) {
     if (job.statistics->has(basis)) {
       junction.decomposed.emplace(setup, tokens, kept_sums(job, basis, {"values", "vectors"}));
     } else {
-      FirstPass first(setup, kept_sums(job, entries::kFirst(setup.junction), {"gram"}));
+      FirstPass first(
+          setup, kept_sums(job, entries::kFirst(setup.junction), FirstPass::names(job.map.sums())));
       junction.decomposed.emplace(std::move(first).finish(tokens));
     }
   }
-  if (!needs_second_pass(job.map)) return;
+  const MapSums sums = job.map.sums().second;
+  if (!sums.any()) return;
   for (StageJunction& junction : group.junctions) {
     const JunctionSetup& setup = junction.setup;
     const PhaseClock::Scope scope(setup.clock, "read");
     junction.second.emplace(
-        setup, kept_sums(job, entries::kSecond(setup.junction), {"precision", "abs_sum", "cost"}));
+        setup, kept_sums(job, entries::kSecond(setup.junction), CostSums::names(sums)));
   }
 }
 
@@ -50,10 +48,11 @@ void solve_own_maps(Communicator& comm, const CalibrationJob& job, PipelinePasse
         job.journal.has(entries::kMap(junction)) && job.journal.has(entries::kJunction(junction));
     if (!solved) pending.push_back(junction);
   }
-  const auto left = sum_over_ranks(comm, static_cast<int64_t>(pending.size()));
+  const std::vector<int64_t> of_ranks = gather_numbers(comm, std::ssize(pending));
+  const int64_t left = std::accumulate(of_ranks.begin(), of_ranks.end(), int64_t{0});
   // An interrupted run has solved the others.
   if (left < job.widths.mapped_count) observer.junctions_found(job.widths.mapped_count - left);
-  const bool two_passes = needs_second_pass(job.map);
+  const bool two_passes = job.map.sums().second.any();
   // Without a second pass each junction is decomposed when it is its turn.
   const auto decompose = [&](StageJunction& junction) {
     junction.decomposed.emplace(std::move(*junction.first).finish(job.windows.numel()));
@@ -88,7 +87,7 @@ void solve_own_maps(Communicator& comm, const CalibrationJob& job, PipelinePasse
         recorder.record(index, std::move(solved));
       }
       // Ranks synchronize here, so that progress counts the junctions of all of them.
-      observer.junctions_solved(sum_over_ranks(comm, more ? 1 : 0));
+      observer.junctions_solved(std::ranges::count(gather_numbers(comm, more ? 1 : 0), 1));
     }
     recorder.finish();
   });
@@ -100,12 +99,12 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
                         const CalibrationObserver& observer, PhaseClock& clock) {
   PipelinePasses passes(comm, job, observer, clock);
   sink.begin(job.widths);
-  if (!job.sharing.empty()) {
-    solve_shared_maps(comm, job, passes, observer, clock);
+  if (job.shared_map) {
+    solve_shared_map(comm, job, passes, observer, clock);
   } else {
     solve_own_maps(comm, job, passes, observer);
   }
-  passes.unload();  // needed if maps are shared
+  passes.unload();  // needed if the map is shared
   comm.barrier();   // every map is in the journal
   fold_stage(comm, job, sink, clock);
 }

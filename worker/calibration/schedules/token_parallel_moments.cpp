@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "worker/maps/map_algorithm.h"
 #include "worker/transformer/load.h"
 
 namespace dotresize {
@@ -40,8 +39,8 @@ JunctionOverRanks::JunctionOverRanks(Communicator& comm, const CalibrationJob& j
              job.device, SumBounds{job.windows.numel(), kNormSlack * max_token_norm(comm, x)}},
       owner_(owner),
       owns_(comm.rank() == owner) {
-  if (needs_second_pass(job.map)) x_ = x;
-  first_.emplace(setup_, setup_.costs_in_first_pass() ? agreed_precision(x, {}) : CostPrecision{});
+  if (job.map.sums().second.any()) x_ = x;
+  first_.emplace(setup_, job.map.sums().first.cost ? agreed_precision(x, {}) : CostPrecision{});
   for (const at::Tensor& batch : x) first_->add(batch);
   for (at::Tensor& sum : first_->sums()) comm_.reduce_sum(sum, owner_);
   if (!owns_) first_.reset();
@@ -54,7 +53,7 @@ void JunctionOverRanks::decompose() {
 }
 
 void JunctionOverRanks::second_pass() {
-  if (!needs_second_pass(job_.map)) return;
+  if (!job_.map.sums().second.any()) return;
   const at::Tensor rotation = broadcast_tensor(
       comm_, owns_ ? decomposed_->rotation() : at::Tensor(),
       {setup_.hidden_size, setup_.hidden_size}, at::dtype(at::kFloat).device(job_.device), owner_);

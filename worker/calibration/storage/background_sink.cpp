@@ -23,16 +23,8 @@ void BackgroundSink::begin(const JunctionWidths& widths) {
   sink_.begin(widths);
 }
 
-void BackgroundSink::put_embedding_rows(int64_t first, const at::Tensor& rows) {
-  start([this, first, rows] { sink_.put_embedding_rows(first, rows); });
-}
-
-void BackgroundSink::put_head_rows(int64_t first, const at::Tensor& rows) {
-  start([this, first, rows] { sink_.put_head_rows(first, rows); });
-}
-
-void BackgroundSink::put_end(TensorRole role, const at::Tensor& tensor) {
-  start([this, role, tensor] { sink_.put_end(role, tensor); });
+void BackgroundSink::put_end(TensorRole role, const at::Tensor& rows, int64_t first) {
+  start([this, role, rows, first] { sink_.put_end(role, rows, first); });
 }
 
 void BackgroundSink::put_sublayer(const SublayerWeights& weights) {

@@ -22,9 +22,7 @@ class BackgroundSink final : public FoldedModelSink {
 
   void begin(const JunctionWidths& widths) override;
   const ModelConfig& output() const override { return sink_.output(); }
-  void put_embedding_rows(int64_t first, const at::Tensor& rows) override;
-  void put_head_rows(int64_t first, const at::Tensor& rows) override;
-  void put_end(TensorRole role, const at::Tensor& tensor) override;
+  void put_end(TensorRole role, const at::Tensor& rows, int64_t first) override;
   void put_sublayer(const SublayerWeights& weights) override;
   /// Waits for the last `put`, and rethrows the error of the sink.
   void finish();

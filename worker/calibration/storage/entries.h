@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,8 +20,11 @@ struct EntryKind {
   }
 };
 
+/// Number of the one map that all junctions share (docs/method.md, "Sharing maps").
+inline constexpr int64_t kSharedMap = 0;
+
 // The names of all entries of a Journal. docs/architecture.md, "Journal", says what each contains.
-// J is a junction, of a shared map its first one; S a sublayer, W its width, L a layer, E a number
+// J is a junction, of a shared map kSharedMap; S a sublayer, W its width, L a layer, E a number
 // of epochs, NxS a number of windows and their length.
 namespace entries {
 

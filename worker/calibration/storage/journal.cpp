@@ -90,7 +90,7 @@ void Journal::put_about(const std::string& name, const Json& about) {
 }
 
 void Journal::put(const std::string& name, const std::map<std::string, at::Tensor>& tensors) {
-  complete(name, write(name, tensors));
+  put_about(name, {{"sha256", write(name, tensors)}});
 }
 
 std::string Journal::write(const std::string& name,
@@ -119,10 +119,6 @@ std::string Journal::write(const std::string& name,
   return sha256;
 }
 
-void Journal::complete(const std::string& name, const std::string& sha256) {
-  put_about(name, {{"sha256", sha256}});
-}
-
 void BackgroundEntry::put(const std::string& name, std::map<std::string, at::Tensor> tensors) {
   finish();
   name_ = name;
@@ -132,7 +128,7 @@ void BackgroundEntry::put(const std::string& name, std::map<std::string, at::Ten
 }
 
 void BackgroundEntry::finish() {
-  if (hash_.valid()) journal_.complete(name_, hash_.get());
+  if (hash_.valid()) journal_.put_about(name_, {{"sha256", hash_.get()}});
 }
 
 std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {
@@ -167,14 +163,14 @@ std::vector<std::string> Journal::damaged(int part, int parts) const {
   return damaged;
 }
 
-void Journal::put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support) {
+void Journal::put_map(int64_t number, const JunctionMap& map, const at::Tensor& support) {
   std::map<std::string, at::Tensor> tensors = {{"M", map.M}, {"support", support}};
   if (map.oblique) tensors["M_inv"] = map.M_inv;
-  put(entries::kMap(first_junction), tensors);
+  put(entries::kMap(number), tensors);
 }
 
-JunctionMap Journal::map(int64_t first_junction) const {
-  const std::map<std::string, at::Tensor> tensors = get(entries::kMap(first_junction));
+JunctionMap Journal::map(int64_t number) const {
+  const std::map<std::string, at::Tensor> tensors = get(entries::kMap(number));
   const at::Tensor& M = tensors.at("M");
   const auto M_inv = tensors.find("M_inv");
   return M_inv == tensors.end() ? JunctionMap(M) : JunctionMap(M, M_inv->second);

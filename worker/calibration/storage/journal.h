@@ -4,11 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <future>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -35,10 +33,6 @@ class Journal {
   const std::set<std::string>& entries() const { return entries_; }
   bool has(const std::string& name) const { return entries_.contains(name); }
   void put(const std::string& name, const std::map<std::string, at::Tensor>& tensors);
-  // The same in two steps. The first may run in another thread; it returns the hash.
-  std::string write(const std::string& name,
-                    const std::map<std::string, at::Tensor>& tensors) const;
-  void complete(const std::string& name, const std::string& sha256);
   /// Returns views of the mapped file, on the CPU. The entry may be another rank's. Throws
   /// InputError if the file is missing or invalid, std::runtime_error if it does not match its
   /// hash: it was changed since the run began.
@@ -51,11 +45,11 @@ class Journal {
   /// that do not match their hash.
   std::vector<std::string> damaged(int part, int parts) const;
 
-  // Maps are stored under their first junction, as entries::kMap.
+  // Maps are stored as entries::kMap, under their junction or kSharedMap.
   /// Accepts any floating dtype. M_inv is stored only for an oblique map.
-  void put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support);
+  void put_map(int64_t number, const JunctionMap& map, const at::Tensor& support);
   /// Returns the map on the CPU.
-  JunctionMap map(int64_t first_junction) const;
+  JunctionMap map(int64_t number) const;
   /// Diagnostics of a junction (entries::kJunction), the last entry that is written of it, or those
   /// that all junctions of a shared map have in common (entries::kShared). diagnostics() throws
   /// InputError if they are absent.
@@ -67,7 +61,12 @@ class Journal {
   nlohmann::json value(const std::string& name) const;
 
  private:
+  friend class BackgroundEntry;
+
   std::filesystem::path path(const std::string& name, const char* extension) const;
+  /// First step of put(), which may run in another thread. Returns the hash for put_about().
+  std::string write(const std::string& name,
+                    const std::map<std::string, at::Tensor>& tensors) const;
   void put_about(const std::string& name, const nlohmann::json& about);
 
   std::filesystem::path dir_;

@@ -3,16 +3,15 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/text/printable.h"
-#include "job/plan/allocate/inner_widths.h"
 #include "worker/calibration/junction_groups.h"
-#include "worker/maps/map_algorithm.h"
+#include "worker/calibration/shared_map.h"
 
 namespace dotresize {
+
 std::vector<std::string> first_round_entries(const ModelConfig& config, const ResolvedJob& job) {
   std::vector<std::string> names;
   for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
@@ -22,31 +21,28 @@ std::vector<std::string> first_round_entries(const ModelConfig& config, const Re
     names.push_back(entries::kDense(junction));
     names.push_back(entries::kLossIncreases(junction));
   }
-  if (job.widths.mapped_count > 0 && !job.maps.groups.empty())
-    names.push_back(entries::kSharedBasis);
+  if (job.widths.mapped_count > 0 && job.maps.shared) names.push_back(entries::kSharedBasis);
   return names;
 }
 
-std::vector<std::string> StatisticsKind::entries(int64_t junctions) const {
-  const bool second_pass = pca && costs;
-  const bool shared = second_pass && !groups.empty();
+std::vector<std::string> junction_entries(const ModelConfig& config, const ResolvedJob& job,
+                                          bool shared_basis) {
+  const bool second_pass = job.method.sums().second.any();
   std::vector<std::string> names;
-  for (int64_t junction = 0; junction < junctions; ++junction) {
+  for (int64_t junction = 0; junction < config.num_junctions(); ++junction) {
     names.push_back(entries::kFirst(junction));
-    if (pca && !shared) names.push_back(entries::kBasis(junction));
-    if (shared && first_with_same_map(groups, junction) == junction) {
-      names.push_back(entries::kRotation(junction));
-    }
+    if (job.method.pca() && !shared_basis) names.push_back(entries::kBasis(junction));
     if (second_pass) names.push_back(entries::kSecond(junction));
   }
+  if (second_pass && shared_basis) names.push_back(entries::kRotation(kSharedMap));
   return names;
 }
 
 void take_statistics(Communicator& comm, const CalibrationJob& job,
                      const CalibrationObserver& observer, PhaseClock& clock) {
   PipelinePasses passes(comm, job, observer, clock);
-  const bool two_passes = needs_second_pass(job.map);
-  if (two_passes && !job.sharing.empty()) return take_shared_sums(comm, job, passes, clock);
+  const bool two_passes = job.map.sums().second.any();
+  if (two_passes && job.shared_map) return take_shared_sums(comm, job, passes, clock);
   const bool pca = job.map.basis == Basis::kPca;
   Journal& journal = job.journal;
   std::vector<int64_t> pending;
@@ -81,10 +77,10 @@ void take_statistics(Communicator& comm, const CalibrationJob& job,
 }
 
 NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,
-                       std::initializer_list<const char*> required) {
+                       const std::vector<std::string>& required) {
   if (job.statistics == nullptr) return job.journal.get(entry);
   NamedTensors tensors = job.statistics->get(entry);
-  for (const char* name : required) {
+  for (const std::string& name : required) {
     if (!tensors.contains(name)) {
       throw InputError(fmt::format("the statistics of {} have no tensor {}", entry, name));
     }

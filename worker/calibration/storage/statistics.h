@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -20,17 +18,11 @@ namespace dotresize {
 /// Returns the names of all entries of an allocation's first round (storage/entries.h).
 std::vector<std::string> first_round_entries(const ModelConfig& config, const ResolvedJob& job);
 
-/// Selects the entries of statistics, except those of an allocation.
-struct StatisticsKind {
-  bool pca = false;    ///< the basis of the maps
-  bool costs = false;  ///< l1 costs and norms in that basis
-  /// Groups of junctions that share a basis, as CalibrationJob::sharing; used if there are costs in
-  /// the PCA basis. Empty: each junction has its own.
-  std::vector<int64_t> groups = {};
-
-  /// Returns the names of all entries for this number of junctions.
-  std::vector<std::string> entries(int64_t junctions) const;
-};
+/// Returns the names of all entries that the job needs from statistics without an allocation.
+/// `shared_basis`: the statistics have the basis of a shared map. A job without a second pass then
+/// takes the basis of each junction from the sums of the first one.
+std::vector<std::string> junction_entries(const ModelConfig& config, const ResolvedJob& job,
+                                          bool shared_basis);
 
 /// Writes the statistics of all junctions to `job.journal`, the journal of the statistics. Its
 /// entries are not computed again. All junctions must be mapped. Collective.
@@ -41,6 +33,6 @@ void take_statistics(Communicator& comm, const CalibrationJob& job,
 /// is checked: throws InputError if a tensor of `required` is missing, or if a tensor has another
 /// shape or dtype.
 NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,
-                       std::initializer_list<const char*> required);
+                       const std::vector<std::string>& required);
 
 }  // namespace dotresize

@@ -62,7 +62,7 @@ int self_test_command(std::optional<DeviceKind> asked, bool json, const MakeTran
       tell(silence);
       ::_exit(kExitJobFailed);
     };
-    links.emplace(before, transport ? transport : transport_of(device.cuda), heartbeats);
+    links.emplace(before, transport, device.cuda, heartbeats);
     const SelfTestSubject subject = self_test_subject(device, scalar_type(dtype));
     const SelfTestResult result = self_test(subject, links->comm());
     const std::vector<std::string> devices = gather_strings(before, subject.name, 0);

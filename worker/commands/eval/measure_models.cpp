@@ -199,7 +199,7 @@ MeasuredModel Evaluation::measure(Progress& progress, const Evaluation* referenc
     progress.enter(phase_name(kLatencyPhase));
     const WholeModel model = load_whole_model(reader_, config_, at::kFloat);
     set_latency(measure_latency(model, request_.latency_options,
-                                [&](int64_t tokens) { progress.tokens_seen(tokens); }));
+                                [&](int64_t tokens) { progress.add({.tokens = tokens}); }));
   }
   if (request_.generation()) own_generation(progress);
   return result_;
@@ -212,7 +212,7 @@ void Evaluation::own_perplexity(Progress& progress, const Evaluation* reference,
       .config = config_,
       .windows = windows_,
       .tokens_at_once = kTokensAtOnceAlone,
-      .tokens_seen = [&](int64_t tokens) { progress.tokens_seen(tokens); }};
+      .tokens_seen = [&](int64_t tokens) { progress.add({.tokens = tokens}); }};
   std::optional<EvaluatedReference> compared;
   if (reference != nullptr) {
     compared.emplace(EvaluatedReference{reference->reader_, reference->config_,
@@ -241,7 +241,7 @@ void Evaluation::own_generation(Progress& progress) {
     at::Tensor next = ids;
     while (std::ssize(written) < request_.new_tokens) {
       const at::Tensor likeliest = decoder.read(next).argmax(-1);
-      progress.tokens_seen(next.size(1));
+      progress.add({.tokens = next.size(1)});
       written.push_back(likeliest.item<int64_t>());
       next = likeliest.view({1, 1});
     }

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
@@ -85,7 +84,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                          job.map,
                          uniform_widths(job.config, /*head_sliced=*/true, job.config.hidden_size),
                          job.compute_dtype,
-                         job.sharing};
+                         job.shared_map};
       all.device = job.device;
       take_statistics(run.comm, all, observer, run.clock);
       statistics->publish(run.comm);
@@ -115,7 +114,7 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
   }
   OutputShards shards(run.comm, run.partial, cut, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard.overlaps, run.clock,
-                      [&] { run.progress.sublayers_written(1); });
+                      [&] { run.progress.add({.sublayers = 1}); });
   calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
@@ -143,7 +142,7 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
                          const CalibrationObserver& observer,
                          const std::function<Calibrated(AllocationChoice* choice)>& write) {
   const TokenWindows& held_out = tokens.held_out.value();
-  KeptStates states(opened.journal, dense_states_entry(held_out));
+  KeptStates states(opened.journal, entries::kStates(name_of(held_out)));
   {
     const PhaseClock::Scope scope(run.clock, "check");
     keep_dense_states(run, held_out.windows, states);
@@ -206,7 +205,7 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
   map.svd_driver = opened.svd_driver;
   CalibrationJob calibration{
       config,         reader, run.plan,   opened.journal,    opened.finished,
-      tokens.windows, map,    job.widths, run.compute_dtype, job.maps.groups};
+      tokens.windows, map,    job.widths, run.compute_dtype, job.maps.shared};
   calibration.window_numbers = tokens.numbers;
   calibration.shortcuts = job.maps.shortcuts;
   calibration.device = run.environment.device.device;
@@ -240,7 +239,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   return open_journal(run.comm, dir,
                       job_fingerprint(run.job, tokens.calibration,
                                       tokens.healing.value_or(TokenWindows()), run.source.files()),
-                      run.input_files(), run.job.widths.mapped_count, run.job.maps.groups,
+                      run.input_files(), run.job.widths.mapped_count, run.job.maps.shared,
                       run.environment.decomposition_threads, run.environment.svd_driver);
 }
 
@@ -262,8 +261,8 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   const auto start = std::chrono::steady_clock::now();
   run.progress.enter("calibrate");
   const CalibrationObserver observer{
-      run.count_tokens, [&](int64_t junctions) { run.progress.junctions_solved(junctions); },
-      [&](int64_t junctions) { run.progress.junctions_found(junctions); }};
+      run.count_tokens, [&](int64_t junctions) { run.progress.add({.junctions = junctions}); },
+      [&](int64_t junctions) { run.progress.add({.junctions = junctions}, /*found=*/true); }};
   const auto write = [&](AllocationChoice* choice) {
     return write_output(run, choice, tokens.calibration, opened, statistics, observer);
   };

@@ -3,12 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -25,7 +23,6 @@
 #include "job/report/report.h"
 #include "job/report/report_tables.h"
 #include "job/spec/job_file.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "worker/calibration/reason.h"
@@ -35,7 +32,6 @@
 #include "worker/commands/progress.h"
 #include "worker/commands/run/ranks/rank_links.h"
 #include "worker/commands/run/ranks/rank_process.h"
-#include "worker/commands/run/ranks/rank_summary.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/worker_program.h"
@@ -76,12 +72,25 @@ LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const Chose
                          const fs::path& output, bool fresh) {
   const auto least = [&](int64_t mine) { return std::ranges::min(gather_numbers(comm, mine)); };
   LaunchFacts facts{comm.size(), device.facts()};
-  facts.memory = least(usable_memory_bytes() / ranks.size());
+  facts.memory = least(usable_memory_bytes() / std::ssize(ranks.cores));
   if (device.cuda != nullptr) facts.device_memory = least(device.cuda->memory().free);
   if (!fresh) {
     facts.schedule = broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
   }
   return facts;
+}
+
+/// Throws InputError if the file cannot be created.
+void check_trace_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(path).parent_path();
+  if (!fs::is_directory(folder, error)) {
+    throw InputError("--trace", folder.string() + ": there is no such directory");
+  }
+  if (fs::is_directory(path, error)) throw InputError("--trace", path.string() + " is a directory");
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw InputError("--trace", folder.string() + " is not writable");
+  }
 }
 
 void print_summary(const Report& report) {
@@ -207,8 +216,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && coordinator_) {
     to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
   }
-  links_.emplace(before_job, transport_ ? transport_ : transport_of(device.cuda),
-                 heartbeat_options(job));
+  links_.emplace(before_job, transport_, device.cuda, heartbeat_options(job));
   std::optional<SvdDriver> svd_driver;
   if (device.cuda != nullptr) {
     const SelfTestResult proof = self_test(
@@ -240,7 +248,7 @@ void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSig
 HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
   HeartbeatOptions options;
   options.timeout = std::chrono::seconds(job.resources.timeout_s);
-  options.phase = [this] { return progress_.phase(); };
+  options.phase = [this] { return progress_.state().phase; };
   options.on_silence = [this](const std::string& silence) {
     tell(kLost, silence);
     output_->discard();
@@ -251,8 +259,8 @@ HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
 
 void JobCommand::tell(const char* code, const std::string& message) {
   std::call_once(told_, [&] {
-    const Failure failure{code, rank_, host_name(),
-                          progress_.phase().empty() ? "start" : progress_.phase(), message};
+    const std::string phase = progress_.state().phase;
+    const Failure failure{code, rank_, host_name(), phase.empty() ? "start" : phase, message};
     fmt::print(stderr, "{}\n", failure_line(failure));
     if (coordinator_) report_failure(*coordinator_, failure);
   });

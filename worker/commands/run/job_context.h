@@ -41,7 +41,7 @@ struct JobContext {
   Progress& progress = environment.progress;
   const at::ScalarType compute_dtype = scalar_type(job.resources.compute_dtype);
   const std::function<void(int64_t)> count_tokens =
-      [&progress = environment.progress](int64_t tokens) { progress.tokens_seen(tokens); };
+      [&progress = environment.progress](int64_t tokens) { progress.add({.tokens = tokens}); };
 
   /// Returns the source's config.json and weights.
   std::vector<std::filesystem::path> input_files() const;

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -100,9 +99,10 @@ void keep_dense_states(JobContext& run, const at::Tensor& windows, KeptStates& s
 std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& tokens,
                                               Journal& journal) {
   if (!tokens.evaluation) return std::nullopt;
-  const std::string entry = dense_loss_entry(*tokens.evaluation);
+  const std::string entry = entries::kDenseLoss(name_of(*tokens.evaluation));
   DenseEvaluation dense;
-  if (run.job.evaluation->kl) dense.states.emplace(journal, dense_states_entry(*tokens.evaluation));
+  if (run.job.evaluation->kl)
+    dense.states.emplace(journal, entries::kStates(name_of(*tokens.evaluation)));
   const int64_t microbatches = count_microbatches(tokens.evaluation->windows);
   if (journal.has(entry) && (!dense.states || dense.states->complete(microbatches))) {
     const Json found = journal.value(entry);

@@ -42,13 +42,13 @@ HealingReport heal_whole(JobContext& run, const SplitWindows& windows, OpenedJou
   const TokenWindows held_out{windows.held_out, "heal-held-out"};
   for (const TokenWindows* tokens : {&fitted, &held_out}) {
     const PhaseClock::Scope scope(run.clock, "heal", "dense");
-    KeptStates states(opened.journal, dense_states_entry(*tokens));
+    KeptStates states(opened.journal, entries::kStates(name_of(*tokens)));
     keep_dense_states(run, tokens->windows, states);
   }
   run.comm.barrier();
   Journal of_all_ranks(run.environment.output.journal());
-  const KeptStates fitted_states(of_all_ranks, dense_states_entry(fitted));
-  const KeptStates held_out_states(of_all_ranks, dense_states_entry(held_out));
+  const KeptStates fitted_states(of_all_ranks, entries::kStates(name_of(fitted)));
+  const KeptStates held_out_states(of_all_ranks, entries::kStates(name_of(held_out)));
   const HealingJob job{
       .journal = opened.journal,
       .shard = run.shard,

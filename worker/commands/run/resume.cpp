@@ -3,9 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
@@ -16,7 +14,6 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
-#include "worker/calibration/calibration.h"
 #include "worker/commands/run/output/fingerprints.h"
 
 namespace dotresize {
@@ -72,7 +69,7 @@ Decompositions check_journal(const fs::path& dir, const fs::path& file, const Js
   for (const fs::path& input : inputs) {
     const std::string name = input.filename().string();
     if (!stamped || found.at(kInputs).value(name, Json()) == stamp_of(input)) continue;
-    const fs::path hash = input_hash_file(dir, name);
+    const fs::path hash = dir / (name + kInputHash);
     if (fs::exists(hash) && read_whole_file(hash, kMaxHashBytes) == sha256_of_file(input)) continue;
     throw InputError("model.path", input.string() +
                                        " was replaced or changed since the interrupted run, and "
@@ -109,11 +106,6 @@ Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
   for (const fs::path& input : inputs) begun[kInputs][input.filename().string()] = stamp_of(input);
   write_file_atomically(file, begun.dump(2) + "\n");
   return own;
-}
-
-std::string name_of(const TokenWindows& evaluation) {
-  return fmt::format("{}-{}x{}", evaluation.fingerprint, evaluation.windows.size(0),
-                     evaluation.windows.size(1));
 }
 
 }  // namespace
@@ -154,21 +146,14 @@ void check_space(const fs::path& dir, int64_t bytes) {
       human_bytes(static_cast<int64_t>(space.available)), human_bytes_rounded_up(bytes)));
 }
 
-fs::path input_hash_file(const fs::path& dir, const std::string& name) {
-  return dir / (name + ".sha256");
-}
-
-std::string dense_loss_entry(const TokenWindows& evaluation) {
-  return entries::kDenseLoss(name_of(evaluation));
-}
-
-std::string dense_states_entry(const TokenWindows& evaluation) {
-  return entries::kStates(name_of(evaluation));
+std::string name_of(const TokenWindows& evaluation) {
+  return fmt::format("{}-{}x{}", evaluation.fingerprint, evaluation.windows.size(0),
+                     evaluation.windows.size(1));
 }
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
                            const std::vector<fs::path>& inputs, int64_t mapped_junctions,
-                           const std::vector<int64_t>& sharing, int decomposition_threads,
+                           bool shared_map, int decomposition_threads,
                            std::optional<SvdDriver> svd_driver) {
   Decompositions begun{decomposition_threads > 0 ? decomposition_threads : at::get_num_threads(),
                        svd_driver};
@@ -181,7 +166,7 @@ OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& 
   OpenedJournal opened{Journal(dir), {}, threads, driver};
   comm.barrier();  // no rank writes before all have looked
   for (int64_t junction = 0; junction < mapped_junctions; ++junction) {
-    const bool has_map = opened.journal.has(entries::kMap(first_with_same_map(sharing, junction)));
+    const bool has_map = opened.journal.has(entries::kMap(shared_map ? kSharedMap : junction));
     if (has_map && opened.journal.has(entries::kJunction(junction)))
       opened.finished.insert(junction);
   }

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/report/report_entries.h"
 #include "worker/calibration/storage/journal.h"
@@ -32,15 +31,13 @@ std::vector<std::string> gather_names(Communicator& comm, const std::vector<std:
 /// Ranks share the work. Collective.
 void remove_damaged(Communicator& comm, const std::filesystem::path& dir);
 
-/// File beside the journal's entries with the hash of an input, written once it is known.
-std::filesystem::path input_hash_file(const std::filesystem::path& journal,
-                                      const std::string& input);
+/// Extension of the file beside the journal's entries that has the hash of an input, written once
+/// it is known.
+inline constexpr char kInputHash[] = ".sha256";
 
-/// Name of the journal entry with the dense model's loss over these windows.
-std::string dense_loss_entry(const TokenWindows& evaluation);
-
-/// Prefix of the journal entries with the dense model's final states over these windows.
-std::string dense_states_entry(const TokenWindows& evaluation);
+/// Name of these windows in the journal's entries with the dense model's loss and final states
+/// over them (entries::kDenseLoss, entries::kStates).
+std::string name_of(const TokenWindows& evaluation);
 
 /// A journal that belongs to this job.
 struct OpenedJournal {
@@ -54,14 +51,14 @@ struct OpenedJournal {
 /// Begins the journal in `dir` on rank 0, or checks that an existing one has this fingerprint.
 /// Damaged entries are removed, with a note on stderr. `inputs`: files whose content the job
 /// depends on; a file whose stamp differs from the earlier run's must have the hash that it had
-/// then. `sharing`: see CalibrationJob. `decomposition_threads`: for a new journal; 0: libtorch's
-/// number of threads. `svd_driver`: for a new journal, on rank 0. Throws InputError naming the
-/// difference if the journal belongs to another job. Collective.
+/// then. `shared_map`: see CalibrationJob. `decomposition_threads`: for a new journal; 0:
+/// libtorch's number of threads. `svd_driver`: for a new journal, on rank 0. Throws InputError
+/// naming the difference if the journal belongs to another job. Collective.
 OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
                            const nlohmann::json& fingerprint,
                            const std::vector<std::filesystem::path>& inputs,
-                           int64_t mapped_junctions, const std::vector<int64_t>& sharing,
-                           int decomposition_threads = 0, std::optional<SvdDriver> svd_driver = {});
+                           int64_t mapped_junctions, bool shared_map, int decomposition_threads = 0,
+                           std::optional<SvdDriver> svd_driver = {});
 
 /// Returns all 2L+1 junctions in order from the journal, including those that keep their width.
 /// `transport`: the maps are of a method with transport.

@@ -20,7 +20,6 @@
 #include "job/model/tensor_table.h"
 #include "job/page/page.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/block_sizes.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/time_estimate.h"
 #include "job/plan/estimate/traffic.h"
@@ -250,7 +249,7 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   // The journal keeps the hashes for a run that resumes with files whose stamps changed.
   const auto keep_hash = [journal = environment.output.journal()](const std::string& name,
                                                                   const std::string& hash) {
-    write_file_atomically(input_hash_file(journal, name), hash);
+    write_file_atomically(journal / (name + kInputHash), hash);
   };
   BackgroundHashes of_inputs(run.comm, run.input_files(), keep_hash);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);

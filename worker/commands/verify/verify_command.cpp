@@ -221,16 +221,15 @@ void Comparison::compare_perplexities() {
   compare("compressed", request_.dir, output_, *report_.compressed.perplexity);
 }
 
-bool is_there(const CheckpointReader& reader, const std::string& name,
-              const std::vector<int64_t>& shape) {
-  return reader.has(name) && reader.shape(name) == shape;
-}
-
 void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Problems& problems) {
   if (config.dtype.empty()) return;
   for (const auto& [name, shape] : expected_shapes(config)) {
-    if (!is_there(reader, name, shape)) continue;
-    const std::string dtype = dtype_name(reader.get(name, shape).scalar_type());
+    if (!reader.has(name) || reader.shape(name) != shape) continue;
+    const at::ScalarType found = reader.get(name, shape).scalar_type();
+    std::string dtype = c10::toString(found);
+    for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+      if (scalar_type(known) == found) dtype = to_string(known);  // as config.json has it
+    }
     if (dtype == config.dtype) continue;
     problems.push_back("tensor " + in_quotes(name) + " is " + dtype + ", config.json says " +
                        config.dtype);
@@ -243,7 +242,7 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
     for (const StoredTensor& stored : sublayer_tensors(config, sublayer)) {
       const bool factor = stored.role == TensorRole::kShortcutA;
       if (stored.role != TensorRole::kShortcut && !factor) continue;
-      if (!is_there(reader, stored.name, stored.shape)) continue;
+      if (!reader.has(stored.name) || reader.shape(stored.name) != stored.shape) continue;
       const at::Tensor tensor = reader.get(stored.name, stored.shape);
       if (!all_finite(tensor)) continue;
       if (config.shortcut(sublayer).factors != 1) continue;  // oblique maps may stretch

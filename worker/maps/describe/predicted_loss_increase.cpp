@@ -102,20 +102,20 @@ at::Tensor loss_increases_of_ranks(const MetricBasis& before, const JunctionMap&
   return corner_sums(products, first).clamp_min(0.0) / 2.0;
 }
 
-TokenLossIncreases::TokenLossIncreases(const MetricBasis& basis, std::vector<int64_t> widths)
-    : widths_(std::move(widths)),
-      of_x_(at::mm(basis.factor, basis.vectors).to(at::kFloat)),
-      of_g_(at::linalg_solve_triangular(basis.factor.t(), basis.vectors, /*upper=*/true)
-                .to(at::kFloat)),
-      sums_(at::zeros({static_cast<int64_t>(widths_.size())}, basis.values.options())) {}
+TokenLossIncreases::TokenLossIncreases(const MetricBasis& basis, std::vector<int64_t> grid)
+    : widths(std::move(grid)),
+      to_y(at::mm(basis.factor, basis.vectors).to(at::kFloat)),
+      to_h(at::linalg_solve_triangular(basis.factor.t(), basis.vectors, /*upper=*/true)
+               .to(at::kFloat)),
+      sums(at::zeros({static_cast<int64_t>(widths.size())}, basis.values.options())) {}
 
 void TokenLossIncreases::add(const at::Tensor& x, const at::Tensor& g) {
   const auto rows = [](const at::Tensor& of_tokens) {
     return of_tokens.reshape({-1, of_tokens.size(-1)});
   };
-  const at::Tensor products = at::mm(rows(x), of_x_) * at::mm(rows(g), of_g_);
-  const at::Tensor changes = sums_beyond(products.to(at::kDouble), widths_);
-  sums_ = sums_ + changes.square().sum(0) / 2.0;
+  const at::Tensor products = at::mm(rows(x), to_y) * at::mm(rows(g), to_h);
+  const at::Tensor changes = sums_beyond(products.to(at::kDouble), widths);
+  sums = sums + changes.square().sum(0) / 2.0;
 }
 
 }  // namespace dotresize

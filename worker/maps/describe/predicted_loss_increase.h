@@ -53,20 +53,16 @@ at::Tensor loss_increases_of_ranks(const MetricBasis& before, const JunctionMap&
 /// gradient: ½ (Σ_(b ≥ k) y_b h_b)², where y = x·L·V is the token and h = g·L⁻ᵀ·V its gradient. If
 /// activations and gradients were independent, the mean would equal the predictions above. It is
 /// larger if tokens that are hard to keep have large gradients.
-class TokenLossIncreases {
- public:
+struct TokenLossIncreases {
   TokenLossIncreases(const MetricBasis& basis, std::vector<int64_t> widths);
 
   /// x, g: [..., d] float32; g is the gradient at the tokens x.
   void add(const at::Tensor& x, const at::Tensor& g);
-  /// Sums over all tokens, [G] float64.
-  const at::Tensor& sums() const { return sums_; }
 
- private:
-  std::vector<int64_t> widths_;
-  at::Tensor of_x_;  ///< [d, d] float32
-  at::Tensor of_g_;  ///< [d, d] float32
-  at::Tensor sums_;
+  std::vector<int64_t> widths;
+  at::Tensor to_y;  ///< L·V [d, d] float32
+  at::Tensor to_h;  ///< L⁻ᵀ·V [d, d] float32
+  at::Tensor sums;  ///< sums over all tokens, [G] float64
 };
 
 }  // namespace dotresize

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/PhiloxRNGEngine.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -5,15 +5,6 @@
 #include "job/plan/block_sizes.h"
 
 namespace dotresize {
-namespace {
-
-/// Returns the end of a rank's part of the microbatches, which begins at the end of the previous
-/// rank's.
-int64_t end_of(int rank, const Communicator& comm, int64_t microbatches) {
-  return microbatches * (rank + 1) / comm.size();
-}
-
-}  // namespace
 
 int64_t count_microbatches(const at::Tensor& windows) {
   const int64_t samples = microbatch_samples(windows.size(1));
@@ -21,14 +12,13 @@ int64_t count_microbatches(const at::Tensor& windows) {
 }
 
 int64_t first_microbatch(const Communicator& comm, const at::Tensor& windows) {
-  return end_of(comm.rank() - 1, comm, count_microbatches(windows));
+  return count_microbatches(windows) * comm.rank() / comm.size();
 }
 
 Microbatches microbatches_of_rank(const Communicator& comm, const at::Tensor& windows) {
   const Microbatches all = windows.split(microbatch_samples(windows.size(1)));
-  const auto count = static_cast<int64_t>(all.size());
-  return {all.begin() + end_of(comm.rank() - 1, comm, count),
-          all.begin() + end_of(comm.rank(), comm, count)};
+  const int64_t end = std::ssize(all) * (comm.rank() + 1) / comm.size();
+  return {all.begin() + first_microbatch(comm, windows), all.begin() + end};
 }
 
 }  // namespace dotresize

@@ -31,10 +31,6 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
   return stage;
 }
 
-at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids) {
-  return project(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection);
-}
-
 FeatureVisitor features_of(int64_t sublayer, const SublayerVisitor& visit) {
   if (!visit) return nullptr;
   return [sublayer, &visit](int64_t expert, const at::Tensor& features) {

@@ -31,10 +31,6 @@ struct Stage {
 Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
                  int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device);
 
-/// Returns rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch,
-/// seqlen] int64.
-at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids);
-
 /// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]
 /// float32 on the stage's device.
 using JunctionVisitor = std::function<void(int64_t junction, const at::Tensor& x)>;

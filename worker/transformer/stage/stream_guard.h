@@ -37,11 +37,10 @@ struct KeptStream {
 /// stream need Tensor::record_stream. Does nothing on the CPU.
 class StreamGuard {
  public:
-  explicit StreamGuard(const KeptStream& kept) {
+  /// Also makes work on the stream wait for the event, if it is not empty.
+  explicit StreamGuard(const KeptStream& kept,
+                       const RecordedEvent& event = RecordedEvent(at::kCPU)) {
     if (kept.stream) guard_.emplace(*kept.stream);
-  }
-  /// Also makes work on the stream wait for the event.
-  StreamGuard(const KeptStream& kept, const RecordedEvent& event) : StreamGuard(kept) {
     if (guard_ && event.event) guard_->current_stream().wait(*event.event);
   }
   /// Waits for all work on the stream.

@@ -39,7 +39,7 @@ void add_calibration(const TokenWindows& calibration, Json& fingerprint) {
 Json method_options(const ResolvedJob& job) {
   Json options = {{"name", job.method.name},
                   {"lambda", job.maps.lambda},
-                  {"map_sharing", to_string(job.maps.sharing)},
+                  {"map_sharing", job.maps.sharing()},
                   {"shortcuts", to_string(job.maps.shortcuts)},
                   {"head_sliced", job.maps.head_sliced},
                   {"accept_nonconvergence", job.maps.accept_nonconvergence}};
@@ -82,13 +82,16 @@ Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibrat
     fingerprint["allocation"] = {{"round_to", job.target.allocation->round_to},
                                  {"value_heads", job.allocates_values()},
                                  {"head_sliced", job.maps.head_sliced},
-                                 {"map_sharing", to_string(job.maps.sharing)}};
+                                 {"map_sharing", job.maps.sharing()}};
   }
   fingerprint["basis"] = job.method.pca() ? "pca" : "identity";
   fingerprint["metric"] = to_string(job.maps.metric);
-  fingerprint[kCosts] = job.method.transport();
-  const bool own = job.method.passes() == 1 || job.maps.groups.empty();
-  fingerprint[kMapGroups] = own ? kOwnBases : fmt::format("{}", fmt::join(job.maps.groups, ","));
+  const SumsOfPasses sums = job.method.sums();
+  fingerprint[kCosts] = sums.in_basis().cost;
+  // A group number for each junction: all are in one group.
+  const std::vector<int> one_group(job.widths.all.size(), 0);
+  const bool shared = sums.second.any() && job.maps.shared;
+  fingerprint[kMapGroups] = shared ? fmt::format("{}", fmt::join(one_group, ",")) : kOwnBases;
   return fingerprint;
 }
 

@@ -53,22 +53,16 @@ void OutputShards::begin(const JunctionWidths& widths) {
   }
 }
 
-void OutputShards::put_embedding_rows(int64_t first, const at::Tensor& rows) {
-  writer_->write(embedding_tensor(output_).name, rows, first);
-}
-
-void OutputShards::put_head_rows(int64_t first, const at::Tensor& rows) {
-  const HeadWeights folded{at::Tensor(), rows};
-  const HeadWeights stored = norm_ ? with_stock_norm(folded, *norm_) : folded;
-  writer_->write(head_matrix(output_).name, stored.weight, first);
-  if (norm_ && first == 0) {
-    writer_->write(end_tensor(output_, TensorRole::kFinalNorm)->name, stored.norm);
+void OutputShards::put_end(TensorRole role, const at::Tensor& rows, int64_t first) {
+  const auto name_of = [&](TensorRole end) { return end_tensor(output_, end)->name; };
+  if (norm_ && role == TensorRole::kHead) {
+    writer_->write(name_of(role), rows * norm_->rest, first);
+    if (first == 0) writer_->write(name_of(TensorRole::kFinalNorm), norm_->weight);
+  } else if (norm_ && role == TensorRole::kFinalNorm) {
+    writer_->write(name_of(role), rows * norm_->exact);
+  } else {
+    writer_->write(name_of(role), rows, first);
   }
-}
-
-void OutputShards::put_end(TensorRole role, const at::Tensor& tensor) {
-  const bool scaled = norm_ && role == TensorRole::kFinalNorm;
-  writer_->write(end_tensor(output_, role)->name, scaled ? tensor * norm_->exact : tensor);
 }
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {

@@ -20,9 +20,7 @@ class OutputShards final : public FoldedModelSink {
   OutputShards(Communicator& comm, std::filesystem::path dir, const ModelConfig& source,
                const ResolvedJob& job, const ShardPlan& plan);
   void begin(const JunctionWidths& widths) override;
-  void put_embedding_rows(int64_t first, const at::Tensor& rows) override;
-  void put_head_rows(int64_t first, const at::Tensor& rows) override;
-  void put_end(TensorRole role, const at::Tensor& tensor) override;
+  void put_end(TensorRole role, const at::Tensor& rows, int64_t first) override;
   void put_sublayer(const SublayerWeights& weights) override;
   void finish();
 

@@ -53,7 +53,7 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
   if (!whole_) remove_damaged(comm, partial_ / kEntries);
   journal_.emplace((whole_ ? dir_ : partial_) / kEntries);
   comm.barrier();  // no rank writes before all have looked
-  if (whole_) check_entries(comm, config, state == "shared");
+  if (whole_) check_entries(comm, config, /*shared_basis=*/state == "shared");
 }
 
 bool StatisticsDirectory::find(const Json& fingerprint) {
@@ -69,8 +69,9 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   Json found = read_manifest(dir_);
   for (Json* each : {&wanted, &found}) {
     // Statistics may have parts that the method does not need.
-    if (!job_.method.transport()) each->erase(kCosts);
-    if (job_.method.passes() == 1) each->erase(kMapGroups);
+    const SumsOfPasses sums = job_.method.sums();
+    if (!sums.in_basis().cost) each->erase(kCosts);
+    if (!sums.second.any()) each->erase(kMapGroups);
   }
   const std::string what = difference(wanted, found, "the statistics");
   if (!what.empty()) {
@@ -106,13 +107,10 @@ void StatisticsDirectory::begin(const Json& fingerprint) {
 }
 
 void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& config,
-                                        bool shared_bases) const {
-  const bool first_alone = shared_bases && !job_.method.transport();
-  const StatisticsKind kind{job_.method.pca() && !first_alone, job_.method.transport(),
-                            job_.maps.groups};
+                                        bool shared_basis) const {
   const std::vector<std::string> entries = job_.target.allocation
                                                ? first_round_entries(config, job_)
-                                               : kind.entries(config.num_junctions());
+                                               : junction_entries(config, job_, shared_basis);
   const std::vector<std::string> damaged =
       gather_names(comm, journal_->damaged(comm.rank(), comm.size()));  // ranks share the work
   if (comm.rank() != 0) return;

@@ -36,7 +36,7 @@ class StatisticsDirectory {
   /// one.
   bool find(const nlohmann::json& fingerprint);
   void begin(const nlohmann::json& fingerprint);
-  void check_entries(Communicator& comm, const ModelConfig& config, bool shared_bases) const;
+  void check_entries(Communicator& comm, const ModelConfig& config, bool shared_basis) const;
 
   const ResolvedJob& job_;
   std::filesystem::path dir_;

@@ -8,20 +8,15 @@
 
 namespace dotresize {
 
-MakeTransport transport_of(CudaModule* cuda) {
-  if (cuda == nullptr) return nullptr;
-  return [cuda](Communicator& host, WaitLimit limit) {
-    return cuda->make_communicator(host, std::move(limit));
-  };
-}
-
-RankLinks::RankLinks(Communicator& comm, const MakeTransport& transport, HeartbeatOptions options) {
+RankLinks::RankLinks(Communicator& comm, const MakeTransport& transport, CudaModule* cuda,
+                     HeartbeatOptions options) {
   if (comm.size() == 1) return;
   heartbeats_.emplace(open_peer_sockets(comm), std::move(options));
   heartbeats_->wait_for_peers();
   host_.emplace(MPI_COMM_WORLD, heartbeats_->wait_limit());
-  if (!transport) return;
-  transport_ = transport(*host_, heartbeats_->wait_limit());
+  if (!transport && cuda == nullptr) return;
+  transport_ = transport ? transport(*host_, heartbeats_->wait_limit())
+                         : cuda->make_communicator(*host_, heartbeats_->wait_limit());
   notes_.emplace(MPI_COMM_WORLD, heartbeats_->wait_limit());
   announced_ = std::make_unique<AnnouncedCommunicator>(*notes_, *transport_);
 }

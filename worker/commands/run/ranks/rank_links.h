@@ -15,15 +15,14 @@ namespace dotresize {
 using MakeTransport =
     std::function<std::unique_ptr<Communicator>(Communicator& host, WaitLimit limit)>;
 
-/// Returns NCCL if the ranks compute on GPUs; otherwise null, which means MPI.
-MakeTransport transport_of(CudaModule* cuda);
-
 /// Links between the ranks while the job runs: heartbeats, MPI, and NCCL or another transport for
 /// tensors. A single rank has none of them.
 class RankLinks {
  public:
-  /// Uses MPI if there is no `transport`. Collective over `comm`.
-  RankLinks(Communicator& comm, const MakeTransport& transport, HeartbeatOptions options);
+  /// Without a `transport` uses NCCL if the ranks compute on GPUs (`cuda` is not null), else MPI.
+  /// Collective over `comm`.
+  RankLinks(Communicator& comm, const MakeTransport& transport, CudaModule* cuda,
+            HeartbeatOptions options);
 
   bool is_peer_silent() const { return heartbeats_ && !heartbeats_->silence().empty(); }
   Communicator& comm();

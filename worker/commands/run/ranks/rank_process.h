@@ -46,8 +46,6 @@ int world_size();
 struct HostRanks {
   int rank = 0;                  ///< this process's number among them
   std::vector<cpu_set_t> cores;  ///< cores that each rank may use, by rank
-
-  int size() const { return static_cast<int>(cores.size()); }
 };
 
 HostRanks ranks_on_this_host();

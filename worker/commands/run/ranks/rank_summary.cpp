@@ -3,15 +3,12 @@
 #include <ATen/ATen.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/errors.h"
 #include "base/files/durable_file.h"
 #include "base/process/environment.h"
-#include "job/model/model_config.h"
 #include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
@@ -68,18 +65,6 @@ std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
     reports.push_back(rank_report_from_json(Json::parse(text)));
   }
   return reports;
-}
-
-void check_trace_path(const fs::path& path) {
-  std::error_code error;
-  const fs::path folder = fs::absolute(path).parent_path();
-  if (!fs::is_directory(folder, error)) {
-    throw InputError("--trace", folder.string() + ": there is no such directory");
-  }
-  if (fs::is_directory(path, error)) throw InputError("--trace", path.string() + " is a directory");
-  if (::access(folder.c_str(), W_OK) != 0) {
-    throw InputError("--trace", folder.string() + " is not writable");
-  }
 }
 
 void write_trace(Communicator& comm, const PhaseClock& clock, const fs::path& path) {

@@ -1,10 +1,10 @@
+#include "worker/cuda/gpu_facts.h"
+
 #include <dlfcn.h>
 
 #include <array>
 #include <cstddef>
 #include <type_traits>
-
-#include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
 namespace {
@@ -14,6 +14,19 @@ constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 
 }  // namespace
+
+double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype) {
+  constexpr double kAdditionsOfAPair = 2.0;
+  // Additions that a multiprocessor completes in a cycle: CUDA C++ Programming Guide, "Throughput
+  // of Native Arithmetic Instructions". An HADD2 counts as two.
+  double additions = gpu.capability <= 80 ? 64.0 : 128.0;
+  if (dtype == at::kHalf) {
+    const bool data_centre =
+        gpu.capability == 80 || gpu.capability == 90 || gpu.capability / 10 == 10;
+    additions = data_centre ? 256.0 : 128.0;
+  }
+  return gpu.multiprocessors * gpu.clock_hz * additions / kAdditionsOfAPair;
+}
 
 Driver ask_driver() {
   Driver driver;
@@ -61,7 +74,5 @@ Driver ask_driver() {
   if (driver.gpus.empty()) driver.fault = "no GPU";
   return driver;
 }
-
-std::string why_no_gpu() { return ask_driver().fault; }
 
 }  // namespace dotresize
