@@ -47,6 +47,8 @@ class Server {
  private:
   void listen(const ServerOptions& options);
   std::vector<GuardedServer*> grpc_servers() const;
+  /// True if clients must have a certificate.
+  bool are_clients_certified() const;
   /// Unix socket through which jobs on this machine call the server.
   std::filesystem::path socket() const;
   void listen_for_http(const ServerOptions& options);

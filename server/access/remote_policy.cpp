@@ -1,6 +1,8 @@
 #include "server/access/remote_policy.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/text/printable.h"
@@ -10,8 +12,8 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 
-RemotePolicy::RemotePolicy(const RemoteOptions& options, const fs::path& state_dir)
-    : prefixes_(options.prefixes) {
+RemotePolicy::RemotePolicy(std::vector<std::string> prefixes, const fs::path& state_dir)
+    : prefixes_(std::move(prefixes)) {
   for (const std::string& prefix : prefixes_) {
     if (is_remote(prefix) && prefix.find("..") == std::string::npos &&
         prefix.find('@') == std::string::npos) {
@@ -21,11 +23,11 @@ RemotePolicy::RemotePolicy(const RemoteOptions& options, const fs::path& state_d
                      in_quotes(prefix) + " is not hf://OWNER/, s3://BUCKET/ or one with more");
   }
   if (prefixes_.empty()) return;
-  const fs::path directory = options.cache.empty() ? state_dir / "remote" : options.cache;
+  const fs::path directory = state_dir / "remote";
   if (fs::create_directories(directory)) {
     fs::permissions(directory, fs::perms::owner_all);
   }
-  cache_ = {fs::canonical(directory), options.cache_bytes};
+  cache_ = {fs::canonical(directory), static_cast<int64_t>(fs::space(directory).capacity / 4 * 3)};
 }
 
 void RemotePolicy::require(const std::string& field, const std::string& url) const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,21 +9,16 @@
 
 namespace dotresize {
 
-/// Remote URLs that the operator lets jobs name.
-struct RemoteOptions {
-  std::vector<std::string> prefixes;  ///< URL prefixes; empty: no URLs are allowed
-  std::filesystem::path cache;        ///< cache directory; empty: "remote" in the state directory
-  int64_t cache_bytes = RemoteCache().size;
-};
-
 /// Policy on the URLs that jobs may name, and the cache of their copies. Thread-safe.
 class RemotePolicy {
  public:
   /// Allows no URLs.
   RemotePolicy() = default;
-  /// Creates the cache if there are prefixes; a new one is closed to other users. Throws InputError
-  /// for a prefix that is not a URL.
-  RemotePolicy(const RemoteOptions& options, const std::filesystem::path& state_dir);
+  /// `prefixes`: URL prefixes that the operator lets jobs name; empty: none. If there are any,
+  /// creates the cache `remote` in the state directory, closed to other users; one that exists, or
+  /// a symbolic link to a directory, is used. Copies may take three quarters of its disk: outputs
+  /// lie there too until they are pushed. Throws InputError for a prefix that is not a URL.
+  RemotePolicy(std::vector<std::string> prefixes, const std::filesystem::path& state_dir);
 
   bool allows_any() const { return !prefixes_.empty(); }
   /// Throws PERMISSION_DENIED for a URL that is not allowed.

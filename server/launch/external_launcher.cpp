@@ -39,8 +39,7 @@ ExternalLauncher::ExternalLauncher(const LauncherContext& context)
     : state_(context.state),
       store_(context.store),
       heartbeats_(context.heartbeats),
-      server_(context.remote),
-      timeout_(context.external_timeout) {}
+      server_(context.remote) {}
 
 void ExternalLauncher::require_ready() const { worker_program(); }
 
@@ -61,23 +60,12 @@ AttemptStatus ExternalLauncher::check(const v1::Job& job) {
       (!called || heartbeats_.silence(job.id()) > kSilenceAfterStop)) {
     return ended(kExitCancelled);
   }
-  return called ? AttemptStatus{} : waiting(job);
-}
-
-AttemptStatus ExternalLauncher::waiting(const v1::Job& job) const {
-  const auto age = fs::file_time_type::clock::now() - fs::last_write_time(attempt_file(job));
-  if (timeout_.count() > 0 && age > timeout_) {
-    AttemptStatus status = ended(kExitJobFailed);
-    status.failure = Failure{kDeadlineExceeded, -1, "", "",
-                             "nobody has run the job's command for " +
-                                 std::to_string(timeout_.count()) + " s (--external-timeout)"};
-    return status;
-  }
-  AttemptStatus status;
-  status.liveness = Liveness::kWaiting;
-  status.note = "waits until somebody runs its command";
-  status.command = command(job);
-  return status;
+  if (called) return {};
+  AttemptStatus waiting;
+  waiting.liveness = Liveness::kWaiting;
+  waiting.note = "waits until somebody runs its command";
+  waiting.command = command(job);
+  return waiting;
 }
 
 bool ExternalLauncher::stop(const v1::Job& job) {

@@ -261,12 +261,12 @@ void JobStore::refuse_full_queue(const std::string& owner) {
   const bool full = all.getColumn(0).getInt() >= kMaxQueuedJobs;
   auto own = prepare(table_, "SELECT count(*) FROM queue WHERE owner = ?", owner);
   own.executeStep();
-  if (!full && own.getColumn(0).getInt() < max_queued_) return;
-  throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-                  fmt::format("{} jobs{} are waiting already; try again later",
-                              full ? kMaxQueuedJobs : max_queued_,
-                              full || owner.empty() ? "" : " of '" + owner + "'"),
-                  std::chrono::seconds(30));
+  if (!full && (owner.empty() || own.getColumn(0).getInt() < max_queued_)) return;
+  throw try_again(
+      grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
+      fmt::format("{} jobs{} are waiting already; try again later",
+                  full ? kMaxQueuedJobs : max_queued_, full ? "" : " of '" + owner + "'"),
+      std::chrono::seconds(30));
 }
 
 v1::Job JobStore::create(const NewJob& job) {

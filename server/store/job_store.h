@@ -103,8 +103,8 @@ enum class Resumption {
 /// SQLite::Exception for a fault of the disk.
 class JobStore {
  public:
-  /// `max_queued`: queued jobs of one owner.
-  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs);
+  /// `max_queued`: queued jobs of one owner that has a name, so that none fills the queue.
+  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs / 2);
 
   /// Limit of queued jobs of all owners together.
   static constexpr int kMaxQueuedJobs = 10000;

@@ -44,8 +44,8 @@ def metric_names(tmp_path_factory):
     """Returns the metric names of a server that has answered one call."""
     state = tmp_path_factory.mktemp("server") / "state"
     process = subprocess.Popen(
-        [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state, "--gpus", "0"],
-        env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         endpoint, url = (process.stdout.readline().split()[-1] for _ in range(2))
         assert run(BUILD / "bin/dotresize", "list", "--server", endpoint).returncode == 0
@@ -128,7 +128,7 @@ def test_deployment_fits_together():
     assert arguments["listen"] == f"0.0.0.0:{ports['grpc']}"
     assert arguments["http"] == f"0.0.0.0:{ports['http']}"
     mounts = {mount["mountPath"] for mount in server["volumeMounts"]}
-    for option in ("state", "tls-cert", "tls-key", "tokens", "allow-root"):
+    for option in ("state", "tls", "tokens", "allow-root"):
         assert any(f"{arguments[option]}/".startswith(f"{mount}/") for mount in mounts), option
     assert {port["targetPort"] for port in find("Service")["spec"]["ports"]} == ports.keys()
     assert {entry["port"] for rule in find("NetworkPolicy")["spec"]["ingress"] for entry in rule["ports"]} == ports.keys()
