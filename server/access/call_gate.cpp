@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "server/api_error.h"
 #include "server/store/files.h"

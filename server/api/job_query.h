@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/store/job_rows.h"
+#include "server/store/job_records.h"
 #include "server/store/job_store.h"
 #include "server/store/recent_changes.h"
 

@@ -2,13 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
+
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
-#include "server/launch/outcome.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"
-#include "server/store/files.h"
 #include "server/store/resources.h"
 
 namespace dotresize {

@@ -17,11 +17,9 @@
 #include "base/failure.h"
 #include "base/text/parse_number.h"
 #include "job/spec/job_state.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "server/api_error.h"
-#include "server/launch/outcome.h"
 #include "server/store/files.h"
 #include "server/store/job_schema.h"
 

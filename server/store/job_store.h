@@ -14,7 +14,7 @@
 
 #include "base/files/unique_fd.h"
 #include "dotresize/v1/jobs.pb.h"
-#include "server/store/job_rows.h"
+#include "server/store/job_records.h"
 #include "server/store/recent_changes.h"
 
 namespace dotresize {

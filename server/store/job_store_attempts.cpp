@@ -4,7 +4,6 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <stdexcept>
-#include <utility>
 
 #include "job/remote/transfer.h"
 #include "job/spec/job_state.h"

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
 #include "base/files/directory.h"
-#include "base/process/environment.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 

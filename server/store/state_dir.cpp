@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -20,8 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr char kTable[] = "jobs.sqlite";
-constexpr char kJobs[] = "jobs";
 constexpr char kLockFile[] = "lock";
 
 /// Copies a folder without caches and locks. Ignores missing files, which belong to a job that was
@@ -115,18 +114,20 @@ void Drain::set(bool on) {
 }
 
 int back_up(const fs::path& state_dir, const fs::path& target) {
-  if (!fs::exists(state_dir / kTable)) {
-    throw InputError("--state", state_dir.string() + " has no " + kTable);
+  if (!fs::exists(state_dir / StateDir::kTable)) {
+    throw InputError("--state", state_dir.string() + " has no " + StateDir::kTable);
   }
   if (!fs::create_directory(target)) throw InputError(target.string() + " exists already");
   fs::permissions(target, fs::perms::owner_all);
   write_private_file(target / kCopiedFromFile, fs::canonical(state_dir).string());
   constexpr int kPatienceMs = 10'000;
-  SQLite::Database source((state_dir / kTable).string(), SQLite::OPEN_READWRITE, kPatienceMs);
-  SQLite::Database copy((target / kTable).string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  SQLite::Database source((state_dir / StateDir::kTable).string(), SQLite::OPEN_READWRITE,
+                          kPatienceMs);
+  SQLite::Database copy((target / StateDir::kTable).string(),
+                        SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   SQLite::Backup(copy, source).executeStep(-1);
   const int jobs = copy.execAndGet("SELECT count(*) FROM jobs").getInt();
-  copy_folder(state_dir / kJobs, target / kJobs);
+  copy_folder(state_dir / StateDir::kJobs, target / StateDir::kJobs);
   if (fs::exists(state_dir / kDrainedFile)) {
     fs::copy_file(state_dir / kDrainedFile, target / kDrainedFile);
   }

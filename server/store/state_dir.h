@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -29,9 +28,12 @@ class StateDir {
   /// days.
   explicit StateDir(std::filesystem::path root);
 
-  std::filesystem::path database() const { return root_ / "jobs.sqlite"; }
+  static constexpr char kTable[] = "jobs.sqlite";
+  static constexpr char kJobs[] = "jobs";
+
+  std::filesystem::path database() const { return root_ / kTable; }
   /// Folder of a launched job: job.json, log, attempt-N/.
-  std::filesystem::path job(const std::string& id) const { return root_ / "jobs" / id; }
+  std::filesystem::path job(const std::string& id) const { return root_ / kJobs / id; }
   /// Directory of files to be removed (server/store/trash.h).
   std::filesystem::path trash() const { return root_ / "trash"; }
   /// Directory of tokenised texts, shared by all jobs: a text that one job has tokenised is reused.

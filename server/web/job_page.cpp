@@ -27,6 +27,9 @@ namespace {
 using ctemplate::TemplateDictionary;
 using Rows = std::vector<std::vector<std::string>>;
 
+// Parsed, a report takes several times as much memory.
+constexpr size_t kMaxShownBytes = size_t{16} << 20;
+
 std::vector<PageAction> actions_on(const v1::Job& job) {
   const auto address = [&](const char* verb) { return "/jobs/" + job.id() + "/" + verb; };
   if (!has_ended(job.state())) {
@@ -107,14 +110,10 @@ TemplateDictionary& add_lines(TemplateDictionary& page, const std::string& headi
 
 void add_log(TemplateDictionary& page, const std::string& tail) {
   if (tail.empty()) return;
-  const bool cut = tail.size() >= kShownLogBytes;
-  add_lines(page, cut ? "End of its log" : "Its log",
-            cut ? tail.substr(tail.find('\n') + 1) : tail)  // drops the cut line
+  add_lines(page, tail.size() < kShownLogBytes ? "Its log" : "End of its log",
+            whole_lines(tail, kShownLogBytes))
       .ShowSection("TAIL");
 }
-
-// Parsed, a report takes several times as much memory.
-constexpr size_t kMaxShownBytes = size_t{16} << 20;
 
 }  // namespace
 
