@@ -125,29 +125,26 @@ std::string first_fault(const std::vector<HealthCheck>& checks) {
 
 Server::Storage::Storage(const ServerOptions& options)
     : state(options.state_dir),
-      store(state.database()),
-      trash(state.trash()),
-      drain(state.root() / kDrainedFile) {}
+      store(state.database),
+      trash(state.trash),
+      drain(state.root / kDrainedFile) {}
 
 Server::Callers::Callers(const ServerOptions& options, const StateDir& state)
-    : paths(options.access.allow_roots, state.root(),
-            RemotePolicy(options.access.allow_remote, state.root())),
+    : paths(options.access.allow_roots, state.root,
+            RemotePolicy(options.access.allow_remote, state.root)),
       access(options.access.tokens),
       certificates(options.access.tls),
-      audit(state.root() / "audit.jsonl"),
+      audit(state.root / "audit.jsonl"),
       gate(access, audit, options.limits.max_rate),
       webhooks(options.webhooks) {}
-
-Server::Streams::Streams(JobStore& store, int most_of_one)
-    : changes(store.changes(), most_of_one),
-      transfers(store.changes(), kTransfersOfOne, kTransfers) {}
 
 Server::Server(const ServerOptions& options)
     : descriptors_(raise_descriptor_limit()),
       storage_(options),
       machine_(machine_of(options)),
       callers_(options, storage_.state),
-      streams_(storage_.store, kStreamsOfOne),
+      streams_{{storage_.store.changes(), kStreamsOfOne},
+               {storage_.store.changes(), kTransfersOfOne, kTransfers}},
       jobs_({storage_.store, storage_.state, storage_.trash, streams_.changes, callers_.paths,
              callers_.gate, machine_, storage_.drain, view_, callers_.webhooks, streams_.transfers,
              options.access.allow_model_fetch}),
@@ -156,7 +153,8 @@ Server::Server(const ServerOptions& options)
   check_remote_launchers(options, tls.get());
   background_.launchers = std::make_unique<Launchers>(
       launcher_context(options, storage_.state, storage_.store, heartbeats_,
-                       callers_.paths.remote(), tls ? tls->ca : "", "unix:" + socket().string()),
+                       callers_.paths.remote(), tls ? tls->ca : "",
+                       "unix:" + storage_.state.socket.string()),
       options.launch.launchers);
   background_.launchers->require_ready();
   listen(options);
@@ -172,19 +170,19 @@ Server::Server(const ServerOptions& options)
   background_.notifier =
       std::make_unique<Notifier>(storage_.store, callers_.webhooks, options.webhooks.secret);
   background_.watchdog = std::make_unique<Watchdog>(
-      "unix:" + socket().string(), [this] { return first_fault(health()); },
+      "unix:" + storage_.state.socket.string(), [this] { return first_fault(health()); },
       [this](bool serving) {
         for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
   if (!options.http.empty()) listen_for_http(options);
-  write_private_file(storage_.state.endpoint(), ports_.endpoint + "\n");
+  write_private_file(storage_.state.endpoint, ports_.endpoint + "\n");
   const std::map<v1::Job::State, int64_t> jobs = storage_.store.counts();
   const auto count = [&](v1::Job::State state) {
     return jobs.contains(state) ? jobs.at(state) : 0;
   };
   spdlog::info(
       "dotresize-server {}: state {}, at most {} ranks at once; {} queued, {} running jobs",
-      kVersion, storage_.state.root().string(), options.limits.max_ranks, count(v1::Job::QUEUED),
+      kVersion, storage_.state.root.string(), options.limits.max_ranks, count(v1::Job::QUEUED),
       count(v1::Job::STARTING) + count(v1::Job::RUNNING));
 }
 
@@ -222,8 +220,6 @@ bool Server::are_clients_certified() const {
   return tls && !tls->client_ca.empty();
 }
 
-std::filesystem::path Server::socket() const { return storage_.state.root() / "workers.sock"; }
-
 void Server::listen(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.listen);
   require_protection(
@@ -233,7 +229,7 @@ void Server::listen(const ServerOptions& options) {
   Listeners listeners;
   // The port of the last run is taken again if any will do: running jobs and clients know it.
   constexpr size_t kMaxEndpointBytes = 300;
-  std::string last = read_file_start(storage_.state.endpoint(), kMaxEndpointBytes).value_or("");
+  std::string last = read_file_start(storage_.state.endpoint, kMaxEndpointBytes).value_or("");
   const bool whole = last.ends_with('\n');
   if (whole) last.pop_back();
   if (whole && endpoint.port == 0 && endpoint_fault(last).empty() &&
@@ -255,7 +251,7 @@ void Server::listen(const ServerOptions& options) {
                            callers_.certificates.credentials(/*of_clients=*/true),
                            &metrics_});
   ports_.workers = std::make_unique<GuardedServer>(
-      listen_on_unix(socket()),
+      listen_on_unix(storage_.state.socket),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
   if (options.launch.workers.empty()) return;
   const Endpoint remote = split_endpoint(options.launch.workers);
@@ -325,11 +321,10 @@ ServerFigures Server::figures() {
   figures.serving = first_fault(health()).empty();
   figures.queue_held = background_.scheduler->is_held();
   std::error_code error;
-  const auto space = std::filesystem::space(storage_.state.root(), error);
+  const auto space = std::filesystem::space(storage_.state.root, error);
   figures.state_free_bytes = error ? 0 : static_cast<int64_t>(space.available);
   for (const char* suffix : {"", "-wal"}) {
-    const auto size =
-        std::filesystem::file_size(storage_.state.database().string() + suffix, error);
+    const auto size = std::filesystem::file_size(storage_.state.database.string() + suffix, error);
     if (!error) figures.table_bytes += static_cast<int64_t>(size);
   }
   return figures;

@@ -49,8 +49,6 @@ class Server {
   std::vector<GuardedServer*> grpc_servers() const;
   /// True if clients must have a certificate.
   bool are_clients_certified() const;
-  /// Unix socket through which jobs on this machine call the server.
-  std::filesystem::path socket() const;
   void listen_for_http(const ServerOptions& options);
   /// Returns the health checks. Caches them for at most one second, so that frequent requests stay
   /// cheap.
@@ -79,8 +77,6 @@ class Server {
   };
   /// Streamed answers: job changes, and files.
   struct Streams {
-    Streams(JobStore& store, int most_of_one);
-
     StreamPump changes;
     StreamPump transfers;
   };

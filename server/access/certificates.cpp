@@ -96,59 +96,42 @@ std::shared_ptr<const TlsContent> read_content(const std::filesystem::path& dire
 
 }  // namespace
 
-/// Passes a port's certificates to gRPC before each connection.
-struct Certificates::Port {
-  const Certificates& certificates;
-  const bool of_clients;
-  std::shared_ptr<const TlsContent> given;  ///< content passed last
-
-  static grpc_ssl_certificate_config_reload_status fetch(
-      void* data, grpc_ssl_server_certificate_config** config) {
-    Port& port = *static_cast<Port*>(data);
-    std::shared_ptr<const TlsContent> now = port.certificates.current();
-    if (now == port.given) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
-    const grpc_ssl_pem_key_cert_pair pair = {now->key.c_str(), now->certificate.c_str()};
-    // gRPC requires a client authority even if it requests no client certificates.
-    const std::string& authority = port.asks_clients(*now) ? now->client_ca : now->certificate;
-    *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
-    port.given = std::move(now);
-    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
-  }
-
-  bool asks_clients(const TlsContent& content) const {
-    return of_clients && !content.client_ca.empty();
-  }
-};
-
-namespace {
-
-/// Credentials that fetch their certificates again; gRPC's own C++ ones read them once.
-class FetchedCredentials final : public grpc::ServerCredentials {
+/// Credentials of a port, which fetch their certificates before each connection; gRPC's own C++
+/// ones read them once.
+class Certificates::Port final : public grpc::ServerCredentials {
  public:
-  using Fetch = grpc_ssl_server_certificate_config_callback;
-  FetchedCredentials(bool asks_clients, Fetch fetch, void* port)
-      : asks_clients_(asks_clients), fetch_(fetch), port_(port) {}
+  Port(const Certificates& certificates, bool asks_clients)
+      : certificates_(certificates), asks_clients_(asks_clients) {}
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
     throw std::logic_error("metadata are checked by the services");
   }
 
  private:
   int AddPortToServer(const std::string& address, grpc_server* server) override {
+    const auto fetch = [](void* data, grpc_ssl_server_certificate_config** config) {
+      Port& port = *static_cast<Port*>(data);
+      std::shared_ptr<const TlsContent> now = port.certificates_.current();
+      if (now == port.given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+      const grpc_ssl_pem_key_cert_pair pair = {now->key.c_str(), now->certificate.c_str()};
+      // gRPC requires a client authority even if it requests no client certificates.
+      const std::string& authority = port.asks_clients_ ? now->client_ca : now->certificate;
+      *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
+      port.given_ = std::move(now);
+      return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+    };
     const auto asked = asks_clients_ ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
                                      : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
     grpc_server_credentials* credentials = grpc_ssl_server_credentials_create_with_options(
-        grpc_ssl_server_credentials_create_options_using_config_fetcher(asked, fetch_, port_));
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(asked, fetch, this));
     const int port = grpc_server_add_http2_port(server, address.c_str(), credentials);
     grpc_server_credentials_release(credentials);
     return port;
   }
 
-  bool asks_clients_;
-  Fetch fetch_;
-  void* port_;
+  const Certificates& certificates_;
+  const bool asks_clients_;
+  std::shared_ptr<const TlsContent> given_;  ///< content passed last
 };
-
-}  // namespace
 
 Certificates::Certificates(std::filesystem::path directory)
     : directory_(std::move(directory)), current_(read_content(directory_)) {}
@@ -173,9 +156,8 @@ std::shared_ptr<const TlsContent> Certificates::current() const {
 
 std::shared_ptr<grpc::ServerCredentials> Certificates::credentials(bool of_clients) {
   if (directory_.empty()) return grpc::InsecureServerCredentials();
-  ports_.push_back(std::make_unique<Port>(Port{*this, of_clients, nullptr}));
-  return std::make_shared<FetchedCredentials>(ports_.back()->asks_clients(*current()), &Port::fetch,
-                                              ports_.back().get());
+  const bool asks_clients = of_clients && !current()->client_ca.empty();
+  return ports_.emplace_back(std::make_shared<Port>(*this, asks_clients));
 }
 
 }  // namespace dotresize

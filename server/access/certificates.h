@@ -43,12 +43,12 @@ class Certificates {
   std::shared_ptr<grpc::ServerCredentials> credentials(bool of_clients);
 
  private:
-  struct Port;
+  class Port;
 
   const std::filesystem::path directory_;
   mutable std::mutex mutex_;  ///< guards the pointer current_
   std::shared_ptr<const TlsContent> current_;
-  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<std::shared_ptr<Port>> ports_;  ///< for as long as gRPC fetches through them
 };
 
 }  // namespace dotresize

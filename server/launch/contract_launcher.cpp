@@ -113,7 +113,7 @@ std::string ContractLauncher::make_request(const v1::Job& job) const {
       {"memory_bytes", job.memory_bytes() / ranks},
       {"gpus_per_rank", gpus ? 1 : 0},
       {"command",
-       {worker_program().string(), "--work-dir", state_.tokens().string(), "--attempt",
+       {worker_program().string(), "--work-dir", state_.tokens.string(), "--attempt",
         attempt_file(state_, job).string(), state_.job_file(job.id()).string()}},
       {"environment", environment_of(job)},
       {"umask", fmt::format("{:04o}", umask_)},

@@ -90,7 +90,7 @@ fs::path ExternalLauncher::attempt_file(const v1::Job& job) const {
 std::string ExternalLauncher::command(const v1::Job& job) const {
   std::string line = "mpirun -np " + std::to_string(ranks_of(job.spec()));
   for (const std::string& word :
-       {worker_program().string(), std::string("--work-dir"), state_.tokens().string(),
+       {worker_program().string(), std::string("--work-dir"), state_.tokens.string(),
         std::string("--attempt"), attempt_file(job).string(), state_.job_file(job.id()).string()}) {
     line += " " + shell_word(word);
   }

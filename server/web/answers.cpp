@@ -10,7 +10,7 @@
 #include "base/text/sha256.h"
 #include "job/page/page.h"
 #include "job/page/page_files.h"
-#include "server/web/web_files.h"
+#include "server/web/templates/html_template.h"
 
 namespace dotresize {
 namespace {

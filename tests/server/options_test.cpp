@@ -145,7 +145,7 @@ TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
 TEST(StateDirectory, KeepsTokensThatWereUsedLately) {
   const TemporaryDirectory home;
   const auto root = home / "state";
-  const std::filesystem::path cache = StateDir(root).tokens() / ".dotresize-cache";
+  const std::filesystem::path cache = StateDir(root).tokens / ".dotresize-cache";
   std::filesystem::create_directory(cache);
   for (const char* name : {"old", "new"}) std::ofstream(cache / name) << "tokens";
   std::filesystem::last_write_time(
