@@ -45,7 +45,8 @@ def metric_names(tmp_path_factory):
     state = tmp_path_factory.mktemp("server") / "state"
     process = subprocess.Popen(
         [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True)
     try:
         endpoint, url = (process.stdout.readline().split()[-1] for _ in range(2))
         assert run(BUILD / "bin/dotresize", "list", "--server", endpoint).returncode == 0
@@ -98,6 +99,15 @@ def test_options_of_the_server_exist(server_help):
     unit = (DEPLOY / "systemd/dotresize-server.service").read_text()
     for variable in set(re.findall(r"DOTRESIZE_[A-Z_]+", unit)):
         assert variable in server_help
+
+
+def test_options_of_the_server_are_those_of_its_document(server_help):
+    options = {line.split()[0] for line in server_help.splitlines() if re.match(r" +--[a-z]", line)} - {"--version"}
+    [table] = re.findall(r"^\| flag \|.*?\n\n", (SOURCE / "docs/server.md").read_text(), re.M | re.S)
+    assert {flag for row in table.splitlines() for flag in re.findall(r"--[a-z][a-z-]*", row.split("|")[1])} == options
+    for option in options:
+        name = option[2:].replace("-", "_")
+        assert f"`DOTRESIZE_{name.upper()}`" in table and (f"`{name}" in table or option == "--config"), option
 
 
 @pytest.mark.parametrize("file", ["systemd/server.yaml", "slurm/server.yaml"])

@@ -391,6 +391,8 @@ def test_files_of_tls_that_cannot_be_are_refused_by_name(tmp_path, authority):
         (folder / name).write_text("none")
         assert f"{name} has no certificate (PEM)" in fault()
         (folder / name).unlink()
+    assert "ca.crt: without it ranks do not know the server" in refusal(
+        tmp_path, "--insecure", "--tls", folder, "--workers", "127.0.0.1:7")
     (folder / "client-ca.crt").touch()
     assert "client-ca.crt is empty" in fault(), "it lets nobody in without a certificate"
     (folder / "client-ca.crt").unlink()
