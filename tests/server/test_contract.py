@@ -199,8 +199,8 @@ def test_lost_attempt_is_ended_before_the_next_one(make_toy_server, toy, patient
         time.sleep(2)
         assert server.get(id_).attempt == 1 and processes_of(id_)
     eventually(20, lambda: server.get(id_).attempt == 2)
-    assert (Job.QUEUED, "node7 is down") in reasons_so_far(server, id_), "it was kept over the restart"
     eventually(20, lambda: toy.started() == [attempt(id_), attempt(id_, 2)])
+    assert (Job.QUEUED, "node7 is down") in reasons_so_far(server, id_), "it was kept over the restart"
 
 
 def reasons_so_far(server, id_):
