@@ -14,6 +14,7 @@ inline constexpr char kLaunchFailed[] = "LAUNCH_FAILED";
 inline constexpr char kLost[] = "LOST";
 inline constexpr char kFetchFailed[] = "FETCH_FAILED";
 inline constexpr char kPushFailed[] = "PUSH_FAILED";
+inline constexpr char kDeadlineExceeded[] = "DEADLINE_EXCEEDED";  ///< stopped at its deadline_s
 
 /// The failure of a job, or of one of its ranks.
 struct Failure {

@@ -30,7 +30,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-IDLE, LISTS, STREAMS, SLOW, BOMBS, WATCHERS = 1100, 300, 64, 32, 4, 300
+IDLE, LISTS, STREAMS, SLOW, BOMBS, WATCHERS = 1100, 300, 64, 32, 4, 250
 BOMB_BYTES = 16 << 20
 SAMPLES, PAUSE_S = 200, 0.05
 
@@ -363,7 +363,7 @@ def watched(server, folder):
 
 
 def table(folder, arguments):
-    server = conftest.Server(folder / "state", "--max-rate", "0", "--max-streams", "1000", "--max-attempts", "1",
+    server = conftest.Server(folder / "state", "--max-rate", "0", "--max-attempts", "1",
                              DOTRESIZE_WORKER=refusing_worker(folder))  # fmt: skip
     try:
         server.start()

@@ -7,49 +7,41 @@
 #include <string>
 #include <vector>
 
-#include "server/access/certificates.h"
-#include "server/access/remote_policy.h"
 #include "server/http/webhooks.h"
 #include "server/launch/launcher.h"
 #include "server/log_format.h"
-#include "server/store/job_store.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
 
 /// Options on who may call, and on which files.
 struct AccessOptions {
-  TlsFiles tls;                  ///< TLS files for client connections
+  std::filesystem::path tls;     ///< directory of PEM files (certificates.h); empty: no TLS
   std::filesystem::path tokens;  ///< client token file (access.h); empty: no tokens needed
   /// Allows a non-loopback address without TLS or without client authentication.
   bool insecure = false;
   /// Directories that jobs may read and write; empty: anywhere.
   std::vector<std::filesystem::path> allow_roots;
   bool allow_model_fetch = false;  ///< lets GetArtifact send models too
+  /// Prefixes of URLs that jobs may read and write; empty: none.
+  std::vector<std::string> allow_remote;
 };
 
 /// Limits of callers and of jobs.
 struct LimitOptions {
-  int max_ranks = 8;   ///< ranks running at the same time, over all jobs
-  int gpus = -1;       ///< GPUs for jobs; negative: all that are found
-  int64_t memory = 0;  ///< bytes for all jobs together; 0: the machine's usable memory
-  int max_queued = JobStore::kMaxQueuedJobs;  ///< queued jobs of one owner
-  int max_rate = 200;                         ///< calls of one caller per second; 0: no limit
-  int max_streams = 256;                      ///< open streams of one caller
+  int max_rate = 200;                    ///< calls of one caller per second; 0: no limit
+  int max_ranks = 8;                     ///< ranks running at the same time, over all jobs
+  int64_t memory = 0;                    ///< bytes for all jobs together; 0: usable memory
   int max_attempts = 3;                  ///< attempts of a job whose processes are lost or killed
   std::chrono::seconds retry_delay{10};  ///< delay before the second attempt; doubles each time
   std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
-  int max_remote_jobs = 100;  ///< jobs launched at once by launchers other than local
 };
 
 /// Options on launchers, and on how ranks on other machines call.
 struct LaunchOptions {
   /// Launchers that jobs may use; the first one is used for jobs that ask for none.
   std::vector<LauncherChoice> launchers = {{kLocalLauncher, ""}};
-  std::string workers;               ///< HOST:PORT for ranks on other machines; empty: none
-  std::filesystem::path workers_ca;  ///< PEM authority by which these ranks verify the server
-  std::chrono::seconds poll{5};      ///< see LauncherContext
-  std::chrono::seconds external_timeout{0};  ///< see LauncherContext
+  std::string workers;  ///< HOST:PORT for ranks on other machines; empty: none
 };
 
 struct LogOptions {
@@ -68,7 +60,6 @@ struct ServerOptions {
   LimitOptions limits;
   LaunchOptions launch;
   LogOptions log;
-  RemoteOptions remote;
   WebhookOptions webhooks;
   mode_t job_umask = 022;  ///< umask of jobs: the one that the server was started with
 };

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/files/input_file.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "server/access/endpoint.h"
@@ -29,6 +28,7 @@ constexpr int kWorkerThreads = 32;
 // some of them, down to kReservedFromWorkers.
 constexpr int kReservedDescriptors = 256;
 constexpr int kReservedFromWorkers = 96;
+constexpr int kStreamsOfOne = 256;
 // Limits of file transfers, per caller and in total: each keeps a file open.
 constexpr int kTransfersOfOne = 8;
 constexpr size_t kTransfers = 64;
@@ -48,20 +48,19 @@ struct Exposure {
 void require_protection(const Exposure& port, const ServerOptions& options) {
   const bool identified = port.identified;
   const Endpoint& endpoint = port.endpoint;
-  if (is_loopback(endpoint.host) || (identified && !options.access.tls.certificate.empty())) return;
+  if (is_loopback(endpoint.host) || (identified && !options.access.tls.empty())) return;
   const std::string fault =
       endpoint.host + " is not a loopback address, and " +
       (identified ? "tokens would be sent without TLS" : "whoever reaches it could " + port.danger);
   if (!options.access.insecure) {
-    throw InputError(port.option, fault + ". Set --tls-cert and --tls-key, and " + port.remedy +
-                                      "; or --insecure");
+    throw InputError(port.option, fault + ". Set --tls, and " + port.remedy + "; or --insecure");
   }
   spdlog::warn("{}", fault);
 }
 
 Machine machine_of(const ServerOptions& options) {
   Machine machine;
-  machine.gpus = find_gpus(options.limits.gpus);
+  machine.gpus = find_gpus();
   machine.memory_declared = options.limits.memory > 0;
   machine.launchers.clear();
   for (const LauncherChoice& choice : options.launch.launchers) {
@@ -72,8 +71,9 @@ Machine machine_of(const ServerOptions& options) {
   return machine;
 }
 
-/// Checks the options that let ranks on other machines call the server. Throws InputError.
-void check_remote_launchers(const ServerOptions& options) {
+/// Checks the options that let ranks on other machines call the server. `tls`: null without TLS.
+/// Throws InputError.
+void check_remote_launchers(const ServerOptions& options, const TlsContent* tls) {
   for (const LauncherChoice& launcher : options.launch.launchers) {
     if (!launcher.program.empty() && ::access(launcher.program.c_str(), X_OK) != 0) {
       throw InputError("--launcher", launcher.name + ": " + launcher.program.string() +
@@ -84,31 +84,23 @@ void check_remote_launchers(const ServerOptions& options) {
                                        " needs --workers HOST:PORT: its ranks may be on other "
                                        "machines, from which no Unix socket leads here");
   }
-  if (options.launch.workers.empty() && !options.launch.workers_ca.empty()) {
-    throw InputError("--workers-ca", "needs --workers");
-  }
   if (options.launch.workers.empty()) return;
   if (split_endpoint(options.launch.workers).port == 0) {
     throw InputError("--workers", "needs a port: jobs call it after a restart of the server too");
   }
-  if (options.access.tls.certificate.empty() != options.launch.workers_ca.empty()) {
-    throw InputError("--workers-ca",
-                     "needs --tls-cert, and --workers with --tls-cert needs it: "
-                     "without it ranks do not know the server");
+  if (tls != nullptr && tls->ca.empty()) {
+    throw InputError("--tls", "--workers needs " + (options.access.tls / "ca.crt").string() +
+                                  ": without it ranks do not know the server");
   }
 }
 
 LauncherContext launcher_context(const ServerOptions& options, const StateDir& state,
                                  JobStore& store, const Heartbeats& heartbeats,
+                                 const RemotePolicy& remote, const std::string& ca,
                                  const std::string& coordinator) {
-  constexpr uint64_t kMaxAuthorityBytes = 1 << 20;
-  const std::string ca = options.launch.workers_ca.empty()
-                             ? ""
-                             : read_whole_file(options.launch.workers_ca, kMaxAuthorityBytes);
   std::vector<std::string> roots;
   for (const auto& root : options.access.allow_roots)
     roots.push_back(std::filesystem::canonical(root).string());
-  const RemotePolicy remote(options.remote, state.root());
   if (!roots.empty() && remote.allows_any()) {
     roots.push_back(remote.cache().directory.string());
   }
@@ -119,14 +111,7 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
     const bool any = endpoint.host == "0.0.0.0" || endpoint.host == "[::]";
     address = (any ? host_name() : endpoint.host) + ":" + std::to_string(endpoint.port);
   }
-  return {state,
-          store,
-          heartbeats,
-          options.job_umask,
-          coordinator,
-          {address, ca, roots},
-          options.launch.poll,
-          options.launch.external_timeout};
+  return {state, store, heartbeats, options.job_umask, coordinator, {address, ca, roots}};
 }
 
 std::string first_fault(const std::vector<HealthCheck>& checks) {
@@ -140,44 +125,44 @@ std::string first_fault(const std::vector<HealthCheck>& checks) {
 
 Server::Storage::Storage(const ServerOptions& options)
     : state(options.state_dir),
-      store(state.database(), options.limits.max_queued),
-      trash(state.trash()),
-      drain(state.root() / kDrainedFile) {}
+      store(state.database),
+      trash(state.trash),
+      drain(state.root / kDrainedFile) {}
 
 Server::Callers::Callers(const ServerOptions& options, const StateDir& state)
-    : paths(options.access.allow_roots, state.root(), RemotePolicy(options.remote, state.root())),
+    : paths(options.access.allow_roots, state.root,
+            RemotePolicy(options.access.allow_remote, state.root)),
       access(options.access.tokens),
       certificates(options.access.tls),
-      audit(state.root() / "audit.jsonl"),
+      audit(state.root / "audit.jsonl"),
       gate(access, audit, options.limits.max_rate),
       webhooks(options.webhooks) {}
-
-Server::Streams::Streams(JobStore& store, int most_of_one)
-    : changes(store.changes(), most_of_one),
-      transfers(store.changes(), kTransfersOfOne, kTransfers) {}
 
 Server::Server(const ServerOptions& options)
     : descriptors_(raise_descriptor_limit()),
       storage_(options),
       machine_(machine_of(options)),
       callers_(options, storage_.state),
-      streams_(storage_.store, options.limits.max_streams),
+      streams_{{storage_.store.changes(), kStreamsOfOne},
+               {storage_.store.changes(), kTransfersOfOne, kTransfers}},
       jobs_({storage_.store, storage_.state, storage_.trash, streams_.changes, callers_.paths,
              callers_.gate, machine_, storage_.drain, view_, callers_.webhooks, streams_.transfers,
              options.access.allow_model_fetch}),
       workers_(storage_.store, heartbeats_) {
-  check_remote_launchers(options);
-  background_.launchers =
-      std::make_unique<Launchers>(launcher_context(options, storage_.state, storage_.store,
-                                                   heartbeats_, "unix:" + socket().string()),
-                                  options.launch.launchers);
+  const std::shared_ptr<const TlsContent> tls = callers_.certificates.current();
+  check_remote_launchers(options, tls.get());
+  background_.launchers = std::make_unique<Launchers>(
+      launcher_context(options, storage_.state, storage_.store, heartbeats_,
+                       callers_.paths.remote(), tls ? tls->ca : "",
+                       "unix:" + storage_.state.socket.string()),
+      options.launch.launchers);
   background_.launchers->require_ready();
   listen(options);
   background_.scheduler = std::make_unique<Scheduler>(
       SchedulerContext{storage_.store, storage_.state, *background_.launchers, heartbeats_,
                        storage_.trash, callers_.paths, machine_, storage_.drain, view_},
       SchedulerLimits{options.limits.max_attempts, options.limits.heartbeat_timeout,
-                      options.limits.retry_delay, options.limits.max_remote_jobs});
+                      options.limits.retry_delay});
   if (callers_.paths.remote().allows_any()) {
     background_.stager =
         std::make_unique<Stager>(storage_.store, callers_.paths, machine_, storage_.trash);
@@ -185,19 +170,19 @@ Server::Server(const ServerOptions& options)
   background_.notifier =
       std::make_unique<Notifier>(storage_.store, callers_.webhooks, options.webhooks.secret);
   background_.watchdog = std::make_unique<Watchdog>(
-      "unix:" + socket().string(), [this] { return first_fault(health()); },
+      "unix:" + storage_.state.socket.string(), [this] { return first_fault(health()); },
       [this](bool serving) {
         for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
   if (!options.http.empty()) listen_for_http(options);
-  write_private_file(storage_.state.endpoint(), ports_.endpoint + "\n");
+  write_private_file(storage_.state.endpoint, ports_.endpoint + "\n");
   const std::map<v1::Job::State, int64_t> jobs = storage_.store.counts();
   const auto count = [&](v1::Job::State state) {
     return jobs.contains(state) ? jobs.at(state) : 0;
   };
   spdlog::info(
       "dotresize-server {}: state {}, at most {} ranks at once; {} queued, {} running jobs",
-      kVersion, storage_.state.root().string(), options.limits.max_ranks, count(v1::Job::QUEUED),
+      kVersion, storage_.state.root.string(), options.limits.max_ranks, count(v1::Job::QUEUED),
       count(v1::Job::STARTING) + count(v1::Job::RUNNING));
 }
 
@@ -230,18 +215,21 @@ std::vector<GuardedServer*> Server::grpc_servers() const {
   return servers;
 }
 
-std::filesystem::path Server::socket() const { return storage_.state.root() / "workers.sock"; }
+bool Server::are_clients_certified() const {
+  const std::shared_ptr<const TlsContent> tls = callers_.certificates.current();
+  return tls && !tls->client_ca.empty();
+}
 
 void Server::listen(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.listen);
-  require_protection({"--listen", endpoint,
-                      !options.access.tls.client_ca.empty() || !options.access.tokens.empty(),
-                      "read and write files as this user", "--tls-client-ca or --tokens"},
-                     options);
+  require_protection(
+      {"--listen", endpoint, are_clients_certified() || !options.access.tokens.empty(),
+       "read and write files as this user", "a client-ca.crt in it or --tokens"},
+      options);
   Listeners listeners;
   // The port of the last run is taken again if any will do: running jobs and clients know it.
   constexpr size_t kMaxEndpointBytes = 300;
-  std::string last = read_file_start(storage_.state.endpoint(), kMaxEndpointBytes).value_or("");
+  std::string last = read_file_start(storage_.state.endpoint, kMaxEndpointBytes).value_or("");
   const bool whole = last.ends_with('\n');
   if (whole) last.pop_back();
   if (whole && endpoint.port == 0 && endpoint_fault(last).empty() &&
@@ -263,12 +251,12 @@ void Server::listen(const ServerOptions& options) {
                            callers_.certificates.credentials(/*of_clients=*/true),
                            &metrics_});
   ports_.workers = std::make_unique<GuardedServer>(
-      listen_on_unix(socket()),
+      listen_on_unix(storage_.state.socket),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
   if (options.launch.workers.empty()) return;
   const Endpoint remote = split_endpoint(options.launch.workers);
   // Callers are identified: each rank carries the token of its attempt.
-  require_protection({"--workers", remote, /*identified=*/true, "", "--workers-ca"}, options);
+  require_protection({"--workers", remote, /*identified=*/true, "", "a ca.crt in it"}, options);
   ports_.remote_workers = std::make_unique<GuardedServer>(
       listen_on_tcp(remote.host, remote.port),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers,
@@ -282,13 +270,13 @@ void Server::listen_for_http(const ServerOptions& options) {
   require_protection({"--http", endpoint, !options.access.tokens.empty(),
                       "see and cancel what runs here", "--tokens"},
                      options);
-  if (!options.access.tls.client_ca.empty() && options.access.tokens.empty()) {
-    spdlog::info("no web pages: with --tls-client-ca they need --tokens");
+  if (are_clients_certified() && options.access.tokens.empty()) {
+    spdlog::info("no web pages: with client-ca.crt they need --tokens");
   } else {
     pages_ = std::make_unique<WebPages>(
         WebContext{jobs_, callers_.gate, callers_.access, storage_.store, storage_.state,
                    heartbeats_, [this] { return health(); }},
-        std::vector{host_name(), endpoint.host}, !options.access.tls.certificate.empty());
+        std::vector{host_name(), endpoint.host}, !options.access.tls.empty());
   }
   http_ = std::make_unique<HttpServer>(
       endpoint, callers_.certificates, callers_.gate,
@@ -333,11 +321,10 @@ ServerFigures Server::figures() {
   figures.serving = first_fault(health()).empty();
   figures.queue_held = background_.scheduler->is_held();
   std::error_code error;
-  const auto space = std::filesystem::space(storage_.state.root(), error);
+  const auto space = std::filesystem::space(storage_.state.root, error);
   figures.state_free_bytes = error ? 0 : static_cast<int64_t>(space.available);
   for (const char* suffix : {"", "-wal"}) {
-    const auto size =
-        std::filesystem::file_size(storage_.state.database().string() + suffix, error);
+    const auto size = std::filesystem::file_size(storage_.state.database.string() + suffix, error);
     if (!error) figures.table_bytes += static_cast<int64_t>(size);
   }
   return figures;

@@ -47,8 +47,8 @@ class Server {
  private:
   void listen(const ServerOptions& options);
   std::vector<GuardedServer*> grpc_servers() const;
-  /// Unix socket through which jobs on this machine call the server.
-  std::filesystem::path socket() const;
+  /// True if clients must have a certificate.
+  bool are_clients_certified() const;
   void listen_for_http(const ServerOptions& options);
   /// Returns the health checks. Caches them for at most one second, so that frequent requests stay
   /// cheap.
@@ -77,8 +77,6 @@ class Server {
   };
   /// Streamed answers: job changes, and files.
   struct Streams {
-    Streams(JobStore& store, int most_of_one);
-
     StreamPump changes;
     StreamPump transfers;
   };

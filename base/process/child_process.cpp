@@ -18,7 +18,9 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {
@@ -373,6 +375,15 @@ int run_program(const std::vector<std::string>& command, ProgramOutput& output,
   sigset_t none;
   sigemptyset(&none);
   return run_watched(command, output, none, UniqueFd(), stop);
+}
+
+std::string worker_fault() {
+  constexpr std::chrono::seconds kPatience{20};
+  const std::vector<std::string> command = {worker_program().string(), "--version"};
+  const CapturedChild probe = capture_child(command, kPatience);
+  if (probe.exit_code == kExitOk) return "";
+  return command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
+         (probe.last_line.empty() ? "" : ": " + printable(probe.last_line));
 }
 
 }  // namespace dotresize

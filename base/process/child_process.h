@@ -149,4 +149,8 @@ int run_program(const std::vector<std::string>& command, ProgramOutput& output);
 int run_program(const std::vector<std::string>& command, ProgramOutput& output,
                 const std::stop_token& stop);
 
+/// Runs the worker and returns why it does not start, "" if it does; for example, it may lack a
+/// library. Throws ProgramMissing if there is no worker.
+std::string worker_fault();
+
 }  // namespace dotresize

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -16,10 +15,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/process/child_process.h"
-#include "base/process/program.h"
 #include "base/text/human_text.h"
-#include "base/text/printable.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -141,15 +137,6 @@ fs::path worker_program() {
                          "; DOTRESIZE_WORKER can name the dotresize-worker to use");
   }
   return worker;
-}
-
-std::string worker_fault() {
-  constexpr std::chrono::seconds kPatience{20};
-  const std::vector<std::string> command = {worker_program().string(), "--version"};
-  const CapturedChild probe = capture_child(command, kPatience);
-  if (probe.exit_code == kExitOk) return "";
-  return command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
-         (probe.last_line.empty() ? "" : ": " + printable(probe.last_line));
 }
 
 std::string space_fault(const fs::path& directory, int64_t least) {

@@ -37,4 +37,19 @@ std::string csv_cell(std::string_view text) {
   return quoted + "\"";
 }
 
+bool is_traceparent(std::string_view text) {
+  // "00-" TRACE "-" SPAN "-" FLAGS, of 32, 16 and 2 lower-case hexadecimal digits
+  if (text.size() != 55 || !text.starts_with("00-") || text[35] != '-' || text[52] != '-') {
+    return false;
+  }
+  const std::string_view trace = text.substr(3, 32);
+  const std::string_view span = text.substr(36, 16);
+  for (const std::string_view digits : {trace, span, text.substr(53)}) {
+    if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return false;
+  }
+  // Ids of zeros are invalid.
+  return trace.find_first_not_of('0') != std::string_view::npos &&
+         span.find_first_not_of('0') != std::string_view::npos;
+}
+
 }  // namespace dotresize

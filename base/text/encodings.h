@@ -7,7 +7,7 @@
 
 namespace dotresize {
 
-// Bytes and cells in the form that another format has for them.
+// Texts in formats that others define.
 
 /// Encodes as RFC 4648, section 4, with padding.
 std::string base64(std::string_view bytes);
@@ -17,5 +17,8 @@ std::optional<std::string> from_base64(std::string_view text, size_t size);
 
 /// Returns a CSV cell (RFC 4180): quoted if it has a comma, a quote or a line break.
 std::string csv_cell(std::string_view text);
+
+/// True if `text` is a `traceparent` (W3C Trace Context, version 00) with a trace id and a span id.
+bool is_traceparent(std::string_view text);
 
 }  // namespace dotresize

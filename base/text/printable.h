@@ -21,8 +21,9 @@ bool is_printable(std::string_view text);
 /// True if `text` has only ASCII letters, digits and the characters of `also`.
 bool is_plain_word(std::string_view text, std::string_view also);
 
-/// True if `text` is a `traceparent` (W3C Trace Context, version 00) with a trace id and a span id.
-bool is_traceparent(std::string_view text);
+/// Returns the tail of a log that was read with this limit, without its first line if that may be
+/// the end of a longer one: the tail has `max_bytes`.
+std::string whole_lines(std::string tail, size_t max_bytes);
 
 /// Number of bytes at the end of `text` that begin an incomplete UTF-8 character.
 size_t begun_character(std::string_view text);

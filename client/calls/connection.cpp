@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/process/environment.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "job/status/job_rows.h"
 #include "job/sweep/sweep_plan.h"

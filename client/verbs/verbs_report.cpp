@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
@@ -127,11 +128,6 @@ int print_reports(const std::vector<std::string>& asked, const CommonOptions& co
   return kExitOk;
 }
 
-/// Lets the tail of a longer log begin at a line.
-void begin_at_line(std::string& tail) {
-  if (std::ssize(tail) >= kLogTailBytes) tail.erase(0, tail.find('\n') + 1);
-}
-
 /// Page of a sweep's job that has left no report.
 Page page_of_failure(const VariantPaths& at) {
   const std::string text = read_whole_file(at.job, kMaxJobFileBytes);
@@ -145,7 +141,7 @@ Page page_of_failure(const VariantPaths& at) {
   const uint64_t size = std::min(log.size(), static_cast<uint64_t>(kLogTailBytes));
   job.log_tail.resize(size);
   log.read(job.log_tail.data(), size, log.size() - size);
-  begin_at_line(job.log_tail);
+  job.log_tail = whole_lines(std::move(job.log_tail), kLogTailBytes);
   return failure_page(job);
 }
 
@@ -181,8 +177,7 @@ Page page_of_job(const std::string& id_or_prefix, const CommonOptions& common) {
   std::erase_if(ended.facts, [](const auto& row) { return row.front() == "error"; });
   if (job.has_error()) ended.error = error_text(job.error());
   ended.spec = to_json(job.spec()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  ended.log_tail = read_log_tail(connection, id, kLogTailBytes);
-  begin_at_line(ended.log_tail);
+  ended.log_tail = whole_lines(read_log_tail(connection, id, kLogTailBytes), kLogTailBytes);
   return failure_page(ended);
 }
 

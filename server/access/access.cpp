@@ -82,13 +82,6 @@ std::string token_of_header(std::string_view value) {
   return value.starts_with(kScheme) ? std::string(value.substr(kScheme.size())) : "";
 }
 
-std::string bearer_token(const grpc::ServerContextBase& context) {
-  const auto& metadata = context.client_metadata();
-  if (metadata.count("authorization") != 1) return "";
-  const grpc::string_ref value = metadata.find("authorization")->second;
-  return token_of_header({value.data(), value.size()});
-}
-
 Access::Access(fs::path file) : open_to_all(file.empty()), file_(std::move(file)) { reload(); }
 
 void Access::reload() {

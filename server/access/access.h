@@ -1,8 +1,8 @@
 #pragma once
 
-#include <grpcpp/server_context.h>
-
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,9 +28,6 @@ struct Caller {
 
 /// Returns the secret of the header value "Bearer SECRET"; empty for any other value.
 std::string token_of_header(std::string_view value);
-
-/// Returns the secret of a call's only "authorization: Bearer SECRET"; empty if there is none.
-std::string bearer_token(const grpc::ServerContextBase& context);
 
 /// Clients that the server knows by their tokens.
 class Access {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "server/api_error.h"
 #include "server/store/files.h"
@@ -24,7 +24,13 @@ std::string address_of(const CallOrigin& origin) {
 }  // namespace
 
 CallOrigin origin_of(const grpc::ServerContextBase& context) {
-  return {.peer = context.peer(), .token = bearer_token(context)};
+  CallOrigin origin{.peer = context.peer()};
+  const auto& metadata = context.client_metadata();
+  if (metadata.count("authorization") == 1) {
+    const grpc::string_ref value = metadata.find("authorization")->second;
+    origin.token = token_of_header({value.data(), value.size()});
+  }
+  return origin;
 }
 
 std::string traceparent_of(const grpc::ServerContextBase& context) {

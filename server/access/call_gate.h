@@ -25,6 +25,7 @@ struct CallOrigin {
   std::optional<Caller> caller = {};  ///< caller, if already authenticated
 };
 
+/// Takes the token of the call's only "authorization: Bearer SECRET".
 CallOrigin origin_of(const grpc::ServerContextBase& context);
 
 /// Returns the call's metadata `traceparent`; empty if it is missing or malformed.

@@ -12,34 +12,29 @@ struct ssl_ctx_st;
 
 namespace dotresize {
 
-/// PEM files of TLS. Empty `certificate`: no TLS.
-struct TlsFiles {
-  std::filesystem::path certificate;  ///< server certificate and its chain
-  std::filesystem::path key;
-  std::filesystem::path client_ca;  ///< authority of client certificates; empty: none required
-};
-
-/// Content of the TLS files, checked to belong together.
+/// PEM content of the directory of --tls, checked to belong together. Its layout is that of a
+/// Kubernetes secret of type tls.
 struct TlsContent {
-  std::string certificate, key, client_ca;  ///< PEM
-  std::shared_ptr<ssl_ctx_st> context;      ///< OpenSSL server context; does not use client_ca
+  std::string certificate;  ///< tls.crt: the server's certificate and its chain
+  std::string key;          ///< tls.key
+  std::string client_ca;  ///< client-ca.crt: authority of clients; empty: they need no certificate
+  std::string ca;         ///< ca.crt: authority by which ranks know the server; may be empty
+  std::shared_ptr<ssl_ctx_st> context;  ///< OpenSSL server context; uses only certificate and key
 };
 
 /// Certificates of all ports. They can be replaced while the ports serve: later connections get the
 /// new ones. Outlives the servers that use it. reload() and current() are thread-safe.
 class Certificates {
  public:
-  /// Reads the files; throws like reload().
-  explicit Certificates(TlsFiles files);
+  /// Reads the files of the directory; throws like reload(). Empty path: no TLS.
+  explicit Certificates(std::filesystem::path directory);
   ~Certificates();
   Certificates(const Certificates&) = delete;
   Certificates& operator=(const Certificates&) = delete;
 
-  /// Returns true if TLS is on.
-  bool are_used() const { return !files_.certificate.empty(); }
   /// Reads the files again. Throws InputError and changes nothing if a file cannot be read or is
-  /// not PEM, if certificate and key are missing or do not match, or if other users can read the
-  /// key.
+  /// not PEM, if certificate and key are missing or do not match, if other users can read the key,
+  /// or if client-ca.crt has come or gone: the ports ask all clients for a certificate, or none.
   void reload();
   /// Returns null without TLS.
   std::shared_ptr<const TlsContent> current() const;
@@ -48,12 +43,12 @@ class Certificates {
   std::shared_ptr<grpc::ServerCredentials> credentials(bool of_clients);
 
  private:
-  struct Port;
+  class Port;
 
-  const TlsFiles files_;
+  const std::filesystem::path directory_;
   mutable std::mutex mutex_;  ///< guards the pointer current_
   std::shared_ptr<const TlsContent> current_;
-  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<std::shared_ptr<Port>> ports_;  ///< for as long as gRPC fetches through them
 };
 
 }  // namespace dotresize

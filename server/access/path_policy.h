@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/files/confinement.h"
-#include "dotresize/v1/job.pb.h"
-#include "server/access/remote_policy.h"
+#include "dotresize/v1/jobs.pb.h"
+#include "job/remote/localized_job.h"
 
 namespace dotresize {
 
@@ -16,6 +16,27 @@ struct PathClaim {
   std::string field;  ///< "model.path"
   std::string path;
   bool writes = false;
+};
+
+/// Policy on the URLs that jobs may name, and the cache of their copies. Thread-safe.
+class RemotePolicy {
+ public:
+  /// Allows no URLs.
+  RemotePolicy() = default;
+  /// `prefixes`: URL prefixes that the operator lets jobs name; empty: none. If there are any,
+  /// creates the cache `remote` in the state directory, closed to other users; one that exists, or
+  /// a symbolic link to a directory, is used. Copies may take three quarters of its disk: outputs
+  /// lie there too until they are pushed. Throws InputError for a prefix that is not a URL.
+  RemotePolicy(std::vector<std::string> prefixes, const std::filesystem::path& state_dir);
+
+  bool allows_any() const { return !prefixes_.empty(); }
+  /// Throws PERMISSION_DENIED for a URL that is not allowed.
+  void require(const std::string& field, const std::string& url) const;
+  const RemoteCache& cache() const { return cache_; }
+
+ private:
+  std::vector<std::string> prefixes_;
+  RemoteCache cache_;
 };
 
 /// Policy on the paths that jobs may name.
@@ -50,5 +71,8 @@ class PathPolicy {
 /// Returns the claims of a job whose spec is from resolve(): inputs, the output, and the names
 /// beside the output that are used while writing. A URL is claimed without its revision.
 std::vector<PathClaim> claims_of(const v1::JobSpec& resolved);
+
+/// Returns the copies of remote inputs that the job has so far.
+RemoteCopies copies_of(const v1::Job& job);
 
 }  // namespace dotresize

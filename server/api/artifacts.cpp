@@ -1,8 +1,6 @@
 #include "server/api/artifacts.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/files/confinement.h"

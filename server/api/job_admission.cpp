@@ -144,10 +144,11 @@ void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
                                std::to_string(capacity.ranks) + " (--max-ranks)");
   }
   if (gpus_needed(spec.resources().device(), ranks, capacity) > capacity.gpus) {
-    throw invalid_argument("resources.device",
-                           "this server has " + std::to_string(capacity.gpus) +
-                               " GPUs for jobs (--gpus); cuda takes one for each of the " +
-                               std::to_string(ranks) + " ranks");
+    throw invalid_argument(
+        "resources.device",
+        "this server has " + std::to_string(capacity.gpus) +
+            " GPUs for jobs (CUDA_VISIBLE_DEVICES); cuda takes one for each of the " +
+            std::to_string(ranks) + " ranks");
   }
 }
 

@@ -46,6 +46,18 @@ std::optional<int64_t> position_in(const std::string& token,
   return print == fingerprint(filter) ? position : std::nullopt;
 }
 
+/// Returns true if the job matches the query in all that never changes: name, owner, id and labels.
+bool matches(const JobQuery& query, const v1::Job& job) {
+  const auto& labels = job.options().labels();
+  return (query.name.empty() || query.name == job.spec().name()) &&
+         (query.owner.empty() || query.owner == job.owner()) &&
+         job.id().starts_with(query.id_prefix) &&
+         std::ranges::all_of(query.labels, [&](const auto& wanted) {
+           const auto found = labels.find(wanted.first);
+           return found != labels.end() && found->second == wanted.second;
+         });
+}
+
 }  // namespace
 
 JobQuery query_of(const v1::ListJobsRequest::Filter& filter) {
@@ -78,21 +90,6 @@ JobQuery query_of(const v1::ListJobsRequest::Filter& filter) {
   return query;
 }
 
-bool matches(const JobQuery& query, const v1::Job& job) {
-  const auto& labels = job.options().labels();
-  return (query.name.empty() || query.name == job.spec().name()) &&
-         (query.owner.empty() || query.owner == job.owner()) &&
-         job.id().starts_with(query.id_prefix) &&
-         std::ranges::all_of(query.labels, [&](const auto& wanted) {
-           const auto found = labels.find(wanted.first);
-           return found != labels.end() && found->second == wanted.second;
-         });
-}
-
-bool has_state(const JobQuery& query, v1::Job::State state) {
-  return query.states.empty() || std::ranges::find(query.states, state) != query.states.end();
-}
-
 std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter) {
   return fmt::format("{:x}.{:x}", next_before, fingerprint(filter));
 }
@@ -107,27 +104,19 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
   return *position;
 }
 
-std::string make_cursor(const WatchPosition& position, const v1::ListJobsRequest::Filter& filter) {
-  return fmt::format("{}.{:x}.{:x}", position.epoch, position.sequence, fingerprint(filter));
-}
-
-WatchPosition read_cursor(const std::string& cursor, const v1::ListJobsRequest::Filter& filter) {
-  const size_t dot = cursor.find('.');
-  const std::optional<int64_t> sequence =
-      dot == std::string::npos ? std::nullopt : position_in(cursor.substr(dot + 1), filter);
-  if (sequence.value_or(-1) < 0) {
-    throw invalid_argument("cursor", "is not the cursor of an answer to the same filter");
-  }
-  return {cursor.substr(0, dot), *sequence};
-}
-
 JobChangeFeed::JobChangeFeed(JobStore& store, const v1::WatchJobsRequest& request)
     : store_(store), filter_(request.filter()), query_(query_of(filter_)) {
   query_.limit = kChangesAtOnce;
-  if (request.cursor().empty()) return;
-  const WatchPosition position = read_cursor(request.cursor(), filter_);
-  if (position.epoch != store_.recent().epoch) return;
-  seen_ = position.sequence;
+  const std::string& cursor = request.cursor();
+  if (cursor.empty()) return;
+  const size_t dot = cursor.find('.');
+  const std::optional<int64_t> sequence =
+      dot == std::string::npos ? std::nullopt : position_in(cursor.substr(dot + 1), filter_);
+  if (sequence.value_or(-1) < 0) {
+    throw invalid_argument("cursor", "is not the cursor of an answer to the same filter");
+  }
+  if (cursor.substr(0, dot) != store_.recent().epoch) return;
+  seen_ = *sequence;
   listing_ = false;
 }
 
@@ -169,13 +158,15 @@ void JobChangeFeed::read(std::deque<v1::JobChange>& messages) {
 
 void JobChangeFeed::add(const std::vector<RecentChange>& changes,
                         std::deque<v1::JobChange>& messages) {
+  const auto includes = [&](v1::Job::State state) {
+    return query_.states.empty() || std::ranges::find(query_.states, state) != query_.states.end();
+  };
   for (const RecentChange& change : changes) {
     seen_ = change.sequence;
     if (listing_ && change.number < query_.before) continue;  // will be listed later
     if (!matches(query_, *change.job)) continue;
-    const bool had =
-        change.before != v1::Job::STATE_UNSPECIFIED && has_state(query_, change.before);
-    const bool has = !change.deleted && has_state(query_, change.job->state());
+    const bool had = change.before != v1::Job::STATE_UNSPECIFIED && includes(change.before);
+    const bool has = !change.deleted && includes(change.job->state());
     if (!had && !has) continue;
     const auto kind = change.deleted ? v1::JobChange::DELETED
                       : has          ? v1::JobChange::CHANGED
@@ -188,7 +179,10 @@ v1::JobChange& JobChangeFeed::add(v1::JobChange::Kind kind,
                                   std::deque<v1::JobChange>& messages) const {
   v1::JobChange& message = messages.emplace_back();
   message.set_kind(kind);
-  if (!listing_) message.set_cursor(make_cursor({store_.recent().epoch, seen_}, filter_));
+  if (!listing_) {
+    message.set_cursor(
+        fmt::format("{}.{:x}.{:x}", store_.recent().epoch, seen_, fingerprint(filter_)));
+  }
   return message;
 }
 

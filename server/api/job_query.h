@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/store/job_rows.h"
+#include "server/store/job_records.h"
 #include "server/store/job_store.h"
 #include "server/store/recent_changes.h"
 
@@ -14,11 +14,6 @@ namespace dotresize {
 
 /// Converts a filter to a query. Throws INVALID_ARGUMENT with the field that is wrong.
 JobQuery query_of(const v1::ListJobsRequest::Filter& filter);
-
-/// Returns true if the job matches the query in all that never changes: name, owner, id and labels.
-bool matches(const JobQuery& query, const v1::Job& job);
-/// Returns true if the query includes jobs in this state.
-bool has_state(const JobQuery& query, v1::Job::State state);
 
 /// Makes the token of the next page for this filter. It holds a position of the job table, so new
 /// jobs do not shift pages.
@@ -28,24 +23,13 @@ std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filt
 /// made for this filter.
 int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Filter& filter);
 
-/// Position of a WatchJobs caller.
-struct WatchPosition {
-  std::string epoch;     ///< RecentChanges::epoch
-  int64_t sequence = 0;  ///< number of the last change that the caller has seen
-};
-
-/// Makes a JobChange.cursor for calls with the same filter.
-std::string make_cursor(const WatchPosition& position, const v1::ListJobsRequest::Filter& filter);
-
-/// Parses a cursor. Throws INVALID_ARGUMENT if it was not made for this filter.
-WatchPosition read_cursor(const std::string& cursor, const v1::ListJobsRequest::Filter& filter);
-
 /// Messages that WatchJobs sends to a client: a listing of the jobs that match, then their changes.
 /// Keeps nothing for a slow client but its position in RecentChanges: if the next change is no
 /// longer there, a new listing begins. Not thread-safe.
 class JobChangeFeed {
  public:
-  /// `store` outlives it. Throws INVALID_ARGUMENT.
+  /// `store` outlives it. A cursor is "EPOCH.SEQUENCE.FINGERPRINT", of RecentChanges and the
+  /// filter. Throws INVALID_ARGUMENT, also for a cursor that was not made for this filter.
   JobChangeFeed(JobStore& store, const v1::WatchJobsRequest& request);
 
   /// Appends the next messages, some dozens at most; none if nothing is new.

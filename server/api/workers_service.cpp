@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "server/access/access.h"
+#include "server/access/call_gate.h"
 #include "server/api_error.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
@@ -17,12 +17,9 @@ constexpr size_t kMaxPhase = 64;
 
 }  // namespace
 
-WorkersService::WorkersService(JobStore& store, Heartbeats& heartbeats)
-    : store_(store), heartbeats_(heartbeats) {}
-
 void WorkersService::authenticate(const grpc::ServerContext& context, const std::string& job_id,
                                   int attempt) {
-  const std::string token = bearer_token(context);
+  const std::string token = origin_of(context).token;
   if (!token.empty() && matches_token(token, store_.token_sha256(job_id, attempt))) return;
   throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_ATTEMPT_TOKEN",
                  "the call does not carry the token of this attempt");

@@ -10,7 +10,8 @@ namespace dotresize {
 /// attempt's token; any other call is UNAUTHENTICATED, whether or not the job exists.
 class WorkersService final : public v1::Workers::Service {
  public:
-  WorkersService(JobStore& store, Heartbeats& heartbeats);
+  WorkersService(JobStore& store, Heartbeats& heartbeats)
+      : store_(store), heartbeats_(heartbeats) {}
 
   grpc::Status Heartbeat(grpc::ServerContext* context, const v1::HeartbeatRequest* request,
                          v1::HeartbeatResponse* response) override;

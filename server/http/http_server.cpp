@@ -169,7 +169,7 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
   if (port < 0) {
     throw_errno("--http: cannot listen on " + endpoint.host + ":" + std::to_string(endpoint.port));
   }
-  url_ = (certificates.are_used() ? "https://" : "http://") + endpoint.host + ":" +
+  url_ = (certificates.current() ? "https://" : "http://") + endpoint.host + ":" +
          std::to_string(port);
   thread_ = std::thread([this] { server_->listen_after_bind(); });
   while (!server_->is_running()) std::this_thread::yield();  // stop() has no effect before

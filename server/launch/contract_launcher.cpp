@@ -91,7 +91,7 @@ ContractLauncher::ContractLauncher(const LauncherContext& context, const std::st
       state_(context.state),
       umask_(context.umask),
       server_(context.remote),
-      queue_(name, LauncherProgram(program), context.poll) {}
+      queue_(name, LauncherProgram(program)) {}
 
 void ContractLauncher::require_ready() const {
   worker_program();
@@ -114,7 +114,7 @@ std::string ContractLauncher::make_request(const v1::Job& job) const {
       {"memory_bytes", job.memory_bytes() / ranks},
       {"gpus_per_rank", gpus ? 1 : 0},
       {"command",
-       {worker_program().string(), "--work-dir", state_.tokens().string(), "--attempt",
+       {worker_program().string(), "--work-dir", state_.tokens.string(), "--attempt",
         attempt_file(state_, job).string(), state_.job_file(job.id()).string()}},
       {"environment", environment_of(job)},
       {"umask", fmt::format("{:04o}", umask_)},

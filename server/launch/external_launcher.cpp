@@ -2,14 +2,14 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
+
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"
-#include "server/launch/outcome.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"
-#include "server/store/files.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
@@ -40,8 +40,7 @@ ExternalLauncher::ExternalLauncher(const LauncherContext& context)
     : state_(context.state),
       store_(context.store),
       heartbeats_(context.heartbeats),
-      server_(context.remote),
-      timeout_(context.external_timeout) {}
+      server_(context.remote) {}
 
 void ExternalLauncher::require_ready() const { worker_program(); }
 
@@ -62,23 +61,12 @@ AttemptStatus ExternalLauncher::check(const v1::Job& job) {
       (!called || heartbeats_.silence(job.id()) > kSilenceAfterStop)) {
     return ended(kExitCancelled);
   }
-  return called ? AttemptStatus{} : waiting(job);
-}
-
-AttemptStatus ExternalLauncher::waiting(const v1::Job& job) const {
-  const auto age = fs::file_time_type::clock::now() - fs::last_write_time(attempt_file(job));
-  if (timeout_.count() > 0 && age > timeout_) {
-    AttemptStatus status = ended(kExitJobFailed);
-    status.failure = Failure{kDeadlineExceeded, -1, "", "",
-                             "nobody has run the job's command for " +
-                                 std::to_string(timeout_.count()) + " s (--external-timeout)"};
-    return status;
-  }
-  AttemptStatus status;
-  status.liveness = Liveness::kWaiting;
-  status.note = "waits until somebody runs its command";
-  status.command = command(job);
-  return status;
+  if (called) return {};
+  AttemptStatus waiting;
+  waiting.liveness = Liveness::kWaiting;
+  waiting.note = "waits until somebody runs its command";
+  waiting.command = command(job);
+  return waiting;
 }
 
 bool ExternalLauncher::stop(const v1::Job& job) {
@@ -103,7 +91,7 @@ fs::path ExternalLauncher::attempt_file(const v1::Job& job) const {
 std::string ExternalLauncher::command(const v1::Job& job) const {
   std::string line = "mpirun -np " + std::to_string(ranks_of(job.spec()));
   for (const std::string& word :
-       {worker_program().string(), std::string("--work-dir"), state_.tokens().string(),
+       {worker_program().string(), std::string("--work-dir"), state_.tokens.string(),
         std::string("--attempt"), attempt_file(job).string(), state_.job_file(job.id()).string()}) {
     line += " " + shell_word(word);
   }

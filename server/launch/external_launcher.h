@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -31,14 +30,11 @@ class ExternalLauncher final : public Launcher {
   std::filesystem::path attempt_file(const v1::Job& job) const;
   /// Command line for a shell.
   std::string command(const v1::Job& job) const;
-  /// Status of an attempt whose rank 0 has not called yet.
-  AttemptStatus waiting(const v1::Job& job) const;
 
   const StateDir& state_;
   JobStore& store_;
   const Heartbeats& heartbeats_;
   const RemoteWorkers server_;
-  const std::chrono::seconds timeout_;
   std::set<std::pair<std::string, int>> stopped_;  ///< attempts asked to end
 };
 

@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -77,8 +76,6 @@ struct LauncherContext {
   mode_t umask;             ///< umask of files that jobs write
   std::string coordinator;  ///< Workers service's address for local ranks
   RemoteWorkers remote;
-  std::chrono::seconds poll;              ///< pause between status questions to a launcher
-  std::chrono::seconds external_timeout;  ///< limit for an attempt's first call; 0: none
 };
 
 }  // namespace dotresize

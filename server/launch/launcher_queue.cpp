@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -15,11 +17,8 @@ constexpr size_t kMaxFault = 500;
 
 }  // namespace
 
-LauncherQueue::LauncherQueue(std::string name, LauncherProgram program, std::chrono::seconds poll)
-    : name_(std::move(name)),
-      program_(std::move(program)),
-      poll_(poll),
-      thread_([this] { loop(); }) {}
+LauncherQueue::LauncherQueue(std::string name, LauncherProgram program)
+    : name_(std::move(name)), program_(std::move(program)), thread_([this] { loop(); }) {}
 
 LauncherQueue::~LauncherQueue() {
   {
@@ -40,6 +39,7 @@ LauncherQueue::Standing LauncherQueue::follow(const std::string& name, const Ord
     entry.standing.submitted = order.submitted;
     entry.cancel_pending = order.unwanted;
     work_pending_ = true;
+    pause_ = kFirstPause;
     wake_.notify_all();
   }
   return entry.standing;
@@ -51,6 +51,7 @@ void LauncherQueue::cancel(const std::string& name) {
     entry.cancel_pending = true;
     if (entry.standing.answer) entry.standing.over = false;  // until this cancel is answered too
     work_pending_ = true;
+    pause_ = kFirstPause;
     wake_.notify_all();
   });
 }
@@ -86,7 +87,8 @@ void LauncherQueue::loop() {
     }
     lock.lock();
     // A failed call waits for the next round, whatever is pending.
-    wake_.wait_for(lock, poll_,
+    const std::chrono::seconds pause = std::exchange(pause_, std::min(2 * pause_, kLongestPause));
+    wake_.wait_for(lock, pause,
                    [&] { return stop_.stop_requested() || (work_pending_ && !needed); });
   }
 }
@@ -191,6 +193,10 @@ void LauncherQueue::look() {
 }
 
 void LauncherQueue::take(Entry& entry, std::optional<LauncherAnswer> answer) {
+  const std::optional<LauncherAnswer>& before = entry.standing.answer;
+  if (answer.has_value() != before.has_value() || (answer && answer->state != before->state)) {
+    pause_ = kFirstPause;
+  }
   if (answer) {
     entry.phase = Phase::kSubmitted;
     entry.standing.submitted = true;
@@ -212,6 +218,7 @@ void LauncherQueue::set_fault(const std::string& fault) {
   const std::lock_guard lock(mutex_);
   if (line == fault_) return;
   fault_ = line;
+  pause_ = kFirstPause;
   if (fault_.empty()) {
     spdlog::info("launcher {} answers again", name_);
   } else {

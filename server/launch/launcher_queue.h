@@ -15,13 +15,14 @@
 namespace dotresize {
 
 /// Submits, follows and cancels the attempts of one launcher on its own thread, with one status
-/// question for all of them. The program may answer late or not at all: no caller waits for it.
+/// question for all of them: a second after something has changed, then at growing pauses of up to
+/// five seconds. The program may answer late or not at all: no caller waits for it.
 /// Thread-safe.
 class LauncherQueue {
  public:
   /// `name`: the launcher's, for the log. The first question is asked at once, even if there are no
   /// attempts.
-  LauncherQueue(std::string name, LauncherProgram program, std::chrono::seconds poll);
+  LauncherQueue(std::string name, LauncherProgram program);
   /// Leaves a submission in progress to itself.
   ~LauncherQueue();
   LauncherQueue(const LauncherQueue&) = delete;
@@ -70,6 +71,9 @@ class LauncherQueue {
     bool cancelled = false;  ///< a cancel has been answered
   };
 
+  static constexpr std::chrono::seconds kFirstPause{1};  ///< after a change
+  static constexpr std::chrono::seconds kLongestPause{5};
+
   void loop();
   /// Makes all pending calls, the status question last. Returns the first error.
   std::string ask();
@@ -90,12 +94,13 @@ class LauncherQueue {
 
   const std::string name_;
   const LauncherProgram program_;
-  const std::chrono::seconds poll_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::map<std::string, Entry> entries_;  ///< by name
   std::string fault_;
   bool work_pending_ = false;  ///< something is to be submitted or cancelled
+  /// Pause before the next question, doubled after each one up to the longest.
+  std::chrono::seconds pause_ = kFirstPause;
   std::stop_source stop_;
   std::thread thread_;  ///< last member: it uses all the others
 };

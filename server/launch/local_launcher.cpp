@@ -77,7 +77,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   } else {
     attempt.command = launch_command(
         ranks_of(job.spec()), shared_memory,
-        {worker_program().string(), "--work-dir", state_.tokens().string(), job_file.string()});
+        {worker_program().string(), "--work-dir", state_.tokens.string(), job_file.string()});
   }
   attempt.umask = umask_;
   attempt.environment = inherited_environment();

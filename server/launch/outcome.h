@@ -9,9 +9,6 @@
 
 namespace dotresize {
 
-/// JobError.code of a job that was stopped at its deadline_s.
-inline constexpr char kDeadlineExceeded[] = "DEADLINE_EXCEEDED";
-
 /// Evidence about an attempt that ended without success.
 struct FailureEvidence {
   ExitRecord exit;  ///< exit of mpirun, of what a launcher has started, or of the only rank

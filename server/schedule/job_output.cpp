@@ -65,7 +65,7 @@ void JobOutput::with_partial(Body&& body) const {
   const PinnedDirectory parent(path_.parent_path());
   if (!parent) return;
   const fs::path name = partial_path(path_.filename());
-  const PinnedDirectory partial(try_lock_directory(parent.path() / name));
+  const PinnedDirectory partial(try_lock_file(parent.path() / name, LockedFile::kDirectory));
   if (!partial || !parent.holds(name, partial)) return;
   const std::optional<OutputOwner> owner = owner_of_partial(partial.path());
   const bool mine = owner ? owner->job_id == job_id_ : is_empty_partial(partial.path());

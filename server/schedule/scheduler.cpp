@@ -30,6 +30,8 @@ constexpr std::chrono::seconds kStopInterval{15};
 // Number of queued jobs that a round looks at, counted from the head: local jobs and remote jobs
 // each.
 constexpr int kQueueWindow = 200;
+// Jobs launched at once by launchers other than local.
+constexpr int kMaxRemoteJobs = 100;
 constexpr int kExpiredAtOnce = 20;
 
 /// Runs the body. Returns false if it threw, which is logged: an error of one job must not stop the
@@ -197,9 +199,9 @@ void Scheduler::start_queued() {
   if (queue.empty()) hold_.see_empty_queue();
   for (const QueuedJob& queued : queue) {
     if (!state.paused.empty()) break;
-    if (queued.is_remote() && remote >= limits_.max_remote_jobs) {
+    if (queued.is_remote() && remote >= kMaxRemoteJobs) {
       state.waiting[queued.id] =
-          fmt::format("the end of one of the {} jobs that others run (--max-remote-jobs)", remote);
+          fmt::format("the end of one of the {} jobs that others run", remote);
       continue;
     }
     const std::string waiting = start_if_room(queued, leases, head);

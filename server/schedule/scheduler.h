@@ -26,7 +26,6 @@ struct SchedulerLimits {
   int max_attempts = 3;  ///< launches of a job whose processes are lost or killed
   std::chrono::seconds heartbeat_timeout{60};
   std::chrono::seconds retry_delay{10};  ///< pause before attempt 2; doubles each time
-  int max_remote_jobs = 100;             ///< limit of jobs launched at once, except local ones
 };
 
 /// Collaborators of the scheduler; all of them outlive it.

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <functional>
 #include <system_error>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
@@ -86,17 +85,11 @@ std::string read_tail(const std::filesystem::path& path, int64_t from, size_t ma
       .value_or("");
 }
 
-UniqueFd try_lock_file(const std::filesystem::path& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) throw_errno("cannot open " + path.string());
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
-  return UniqueFd();
-}
-
-UniqueFd try_lock_directory(const std::filesystem::path& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return fd;
+UniqueFd try_lock_file(const std::filesystem::path& path, LockedFile kind) {
+  const bool directory = kind == LockedFile::kDirectory;
+  const int flags = directory ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT;
+  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd && directory && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return fd;
   if (!fd) throw_errno("cannot open " + path.string());
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());

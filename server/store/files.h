@@ -28,14 +28,15 @@ std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t
 /// does not exist.
 std::string read_tail(const std::filesystem::path& path, int64_t from, size_t max_bytes);
 
-/// Takes the exclusive flock of `path` (created, 0600, close-on-exec). It is held until every copy
-/// of the descriptor is closed. Returns an empty descriptor if another process holds the lock.
-/// Throws std::system_error.
-UniqueFd try_lock_file(const std::filesystem::path& path);
+enum class LockedFile {
+  kRegular,    ///< created with mode 0600 if it is missing
+  kDirectory,  ///< must exist
+};
 
-/// Directory version of try_lock_file(). Also returns an empty descriptor if `path` is not an
-/// existing directory (a symbolic link is not one).
-UniqueFd try_lock_directory(const std::filesystem::path& path);
+/// Takes the exclusive flock of `path`. It is held until every copy of the descriptor, which is
+/// close-on-exec, is closed. Returns an empty descriptor if another process holds the lock, or if
+/// there is no such directory (a symbolic link is not one). Throws std::system_error.
+UniqueFd try_lock_file(const std::filesystem::path& path, LockedFile kind = LockedFile::kRegular);
 
 /// Removes the files in and below `dir` that were last modified more than `age` ago. Skips files
 /// that cannot be removed.

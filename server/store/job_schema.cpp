@@ -107,15 +107,6 @@ void insert_into_queue(const SQLite::Database& database, int64_t number, const v
       .exec();
 }
 
-void insert_claims(const SQLite::Database& database, int64_t number,
-                   const std::vector<PathClaim>& claims) {
-  for (const PathClaim& claim : claims) {
-    prepare(database, "INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", claim.path, number,
-            static_cast<int>(claim.writes))
-        .exec();
-  }
-}
-
 std::string is_one_of(const std::vector<v1::Job::State>& states) {
   std::string numbers;
   for (const v1::Job::State state : states) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/access/path_policy.h"
 
 namespace dotresize {
 
@@ -30,9 +29,6 @@ inline constexpr int64_t kUnfetchedMs = int64_t{1} << 60;
 
 /// Inserts or replaces a job's row in the queue.
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job);
-/// Inserts the paths that a job reads and writes.
-void insert_claims(const SQLite::Database& database, int64_t number,
-                   const std::vector<PathClaim>& claims);
 
 struct Blob {
   std::string bytes;

@@ -17,11 +17,9 @@
 #include "base/failure.h"
 #include "base/text/parse_number.h"
 #include "job/spec/job_state.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "server/api_error.h"
-#include "server/launch/outcome.h"
 #include "server/store/files.h"
 #include "server/store/job_schema.h"
 
@@ -35,14 +33,14 @@ constexpr size_t kDigits = 19;  // digits of a number in the file of Acknowledge
 
 }  // namespace
 
-AcknowledgedJobs::AcknowledgedJobs(std::filesystem::path file)
+AcknowledgedJobs::AcknowledgedJobs(std::filesystem::path file, const SQLite::Database& table)
     : path_(std::move(file)),
       file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) {
   if (!file_) throw_errno("cannot open " + path_.string());
   newest_ = parse_number<int64_t>(read_file_start(path_, kDigits).value_or("")).value_or(0);
-}
-
-void AcknowledgedJobs::require_at_most(int64_t last) {
+  // The highest number that a job has ever had, deleted ones included.
+  auto query = prepare(table, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'");
+  const int64_t last = query.executeStep() ? query.getColumn(0).getInt64() : 0;
   if (newest_ <= last) return;
   throw std::runtime_error(fmt::format(
       "the job table has lost jobs: job number {} was acknowledged, and its newest one is number "
@@ -62,8 +60,8 @@ void AcknowledgedJobs::put(int64_t number) {
 
 JobStore::JobStore(const std::filesystem::path& database, int max_queued)
     : max_queued_(max_queued),
-      acknowledged_(database.string() + ".acknowledged"),
       table_(open_job_tables(database)),
+      acknowledged_(database.string() + ".acknowledged", table_),
       reader_(database.string(), SQLite::OPEN_READWRITE, kBusyTimeoutMs),
       lister_(database.string(), SQLite::OPEN_READWRITE, kBusyTimeoutMs) {
   constexpr int kNewest = 100;
@@ -73,9 +71,6 @@ JobStore::JobStore(const std::filesystem::path& database, int max_queued)
     totals_.last_success =
         std::max(totals_.last_success, unix_time(row_of(table_, succeeded).job.end_time()));
   }
-  // The highest number that a job has ever had, deleted ones included.
-  auto last = prepare(table_, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'");
-  acknowledged_.require_at_most(last.executeStep() ? last.getColumn(0).getInt64() : 0);
 }
 
 void JobStore::transact(const std::function<void()>& body) {
@@ -123,6 +118,7 @@ void JobStore::tell(JobRow& row, const v1::Progress& progress) {
   v1::Event event;
   *event.mutable_progress() = progress;
   append(row, std::move(event));
+  save(row);
 }
 
 void JobStore::save(JobRow& row) {
@@ -252,7 +248,11 @@ void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
     refuse_found(prepare(table_, select + "path > ? AND path < ?", number, writes, claim.path + "/",
                          claim.path + "0"));
   }
-  insert_claims(table_, number, claims);
+  for (const PathClaim& claim : claims) {
+    prepare(table_, "INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", claim.path, number,
+            static_cast<int>(claim.writes))
+        .exec();
+  }
 }
 
 void JobStore::refuse_full_queue(const std::string& owner) {
@@ -261,12 +261,12 @@ void JobStore::refuse_full_queue(const std::string& owner) {
   const bool full = all.getColumn(0).getInt() >= kMaxQueuedJobs;
   auto own = prepare(table_, "SELECT count(*) FROM queue WHERE owner = ?", owner);
   own.executeStep();
-  if (!full && own.getColumn(0).getInt() < max_queued_) return;
-  throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-                  fmt::format("{} jobs{} are waiting already; try again later",
-                              full ? kMaxQueuedJobs : max_queued_,
-                              full || owner.empty() ? "" : " of '" + owner + "'"),
-                  std::chrono::seconds(30));
+  if (!full && (owner.empty() || own.getColumn(0).getInt() < max_queued_)) return;
+  throw try_again(
+      grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
+      fmt::format("{} jobs{} are waiting already; try again later",
+                  full ? kMaxQueuedJobs : max_queued_, full ? "" : " of '" + owner + "'"),
+      std::chrono::seconds(30));
 }
 
 v1::Job JobStore::create(const NewJob& job) {

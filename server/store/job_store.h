@@ -14,7 +14,7 @@
 
 #include "base/files/unique_fd.h"
 #include "dotresize/v1/jobs.pb.h"
-#include "server/store/job_rows.h"
+#include "server/store/job_records.h"
 #include "server/store/recent_changes.h"
 
 namespace dotresize {
@@ -51,12 +51,10 @@ class ChangeSignal {
 /// table that has lost its newest rows, which SQLite does not notice. Thread-safe.
 class AcknowledgedJobs {
  public:
-  /// Opens the file; creates it if it is missing. Throws std::system_error.
-  explicit AcknowledgedJobs(std::filesystem::path file);
+  /// Opens the file; creates it if it is missing. Throws std::system_error; std::runtime_error,
+  /// which says how to go on, if a job was acknowledged that `table` has never known.
+  AcknowledgedJobs(std::filesystem::path file, const SQLite::Database& table);
 
-  /// Throws std::runtime_error, which says how to go on, if a job newer than `last` was
-  /// acknowledged. `last`: number of the newest job that the table has known.
-  void require_at_most(int64_t last);
   /// Records a job that is about to be acknowledged. A failed write is only logged.
   void put(int64_t number);
 
@@ -103,8 +101,8 @@ enum class Resumption {
 /// SQLite::Exception for a fault of the disk.
 class JobStore {
  public:
-  /// `max_queued`: queued jobs of one owner.
-  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs);
+  /// `max_queued`: queued jobs of one owner that has a name, so that none fills the queue.
+  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs / 2);
 
   /// Limit of queued jobs of all owners together.
   static constexpr int kMaxQueuedJobs = 10000;
@@ -250,19 +248,19 @@ class JobStore {
   void notify_at(int64_t number, int64_t at_ms);
   /// Appends the event with the next number and the current time.
   void append(JobRow& row, v1::Event event);
-  /// Sets the job's progress and appends it as an event.
+  /// Sets the job's progress, appends it as an event and saves the row.
   void tell(JobRow& row, const v1::Progress& progress);
   void save(JobRow& row);
   /// Changes the job's state, and appends an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
 
   const int max_queued_;
-  AcknowledgedJobs acknowledged_;
-  std::mutex mutex_;  ///< guards what follows, up to read_mutex_; taken before list_mutex_
+  std::mutex mutex_;  ///< guards what follows, up to acknowledged_; taken before list_mutex_
   SQLite::Database table_;
   JobTotals totals_;
   JobTotals uncommitted_;  ///< counts of the current transaction; last_success 0: none
   std::vector<RecentChange> uncommitted_changes_;
+  AcknowledgedJobs acknowledged_;
   std::mutex read_mutex_;    ///< guards reader_
   SQLite::Database reader_;  ///< sees committed data; readers do not wait for commits
   std::mutex list_mutex_;    ///< guards lister_

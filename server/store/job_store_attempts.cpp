@@ -4,7 +4,6 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <stdexcept>
-#include <utility>
 
 #include "job/remote/transfer.h"
 #include "job/spec/job_state.h"
@@ -24,7 +23,6 @@ void JobStore::record_fetch(const std::string& id, const v1::Progress& progress)
     std::optional<JobRow> row = find_row(table_, id);
     if (!row || row->job.state() != v1::Job::QUEUED || !row->job.fetching()) return;
     tell(*row, progress);
-    save(*row);
   });
 }
 
@@ -91,7 +89,6 @@ void JobStore::record_progress(const std::string& id, int attempt, const v1::Pro
     JobRow row = load(id);
     if (!is_launched_attempt(row.job, attempt)) return;
     tell(row, progress);
-    save(row);
   });
 }
 
@@ -124,7 +121,6 @@ bool JobStore::begin_push(const std::string& id, int attempt) {
     v1::Progress begun = row.job.progress();
     begun.set_phase(kPushPhase);
     tell(row, begun);
-    save(row);
     done = true;
   });
   return done;

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cstdlib>
 #include <sstream>
-#include <stdexcept>
+#include <string_view>
+#include <system_error>
 
-#include "base/errors.h"
 #include "base/files/directory.h"
-#include "base/process/environment.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "job/spec/validate_spec.h"
@@ -63,26 +62,17 @@ v1::ResourceAmounts to_message(const Amounts& resources) {
   return message;
 }
 
-std::vector<std::string> find_gpus(int count) {
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  std::vector<std::string> gpus = split_gpus(visible == nullptr ? "" : visible);
-  if (count < 0 && visible != nullptr) return gpus;
-  if (count < 0) {
-    count = 0;
-    constexpr std::string_view kPrefix = "nvidia";
-    std::error_code error;
-    for (const auto& entry : entries_of("/dev", error)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with(kPrefix) && parse_number<uint32_t>(name.substr(kPrefix.size()))) ++count;
-    }
+std::vector<std::string> find_gpus() {
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) return split_gpus(visible);
+  std::vector<std::string> gpus;
+  constexpr std::string_view kPrefix = "nvidia";
+  std::error_code error;
+  for (const auto& entry : entries_of("/dev", error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix) || !parse_number<uint32_t>(name.substr(kPrefix.size())))
+      continue;
+    gpus.push_back(std::to_string(gpus.size()));
   }
-  if (gpus.empty()) {  // none visible to this process; jobs may still have them
-    for (int i = 0; i < count; ++i) gpus.push_back(std::to_string(i));
-  }
-  if (static_cast<size_t>(count) > gpus.size()) {
-    throw InputError("--gpus", std::to_string(count) + " is more than CUDA_VISIBLE_DEVICES lists");
-  }
-  gpus.resize(static_cast<size_t>(count));
   return gpus;
 }
 

@@ -61,11 +61,9 @@ struct Machine {
   bool offers(const std::string& launcher) const;
 };
 
-/// Returns the names of GPUs for jobs: the first `count` that this process's CUDA_VISIBLE_DEVICES
-/// lists, or 0 to count-1 if it is empty or not set. A negative `count` means all: the whole list,
-/// or, if it is not set, one for each /dev/nvidia0 ... Throws InputError if more are asked for than
-/// are listed.
-std::vector<std::string> find_gpus(int count);
+/// Returns the names of the GPUs for jobs: those of this process's CUDA_VISIBLE_DEVICES, or, if it
+/// is not set, the numbers from 0 for as many as there are files /dev/nvidia0 ...
+std::vector<std::string> find_gpus();
 
 /// Returns the GPUs that a job takes: one per rank; none on `cpu`, nor with `auto` if there are
 /// fewer GPUs than ranks.

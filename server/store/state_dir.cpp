@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -20,8 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr char kTable[] = "jobs.sqlite";
-constexpr char kJobs[] = "jobs";
 constexpr char kLockFile[] = "lock";
 
 /// Copies a folder without caches and locks. Ignores missing files, which belong to a job that was
@@ -52,54 +51,54 @@ void copy_folder(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
-StateDir::StateDir(fs::path root) : root_(std::move(root)) {
+StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
   std::error_code error;
-  fs::create_directories(root_.parent_path(), error);
-  if (!error && fs::create_directory(root_, error)) {
-    fs::permissions(root_, fs::perms::owner_all, error);
+  fs::create_directories(root.parent_path(), error);
+  if (!error && fs::create_directory(root, error)) {
+    fs::permissions(root, fs::perms::owner_all, error);
   }
-  if (error || !fs::is_directory(root_)) {
-    throw std::runtime_error("--state: cannot make the state directory " + root_.string() + ": " +
+  if (error || !fs::is_directory(root)) {
+    throw std::runtime_error("--state: cannot make the state directory " + root.string() + ": " +
                              (error ? error.message() : "it is no directory"));
   }
   // Other users must stay out: the directory holds logs, paths and token hashes, and files that are
   // run.
   struct stat status {};
-  if (::stat(root_.c_str(), &status) != 0) throw_errno("cannot use " + root_.string());
+  if (::stat(root.c_str(), &status) != 0) throw_errno("cannot use " + root.string());
   if (status.st_uid != ::geteuid()) {
-    throw std::runtime_error("the state directory " + root_.string() + " belongs to another user");
+    throw std::runtime_error("the state directory " + root.string() + " belongs to another user");
   }
   if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    throw std::runtime_error("the state directory " + root_.string() +
-                             " is open to other users; close it: chmod 700 " + root_.string());
+    throw std::runtime_error("the state directory " + root.string() +
+                             " is open to other users; close it: chmod 700 " + root.string());
   }
-  lock_ = try_lock_file(root_ / kLockFile);
+  lock_ = try_lock_file(root / kLockFile);
   if (!lock_) {
-    throw StateDirInUse("the state directory " + root_.string() +
+    throw StateDirInUse("the state directory " + root.string() +
                         " is in use by another dotresize-server; give this one its own --state");
   }
   constexpr size_t kMaxPathBytes = 4096;
-  const fs::path mark = root_ / kCopiedFromFile;
+  const fs::path mark = root / kCopiedFromFile;
   if (const std::optional<std::string> original = read_file_start(mark, kMaxPathBytes)) {
     // An original that cannot be seen is elsewhere or another user's.
     const fs::path lock = fs::path(*original) / kLockFile;
-    if (fs::path(*original) != fs::canonical(root_) && fs::exists(lock, error) &&
+    if (fs::path(*original) != fs::canonical(root) && fs::exists(lock, error) &&
         !try_lock_file(lock)) {
-      throw StateDirInUse("the state directory " + root_.string() + " is a copy of " + *original +
+      throw StateDirInUse("the state directory " + root.string() + " is a copy of " + *original +
                           ", which another dotresize-server uses; stop that one first, or use the "
                           "copy on another machine");
     }
     fs::remove(mark);
   }
-  fs::create_directories(root_ / kJobs);
-  fs::create_directories(tokens());
+  fs::create_directories(root / kJobs);
+  fs::create_directories(tokens);
   constexpr std::chrono::days kTokensKept{30};
-  remove_old_files(tokens(), kTokensKept);
+  remove_old_files(tokens, kTokensKept);
 }
 
 std::string StateDir::space_fault() const {
   constexpr int64_t kLeastSpace = int64_t{16} << 20;
-  return dotresize::space_fault(root_, kLeastSpace);
+  return dotresize::space_fault(root, kLeastSpace);
 }
 
 Drain::Drain(std::filesystem::path file)
@@ -115,18 +114,20 @@ void Drain::set(bool on) {
 }
 
 int back_up(const fs::path& state_dir, const fs::path& target) {
-  if (!fs::exists(state_dir / kTable)) {
-    throw InputError("--state", state_dir.string() + " has no " + kTable);
+  if (!fs::exists(state_dir / StateDir::kTable)) {
+    throw InputError("--state", state_dir.string() + " has no " + StateDir::kTable);
   }
   if (!fs::create_directory(target)) throw InputError(target.string() + " exists already");
   fs::permissions(target, fs::perms::owner_all);
   write_private_file(target / kCopiedFromFile, fs::canonical(state_dir).string());
   constexpr int kPatienceMs = 10'000;
-  SQLite::Database source((state_dir / kTable).string(), SQLite::OPEN_READWRITE, kPatienceMs);
-  SQLite::Database copy((target / kTable).string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  SQLite::Database source((state_dir / StateDir::kTable).string(), SQLite::OPEN_READWRITE,
+                          kPatienceMs);
+  SQLite::Database copy((target / StateDir::kTable).string(),
+                        SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   SQLite::Backup(copy, source).executeStep(-1);
   const int jobs = copy.execAndGet("SELECT count(*) FROM jobs").getInt();
-  copy_folder(state_dir / kJobs, target / kJobs);
+  copy_folder(state_dir / StateDir::kJobs, target / StateDir::kJobs);
   if (fs::exists(state_dir / kDrainedFile)) {
     fs::copy_file(state_dir / kDrainedFile, target / kDrainedFile);
   }

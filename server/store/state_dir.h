@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -27,31 +26,35 @@ class StateDir {
   /// which this is an unused copy: a server on the copy would end the original's running jobs and
   /// start its queued jobs a second time. Removes tokenised texts that no job has used for thirty
   /// days.
-  explicit StateDir(std::filesystem::path root);
+  explicit StateDir(std::filesystem::path directory);
 
-  std::filesystem::path database() const { return root_ / "jobs.sqlite"; }
-  /// Folder of a launched job: job.json, log, attempt-N/.
-  std::filesystem::path job(const std::string& id) const { return root_ / "jobs" / id; }
+  static constexpr char kTable[] = "jobs.sqlite";
+  static constexpr char kJobs[] = "jobs";
+
+  const std::filesystem::path root;
+  const std::filesystem::path database = root / kTable;
+  /// File with the HOST:PORT of the last run, one line.
+  const std::filesystem::path endpoint = root / "endpoint";
+  /// Unix socket through which jobs on this machine call the server.
+  const std::filesystem::path socket = root / "workers.sock";
   /// Directory of files to be removed (server/store/trash.h).
-  std::filesystem::path trash() const { return root_ / "trash"; }
+  const std::filesystem::path trash = root / "trash";
   /// Directory of tokenised texts, shared by all jobs: a text that one job has tokenised is reused.
-  std::filesystem::path tokens() const { return root_ / "tokens"; }
+  const std::filesystem::path tokens = root / "tokens";
+
+  /// Folder of a launched job: job.json, log, attempt-N/.
+  std::filesystem::path job(const std::string& id) const { return root / kJobs / id; }
   /// Job file that the worker reads.
   std::filesystem::path job_file(const std::string& id) const { return job(id) / "job.json"; }
   std::filesystem::path log(const std::string& id) const { return job(id) / "log"; }
   std::filesystem::path attempt(const std::string& id, int number) const {
     return job(id) / ("attempt-" + std::to_string(number));
   }
-  const std::filesystem::path& root() const { return root_; }
 
   /// Returns an error text if the disk is nearly full; empty if it is not.
   std::string space_fault() const;
 
-  /// File with the HOST:PORT of the last run, one line.
-  std::filesystem::path endpoint() const { return root_ / "endpoint"; }
-
  private:
-  std::filesystem::path root_;
   UniqueFd lock_;
 };
 

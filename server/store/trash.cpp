@@ -51,17 +51,28 @@ void TrashedDirectory::remove() {
 
 Trash::Trash(fs::path folder) : folder_(std::move(folder)) {
   fs::create_directories(folder_);
-  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [this] { return std::exchange(filled_, false); }) &&
+           !stop.stop_requested()) {
+      lock.unlock();
+      sweep(stop);
+      lock.lock();
+    }
+  });
+}
+
+fs::path Trash::hold_new_entry() {
+  fs::path entry = folder_ / hex_digits(random_bytes(8));
+  const std::lock_guard lock(mutex_);
+  held_.insert(entry);
+  return entry;
 }
 
 TrashedDirectory Trash::take(const fs::path& dir) {
   TrashedDirectory moved;
   if (!fs::exists(fs::symlink_status(dir))) return moved;
-  const fs::path to = folder_ / hex_digits(random_bytes(8));
-  {
-    const std::lock_guard lock(mutex_);
-    held_.insert(to);
-  }
+  const fs::path to = hold_new_entry();
   fs::rename(dir, to);
   moved.trash_ = this;
   moved.from_ = dir;
@@ -71,13 +82,9 @@ TrashedDirectory Trash::take(const fs::path& dir) {
 
 TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonical) {
   TrashedDirectory moved;
-  const fs::path note = folder_ / hex_digits(random_bytes(8));
+  const fs::path note = hold_new_entry();
   const std::string name =
       "." + canonical.filename().string() + kDeleted + note.filename().string();
-  {
-    const std::lock_guard lock(mutex_);
-    held_.insert(note);
-  }
   fs::create_symlink(canonical.parent_path() / name, note);  // first, so that a crash keeps it
   fs::rename(dir, dir.parent_path() / name);
   moved.trash_ = this;
@@ -85,16 +92,6 @@ TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonic
   moved.to_ = canonical.parent_path() / name;
   moved.note_ = note;
   return moved;
-}
-
-void Trash::loop(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return std::exchange(filled_, false); }) &&
-         !stop.stop_requested()) {
-    lock.unlock();
-    sweep(stop);
-    lock.lock();
-  }
 }
 
 void Trash::sweep(const std::stop_token& stop) {

@@ -49,7 +49,8 @@ class Trash {
  private:
   friend class TrashedDirectory;
 
-  void loop(const std::stop_token& stop);
+  /// Returns a new random name in the folder, which is not removed while it is held.
+  std::filesystem::path hold_new_entry();
   /// Removes the entries that nobody holds.
   void sweep(const std::stop_token& stop);
 

@@ -152,40 +152,42 @@ bool Stager::is_queued(const std::string& id) const {
   return job && job->state() == v1::Job::QUEUED;
 }
 
-void Stager::finish(Staging& staging, const std::optional<TransferError>& fault) {
+void Stager::finish(Staging& staging, std::optional<TransferError> fault) {
   const v1::Job& job = staging.job;
-  if (fault) return take_fault(job, *fault);
-  try {
-    v1::Job fetched = job;
-    fetched.mutable_fetched()->Assign(staging.files.begin(), staging.files.end());
-    v1::CreateJobRequest request;
-    *request.mutable_spec() = job.spec();
-    const NewJob admitted = admit(request, machine_, paths_, copies_of(fetched));
-    fetched.set_memory_bytes(admitted.memory);
-    held_[job.id()] = std::move(staging.held);
-    if (store_.finish_fetch(fetched, admitted.plan)) {
-      log_job(spdlog::level::info, job, "all that it reads from elsewhere is here");
+  std::string code = kFetchFailed;
+  std::string reason;
+  if (!fault) {
+    try {
+      v1::Job fetched = job;
+      fetched.mutable_fetched()->Assign(staging.files.begin(), staging.files.end());
+      v1::CreateJobRequest request;
+      *request.mutable_spec() = job.spec();
+      const NewJob admitted = admit(request, machine_, paths_, copies_of(fetched));
+      fetched.set_memory_bytes(admitted.memory);
+      held_[job.id()] = std::move(staging.held);
+      if (store_.finish_fetch(fetched, admitted.plan)) {
+        log_job(spdlog::level::info, job, "all that it reads from elsewhere is here");
+      }
+      retries_.erase(job.id());
+      return;
+    } catch (const ApiError& error) {  // a fault found by planning
+      code = kInvalidInput;
+      reason = error.what();
+    } catch (const std::exception& error) {
+      fault.emplace(TransferError::kNetwork, error.what());
     }
-    retries_.erase(job.id());
-  } catch (const ApiError& error) {
-    // A fault found by planning.
-    store_.fail_fetch(job.id(), to_job_error({kInvalidInput, -1, "", kFetchPhase, error.what()}));
-    log_job(spdlog::level::info, job, std::string("FAILED: ") + error.what());
-  } catch (const std::exception& error) {
-    take_fault(job, {TransferError::kNetwork, error.what()});
   }
-}
-
-void Stager::take_fault(const v1::Job& job, const TransferError& error) {
-  if (!is_queued(job.id()) || error.code() == TransferError::kCancelled) return;
-  const std::string reason = error.code() + ": " + error.what();
-  Retry& retry = retries_[job.id()];
-  if (!error.may_pass() || ++retry.attempts >= kMostFetches) {
-    store_.fail_fetch(job.id(), to_job_error({kFetchFailed, -1, "", kFetchPhase, reason}));
-    return log_job(spdlog::level::info, job, "FAILED: " + reason);
+  if (fault) {
+    if (!is_queued(job.id()) || fault->code() == TransferError::kCancelled) return;
+    reason = fault->code() + ": " + fault->what();
+    Retry& retry = retries_[job.id()];
+    if (fault->may_pass() && ++retry.attempts < kMostFetches) {
+      retry.next = Clock::now() + kFirstRetryPause * (1 << (retry.attempts - 1));
+      return log_job(spdlog::level::warn, job, "will be fetched again: " + reason);
+    }
   }
-  retry.next = Clock::now() + kFirstRetryPause * (1 << (retry.attempts - 1));
-  log_job(spdlog::level::warn, job, "will be fetched again: " + reason);
+  store_.fail_fetch(job.id(), to_job_error({code, -1, "", kFetchPhase, reason}));
+  log_job(spdlog::level::info, job, "FAILED: " + reason);
 }
 
 }  // namespace dotresize

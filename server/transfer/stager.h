@@ -46,10 +46,9 @@ class Stager {
   void loop(const std::stop_token& stop);
   void begin_next();
   void begin(const v1::Job& job);
-  /// Plans the job and lets it start, unless its transfer has ended with a fault.
-  void finish(Staging& staging, const std::optional<TransferError>& fault);
-  /// Fails the job, or schedules another try.
-  void take_fault(const v1::Job& job, const TransferError& error);
+  /// Plans the job and lets it start. After a fault of its transfer, or of planning, fails the job
+  /// or schedules another try.
+  void finish(Staging& staging, std::optional<TransferError> fault);
   bool is_queued(const std::string& id) const;
 
   JobStore& store_;

@@ -10,12 +10,15 @@
 #include "base/text/sha256.h"
 #include "job/page/page.h"
 #include "job/page/page_files.h"
-#include "server/web/web_files.h"
+#include "server/web/templates/html_template.h"
 
 namespace dotresize {
 namespace {
 
 constexpr char kHtml[] = "text/html; charset=utf-8";
+constexpr char kCss[] = "text/css; charset=utf-8";
+constexpr char kScript[] = "text/javascript; charset=utf-8";
+constexpr size_t kMarkDigits = 16;
 constexpr int kSeeOther = 303;
 constexpr size_t kFileChunkBytes = size_t{256} << 10;
 
@@ -33,10 +36,6 @@ void set_security_headers(httplib::Response& response) {
   response.set_header("Referrer-Policy", "same-origin");
   response.set_header("Cross-Origin-Resource-Policy", "same-origin");
 }
-
-constexpr char kCss[] = "text/css; charset=utf-8";
-constexpr char kScript[] = "text/javascript; charset=utf-8";
-constexpr size_t kMarkDigits = 16;
 
 }  // namespace
 

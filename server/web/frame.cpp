@@ -3,7 +3,6 @@
 #include "base/process/program.h"
 #include "server/web/answers.h"
 #include "server/web/templates/html_template.h"
-#include "server/web/web_files.h"
 
 namespace dotresize {
 namespace {

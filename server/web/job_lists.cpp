@@ -11,7 +11,6 @@
 #include "server/store/resources.h"
 #include "server/web/frame.h"
 #include "server/web/templates/html_template.h"
-#include "server/web/web_files.h"
 
 namespace dotresize {
 namespace {

@@ -19,13 +19,15 @@
 #include "server/web/frame.h"
 #include "server/web/job_lists.h"
 #include "server/web/templates/html_template.h"
-#include "server/web/web_files.h"
 
 namespace dotresize {
 namespace {
 
 using ctemplate::TemplateDictionary;
 using Rows = std::vector<std::vector<std::string>>;
+
+// Parsed, a report takes several times as much memory.
+constexpr size_t kMaxShownBytes = size_t{16} << 20;
 
 std::vector<PageAction> actions_on(const v1::Job& job) {
   const auto address = [&](const char* verb) { return "/jobs/" + job.id() + "/" + verb; };
@@ -88,14 +90,6 @@ void add_warnings(TemplateDictionary& page, const JobPageView& view) {
   }
 }
 
-void add_facts(TemplateDictionary& page, const JobPageView& view, std::time_t now) {
-  for (const auto& row : facts_of(view, now)) {
-    TemplateDictionary& fact = *page.AddSectionDictionary("FACT");
-    set_text(fact, "FACT_NAME", row.front());
-    set_text(fact, "FACT_VALUE", row.back());
-  }
-}
-
 /// Adds a text that keeps its line breaks.
 TemplateDictionary& add_lines(TemplateDictionary& page, const std::string& heading,
                               const std::string& lines) {
@@ -104,17 +98,6 @@ TemplateDictionary& add_lines(TemplateDictionary& page, const std::string& headi
   text.SetValue("LINES", printable_lines(lines));
   return text;
 }
-
-void add_log(TemplateDictionary& page, const std::string& tail) {
-  if (tail.empty()) return;
-  const bool cut = tail.size() >= kShownLogBytes;
-  add_lines(page, cut ? "End of its log" : "Its log",
-            cut ? tail.substr(tail.find('\n') + 1) : tail)  // drops the cut line
-      .ShowSection("TAIL");
-}
-
-// Parsed, a report takes several times as much memory.
-constexpr size_t kMaxShownBytes = size_t{16} << 20;
 
 }  // namespace
 
@@ -143,12 +126,20 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
     dictionary.SetValueAndShowSection("ERROR", printable(error_text(job.error())), "HAS_ERROR");
   }
   add_warnings(dictionary, view);
-  add_facts(dictionary, view, now);
+  for (const auto& row : facts_of(view, now)) {
+    TemplateDictionary& fact = *dictionary.AddSectionDictionary("FACT");
+    set_text(fact, "FACT_NAME", row.front());
+    set_text(fact, "FACT_VALUE", row.back());
+  }
   if (view.report) {
     set_embedded(*dictionary.AddSectionDictionary("REPORT"), "KEY_FIGURES",
                  key_figures_html(*view.report));
   }
-  add_log(dictionary, view.log_tail);
+  if (const std::string& tail = view.log_tail; !tail.empty()) {
+    const bool whole = tail.size() < kShownLogBytes;
+    add_lines(dictionary, whole ? "Its log" : "End of its log", whole_lines(tail, kShownLogBytes))
+        .ShowSection("TAIL");
+  }
   add_lines(
       dictionary, "What was asked for",
       job.has_sweep() ? sweep_to_json(job.spec(), job.sweep()) : job_spec_to_json(job.spec()));

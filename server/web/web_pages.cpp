@@ -3,7 +3,6 @@
 #include <httplib.h>
 
 #include <ctime>
-#include <optional>
 #include <utility>
 
 #include "base/errors.h"

@@ -63,6 +63,12 @@ TEST(Printable, ReplacesWhatSteersATerminalOrTurnsTheTextAround) {
   EXPECT_TRUE(is_printable("caf\u00e9 \u05d0 \U0001F600"));
 }
 
+TEST(WholeLines, LeaveOutTheOneThatMayBeCut) {
+  EXPECT_EQ(whole_lines("cut\nwhole\n", 10), "whole\n");
+  EXPECT_EQ(whole_lines("first\nwhole\n", 100), "first\nwhole\n");
+  EXPECT_EQ(whole_lines("one long", 8), "one long");
+}
+
 TEST(Printable, CharacterThatIsNotCompleteIsCounted) {
   const std::string smile = "\U0001F600";
   for (size_t bytes = 1; bytes < smile.size(); ++bytes) {

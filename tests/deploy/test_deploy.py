@@ -44,8 +44,9 @@ def metric_names(tmp_path_factory):
     """Returns the metric names of a server that has answered one call."""
     state = tmp_path_factory.mktemp("server") / "state"
     process = subprocess.Popen(
-        [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state, "--gpus", "0"],
-        env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True)
     try:
         endpoint, url = (process.stdout.readline().split()[-1] for _ in range(2))
         assert run(BUILD / "bin/dotresize", "list", "--server", endpoint).returncode == 0
@@ -100,6 +101,15 @@ def test_options_of_the_server_exist(server_help):
         assert variable in server_help
 
 
+def test_options_of_the_server_are_those_of_its_document(server_help):
+    options = {line.split()[0] for line in server_help.splitlines() if re.match(r" +--[a-z]", line)} - {"--version"}
+    [table] = re.findall(r"^\| flag \|.*?\n\n", (SOURCE / "docs/server.md").read_text(), re.M | re.S)
+    assert {flag for row in table.splitlines() for flag in re.findall(r"--[a-z][a-z-]*", row.split("|")[1])} == options
+    for option in options:
+        name = option[2:].replace("-", "_")
+        assert f"`DOTRESIZE_{name.upper()}`" in table and (f"`{name}" in table or option == "--config"), option
+
+
 @pytest.mark.parametrize("file", ["systemd/server.yaml", "slurm/server.yaml"])
 def test_configuration_is_taken(tmp_path, file):
     done = run(SERVER, "--config", DEPLOY / file, "--state", tmp_path / "state",
@@ -128,7 +138,7 @@ def test_deployment_fits_together():
     assert arguments["listen"] == f"0.0.0.0:{ports['grpc']}"
     assert arguments["http"] == f"0.0.0.0:{ports['http']}"
     mounts = {mount["mountPath"] for mount in server["volumeMounts"]}
-    for option in ("state", "tls-cert", "tls-key", "tokens", "allow-root"):
+    for option in ("state", "tls", "tokens", "allow-root"):
         assert any(f"{arguments[option]}/".startswith(f"{mount}/") for mount in mounts), option
     assert {port["targetPort"] for port in find("Service")["spec"]["ports"]} == ports.keys()
     assert {entry["port"] for rule in find("NetworkPolicy")["spec"]["ingress"] for entry in rule["ports"]} == ports.keys()

@@ -88,11 +88,11 @@ class Services {
  private:
   Home home_;
   StateDir state_{home_ / "state"};
-  JobStore store_{state_.database()};
-  Trash trash_{state_.trash()};
-  PathPolicy paths_{{home_ / "data"}, state_.root()};
+  JobStore store_{state_.database};
+  Trash trash_{state_.trash};
+  PathPolicy paths_{{home_ / "data"}, state_.root};
   Machine machine_;
-  Drain drain_{state_.root() / "drained"};
+  Drain drain_{state_.root / "drained"};
   QueueView view_;
   Access access_{""};
   AuditLog audit_{"/dev/null"};

@@ -59,7 +59,7 @@ class Watched {
   TemporaryDirectory dir_;
   Access access_{tokens()};
   AuditLog audit_{dir_.path() / "audit.log"};
-  Certificates certificates_{TlsFiles{}};
+  Certificates certificates_{""};
   CallGate gate_{access_, audit_, /*max_rate=*/0};
   HttpServer server_{
       {"127.0.0.1", 0},

@@ -153,6 +153,17 @@ class Authority:
                 "-CAcreateserial", "-days", days, "-extfile", extensions, "-out", certificate)
         return certificate, key
 
+    def folder_of(self, name, *authorities):
+        """Returns a folder for --tls with a certificate of its own. `authorities`: ca.crt, client-ca.crt, which are this one's."""
+        folder = self.folder / f"{name}.tls"
+        folder.mkdir(exist_ok=True)
+        for file, issued in zip(("tls.crt", "tls.key"), self.issue(name)):
+            shutil.copy(issued, folder / file)
+            (folder / file).chmod(0o600)
+        for file in authorities:
+            shutil.copy(self.certificate, folder / file)
+        return folder
+
 
 def processes_of(job_id):
     """Returns {pid: environment} of the live processes of a job, including the supervisor."""

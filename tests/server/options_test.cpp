@@ -86,11 +86,9 @@ TEST_F(Options, LaunchersAreNamesWithOrWithoutAProgram) {
       std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
       "share/dotresize/launchers";
   EXPECT_EQ(launchers({}), Texts{"local="});
-  const std::string file =
-      config("launcher: [local, slurm, pbs=/opt/pbs launcher]\nlauncher_poll: 9\n");
+  const std::string file = config("launcher: [local, slurm, pbs=/opt/pbs launcher]\n");
   EXPECT_EQ(launchers({"--config", file}),
             (Texts{"local=", "slurm=" + (packaged / "slurm").string(), "pbs=/opt/pbs launcher"}));
-  EXPECT_EQ(parse({"--config", file}).launch.poll.count(), 9);
   EXPECT_EQ(launchers({"--launcher", "external,local"}), (Texts{"external=", "local="}));
   EXPECT_EQ(launchers({"--launcher", "pbs=bin/pbs"}),
             Texts{"pbs=" + std::filesystem::absolute("bin/pbs").string()});
@@ -102,9 +100,33 @@ TEST_F(Options, LaunchersThatCannotBeAreRefused) {
                                "a-name-that-is-far-longer-than-it-may-be"}) {
     EXPECT_EQ(exit_code({"--launcher", launcher}), kExitUsage) << launcher;
   }
-  EXPECT_EQ(exit_code({"--launcher-poll", "4"}), kExitUsage);
-  EXPECT_EQ(exit_code({"--launcher", "external", "--launcher-poll", "4"}), kExitUsage);
-  EXPECT_EQ(exit_code({"--launcher", "slurm", "--external-timeout", "4"}), kExitUsage);
+}
+
+TEST_F(Options, LogTakesALevelAndTheFormatInAnyOrder) {
+  const auto log = [](const std::vector<std::string>& arguments) {
+    const LogOptions options = parse(arguments).log;
+    return options.level + (options.format == LogFormat::kJson ? " json" : " text");
+  };
+  EXPECT_EQ(log({}), "info text");
+  EXPECT_EQ(log({"--log", "debug"}), "debug text");
+  EXPECT_EQ(log({"--log", "json"}), "info json");
+  EXPECT_EQ(log({"--log", "warn,json"}), "warn json");
+  EXPECT_EQ(log({"--config", config("log: json,error\n")}), "error json");
+  for (const char* wrong : {"", "xml", "info,debug", "text"}) {
+    EXPECT_EQ(exit_code({"--log", wrong}), kExitUsage) << wrong;
+  }
+}
+
+TEST_F(Options, ThatThereAreNoMoreAreRefusedByName) {
+  for (const char* option : {"--tls-cert", "--gpus", "--max-queued", "--log-format"}) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(exit_code({option, "1"}), kExitUsage);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find(option), std::string::npos) << option;
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(exit_code({"--config", config("workers_ca: /ca.pem\n")}), kExitUsage);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(":1: workers_ca: unknown key"),
+            std::string::npos);
 }
 
 TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
@@ -123,7 +145,7 @@ TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
 TEST(StateDirectory, KeepsTokensThatWereUsedLately) {
   const TemporaryDirectory home;
   const auto root = home / "state";
-  const std::filesystem::path cache = StateDir(root).tokens() / ".dotresize-cache";
+  const std::filesystem::path cache = StateDir(root).tokens / ".dotresize-cache";
   std::filesystem::create_directory(cache);
   for (const char* name : {"old", "new"}) std::ofstream(cache / name) << "tokens";
   std::filesystem::last_write_time(

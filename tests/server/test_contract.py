@@ -55,7 +55,7 @@ def toy(tmp_path):
 def make_toy_server(make_server, toy):
     def make(*options, **environment):
         return make_server("--launcher", f"toy={toy.program}", "--workers", f"127.0.0.1:{free_port()}", "--retry-delay", "0",
-                           "--launcher-poll", "1", *options, **environment)
+                           *options, **environment)
     return make
 
 
@@ -199,8 +199,8 @@ def test_lost_attempt_is_ended_before_the_next_one(make_toy_server, toy, patient
         time.sleep(2)
         assert server.get(id_).attempt == 1 and processes_of(id_)
     eventually(20, lambda: server.get(id_).attempt == 2)
-    assert (Job.QUEUED, "node7 is down") in reasons_so_far(server, id_), "it was kept over the restart"
     eventually(20, lambda: toy.started() == [attempt(id_), attempt(id_, 2)])
+    assert (Job.QUEUED, "node7 is down") in reasons_so_far(server, id_), "it was kept over the restart"
 
 
 def reasons_so_far(server, id_):
@@ -273,7 +273,7 @@ def make_ssh_server(make_server, sshd, tmp_path):
     def make(*options, **environment):
         launcher = script(tmp_path / "ssh-launcher", f'exec {SOURCE}/deploy/launchers/ssh "$@" {sshd}')
         return make_server(
-            "--launcher", f"ssh={launcher}", "--workers", f"127.0.0.1:{free_port()}", "--retry-delay", "0", "--launcher-poll", "1",
+            "--launcher", f"ssh={launcher}", "--workers", f"127.0.0.1:{free_port()}", "--retry-delay", "0",
             *options, DOTRESIZE_HOSTS="127.0.0.1:4", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
             OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_MCA_hwloc_base_binding_policy="none", **environment)
     return make

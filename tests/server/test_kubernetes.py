@@ -71,7 +71,7 @@ def make_kubernetes_server(make_server, api, tmp_path):
                             f"--cache-dir={tmp_path}/cache\n")
         launcher.chmod(0o755)
         return make_server("--launcher", f"kubernetes={launcher}", "--workers", f"127.0.0.1:{free_port()}", "--retry-delay", "0",
-                           "--launcher-poll", "1", *options, KUBECONFIG=str(tmp_path / "kubectl.json"),
+                           *options, KUBECONFIG=str(tmp_path / "kubectl.json"),
                            DOTRESIZE_CPUS_PER_RANK="3",
                            DOTRESIZE_KUBERNETES_TEMPLATE=write_template(tmp_path, worker) if template is None else template)
     return make

@@ -159,17 +159,16 @@ def test_metrics_are_not_given_out_faster_than_other_answers(make_server):
 def test_http_is_https_with_a_certificate(make_server, tmp_path):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                     "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS}",
-                    "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
+                    "-keyout", tmp_path / "tls.key", "-out", tmp_path / "tls.crt"],
                    check=True, capture_output=True)
-    (tmp_path / "key.pem").chmod(0o600)
-    server = make_server(*HTTP, "--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"),
-                         DOTRESIZE_WORKER="/bin/false")
+    (tmp_path / "tls.key").chmod(0o600)
+    server = make_server(*HTTP, "--tls", str(tmp_path), DOTRESIZE_WORKER="/bin/false")
     assert server.http.startswith("https://")
-    context = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    context = ssl.create_default_context(cafile=tmp_path / "tls.crt")
     assert fetch(server, "/readyz", context=context)[0] == 200
 
 
-@pytest.mark.parametrize("options", [["--http", "0.0.0.0:0"], ["--http", "nowhere"], ["--log-format", "xml"]])
+@pytest.mark.parametrize("options", [["--http", "0.0.0.0:0"], ["--http", "nowhere"], ["--log", "xml"], ["--log", "info,debug"]])
 def test_what_others_reach_or_nobody_knows_is_refused(tmp_path, options):
     done = subprocess.run([PROGRAM, "--listen", "127.0.0.1:0", "--state", tmp_path / "state", *options],
                           env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"}, capture_output=True, text=True,
@@ -251,7 +250,7 @@ def test_port_of_another_server_is_not_shared(make_server, tmp_path):
 
 
 def test_json_log_says_of_which_job_and_attempt_it_is(make_server, tmp_path):
-    server = make_server("--log-format", "json",
+    server = make_server("--log", "json",
                          DOTRESIZE_WORKER=script(tmp_path / "worker", "exit 65"))
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     request = jobs_pb2.CreateJobRequest(spec=spec(tmp_path / "out", name="a \"b\" é", resources__ranks=1))

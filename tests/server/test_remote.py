@@ -248,10 +248,9 @@ with Client(tls_ca="ca.pem", token_file="token") as client:
 def test_a_pipeline_in_an_empty_environment(make_server, s3, client_python, listen, secret, tmp_path):  # noqa: F811
     listener = listen()
     authority = Authority(tmp_path / "tls")
-    certificate, key = authority.issue("server")
     tokens = tmp_path / "tokens"
     token = subprocess.run([PROGRAM, "token", "--tokens", tokens, "ci", "submit"], capture_output=True, text=True, check=True).stdout
-    server = make_server("--tls-cert", certificate, "--tls-key", key, "--tokens", tokens, "--allow-remote", f"s3://{BUCKET}/",
+    server = make_server("--tls", authority.folder_of("server"), "--tokens", tokens, "--allow-remote", f"s3://{BUCKET}/",
                          "--allow-webhook", listener.origin, "--webhook-secret", secret, **s3.environment)
     folder = tmp_path / "elsewhere"
     folder.mkdir()

@@ -18,7 +18,7 @@ ONE = {"resources__device": job_pb2.Resources.cpu, "resources__ranks": 1}
 def make_patient_server(make_server, tmp_path):
     """Starts a server whose jobs wait until they are cancelled, or until a file `go` exists."""
     worker = script(tmp_path / "worker", f"until test -e {tmp_path}/go; do sleep 0.2; done; exit 65")
-    return lambda *options: make_server(*options, DOTRESIZE_WORKER=worker)
+    return lambda *options, **environment: make_server(*options, DOTRESIZE_WORKER=worker, **environment)
 
 
 def create(server, job_spec, **options):
@@ -54,7 +54,7 @@ def waits_for(server, id_, text):
 
 
 def test_jobs_lease_disjoint_gpus_and_a_small_one_is_backfilled(make_patient_server, tmp_path):
-    server = make_patient_server("--gpus", "8", "--max-ranks", "16", "--memory", "1TiB")
+    server = make_patient_server("--max-ranks", "16", "--memory", "1TiB", CUDA_VISIBLE_DEVICES="0,1,2,3,4,5,6,7")
     first, second, third = (server.create(spec(tmp_path / f"out{i}", **GPU)).id for i in range(3))
     small = server.create(spec(tmp_path / "small", **ONE)).id
     leases = {}
@@ -83,7 +83,7 @@ def test_jobs_lease_disjoint_gpus_and_a_small_one_is_backfilled(make_patient_ser
 
 
 def test_backfill_leaves_what_the_head_needs(make_patient_server, tmp_path):
-    server = make_patient_server("--gpus", "0", "--max-ranks", "4")
+    server = make_patient_server("--max-ranks", "4", CUDA_VISIBLE_DEVICES="")
     running = server.create(spec(tmp_path / "out0", resources__ranks=2)).id
     environment = ranks(server, running, 2)[0]
     head = server.create(spec(tmp_path / "out1", resources__ranks=3)).id
@@ -136,10 +136,10 @@ def test_memory_of_the_plan_is_leased(make_patient_server, tmp_path):
 
 
 def test_job_that_needs_more_gpus_than_there_are_is_refused_or_takes_the_cpu(make_patient_server, tmp_path):
-    server = make_patient_server("--gpus", "2", "--memory", "1TiB")
+    server = make_patient_server("--memory", "1TiB", CUDA_VISIBLE_DEVICES="0,1")
     with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
         server.create(spec(tmp_path / "out", **GPU))
-    assert "--gpus" in found[1]["resources.device"]
+    assert "CUDA_VISIBLE_DEVICES" in found[1]["resources.device"]
     id_ = server.create(spec(tmp_path / "out", resources__ranks=3)).id
     assert {environment["CUDA_VISIBLE_DEVICES"] for environment in ranks(server, id_, 3)} == {""}
     server.cancel(id_)
@@ -237,7 +237,7 @@ def test_leases_stay_disjoint_over_kills_of_the_server(make_server, tmp_path):
     def note(what):
         return f'echo "$DOTRESIZE_JOB_ID-$DOTRESIZE_ATTEMPT,$CUDA_VISIBLE_DEVICES,$(date +%s.%N),{what}" >> {tmp_path}/log'
 
-    server = make_server("--gpus", "3", "--max-ranks", "5", "--memory", "1TiB", DOTRESIZE_WORKER=script(
+    server = make_server("--max-ranks", "5", "--memory", "1TiB", CUDA_VISIBLE_DEVICES="0,1,2", DOTRESIZE_WORKER=script(
         tmp_path / "worker", f"{note('begin')}; sleep 0.3; {note('end')}; exit 65"))
     ids = []
     for i in range(24):

@@ -26,9 +26,7 @@ def stranger(tmp_path_factory):
 @pytest.fixture
 def secure_server(make_server, authority):
     """Starts a server that accepts only clients with a certificate of the authority."""
-    certificate, key = authority.issue("server")
-    return make_server("--tls-cert", str(certificate), "--tls-key", str(key),
-                       "--tls-client-ca", str(authority.certificate), DOTRESIZE_WORKER="/bin/false")
+    return make_server("--tls", str(authority.folder_of("server", "client-ca.crt")), DOTRESIZE_WORKER="/bin/false")
 
 
 def list_jobs(server, authority, client=None):
@@ -45,9 +43,8 @@ def is_turned_away(call):
 
 
 def test_ranks_elsewhere_call_only_the_server_of_their_attempts_authority(make_server, authority, stranger, tmp_path):
-    certificate, key = authority.issue("server")
-    server = make_server("--tls-cert", str(certificate), "--tls-key", str(key), "--launcher", "external",
-                         "--workers", f"127.0.0.1:{free_port()}", "--workers-ca", str(authority.certificate))
+    server = make_server("--tls", str(authority.folder_of("ranks", "ca.crt")), "--launcher", "external",
+                         "--workers", f"127.0.0.1:{free_port()}")
     server.channel = grpc.secure_channel(
         server.endpoint, grpc.ssl_channel_credentials(authority.certificate.read_bytes()))
     server.jobs = jobs_pb2_grpc.JobsStub(server.channel)
@@ -262,21 +259,20 @@ def test_a_token_is_rotated_while_the_server_runs(server_with_tokens, tokens):
 
 
 def test_a_certificate_is_replaced_while_the_server_runs(make_server, authority, tmp_path):
-    """The new certificate serves calls and pages. One that does not fit its key changes nothing."""
-    files = [tmp_path / name for name in ("server.pem", "server.key")]
+    """The new certificate serves calls and pages. One that does not fit its key changes nothing, nor does an authority of clients
+    that was not there at the start."""
+    folder = tmp_path / "tls"
 
     def install(name):
         """Installs a certificate. Returns its text, as a server shows it."""
-        for file, issued in zip(files, authority.issue(name)):
-            shutil.copy(issued, file)
-            file.chmod(0o600)
-        return files[0].read_text()
+        shutil.copytree(authority.folder_of(name), folder, dirs_exist_ok=True)
+        return (folder / "tls.crt").read_text()
 
     def shown():
         hosts = (server.endpoint, server.http.partition("://")[2])
         return {ssl.get_server_certificate(host.split(":")) for host in hosts}
     first = install("first")
-    server = make_server("--tls-cert", files[0], "--tls-key", files[1], "--http", "127.0.0.1:0", DOTRESIZE_WORKER="/bin/false")
+    server = make_server("--tls", folder, "--http", "127.0.0.1:0", DOTRESIZE_WORKER="/bin/false")
     with grpc.secure_channel(server.endpoint, grpc.ssl_channel_credentials(authority.certificate.read_bytes())) as channel:
         jobs = jobs_pb2_grpc.JobsStub(channel)
         jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)
@@ -286,10 +282,13 @@ def test_a_certificate_is_replaced_while_the_server_runs(make_server, authority,
         server.process.send_signal(signal.SIGHUP)
         eventually(20, lambda: shown() == {second})
         jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)  # still over the connection from before
-    shutil.copy(authority.issue("third")[0], files[0])
+    shutil.copy(authority.certificate, folder / "client-ca.crt")
     server.process.send_signal(signal.SIGHUP)
-    eventually(20, lambda: "the certificates stay as they were" in server.log())
-    assert "is not the key of" in server.log() and shown() == {second}
+    eventually(20, lambda: "client-ca.crt is new, which takes a restart" in server.log())
+    shutil.copy(authority.issue("third")[0], folder / "tls.crt")
+    server.process.send_signal(signal.SIGHUP)
+    eventually(20, lambda: "is not the key of" in server.log())
+    assert server.log().count("the certificates stay as they were") == 2 and shown() == {second}
 
 
 def test_denied_calls_do_not_fill_the_audit_log(server_with_tokens):
@@ -374,19 +373,46 @@ def refusal(tmp_path, *options):
 
 
 def test_address_that_others_reach_wants_certificates(tmp_path, authority):
-    certificate, key = authority.issue("server")
+    folder = authority.folder_of("reached")
     assert "--insecure" in refusal(tmp_path)
-    assert "--insecure" in refusal(tmp_path, "--tls-cert", certificate, "--tls-key", key)
+    assert "--insecure" in refusal(tmp_path, "--tls", folder)
     tokens = tmp_path / "tokens"
     tokens.touch(0o600)
     assert "without TLS" in refusal(tmp_path, "--tokens", tokens)
-    assert "--tls-key" in refusal(tmp_path, "--insecure", "--tls-cert", certificate)
-    assert "--tls-cert" in refusal(tmp_path, "--insecure", "--tls-client-ca", certificate)
-    locked = tmp_path / "locked.key"
-    openssl("ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", locked)
-    assert "passphrase" in refusal(tmp_path, "--insecure", "--tls-cert", certificate, "--tls-key", locked)
+
+
+def test_files_of_tls_that_cannot_be_are_refused_by_name(tmp_path, authority):
+    folder = authority.folder_of("faulty", "client-ca.crt", "ca.crt")
+
+    def fault():
+        return refusal(tmp_path, "--insecure", "--tls", folder)
+
+    for name in ("client-ca.crt", "ca.crt"):
+        (folder / name).write_text("none")
+        assert f"{name} has no certificate (PEM)" in fault()
+        (folder / name).unlink()
+    assert "ca.crt: without it ranks do not know the server" in refusal(
+        tmp_path, "--insecure", "--tls", folder, "--workers", "127.0.0.1:7")
+    (folder / "client-ca.crt").touch()
+    assert "client-ca.crt is empty" in fault(), "it lets nobody in without a certificate"
+    (folder / "client-ca.crt").unlink()
+    (folder / "client-ca.crt").symlink_to(tmp_path / "nowhere")
+    assert "client-ca.crt" in fault()
+    (folder / "client-ca.crt").unlink()
+    key = folder / "tls.key"
+    key.rename(folder / "own.key")
+    assert "tls.key is missing" in fault()
+    openssl("ec", "-in", folder / "own.key", "-aes256", "-passout", "pass:secret", "-out", key)
+    key.chmod(0o600)
+    assert "passphrase" in fault()
+    (folder / "own.key").rename(key)
     key.chmod(0o644)
-    assert "chmod 600" in refusal(tmp_path, "--insecure", "--tls-cert", certificate, "--tls-key", key)
+    assert "chmod 600" in fault()
+    key.chmod(0o600)
+    (folder / "tls.crt").unlink()
+    assert "tls.crt" in fault()
+    assert "tls.crt is no directory" in refusal(tmp_path, "--insecure", "--tls", folder / "tls.crt")
+    assert "nowhere is no directory" in refusal(tmp_path, "--insecure", "--tls", tmp_path / "nowhere")
 
 
 def test_insecure_address_is_warned_about(tmp_path):
@@ -397,28 +423,9 @@ def test_insecure_address_is_warned_about(tmp_path):
     assert "whoever reaches it could read and write files" in server.log()
 
 
-def test_one_caller_does_not_fill_the_queue_of_others(make_server, tokens, tmp_path):
-    file, secrets = tokens
-    server = make_server("--tokens", str(file), "--max-queued", "2", "--max-ranks", "1",
-                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
-    ann, ben = (Client(server, secrets[name]) for name in ("ann", "ben"))
-    running = ann.create(spec(tmp_path / "running", resources__ranks=1)).id
-    eventually(20, lambda: ann.get(running).state != jobs_pb2.Job.QUEUED)
-    waiting = [ann.create(spec(tmp_path / f"out{i}", resources__ranks=1)).id for i in range(2)]
-    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as found:
-        ann.create(spec(tmp_path / "more", resources__ranks=1))
-    assert found[0] == "QUEUE_FULL"
-    ben.create(spec(tmp_path / "of-ben", resources__ranks=1))
-    ann.call("CancelJob", jobs_pb2.CancelJobRequest(id=waiting[0]))
-    ann.create(spec(tmp_path / "more", resources__ranks=1))
-    owned = ann.call("ListJobs", jobs_pb2.ListJobsRequest(filter=jobs_pb2.ListJobsRequest.Filter(owner="ben")))
-    assert [job.owner for job in owned.jobs] == ["ben"]
-
-
 def test_one_caller_does_not_call_too_often(make_server, tokens):
     file, secrets = tokens
-    server = make_server("--tokens", str(file), "--max-rate", "1", "--max-streams", "1",
-                         DOTRESIZE_WORKER="/bin/false")
+    server = make_server("--tokens", str(file), "--max-rate", "1", DOTRESIZE_WORKER="/bin/false")
     ann, ben, nobody = (Client(server, secrets.get(name, "wrong")) for name in ("ann", "ben", "nobody"))
 
     def codes(client, method, request):

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import ssl
 import subprocess
 import urllib.parse
@@ -401,10 +402,9 @@ def certificate(folder):
     """Returns a certificate for a server with TLS, and the context in which a browser accepts it."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                     "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS}",
-                    "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
-    (folder / "key.pem").chmod(0o600)
-    options = ["--http", "127.0.0.1:0", "--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
-    return options, ssl.create_default_context(cafile=folder / "cert.pem")
+                    "-keyout", folder / "tls.key", "-out", folder / "tls.crt"], check=True, capture_output=True)
+    (folder / "tls.key").chmod(0o600)
+    return ["--http", "127.0.0.1:0", "--tls", str(folder)], ssl.create_default_context(cafile=folder / "tls.crt")
 
 
 def test_cookie_is_for_https_alone_if_the_server_has_a_certificate(make_server, folder, certificate, worker, secrets):
@@ -418,7 +418,9 @@ def test_cookie_is_for_https_alone_if_the_server_has_a_certificate(make_server, 
 
 def test_there_are_no_pages_if_the_api_knows_clients_by_certificates_alone(make_server, folder, certificate, worker):
     options, context = certificate
-    server = make_server(*options, "--tls-client-ca", str(folder / "cert.pem"), DOTRESIZE_WORKER=worker)
+    shutil.copy(folder / "tls.crt", folder / "client-ca.crt")
+    server = make_server(*options, DOTRESIZE_WORKER=worker)
+    (folder / "client-ca.crt").unlink()
     browser = Browser(server.http, context)
     assert [browser.fetch(path)[0] for path in ("/", "/jobs", "/jobs/j-0", "/style.css")] == [404] * 4
     assert browser.fetch("/healthz")[0] == 200

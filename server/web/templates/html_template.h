@@ -19,4 +19,18 @@ void set_embedded(ctemplate::TemplateDictionary& dictionary, const char* name,
 std::string expand_template(std::string_view text, const std::string& name,
                             const ctemplate::TemplateDictionary& dictionary);
 
+// Embedded copies of this folder's files: templates, style sheet and script.
+
+std::string_view frame_template();
+std::string_view queue_template();
+std::string_view jobs_template();
+std::string_view job_table_template();
+std::string_view job_template();
+std::string_view actions_template();
+std::string_view sign_in_template();
+std::string_view message_template();
+/// Styles in addition to page.css.
+std::string_view web_css();
+std::string_view live_js();
+
 }  // namespace dotresize

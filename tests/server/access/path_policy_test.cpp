@@ -130,5 +130,22 @@ TEST_F(PathPolicyTest, OutputNeverCollidesWithStateOrInputs) {
   EXPECT_EQ(code(anywhere_), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST(RemotePolicyTest, CacheMayBeALinkToADirectoryOfAnotherDisk) {
+  const TemporaryDirectory home;
+  fs::create_directory(home / "disk");
+  fs::create_symlink(home / "disk", home / "remote");
+  const RemotePolicy policy({"s3://bucket/"}, home.path());
+  EXPECT_EQ(policy.cache().directory, fs::canonical(home / "disk"));
+  EXPECT_EQ(static_cast<uintmax_t>(policy.cache().size), fs::space(home / "disk").capacity / 4 * 3);
+}
+
+TEST(RemotePolicyTest, CacheIsMadeForThoseAloneWhoMayNameUrls) {
+  const TemporaryDirectory home;
+  EXPECT_FALSE(RemotePolicy({}, home.path()).allows_any());
+  EXPECT_FALSE(fs::exists(home / "remote"));
+  const RemotePolicy policy({"hf://org/"}, home.path());
+  EXPECT_EQ(fs::status(home / "remote").permissions(), fs::perms::owner_all);
+}
+
 }  // namespace
 }  // namespace dotresize

@@ -41,7 +41,7 @@ TEST_F(JobOutputTest, UnfinishedOutputGoesButNotWhatItLinksTo) {
 
 TEST_F(JobOutputTest, StaysWhileSomebodyElseHoldsTheLock) {
   put_partial("j-1");
-  const UniqueFd held = try_lock_directory(partial());
+  const UniqueFd held = try_lock_file(partial(), LockedFile::kDirectory);
   discard();
   EXPECT_TRUE(fs::exists(partial()));
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -65,6 +66,29 @@ class Store : public ::testing::Test {
   std::filesystem::path file_ = home_.path() / "jobs.sqlite";
   JobStore store_{file_};
 };
+
+TEST_F(Store, OneOwnerDoesNotFillTheQueueOfOthers) {
+  const auto create = [store = std::make_shared<JobStore>(file_, /*max_queued=*/2)](
+                          const char* owner, const char* name) {
+    NewJob job = new_job(name);
+    job.owner = owner;
+    return store->create(job).id();
+  };
+  create("ann", "a");
+  const std::string second = create("ann", "b");
+  try {
+    create("ann", "c");
+    FAIL();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.code, grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(error.reason, "QUEUE_FULL");
+    EXPECT_THAT(error.what(), HasSubstr("2 jobs of 'ann' are waiting already"));
+  }
+  create("ben", "of-ben");
+  for (const char* name : {"d", "e", "f"}) create("", name);
+  store_.request_cancel(second);
+  create("ann", "c");
+}
 
 TEST_F(Store, KeepsJobsEventsAndAttemptsOverARestart) {
   const v1::Job job = store_.create(new_job("a", "r1"));

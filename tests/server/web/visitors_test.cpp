@@ -1,11 +1,11 @@
-#include <gtest/gtest.h>
-
 #include "server/web/visitors.h"
+
+#include <gtest/gtest.h>
 
 namespace dotresize {
 namespace {
 
-TEST(RequestChecks, HostIsAnAddressOrANameOfTheMachine) {
+TEST(Visitors, HostIsAnAddressOrANameOfTheMachine) {
   const std::vector<std::string> names = {"gpu1"};
   for (const char* own : {"127.0.0.1:9464", "192.0.2.1", "[::1]:9464", "localhost", "LocalHost:80",
                           "gpu1:9464", "GPU1"}) {
@@ -18,7 +18,7 @@ TEST(RequestChecks, HostIsAnAddressOrANameOfTheMachine) {
   }
 }
 
-TEST(RequestChecks, OriginIsThatOfTheHostOrThatOfAProgram) {
+TEST(Visitors, OriginIsThatOfTheHostOrThatOfAProgram) {
   EXPECT_TRUE(is_own_origin("", "localhost:9464"));
   EXPECT_TRUE(is_own_origin("http://localhost:9464", "localhost:9464"));
   EXPECT_TRUE(is_own_origin("https://gpu1", "GPU1"));
@@ -28,7 +28,7 @@ TEST(RequestChecks, OriginIsThatOfTheHostOrThatOfAProgram) {
   EXPECT_FALSE(is_own_origin("http://", ""));
 }
 
-TEST(RequestChecks, CookieIsFoundByItsWholeName) {
+TEST(Visitors, CookieIsFoundByItsWholeName) {
   EXPECT_EQ(cookie_in("a=1; session=x=y; b=2", "session"), "x=y");
   EXPECT_EQ(cookie_in("session=x", "session"), "x");
   EXPECT_EQ(cookie_in("mysession=x;session=y", "session"), "y");
@@ -37,7 +37,7 @@ TEST(RequestChecks, CookieIsFoundByItsWholeName) {
   EXPECT_EQ(cookie_in("; ;;", "session"), "");
 }
 
-TEST(RequestChecks, FormsLeadToPagesOfTheServerAlone) {
+TEST(Visitors, FormsLeadToPagesOfTheServerAlone) {
   for (const char* page : {"/", "/jobs", "/jobs/j-17ab"}) EXPECT_TRUE(is_page(page)) << page;
   for (const char* other : {"", "//evil.example", "https://evil.example", "/jobs/", "/jobs/../x",
                             "/jobs/j-1/cancel", "/jobs/j-1\r\nX: y", "/metrics", "jobs"}) {

@@ -1,4 +1,4 @@
-#include "server/store/job_rows.h"
+#include "server/store/job_records.h"
 
 #include <SQLiteCpp/Column.h>
 #include <fmt/format.h>
