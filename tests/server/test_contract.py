@@ -293,7 +293,7 @@ def test_ssh_cancels_and_tells_what_is_lost(make_ssh_server, tmp_path):
     server = make_ssh_server(DOTRESIZE_WORKER=worker)
     id_ = server.create(spec(tmp_path / "out")).id
     says(server, id_, "mpirun runs on 127.0.0.1:4")
-    group = int((server.state / f"jobs/{id_}/attempt-1/launcher/pid").read_text())
+    group = int((server.state / f"jobs/{id_}/attempt-1/launcher/pid").read_text().split()[0])
     server.kill_and_restart()
     says(server, id_, "mpirun runs on 127.0.0.1:4")
     eventually(20, lambda: len(processes_of(id_)) >= 2)

@@ -1,11 +1,14 @@
-"""Tests of what deploy/launchers/slurm and kubernetes make of recorded answers of the clusters' programs."""
+"""Tests of what deploy/launchers/slurm, kubernetes and ssh make of recorded answers of the clusters' programs."""
 
+import contextlib
 import json
 import os
+import pathlib
+import signal
 import subprocess
 
 import pytest
-from conftest import SOURCE
+from conftest import SOURCE, eventually
 
 NAME = "dotresize-j-1-1"
 REQUEST = {"name": NAME, "ranks": 3, "memory_bytes": 1000 << 20, "gpus_per_rank": 1, "command": ["/w", "--attempt", "/a b"],
@@ -190,3 +193,69 @@ def test_kubernetes_answer_of_another_form_is_no_empty_list(programs):
     for text in ("", "[]", "{}", '{"items": [{}]}'):
         programs.add("kubectl", text)
         assert programs.ask("kubernetes", "status", {"attempts": {NAME: "/"}}).returncode not in (0, 65)
+
+
+@pytest.fixture
+def ssh(programs):
+    """Programs whose ssh runs its script here, and whose mpirun ignores SIGTERM until it is killed."""
+    (programs.folder / "bin/ssh").write_text("#!/bin/sh\nexec sh\n")
+    (programs.folder / "bin/mpirun").write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.1; done\n")
+    for name in ("ssh", "mpirun"):
+        (programs.folder / "bin" / name).chmod(0o755)
+    yield programs
+    with contextlib.suppress(OSError, ValueError):
+        os.killpg(group_of(programs), signal.SIGKILL)
+
+
+def group_of(ssh):
+    return int((ssh.folder / "pid").read_text().split()[0])
+
+
+def ask_ssh(ssh, verb, **changes):
+    path = f"{ssh.folder}/bin:{os.environ['PATH']}"
+    request = {**ssh.request(), "log": f"{ssh.folder}/log", "environment": {"PATH": path}, **changes}
+    asked = {"attempts": {NAME: request["folder"]}} if verb == "status" else request
+    done = ssh.ask("ssh", verb, asked, DOTRESIZE_HOSTS="node1:8")
+    return done if verb != "status" or done.returncode else json.loads(done.stdout)["attempts"]
+
+
+def test_ssh_ends_what_ignores_a_cancel(ssh):
+    assert ask_ssh(ssh, "submit").returncode == 0
+    assert ask_ssh(ssh, "submit").returncode == 0, "it is started once"
+    group = group_of(ssh)
+    assert ask_ssh(ssh, "status")[NAME]["state"] == "running"
+    assert ask_ssh(ssh, "cancel").returncode == 0
+    eventually(10, lambda: ask_ssh(ssh, "status")[NAME] == {
+        "state": "ended", "code": "LOST", "message": "mpirun on node1:8 is gone"})
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+    assert ask_ssh(ssh, "cancel").returncode == 0, "there is nothing to do"
+
+
+@pytest.mark.parametrize("field", ["boot", "start time"])
+def test_ssh_group_of_a_number_used_again_is_another_one(ssh, field):
+    assert ask_ssh(ssh, "submit").returncode == 0
+    pid, start, boot = (ssh.folder / "pid").read_text().split()
+    assert boot == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    (ssh.folder / "pid").write_text(f"{pid} {start} {boot[::-1]}\n" if field == "boot" else f"{pid} {int(start) + 1} {boot}\n")
+    assert ask_ssh(ssh, "status")[NAME]["code"] == "LOST"
+    assert ask_ssh(ssh, "cancel").returncode == 0
+    os.killpg(int(pid), 0)
+
+
+def test_ssh_leader_that_is_dead_leaves_a_group_that_runs(ssh):
+    assert ask_ssh(ssh, "submit").returncode == 0
+    os.kill(group_of(ssh), signal.SIGKILL)
+    assert ask_ssh(ssh, "status")[NAME]["state"] == "running"
+
+
+def test_ssh_folder_that_cannot_be_reached_is_no_answer(ssh):
+    assert ask_ssh(ssh, "status") == {}
+    for verb in ("status", "cancel"):
+        assert ask_ssh(ssh, verb, folder=f"{ssh.folder}/away").returncode not in (0, 65)
+
+
+def test_ssh_submission_that_does_not_start_is_not_waited_for(ssh):
+    ssh.add("setsid")
+    done = ask_ssh(ssh, "submit")
+    assert (done.returncode, done.stderr) == (1, "run.sh does not start\n")
