@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 from conftest import SOURCE, eventually
@@ -41,6 +43,14 @@ class Programs:
         return subprocess.run(
             [SOURCE / "deploy/launchers" / launcher, verb, *options], input=json.dumps(request), capture_output=True, text=True,
             timeout=60, env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **environment})
+
+    def without(self, missing):
+        """Returns a PATH with the stand-ins and what they need, and no program of this name."""
+        assert not (self.folder / "bin" / missing).exists()
+        for name in ("cat", "env", "sh"):
+            (self.folder / "bin" / name).symlink_to(shutil.which(name))
+        (self.folder / "bin/python3").symlink_to(os.path.realpath(sys.executable))
+        return f"{self.folder}/bin"
 
     def answers(self, launcher):
         done = self.ask(launcher, "status", {"attempts": {NAME: str(self.folder), "dotresize-j-2-1": str(self.folder)}})
@@ -93,6 +103,27 @@ def test_slurm_accounting_says_how_a_job_has_ended(programs):
     assert answers["dotresize-j-2-1"]["code"] == "RANK_FAILED"
 
 
+def test_slurm_without_accounting_answers_as_well(programs):
+    programs.add("squeue", f"17|{NAME}|RUNNING|0|None|\n")
+    done = programs.ask("slurm", "status", {"attempts": {NAME: "/", "dotresize-j-2-1": "/"}}, PATH=programs.without("sacct"))
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["attempts"]) == {NAME}
+
+
+@pytest.mark.parametrize("printed", ["17\n", "17;cluster\n"])
+def test_slurm_job_that_it_has_forgotten_is_lost_and_not_submitted_again(programs, printed):
+    programs.add("squeue")
+    programs.add("sacct", code=1)
+    programs.add("sbatch", printed)
+    assert programs.ask("slurm", "submit", programs.request()).returncode == 0
+    (programs.folder / "sbatch.arguments").unlink()
+    done = programs.ask("slurm", "status", {"attempts": {NAME: str(programs.folder), "dotresize-j-2-1": "/"}})
+    answers = json.loads(done.stdout)["attempts"]
+    assert answers == {NAME: {"state": "ended", "code": "LOST", "message": "Slurm has forgotten its job 17, and how it ended"}}
+    assert programs.ask("slurm", "submit", programs.request()).returncode == 0
+    assert not (programs.folder / "sbatch.arguments").exists(), "it was submitted before"
+
+
 def test_slurm_end_of_the_script_is_the_end_of_the_attempt(programs):
     assert slurm_answer(programs, "COMPLETED")["exit_code"] == 0
     assert slurm_answer(programs, "FAILED", str(65 << 8))["exit_code"] == 65
@@ -143,6 +174,16 @@ def test_slurm_refusal_is_no_silence(programs, reason, code):
     done = programs.ask("slurm", "submit", programs.request())
     assert done.returncode == code
     assert done.stderr.endswith(f"failed: {reason}\n")
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
+@pytest.mark.parametrize("cpus", ["0", "1025", "-1", "two", ""])
+def test_number_of_processors_out_of_its_bounds_is_refused_by_name(programs, launcher, cpus):
+    for program in ("squeue", "sbatch", "kubectl"):
+        programs.add(program)
+    done = programs.ask(launcher, "submit", programs.request(), DOTRESIZE_CPUS_PER_RANK=cpus)
+    assert done.returncode not in (0, 65), "the operator can mend it"
+    assert done.stderr == f"DOTRESIZE_CPUS_PER_RANK: {cpus!r} is no number from 1 to 1024\n"
 
 
 def mpi_job(programs, *conditions, reason="", message="", **metadata):
