@@ -98,7 +98,7 @@ void ContractLauncher::require_ready() const {
     throw ProgramMissing(
         fmt::format("launcher {}: {} cannot be executed", name_, program_.string()));
   }
-  const std::string fault = queue_.fault();
+  const std::string fault = queue_.faults().start;
   if (!fault.empty()) {
     throw ProgramMissing(fmt::format("launcher {} does not answer: {}", name_, fault));
   }
@@ -177,7 +177,7 @@ AttemptStatus ContractLauncher::check(const v1::Job& job) {
 }
 
 std::string ContractLauncher::note_of(const LauncherQueue::Standing& standing) const {
-  const std::string fault = queue_.fault();
+  const std::string fault = queue_.faults().last_round;
   if (standing.answer) {
     return standing.answer->note + (fault.empty() ? "" : "; no answer since: " + fault);
   }

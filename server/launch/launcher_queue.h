@@ -14,9 +14,10 @@
 
 namespace dotresize {
 
-/// Submits, follows and cancels the attempts of one launcher on its own thread, with one status
-/// question for all of them. The program may answer late or not at all: no caller waits for it.
-/// Thread-safe.
+/// Submits, follows and cancels the attempts of one launcher on its own thread, in rounds, each
+/// with one status question for all of them. The program may answer late or not at all: no caller
+/// waits for it, and a call for one attempt that takes too long keeps none for another from its
+/// turn. Thread-safe.
 class LauncherQueue {
  public:
   /// `name`: the launcher's, for the log. The first question is asked at once, even if there are no
@@ -51,8 +52,15 @@ class LauncherQueue {
   /// Cancels the attempt; the call is repeated until it succeeds.
   void cancel(const std::string& name);
   void forget(const std::string& name);
-  /// Error of the last round of calls; empty if all were answered.
-  std::string fault() const;
+
+  /// Errors of the last round of calls, printable; empty: there are none.
+  struct Faults {
+    std::string last_round;  ///< the first one
+    std::string start;       ///< the first one after which no other attempt is to be started
+
+    void add(const std::string& what, bool holds);
+  };
+  Faults faults() const;
 
  private:
   enum class Phase {
@@ -71,30 +79,24 @@ class LauncherQueue {
   };
 
   void loop();
-  /// Makes all pending calls, the status question last. Returns the first error.
-  std::string ask();
-  /// Makes `call` for the attempt, if the earlier ones were answered in time. Keeps its error in
-  /// `fault` if that is the first one.
-  template <class Call>
-  void guarded(std::string& fault, bool& late, const Call& call);
-  void cancel_unwanted(std::string& fault, bool& late);
-  void submit_wanted(std::string& fault, bool& late);
+  /// Makes the pending calls for single attempts, until one of them takes too long.
+  void make_calls(Faults& faults);
+  void cancel_now(const std::string& name, const Entry& seen);
   void submit(const std::string& name, const Order& order);
+  /// Asks how all attempts stand.
   void look();
-  /// Takes the answer on an attempt, nullopt if the cluster does not know it.
-  void take(Entry& entry, std::optional<LauncherAnswer> answer);
   /// Calls `change` for the attempt unless it was forgotten.
   template <class Change>
   void update(const std::string& name, const Change& change);
-  void set_fault(const std::string& fault);
 
   const std::string name_;
   const LauncherProgram program_;
   const std::chrono::seconds poll_;
-  mutable std::mutex mutex_;
+  std::string late_;          ///< the attempt whose call took too long last; of the thread
+  mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable wake_;
   std::map<std::string, Entry> entries_;  ///< by name
-  std::string fault_;
+  Faults faults_;
   bool work_pending_ = false;  ///< something is to be submitted or cancelled
   std::stop_source stop_;
   std::thread thread_;  ///< last member: it uses all the others

@@ -31,6 +31,7 @@ constexpr std::chrono::seconds kStopInterval{15};
 // each.
 constexpr int kQueueWindow = 200;
 constexpr int kExpiredAtOnce = 20;
+constexpr std::chrono::seconds kLauncherPause{1};  // between looks at launchers that are not ready
 
 /// Runs the body. Returns false if it threw, which is logged: an error of one job must not stop the
 /// others.
@@ -192,6 +193,10 @@ void Scheduler::start_queued() {
     ++state.launched[launcher_of(job)];
     if (!runs_here(job)) ++remote;
   }
+  if (const auto now = Heartbeats::Clock::now(); now >= next_launcher_look_) {
+    launcher_faults_.clear();
+    next_launcher_look_ = now + kLauncherPause;
+  }
   std::optional<Amounts> head;  // needs of the first job that does not fit
   const std::vector<QueuedJob> queue = context_.store.queued(kQueueWindow);
   if (queue.empty()) hold_.see_empty_queue();
@@ -202,7 +207,10 @@ void Scheduler::start_queued() {
           fmt::format("the end of one of the {} jobs that others run (--max-remote-jobs)", remote);
       continue;
     }
-    const std::string waiting = start_if_room(queued, leases, head);
+    // A launcher that is not ready keeps its own jobs waiting, and none that others run.
+    const auto fault = launcher_faults_.find(queued.id);
+    const std::string waiting =
+        fault != launcher_faults_.end() ? fault->second : start_if_room(queued, leases, head);
     if (!waiting.empty()) {
       if (head && state.head.empty()) state.head = queued.id;
       state.waiting[queued.id] = waiting;
@@ -261,6 +269,7 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     try {
       context_.launchers.of(job).require_ready();
     } catch (const ProgramMissing& error) {
+      if (queued.is_remote()) return launcher_faults_[queued.id] = error.what();
       hold_queue(error.what());
       return "";
     }

@@ -52,7 +52,8 @@ struct StopRequest {
 /// the machine has what it needs, and jobs behind it that fit beside that. It polls the attempts of
 /// launched jobs, including those that an earlier server launched, and ends or requeues them. It
 /// deletes jobs whose retention time is over. If this machine cannot start any job, the queue is
-/// held, longer each time. All lasting state is in the job table and in the attempts' directories.
+/// held, longer each time; jobs of another launcher that is not ready wait alone. All lasting state
+/// is in the job table and in the attempts' directories.
 class Scheduler {
  public:
   Scheduler(const SchedulerContext& context, SchedulerLimits limits);
@@ -116,9 +117,11 @@ class Scheduler {
   RunClock run_clock_;
   ClockWatch clock_watch_;
   Pusher pusher_;
-  std::map<std::string, StopRequest> stop_requests_;  ///< last requests, by job
-  std::map<std::string, AttemptNote> notes_;          ///< notes of launched jobs, by id
-  std::jthread thread_;                               ///< last member: it uses all the others
+  std::map<std::string, StopRequest> stop_requests_;    ///< last requests, by job
+  std::map<std::string, std::string> launcher_faults_;  ///< of other launchers, by queued job
+  Heartbeats::Clock::time_point next_launcher_look_;    ///< when these are forgotten
+  std::map<std::string, AttemptNote> notes_;            ///< notes of launched jobs, by id
+  std::jthread thread_;                                 ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

@@ -233,9 +233,12 @@ def test_server_goes_on_with_jobs_of_others_while_a_launcher_hangs(make_toy_serv
     id_ = server.create(one_rank(tmp_path / "out")).id
     says(server, id_, "the toy runs")
     with toy.with_file("status.sh", "exec sleep 300"):
-        time.sleep(2)
+        eventually(90, lambda: "no answer since: status has not ended within 60 s" in server.get(id_).launcher_status)
+        waiting = server.create(one_rank(tmp_path / "waiting")).id
+        eventually(20, lambda: "launcher toy does not answer: " in server.get(waiting).waiting_for)
         here = server.create(one_rank(tmp_path / "here", resources__launcher="local")).id
         is_in(server, here, Job.STARTING)
+        assert server.get(waiting).state == Job.QUEUED
         begin = time.monotonic()
         assert server.end(signal.SIGTERM) == 0
         assert time.monotonic() - begin < 10, "it does not wait for the launcher"
