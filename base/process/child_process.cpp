@@ -13,8 +13,10 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/errors.h"
@@ -26,6 +28,7 @@ namespace {
 constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
 constexpr size_t kMaxCapturedOutput = size_t{64} << 20;
 constexpr std::chrono::seconds kStopPatience{5};  // time from SIGTERM to SIGKILL
+constexpr std::chrono::seconds kKillPatience{5};  // time from SIGKILL to the end
 
 void require(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
@@ -78,6 +81,24 @@ std::optional<int> read_until_end(pid_t pid, UniqueFd& out, UniqueFd& err, Captu
     if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
   }
   return status;
+}
+
+/// Kills the child; a negative `target` is its process group. Waits for its end for some seconds: a
+/// child that hangs in the kernel, in a file system that does not answer say, must not hang us too.
+/// It is reaped when a later one has been killed.
+void kill_and_reap(pid_t pid, pid_t target) {
+  static std::mutex mutex;  // guards `unreaped`
+  static std::vector<pid_t> unreaped;
+  ::kill(target, SIGKILL);
+  const auto end = std::chrono::steady_clock::now() + kKillPatience;
+  pid_t reaped = 0;
+  while ((reaped = ::waitpid(pid, nullptr, WNOHANG)) == 0 &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const std::lock_guard lock(mutex);
+  std::erase_if(unreaped, [](pid_t each) { return ::waitpid(each, nullptr, WNOHANG) != 0; });
+  if (reaped == 0) unreaped.push_back(pid);
 }
 
 /// Returns a file without a name that is read from its beginning.
@@ -140,16 +161,14 @@ int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
       }
       if (!status && stop.stop_requested()) {
         request_stop();
+        // Waited for however long it takes: the caller's next step is on the child's files.
         if (Clock::now() > *stopped + kStopPatience) ::kill(pid, SIGKILL);
       }
       int ended = 0;
       if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
     }
   } catch (...) {  // from `output`
-    if (!status) {
-      ::kill(pid, SIGKILL);
-      wait_for_child(pid);
-    }
+    if (!status) kill_and_reap(pid, pid);
     throw;
   }
   if (!stopped && exit_code_of(*status) == kExitCannotExecute) {
@@ -171,13 +190,6 @@ std::vector<char*> exec_vector(const std::vector<std::string>& strings) {
 
 int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-}
-
-int wait_for_child(pid_t pid) {
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return exit_code_of(status);
 }
 
 ChildSignals::ChildSignals() {
@@ -251,10 +263,10 @@ ChildResult run_child(const std::vector<std::string>& command) {
     read_some(output.read_end, errors, std::string::npos);
     keep_end(errors);
   }
-  ChildResult result;
-  result.last_line = last_line(errors);
-  result.exit_code = wait_for_child(pid);
-  return result;
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {exit_code_of(status), last_line(errors)};
 }
 
 CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit) {
@@ -271,8 +283,8 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
   const std::optional<int> status = read_until_end(pid, out.read_end, err.read_end, result, [&] {
     return std::chrono::steady_clock::now() >= end;
   });
-  if (!status) ::kill(pid, SIGKILL);
-  result.exit_code = status ? exit_code_of(*status) : wait_for_child(pid);
+  if (!status) kill_and_reap(pid, pid);
+  result.exit_code = status ? exit_code_of(*status) : 128 + SIGKILL;
   result.last_line = last_line(result.errors);
   return result;
 }
@@ -299,8 +311,7 @@ std::optional<CapturedChild> ask_child(const ChildQuestion& question) {
   });
   if (!status) {
     if (question.stop.stop_requested() && question.outlives_stop) return std::nullopt;
-    ::kill(-pid, SIGKILL);
-    wait_for_child(pid);
+    kill_and_reap(pid, -pid);
     return std::nullopt;
   }
   result.exit_code = exit_code_of(*status);

@@ -26,9 +26,6 @@ std::vector<char*> exec_vector(const std::vector<std::string>& strings);
 /// Returns the exit code in a waitpid status, or 128 + signal.
 int exit_code_of(int wait_status);
 
-/// Waits for the child's end. Returns its exit code (see exit_code_of()).
-int wait_for_child(pid_t pid);
-
 /// Takes the signals that end a program and its children (SIGINT, SIGTERM, SIGHUP), and SIGCHLD,
 /// for its lifetime: they are blocked in this thread and read from a descriptor. Throws
 /// std::system_error.
@@ -88,7 +85,8 @@ struct CapturedChild {
 };
 
 /// Runs a program (argument vector, found through PATH, no shell) to its end, without standard
-/// input, and reads its output. Kills it when `limit` has passed. Throws std::system_error if it
+/// input, and reads its output. Kills it when `limit` has passed, and waits for its end for a few
+/// seconds more. Throws std::system_error if it
 /// cannot be started.
 CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit);
 
@@ -106,9 +104,9 @@ struct ChildQuestion {
 };
 
 /// Version of capture_child() for a program in its own process group, which is killed when the
-/// limit has passed and, unless `outlives_stop`, on a stop. Processes that it leaves behind with
-/// its standard output are not waited for. Returns nullopt if it has not ended in time or before
-/// the stop. Throws std::system_error if it cannot be started.
+/// limit has passed and, unless `outlives_stop`, on a stop; then it has a few seconds to end.
+/// Processes that it leaves behind with its standard output are not waited for. Returns nullopt if
+/// it has not ended in time or before the stop. Throws std::system_error if it cannot be started.
 std::optional<CapturedChild> ask_child(const ChildQuestion& question);
 
 /// Returns the command line that starts `ranks` processes of `program` (with its arguments) on this
