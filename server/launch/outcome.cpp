@@ -138,7 +138,7 @@ std::optional<v1::JobError> killed_sweep(const FailureEvidence& evidence) {
 /// rank yet, only mpirun's exit code may tell the signal.
 int signal_of(const FailureEvidence& evidence, const std::vector<std::string>& lines) {
   const ExitRecord& exit = evidence.exit;
-  if (exit.signal != 0 || evidence.alone || evidence.starter != "mpirun") return exit.signal;
+  if (exit.signal != 0 || evidence.alone || evidence.starter != kMpirun) return exit.signal;
   const bool has_exit_code = std::ranges::any_of(
       lines, [](const std::string& line) { return line.find("Exit code:") != std::string::npos; });
   const int signal = exit.exit_code - 128;
@@ -178,7 +178,8 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
   const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
   if (const auto sweep = killed_sweep(evidence)) return *sweep;
   if (const auto only = killed_only_rank(evidence)) return *only;
-  if (evidence.log_tail.find(kLostHost) != std::string::npos) {
+  const bool has_hosts = evidence.starter != kMpirun;  // mpirun of this machine has no other one
+  if (has_hosts && evidence.log_tail.find(kLostHost) != std::string::npos) {
     return to_job_error({kLost, -1, "", evidence.phase, "mpirun has lost a host of the job"});
   }
   std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
