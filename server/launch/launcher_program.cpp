@@ -12,6 +12,7 @@
 
 #include "base/errors.h"
 #include "base/process/child_process.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
@@ -66,12 +67,11 @@ LauncherAnswer answer_of(const Json& attempt) {
 }
 
 std::vector<std::string> launcher_environment() {
-  std::vector<std::string> variables;
+  const std::string programs = "DOTRESIZE_PROGRAMS=";
+  std::vector<std::string> variables = {programs + folder_of_this_program().string()};
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    variables.emplace_back(*variable);
+    if (!std::string_view(*variable).starts_with(programs)) variables.emplace_back(*variable);
   }
-  const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  variables.push_back("DOTRESIZE_PROGRAMS=" + programs.string());
   return variables;
 }
 

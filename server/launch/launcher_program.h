@@ -53,8 +53,6 @@ class LauncherProgram {
   explicit LauncherProgram(std::filesystem::path file,
                            std::chrono::seconds limit = std::chrono::seconds(60));
 
-  const std::filesystem::path& file() const { return file_; }
-
   /// Submits the attempt that `request` describes. The program inherits the descriptor `lock`; a
   /// stop leaves it alone. Throws LauncherRefusal too.
   void submit(const std::string& request, int lock, const std::stop_token& stop) const;

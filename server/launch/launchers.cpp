@@ -1,5 +1,6 @@
 #include "server/launch/launchers.h"
 
+#include "base/process/environment.h"
 #include "server/launch/contract_launcher.h"
 #include "server/launch/external_launcher.h"
 #include "server/launch/local_launcher.h"
@@ -20,8 +21,7 @@ std::unique_ptr<Launcher> make_launcher(const LauncherChoice& choice,
 }  // namespace
 
 std::filesystem::path packaged_launcher(const std::string& name) {
-  const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  return programs.parent_path() / "share/dotresize/launchers" / name;
+  return folder_of_this_program().parent_path() / "share/dotresize/launchers" / name;
 }
 
 Launchers::Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered)

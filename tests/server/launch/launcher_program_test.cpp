@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/files/unique_fd.h"
+#include "base/process/environment.h"
 #include "server/store/files.h"
 #include "tests/temporary_directory.h"
 
@@ -106,6 +107,16 @@ TEST_F(LauncherScript, HasTheRequestAndTheEnvironmentAndNoArguments) {
   program.cancel("a", "/f", stop_.get_token());
   EXPECT_EQ(content("seen"), "cancel,a b,set\n{\"folder\":\"/f\",\"name\":\"a\"}");
   ::unsetenv("OF_THE_SITE");
+}
+
+TEST_F(LauncherScript, FolderOfTheProgramsIsThatOfThisProgramAlone) {
+  const LauncherProgram program =
+      launcher("tr '\\0' '\\n' </proc/$$/environ | grep ^DOTRESIZE_PROGRAMS= >" +
+               (home_ / "seen").string() + "; echo '{\"attempts\": {}}'");
+  ::setenv("DOTRESIZE_PROGRAMS", "/of/another/installation", 1);
+  program.status({}, stop_.get_token());
+  ::unsetenv("DOTRESIZE_PROGRAMS");
+  EXPECT_EQ(content("seen"), "DOTRESIZE_PROGRAMS=" + folder_of_this_program().string() + "\n");
 }
 
 TEST_F(LauncherScript, StatusIsOneQuestionForAllAttempts) {
