@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SOURCE, eventually
+from conftest import PROGRAM, SOURCE, eventually
 
 NAME = "dotresize-j-1-1"
 REQUEST = {"name": NAME, "ranks": 3, "memory_bytes": 1000 << 20, "gpus_per_rank": 1, "command": ["/w", "--attempt", "/a b"],
@@ -184,6 +184,17 @@ def test_number_of_processors_out_of_its_bounds_is_refused_by_name(programs, lau
     done = programs.ask(launcher, "submit", programs.request(), DOTRESIZE_CPUS_PER_RANK=cpus)
     assert done.returncode not in (0, 65), "the operator can mend it"
     assert done.stderr == f"DOTRESIZE_CPUS_PER_RANK: {cpus!r} is no number from 1 to 1024\n"
+
+
+@pytest.mark.parametrize("change, fault", [
+    ({"ranks": 0}, "ranks must be"), ({"cpus": 0}, "cpus must be"), ({"memory_bytes": -1}, "memory_bytes must be"),
+    ({"command": []}, "command is empty"), ({"name": 7}, "type must be string"), ({"template": "/"}, "is not a regular file")],
+    ids=str)
+def test_request_of_another_form_makes_no_mpijob(change, fault):
+    request = {**REQUEST, "folder": "/shared/x", "labels": {}, "cpus": 1, "template": "", **change}
+    done = subprocess.run([PROGRAM, "mpijob"], input=json.dumps(request), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (65, "")
+    assert fault in done.stderr
 
 
 def mpi_job(programs, *conditions, reason="", message="", **metadata):
