@@ -242,24 +242,22 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
       ->capture_default_str();
 }
 
-/// Splits NAME or NAME=PROGRAM. The program of a name alone is that of the package.
-LauncherChoice launcher_choice(const std::string& text) {
-  const size_t end = text.find('=');
-  const std::string name = text.substr(0, end);
-  if (name == kLocalLauncher || name == kExternalLauncher) return {name, ""};
-  if (end == std::string::npos) return {name, packaged_launcher(name)};
-  return {name, std::filesystem::absolute(text.substr(end + 1))};
-}
-
-/// Error text if `text` is no NAME or NAME=PROGRAM; empty if it is.
-std::string launcher_fault(const std::string& text) {
+/// Splits NAME or NAME=PROGRAM into `choice`. The program of a name alone is that of the package.
+/// Returns what is wrong with the text; empty if nothing is.
+std::string split_launcher(const std::string& text, LauncherChoice& choice) {
   const size_t end = text.find('=');
   const std::string name = text.substr(0, end);
   const bool built_in = name == kLocalLauncher || name == kExternalLauncher;
   if (!is_launcher_name(name)) return "'" + name + "' is no launcher's name";
-  if (end == std::string::npos) return "";
+  choice = {name, ""};
+  if (end == std::string::npos) {
+    if (!built_in) choice.program = packaged_launcher(name);
+    return "";
+  }
   if (built_in) return name + " has no program";
-  return end + 1 == text.size() ? name + "= needs a program" : "";
+  if (end + 1 == text.size()) return name + "= needs a program";
+  choice.program = std::filesystem::absolute(text.substr(end + 1));
+  return "";
 }
 
 /// Options on launchers, and on how ranks on other machines call.
@@ -271,7 +269,10 @@ void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw
       ->envname("DOTRESIZE_LAUNCHER")
       ->type_name("NAME[=PROGRAM],...")
       ->delimiter(',')
-      ->check(launcher_fault)
+      ->check([](const std::string& text) {
+        LauncherChoice choice;
+        return split_launcher(text, choice);
+      })
       ->capture_default_str();
   app.add_option("--launcher-poll", raw.launcher_poll_s,
                  "Seconds between questions to such a program, each for all jobs")
@@ -308,7 +309,8 @@ void take_launchers(const std::vector<std::string>& texts, ServerOptions& option
   };
   launchers.clear();
   for (const std::string& text : texts) {
-    LauncherChoice choice = launcher_choice(text);
+    LauncherChoice choice;
+    split_launcher(text, choice);  // checked before
     if (has(choice.name)) throw CLI::ValidationError("--launcher", choice.name + " is given twice");
     launchers.push_back(std::move(choice));
   }

@@ -31,10 +31,6 @@ fs::path record_file(const StateDir& state, const v1::Job& job) {
   return state.attempt(job.id(), job.attempt()) / "launcher.json";
 }
 
-fs::path attempt_file(const StateDir& state, const v1::Job& job) {
-  return state.attempt(job.id(), job.attempt()) / "attempt.json";
-}
-
 /// Variables that the ranks get, by name.
 Json environment_of(const v1::Job& job) {
   Json variables = Json::object();
@@ -126,7 +122,7 @@ void ContractLauncher::launch(const v1::Job& job, const std::string& token) {
   write_job_file(state_, job);
   create_log(state_.log(job.id()));
   fs::create_directories(state_.attempt(job.id(), job.attempt()) / "launcher");
-  write_attempt_file(attempt_file(state_, job), server_, job.id(), job.attempt(), token);
+  write_attempt_file(state_, server_, job, token);
   Record record;
   record.request = make_request(job);
   record.log_offset = static_cast<int64_t>(fs::file_size(state_.log(job.id())));

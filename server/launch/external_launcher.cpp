@@ -47,12 +47,12 @@ void ExternalLauncher::require_ready() const { worker_program(); }
 void ExternalLauncher::launch(const v1::Job& job, const std::string& token) {
   write_job_file(state_, job);
   fs::create_directory(state_.attempt(job.id(), job.attempt()));
-  write_attempt_file(attempt_file(job), server_, job.id(), job.attempt(), token);
+  write_attempt_file(state_, server_, job, token);
   log_job(spdlog::level::info, job, "to be run: " + command(job));
 }
 
 AttemptStatus ExternalLauncher::check(const v1::Job& job) {
-  if (!fs::exists(attempt_file(job))) return {Liveness::kVanished, {}, /*ran=*/false};
+  if (!fs::exists(attempt_file(state_, job))) return {Liveness::kVanished, {}, /*ran=*/false};
   const JobOutput output(store_.output_of(job.id()), job.id());
   if (output.is_committed(job.attempt())) return ended(kExitOk);
   if (store_.reported_failure(job.id(), job.attempt())) return ended(kExitJobFailed);
@@ -65,7 +65,8 @@ AttemptStatus ExternalLauncher::check(const v1::Job& job) {
 }
 
 AttemptStatus ExternalLauncher::waiting(const v1::Job& job) const {
-  const auto age = fs::file_time_type::clock::now() - fs::last_write_time(attempt_file(job));
+  const auto age =
+      fs::file_time_type::clock::now() - fs::last_write_time(attempt_file(state_, job));
   if (timeout_.count() > 0 && age > timeout_) {
     AttemptStatus status = ended(kExitJobFailed);
     status.failure = Failure{kDeadlineExceeded, -1, "", "",
@@ -90,20 +91,17 @@ bool ExternalLauncher::clear_leftovers(const v1::Job&) { return true; }
 void ExternalLauncher::clean_up(const v1::Job& job) {
   stopped_.erase({job.id(), job.attempt()});
   std::error_code error;
-  fs::remove(attempt_file(job), error);
+  fs::remove(attempt_file(state_, job), error);
 }
 
 std::string ExternalLauncher::log_tail(const v1::Job&) { return ""; }
-
-fs::path ExternalLauncher::attempt_file(const v1::Job& job) const {
-  return state_.attempt(job.id(), job.attempt()) / "attempt.json";
-}
 
 std::string ExternalLauncher::command(const v1::Job& job) const {
   std::string line = "mpirun -np " + std::to_string(ranks_of(job.spec()));
   for (const std::string& word :
        {worker_program().string(), std::string("--work-dir"), state_.tokens().string(),
-        std::string("--attempt"), attempt_file(job).string(), state_.job_file(job.id()).string()}) {
+        std::string("--attempt"), attempt_file(state_, job).string(),
+        state_.job_file(job.id()).string()}) {
     line += " " + shell_word(word);
   }
   return line;

@@ -28,7 +28,6 @@ class ExternalLauncher final : public Launcher {
   std::string log_tail(const v1::Job& job) override;
 
  private:
-  std::filesystem::path attempt_file(const v1::Job& job) const;
   /// Command line for a shell.
   std::string command(const v1::Job& job) const;
   /// Status of an attempt whose rank 0 has not called yet.

@@ -48,10 +48,15 @@ std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job) 
   return state.job_file(job.id());
 }
 
-void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
-                        const std::string& job_id, int attempt, const std::string& token) {
+std::filesystem::path attempt_file(const StateDir& state, const v1::Job& job) {
+  return state.attempt(job.id(), job.attempt()) / "attempt.json";
+}
+
+void write_attempt_file(const StateDir& state, const RemoteWorkers& server, const v1::Job& job,
+                        const std::string& token) {
   write_private_file(
-      file, attempt_file_text({server.address, server.ca, job_id, attempt, token, server.roots}));
+      attempt_file(state, job),
+      attempt_file_text({server.address, server.ca, job.id(), job.attempt(), token, server.roots}));
 }
 
 }  // namespace dotresize

@@ -9,6 +9,7 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/launch/attempt.h"
+#include "server/launch/outcome.h"
 #include "server/schedule/heartbeats.h"
 #include "server/store/job_store.h"
 #include "server/store/state_dir.h"
@@ -40,7 +41,7 @@ class Launcher {
   /// Returns the end of this attempt's log.
   virtual std::string log_tail(const v1::Job& job) = 0;
   /// Name of what starts several ranks, for texts.
-  virtual std::string starter() const { return "mpirun"; }
+  virtual std::string starter() const { return kMpirun; }
 };
 
 /// Variables of this process's environment, "NAME=value", that a job's processes get.
@@ -59,9 +60,10 @@ struct RemoteWorkers {
   std::vector<std::string> roots;  ///< directories that ranks may use; empty: any
 };
 
-/// Writes the attempt file with which ranks call the server (base/files/attempt_file.h).
-void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
-                        const std::string& job_id, int attempt, const std::string& token);
+/// File with which ranks of this attempt call the server (base/files/attempt_file.h).
+std::filesystem::path attempt_file(const StateDir& state, const v1::Job& job);
+void write_attempt_file(const StateDir& state, const RemoteWorkers& server, const v1::Job& job,
+                        const std::string& token);
 
 /// Launcher that jobs may use.
 struct LauncherChoice {

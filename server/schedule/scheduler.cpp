@@ -7,9 +7,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/process/program.h"
-#include "job/spec/job_state.h"
-#include "job/spec/remote_url.h"
 #include "server/api/job_admission.h"
 #include "server/api_error.h"
 #include "server/launch/attempt.h"
@@ -137,10 +134,10 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   }
 }
 
-bool Scheduler::stop_if_unwanted(const v1::Job& job) {
-  std::optional<Failure> reason;
+void Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (!job.cancelling() && !job.has_stop_reason()) {
     const std::string& phase = job.progress().phase();
+    std::optional<Failure> reason;
     // The order matters: the server may be suspended at any point of a round.
     if (context_.heartbeats.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay()) {
       reason = Failure{kLost, -1, "", phase,
@@ -148,17 +145,10 @@ bool Scheduler::stop_if_unwanted(const v1::Job& job) {
                            " s; the job was stopped"};
     } else {
       const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-      if (missed.empty()) return false;
+      if (missed.empty()) return;
       reason = Failure{kDeadlineExceeded, -1, "", phase, missed};
     }
-  }
-  stop(job, reason);
-  return true;
-}
-
-void Scheduler::stop(const v1::Job& job, const std::optional<Failure>& reason) {
-  // The table is written first, so that a later server also knows why the attempt ended.
-  if (reason && !job.has_stop_reason()) {
+    // The table is written first, so that a later server also knows why the attempt ended.
     context_.store.request_stop(job.id(), job.attempt(), to_job_error(*reason));
   }
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();

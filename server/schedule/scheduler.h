@@ -72,11 +72,9 @@ class Scheduler {
   bool notice_delay();
   void poll_attempt(const v1::Job& seen);
   /// Stops a live attempt that is being cancelled, has been silent for too long, or has passed its
-  /// deadline. Returns true if it does.
-  bool stop_if_unwanted(const v1::Job& job);
-  /// Stops the job: asks the attempt to end, again every kStopInterval while this is called. The
-  /// first reason is kept and becomes the job's error.
-  void stop(const v1::Job& job, const std::optional<Failure>& reason);
+  /// deadline: asks it to end, again every kStopInterval while this is called. The first reason is
+  /// kept and becomes the job's error.
+  void stop_if_unwanted(const v1::Job& job);
   /// Ends the job, starts its push, or requeues it if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
   /// True if the job may have no attempt after this one.
