@@ -19,20 +19,6 @@ namespace fs = std::filesystem;
 // Ranks call every two seconds, a call takes at most two seconds, and ranks end when told to.
 constexpr std::chrono::seconds kSilenceAfterStop{6};
 
-std::string shell_word(const std::string& word) {
-  if (!word.empty() && is_plain_word(word, "/._-+=:,@%")) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
-AttemptStatus ended(int exit_code) {
-  AttemptStatus status;
-  status.liveness = Liveness::kExited;
-  status.exit.exit_code = exit_code;
-  return status;
-}
-
 }  // namespace
 
 ExternalLauncher::ExternalLauncher(const LauncherContext& context)
@@ -61,18 +47,14 @@ AttemptStatus ExternalLauncher::check(const v1::Job& job) {
       (!called || heartbeats_.silence(job.id()) > kSilenceAfterStop)) {
     return ended(kExitCancelled);
   }
-  return called ? AttemptStatus{} : waiting(job);
-}
-
-AttemptStatus ExternalLauncher::waiting(const v1::Job& job) const {
+  if (called) return {};
   const auto age =
       fs::file_time_type::clock::now() - fs::last_write_time(attempt_file(state_, job));
   if (timeout_.count() > 0 && age > timeout_) {
-    AttemptStatus status = ended(kExitJobFailed);
-    status.failure = Failure{kDeadlineExceeded, -1, "", "",
-                             "nobody has run the job's command for " +
-                                 std::to_string(timeout_.count()) + " s (--external-timeout)"};
-    return status;
+    return ended(kExitJobFailed,
+                 failure(kDeadlineExceeded, "nobody has run the job's command for " +
+                                                std::to_string(timeout_.count()) +
+                                                " s (--external-timeout)"));
   }
   AttemptStatus status;
   status.liveness = Liveness::kWaiting;
@@ -86,15 +68,11 @@ bool ExternalLauncher::stop(const v1::Job& job) {
   return true;
 }
 
-bool ExternalLauncher::clear_leftovers(const v1::Job&) { return true; }
-
 void ExternalLauncher::clean_up(const v1::Job& job) {
   stopped_.erase({job.id(), job.attempt()});
   std::error_code error;
   fs::remove(attempt_file(state_, job), error);
 }
-
-std::string ExternalLauncher::log_tail(const v1::Job&) { return ""; }
 
 std::string ExternalLauncher::command(const v1::Job& job) const {
   std::string line = "mpirun -np " + std::to_string(ranks_of(job.spec()));
@@ -102,7 +80,13 @@ std::string ExternalLauncher::command(const v1::Job& job) const {
        {worker_program().string(), std::string("--work-dir"), state_.tokens().string(),
         std::string("--attempt"), attempt_file(state_, job).string(),
         state_.job_file(job.id()).string()}) {
-    line += " " + shell_word(word);
+    if (!word.empty() && is_plain_word(word, "/._-+=:,@%")) {
+      line += " " + word;
+      continue;
+    }
+    line += " '";
+    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+    line += "'";
   }
   return line;
 }

@@ -22,16 +22,11 @@ class ExternalLauncher final : public Launcher {
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
   bool stop(const v1::Job& job) override;
-  bool clear_leftovers(const v1::Job& job) override;
   void clean_up(const v1::Job& job) override;
-  /// Returns "": the ranks write to whoever started them.
-  std::string log_tail(const v1::Job& job) override;
 
  private:
   /// Command line for a shell.
   std::string command(const v1::Job& job) const;
-  /// Status of an attempt whose rank 0 has not called yet.
-  AttemptStatus waiting(const v1::Job& job) const;
 
   const StateDir& state_;
   JobStore& store_;

@@ -29,10 +29,6 @@ constexpr size_t kMaxAnswer = size_t{16} << 20;
 constexpr size_t kMaxText = 500;
 constexpr int kMaxExitCode = 255;
 
-std::string text_of(const Json& attempt, const char* key) {
-  return printable(attempt.at(key).get<std::string>(), kMaxText);
-}
-
 /// The key's value, which must be one of `words`. Throws LauncherFault.
 std::string word_of(const Json& attempt, const char* key, const std::vector<std::string>& words) {
   const auto& word = attempt.at(key).get_ref<const std::string&>();
@@ -45,7 +41,8 @@ LauncherAnswer answer_of(const Json& attempt) {
   using State = LauncherAnswer::State;
   LauncherAnswer answer;
   const std::string state = word_of(attempt, "state", {"waiting", "running", "ended"});
-  if (attempt.contains("note")) answer.note = text_of(attempt, "note");
+  if (attempt.contains("note"))
+    answer.note = printable(attempt.at("note").get<std::string>(), kMaxText);
   if (state != "ended") {
     answer.state = state == "running" ? State::kRunning : State::kWaiting;
     return answer;
@@ -55,7 +52,8 @@ LauncherAnswer answer_of(const Json& attempt) {
     answer.exit_code = kExitJobFailed;
     const std::string code =
         word_of(attempt, "code", {kLost, kRankFailed, kInvalidInput, kDeadlineExceeded});
-    answer.failure = failure(code.c_str(), text_of(attempt, "message"));
+    answer.failure =
+        failure(code.c_str(), printable(attempt.at("message").get<std::string>(), kMaxText));
     return answer;
   }
   const auto exit_code = attempt.at("exit_code").get<int64_t>();
@@ -64,15 +62,6 @@ LauncherAnswer answer_of(const Json& attempt) {
   }
   answer.exit_code = static_cast<int>(exit_code);
   return answer;
-}
-
-std::vector<std::string> launcher_environment() {
-  const std::string programs = "DOTRESIZE_PROGRAMS=";
-  std::vector<std::string> variables = {programs + folder_of_this_program().string()};
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with(programs)) variables.emplace_back(*variable);
-  }
-  return variables;
 }
 
 }  // namespace
@@ -101,7 +90,12 @@ LauncherProgram::Result LauncherProgram::run(const char* verb, const std::string
                                              const std::stop_token& stop, int lock) const {
   ChildQuestion question;
   question.command = {file_.string(), verb};
-  question.environment = launcher_environment();
+  const std::string programs = "DOTRESIZE_PROGRAMS=";
+  question.environment = {programs + folder_of_this_program().string()};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::string_view(*variable).starts_with(programs)) continue;  // of another installation
+    question.environment.emplace_back(*variable);
+  }
   question.input = input;
   question.limit = limit_;
   question.stop = stop;

@@ -131,11 +131,17 @@ void LauncherQueue::make_calls(Faults& faults) {
   for (const auto& [name, entry] : calls) {
     if (stop_.stop_requested()) return;
     try {
-      if (entry.cancel_pending) {
-        cancel_now(name, entry);
-      } else {
+      if (!entry.cancel_pending) {
         submit(name, entry.order);
+        continue;
       }
+      // A submission that has not ended could still land the attempt after the cancel.
+      if (entry.phase != Phase::kSubmitted && !try_lock_file(entry.order.lock)) continue;
+      program_.cancel(name, entry.order.folder, stop_.get_token());
+      update(name, [](Entry& known) {
+        known.cancel_pending = false;
+        known.cancelled = true;
+      });
     } catch (const LauncherFault& error) {
       faults.add(error.what(), !entry.cancel_pending);
       if (!error.late) continue;
@@ -145,16 +151,6 @@ void LauncherQueue::make_calls(Faults& faults) {
       faults.add(error.what(), !entry.cancel_pending);
     }
   }
-}
-
-void LauncherQueue::cancel_now(const std::string& name, const Entry& seen) {
-  // A submission that has not ended could still land the attempt after the cancel.
-  if (seen.phase != Phase::kSubmitted && !try_lock_file(seen.order.lock)) return;
-  program_.cancel(name, seen.order.folder, stop_.get_token());
-  update(name, [](Entry& entry) {
-    entry.cancel_pending = false;
-    entry.cancelled = true;
-  });
 }
 
 void LauncherQueue::submit(const std::string& name, const Order& order) {

@@ -81,7 +81,6 @@ class LauncherQueue {
   void loop();
   /// Makes the pending calls for single attempts, until one of them takes too long.
   void make_calls(Faults& faults);
-  void cancel_now(const std::string& name, const Entry& seen);
   void submit(const std::string& name, const Order& order);
   /// Asks how all attempts stand.
   void look();

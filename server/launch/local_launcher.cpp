@@ -29,26 +29,6 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
 /// File in the attempt's directory that holds the name of its shared-memory folder.
 constexpr char kSharedMemoryFile[] = "shared-memory";
 
-/// Makes a folder in shared memory for the messages of an attempt's ranks, because killed ranks
-/// leave segments behind. Nobody can guess its name or have made it before.
-fs::path make_shared_memory(const v1::Job& job, const fs::path& attempt_dir) {
-  const std::string name = "dotresize-" + job.id() + "-" + std::to_string(job.attempt()) + "-" +
-                           hex_digits(random_bytes(8));
-  fs::create_directories(attempt_dir);
-  write_private_file(attempt_dir / kSharedMemoryFile, name);  // first: no crash may lose it
-  const fs::path dir = fs::path(kSharedMemory) / name;
-  if (::mkdir(dir.c_str(), 0700) != 0) throw_errno("cannot make " + dir.string());
-  return dir;
-}
-
-/// The attempt's folder in shared memory, if it has one.
-std::optional<fs::path> shared_memory_of(const fs::path& attempt_dir) {
-  constexpr size_t kMaxName = 255;
-  const auto name = read_file_start(attempt_dir / kSharedMemoryFile, kMaxName);
-  if (!name || !is_plain_word(*name, "-")) return std::nullopt;
-  return fs::path(kSharedMemory) / *name;
-}
-
 }  // namespace
 
 LocalLauncher::LocalLauncher(const LauncherContext& context)
@@ -62,13 +42,20 @@ void LocalLauncher::require_ready() const {
   require_program("mpirun");
 }
 
-std::string LocalLauncher::worker_fault() const { return dotresize::worker_fault(); }
-
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path job_file = write_job_file(state_, job);
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
-  const fs::path shared_memory = make_shared_memory(job, attempt.dir);
+  // A folder in shared memory for the messages of the ranks, because killed ranks leave segments
+  // behind. Nobody can guess its name or have made it before.
+  const std::string folder = "dotresize-" + job.id() + "-" + std::to_string(job.attempt()) + "-" +
+                             hex_digits(random_bytes(8));
+  fs::create_directories(attempt.dir);
+  write_private_file(attempt.dir / kSharedMemoryFile, folder);  // first: no crash may lose it
+  const fs::path shared_memory = fs::path(kSharedMemory) / folder;
+  if (::mkdir(shared_memory.c_str(), 0700) != 0) {
+    throw_errno("cannot make " + shared_memory.string());
+  }
   if (job.has_sweep()) {
     // This process's own binary, even if its path names another file now.
     attempt.command = {"/proc/self/exe", "sweep", job_file.string(),
@@ -97,7 +84,10 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
 }
 
 AttemptStatus LocalLauncher::check(const v1::Job& job) {
-  reap_supervisors();
+  std::erase_if(supervisors_, [](pid_t pid) {
+    const pid_t reaped = ::waitpid(pid, nullptr, WNOHANG);
+    return reaped == pid || (reaped < 0 && errno == ECHILD);
+  });
   return check_attempt(state_.attempt(job.id(), job.attempt()));
 }
 
@@ -116,23 +106,19 @@ bool LocalLauncher::clear_leftovers(const v1::Job& job) {
 }
 
 void LocalLauncher::clean_up(const v1::Job& job) {
-  const auto dir = shared_memory_of(state_.attempt(job.id(), job.attempt()));
-  if (!dir) return;
+  constexpr size_t kMaxName = 255;
+  const fs::path file = state_.attempt(job.id(), job.attempt()) / kSharedMemoryFile;
+  const std::optional<std::string> folder = read_file_start(file, kMaxName);
+  if (!folder || !is_plain_word(*folder, "-")) return;
+  const fs::path shared_memory = fs::path(kSharedMemory) / *folder;
   std::error_code error;
-  fs::remove_all(*dir, error);
-  if (error) spdlog::error("cannot remove {}: {}", dir->string(), error.message());
+  fs::remove_all(shared_memory, error);
+  if (error) spdlog::error("cannot remove {}: {}", shared_memory.string(), error.message());
 }
 
 std::string LocalLauncher::log_tail(const v1::Job& job) {
   const auto supervisor = read_supervisor_record(state_.attempt(job.id(), job.attempt()));
   return read_tail(state_.log(job.id()), supervisor ? supervisor->log_offset : 0, kLogTailBytes);
-}
-
-void LocalLauncher::reap_supervisors() {
-  std::erase_if(supervisors_, [](pid_t pid) {
-    const pid_t reaped = ::waitpid(pid, nullptr, WNOHANG);
-    return reaped == pid || (reaped < 0 && errno == ECHILD);
-  });
 }
 
 }  // namespace dotresize

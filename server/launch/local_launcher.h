@@ -17,7 +17,6 @@ class LocalLauncher final : public Launcher {
   explicit LocalLauncher(const LauncherContext& context);
 
   void require_ready() const override;
-  std::string worker_fault() const override;
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
   /// See stop_attempt(). Kills the leftovers of an attempt whose supervisor cannot be asked.
@@ -27,8 +26,6 @@ class LocalLauncher final : public Launcher {
   std::string log_tail(const v1::Job& job) override;
 
  private:
-  void reap_supervisors();
-
   const StateDir& state_;
   mode_t umask_;
   std::string coordinator_;

@@ -1,5 +1,3 @@
-#include "server/launch/mpi_job_request.h"
-
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
 #include "job/manifest/mpi_job.h"
+#include "server/launch/subcommands.h"
 
 namespace dotresize {
 namespace {

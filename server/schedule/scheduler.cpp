@@ -122,7 +122,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
       return end_or_retry(job, outcome_of(job, status));
     case Liveness::kVanished: {
       if (!context_.launchers.of(job).clear_leftovers(job)) return;  // polled again: no two at once
-      if (has_output(job)) return end_or_retry(job, succeeded(job));
+      if (output_of(job).is_committed(job.attempt())) return end_or_retry(job, succeeded(job));
       if (job.cancelling()) return end(job, cancelled());
       const std::string attempt = "attempt " + std::to_string(job.attempt());
       // A server that ends while it starts an attempt must not fail the job.
@@ -158,12 +158,6 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (!asked && context_.launchers.of(job).stop(job)) {
     stop_requests_[job.id()] = {job.attempt(), now};
   }
-}
-
-void Scheduler::hold_queue(const std::string& reason) {
-  const std::chrono::seconds length = hold_.begin(reason);
-  spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
-                length.count(), reason);
 }
 
 std::string Scheduler::pause_reason() const {
@@ -260,7 +254,7 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
       context_.launchers.of(job).require_ready();
     } catch (const ProgramMissing& error) {
       if (queued.is_remote()) return launcher_faults_[queued.id] = error.what();
-      hold_queue(error.what());
+      hold_.begin(error.what());
       return "";
     }
     start_attempt(job, fmt::format("{}", fmt::join(leases.take(need), ",")));

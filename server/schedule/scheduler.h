@@ -10,7 +10,7 @@
 #include "base/failure.h"
 #include "server/access/path_policy.h"
 #include "server/api/queue_view.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/schedule/heartbeats.h"
 #include "server/schedule/job_output.h"
 #include "server/schedule/queue_hold.h"
@@ -77,8 +77,6 @@ class Scheduler {
   void stop_if_unwanted(const v1::Job& job);
   /// Ends the job, starts its push, or requeues it if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
-  /// True if the job may have no attempt after this one.
-  bool is_last_attempt(const v1::Job& job) const;
   bool requeue(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
                bool started = true);
   void start_queued();
@@ -90,13 +88,9 @@ class Scheduler {
   void start_attempt(const v1::Job& job, const std::string& gpus);
   /// Error text if the job's deadline passes within `pause` from now; empty if it does not.
   std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
-  void hold_queue(const std::string& reason);
   /// Drops the in-memory state of a launched job.
   void forget(const std::string& id);
   JobOutput output_of(const v1::Job& job) const;
-  /// True if this attempt has completed the output: the job has then succeeded, however its
-  /// processes ended.
-  bool has_output(const v1::Job& job) const;
   Outcome succeeded(const v1::Job& job) const;
   Outcome outcome_of(const v1::Job& job, const AttemptStatus& status) const;
   static Outcome failed(const Failure& failure);
