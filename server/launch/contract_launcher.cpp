@@ -37,7 +37,7 @@ ContractLauncher::ContractLauncher(const LauncherContext& context, const std::st
       state_(context.state),
       umask_(context.umask),
       server_(context.remote),
-      queue_(name, LauncherProgram(program), context.poll) {}
+      queue_(name, LauncherProgram{program}, context.poll) {}
 
 void ContractLauncher::require_ready() const {
   worker_program();

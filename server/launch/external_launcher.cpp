@@ -1,10 +1,12 @@
-#include "server/launch/external_launcher.h"
-
 #include <spdlog/spdlog.h>
+
+#include <set>
+#include <utility>
 
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
+#include "server/launch/launcher.h"
 #include "server/launch/outcome.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"
@@ -19,41 +21,53 @@ namespace fs = std::filesystem;
 // Ranks call every two seconds, a call takes at most two seconds, and ranks end when told to.
 constexpr std::chrono::seconds kSilenceAfterStop{6};
 
-}  // namespace
+/// Launcher for ranks that somebody else starts. It shows the command to run, waits for rank 0's
+/// first call, and knows about the ranks only what they report. Ranks are asked to end in the
+/// answers to their calls. An attempt that was asked to end and has been silent for some seconds
+/// has ended.
+class ExternalLauncher final : public Launcher {
+ public:
+  explicit ExternalLauncher(const LauncherContext& context) : context_(context) {}
 
-ExternalLauncher::ExternalLauncher(const LauncherContext& context)
-    : state_(context.state),
-      store_(context.store),
-      heartbeats_(context.heartbeats),
-      server_(context.remote),
-      timeout_(context.external_timeout) {}
+  void require_ready() const override { worker_program(); }
+  void launch(const v1::Job& job, const std::string& token) override;
+  AttemptStatus check(const v1::Job& job) override;
+  bool stop(const v1::Job& job) override;
+  void clean_up(const v1::Job& job) override;
 
-void ExternalLauncher::require_ready() const { worker_program(); }
+ private:
+  /// Command line for a shell.
+  std::string command(const v1::Job& job) const;
+
+  const LauncherContext context_;
+  std::set<std::pair<std::string, int>> stopped_;  ///< attempts asked to end
+};
 
 void ExternalLauncher::launch(const v1::Job& job, const std::string& token) {
-  write_job_file(state_, job);
-  fs::create_directory(state_.attempt(job.id(), job.attempt()));
-  write_attempt_file(state_, server_, job, token);
+  write_job_file(context_.state, job);
+  fs::create_directory(context_.state.attempt(job.id(), job.attempt()));
+  write_attempt_file(context_.state, context_.remote, job, token);
   log_job(spdlog::level::info, job, "to be run: " + command(job));
 }
 
 AttemptStatus ExternalLauncher::check(const v1::Job& job) {
-  if (!fs::exists(attempt_file(state_, job))) return {Liveness::kVanished, {}, /*ran=*/false};
-  const JobOutput output(store_.output_of(job.id()), job.id());
+  if (!fs::exists(attempt_file(context_.state, job)))
+    return {Liveness::kVanished, {}, /*ran=*/false};
+  const JobOutput output(context_.store.output_of(job.id()), job.id());
   if (output.is_committed(job.attempt())) return ended(kExitOk);
-  if (store_.reported_failure(job.id(), job.attempt())) return ended(kExitJobFailed);
+  if (context_.store.reported_failure(job.id(), job.attempt())) return ended(kExitJobFailed);
   const bool called = job.state() == v1::Job::RUNNING;
   if (stopped_.contains({job.id(), job.attempt()}) &&
-      (!called || heartbeats_.silence(job.id()) > kSilenceAfterStop)) {
+      (!called || context_.heartbeats.silence(job.id()) > kSilenceAfterStop)) {
     return ended(kExitCancelled);
   }
   if (called) return {};
   const auto age =
-      fs::file_time_type::clock::now() - fs::last_write_time(attempt_file(state_, job));
-  if (timeout_.count() > 0 && age > timeout_) {
+      fs::file_time_type::clock::now() - fs::last_write_time(attempt_file(context_.state, job));
+  if (context_.external_timeout.count() > 0 && age > context_.external_timeout) {
     return ended(kExitJobFailed,
                  failure(kDeadlineExceeded, "nobody has run the job's command for " +
-                                                std::to_string(timeout_.count()) +
+                                                std::to_string(context_.external_timeout.count()) +
                                                 " s (--external-timeout)"));
   }
   AttemptStatus status;
@@ -71,15 +85,15 @@ bool ExternalLauncher::stop(const v1::Job& job) {
 void ExternalLauncher::clean_up(const v1::Job& job) {
   stopped_.erase({job.id(), job.attempt()});
   std::error_code error;
-  fs::remove(attempt_file(state_, job), error);
+  fs::remove(attempt_file(context_.state, job), error);
 }
 
 std::string ExternalLauncher::command(const v1::Job& job) const {
   std::string line = "mpirun -np " + std::to_string(ranks_of(job.spec()));
   for (const std::string& word :
-       {worker_program().string(), std::string("--work-dir"), state_.tokens().string(),
-        std::string("--attempt"), attempt_file(state_, job).string(),
-        state_.job_file(job.id()).string()}) {
+       {worker_program().string(), std::string("--work-dir"), context_.state.tokens().string(),
+        std::string("--attempt"), attempt_file(context_.state, job).string(),
+        context_.state.job_file(job.id()).string()}) {
     if (!word.empty() && is_plain_word(word, "/._-+=:,@%")) {
       line += " " + word;
       continue;
@@ -89,6 +103,12 @@ std::string ExternalLauncher::command(const v1::Job& job) const {
     line += "'";
   }
   return line;
+}
+
+}  // namespace
+
+std::unique_ptr<Launcher> make_external_launcher(const LauncherContext& context) {
+  return std::make_unique<ExternalLauncher>(context);
 }
 
 }  // namespace dotresize

@@ -11,8 +11,6 @@
 #include "job/spec/job_file.h"
 #include "job/spec/sweep_message.h"
 #include "server/launch/contract_launcher.h"
-#include "server/launch/external_launcher.h"
-#include "server/launch/local_launcher.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"
 
@@ -21,8 +19,8 @@ namespace {
 
 std::unique_ptr<Launcher> make_launcher(const LauncherChoice& choice,
                                         const LauncherContext& context) {
-  if (choice.name == kLocalLauncher) return std::make_unique<LocalLauncher>(context);
-  if (choice.name == kExternalLauncher) return std::make_unique<ExternalLauncher>(context);
+  if (choice.name == kLocalLauncher) return make_local_launcher(context);
+  if (choice.name == kExternalLauncher) return make_external_launcher(context);
   return std::make_unique<ContractLauncher>(
       context, choice.name,
       choice.program.empty() ? packaged_launcher(choice.name) : choice.program);

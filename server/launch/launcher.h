@@ -83,8 +83,11 @@ struct LauncherContext {
   std::chrono::seconds external_timeout;  ///< limit for an attempt's first call; 0: none
 };
 
-/// Launcher for ranks that a person starts (external_launcher.h).
+/// Launcher for ranks that a person starts.
 inline constexpr char kExternalLauncher[] = "external";
+
+std::unique_ptr<Launcher> make_local_launcher(const LauncherContext& context);
+std::unique_ptr<Launcher> make_external_launcher(const LauncherContext& context);
 
 /// The launchers of jobs, by name.
 class Launchers {

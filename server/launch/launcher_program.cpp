@@ -64,6 +64,47 @@ LauncherAnswer answer_of(const Json& attempt) {
   return answer;
 }
 
+struct Result {
+  int exit_code = 0;
+  std::string output;
+  std::string last_line;  ///< last line of standard error, printable; else how it has ended
+};
+
+/// Runs the program. Throws LauncherFault if it does not end by itself with an answer of due size.
+Result run(const LauncherProgram& program, const char* verb, const std::string& input,
+           const std::stop_token& stop, int lock = -1) {
+  ChildQuestion question;
+  question.command = {program.file.string(), verb};
+  const std::string programs = "DOTRESIZE_PROGRAMS=";
+  question.environment = {programs + folder_of_this_program().string()};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::string_view(*variable).starts_with(programs)) continue;  // of another installation
+    question.environment.emplace_back(*variable);
+  }
+  question.input = input;
+  question.limit = program.limit;
+  question.stop = stop;
+  question.kept_descriptor = lock;
+  question.kept_number = kLockDescriptor;
+  question.outlives_stop = lock >= 0;
+  std::optional<CapturedChild> child;
+  try {
+    child = ask_child(question);
+  } catch (const std::system_error& error) {
+    throw LauncherFault(error.what());
+  }
+  if (!child) {
+    throw LauncherFault(fmt::format("{} has not ended within {} s", verb, program.limit.count()),
+                        true);
+  }
+  if (child->output.size() > kMaxAnswer) {
+    throw LauncherFault(fmt::format("{} has written more than {} MiB", verb, kMaxAnswer >> 20));
+  }
+  std::string line = printable(child->last_line, kMaxText);
+  if (line.empty()) line = fmt::format("{} ended with exit code {}", verb, child->exit_code);
+  return {child->exit_code, std::move(child->output), std::move(line)};
+}
+
 }  // namespace
 
 std::map<std::string, LauncherAnswer> parse_launcher_answers(
@@ -83,45 +124,9 @@ std::map<std::string, LauncherAnswer> parse_launcher_answers(
   return answers;
 }
 
-LauncherProgram::LauncherProgram(std::filesystem::path file, std::chrono::seconds limit)
-    : file_(std::move(file)), limit_(limit) {}
-
-LauncherProgram::Result LauncherProgram::run(const char* verb, const std::string& input,
-                                             const std::stop_token& stop, int lock) const {
-  ChildQuestion question;
-  question.command = {file_.string(), verb};
-  const std::string programs = "DOTRESIZE_PROGRAMS=";
-  question.environment = {programs + folder_of_this_program().string()};
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (std::string_view(*variable).starts_with(programs)) continue;  // of another installation
-    question.environment.emplace_back(*variable);
-  }
-  question.input = input;
-  question.limit = limit_;
-  question.stop = stop;
-  question.kept_descriptor = lock;
-  question.kept_number = kLockDescriptor;
-  question.outlives_stop = lock >= 0;
-  std::optional<CapturedChild> child;
-  try {
-    child = ask_child(question);
-  } catch (const std::system_error& error) {
-    throw LauncherFault(error.what());
-  }
-  if (!child) {
-    throw LauncherFault(fmt::format("{} has not ended within {} s", verb, limit_.count()), true);
-  }
-  if (child->output.size() > kMaxAnswer) {
-    throw LauncherFault(fmt::format("{} has written more than {} MiB", verb, kMaxAnswer >> 20));
-  }
-  std::string line = printable(child->last_line, kMaxText);
-  if (line.empty()) line = fmt::format("{} ended with exit code {}", verb, child->exit_code);
-  return {child->exit_code, std::move(child->output), std::move(line)};
-}
-
 void LauncherProgram::submit(const std::string& request, int lock,
                              const std::stop_token& stop) const {
-  const Result result = run("submit", request, stop, lock);
+  const Result result = run(*this, "submit", request, stop, lock);
   if (result.exit_code == kExitBadData) throw LauncherRefusal(result.last_line);
   if (result.exit_code != kExitOk) throw LauncherFault(result.last_line);
 }
@@ -135,7 +140,7 @@ std::map<std::string, LauncherAnswer> LauncherProgram::status(
     request["attempts"][name] = folder.string();
     names.push_back(name);
   }
-  const Result result = run("status", request.dump(), stop);
+  const Result result = run(*this, "status", request.dump(), stop);
   if (result.exit_code != kExitOk) throw LauncherFault(result.last_line);
   return parse_launcher_answers(result.output, names);
 }
@@ -143,7 +148,7 @@ std::map<std::string, LauncherAnswer> LauncherProgram::status(
 void LauncherProgram::cancel(const std::string& name, const std::filesystem::path& folder,
                              const std::stop_token& stop) const {
   const Json request = {{"name", name}, {"folder", folder.string()}};
-  const Result result = run("cancel", request.dump(), stop);
+  const Result result = run(*this, "cancel", request.dump(), stop);
   if (result.exit_code != kExitOk) throw LauncherFault(result.last_line);
 }
 

@@ -1,5 +1,3 @@
-#include "server/launch/local_launcher.h"
-
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,6 +11,7 @@
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
+#include "server/launch/launcher.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"
@@ -29,13 +28,24 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
 /// File in the attempt's directory that holds the name of its shared-memory folder.
 constexpr char kSharedMemoryFile[] = "shared-memory";
 
-}  // namespace
+/// Runs jobs with mpirun on this machine.
+class LocalLauncher final : public Launcher {
+ public:
+  explicit LocalLauncher(const LauncherContext& context) : context_(context) {}
 
-LocalLauncher::LocalLauncher(const LauncherContext& context)
-    : state_(context.state),
-      umask_(context.umask),
-      coordinator_(context.coordinator),
-      roots_(context.remote.roots) {}
+  void require_ready() const override;
+  void launch(const v1::Job& job, const std::string& token) override;
+  AttemptStatus check(const v1::Job& job) override;
+  /// See stop_attempt(). Kills the leftovers of an attempt whose supervisor cannot be asked.
+  bool stop(const v1::Job& job) override;
+  bool clear_leftovers(const v1::Job& job) override;
+  void clean_up(const v1::Job& job) override;
+  std::string log_tail(const v1::Job& job) override;
+
+ private:
+  const LauncherContext context_;
+  std::vector<pid_t> supervisors_;  ///< not yet reaped
+};
 
 void LocalLauncher::require_ready() const {
   worker_program();
@@ -43,9 +53,9 @@ void LocalLauncher::require_ready() const {
 }
 
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
-  const fs::path job_file = write_job_file(state_, job);
+  const fs::path job_file = write_job_file(context_.state, job);
   AttemptCommand attempt;
-  attempt.dir = state_.attempt(job.id(), job.attempt());
+  attempt.dir = context_.state.attempt(job.id(), job.attempt());
   // A folder in shared memory for the messages of the ranks, because killed ranks leave segments
   // behind. Nobody can guess its name or have made it before.
   const std::string folder = "dotresize-" + job.id() + "-" + std::to_string(job.attempt()) + "-" +
@@ -61,11 +71,11 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
     attempt.command = {"/proc/self/exe", "sweep", job_file.string(),
                        std::to_string(job.sweep_size().parallel()), shared_memory.string()};
   } else {
-    attempt.command = launch_command(
-        ranks_of(job.spec()), shared_memory,
-        {worker_program().string(), "--work-dir", state_.tokens().string(), job_file.string()});
+    attempt.command = launch_command(ranks_of(job.spec()), shared_memory,
+                                     {worker_program().string(), "--work-dir",
+                                      context_.state.tokens().string(), job_file.string()});
   }
-  attempt.umask = umask_;
+  attempt.umask = context_.umask;
   attempt.environment = inherited_environment();
   for (std::string& variable : attempt_environment(job)) {
     attempt.environment.push_back(std::move(variable));
@@ -77,9 +87,10 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
     attempt.environment.push_back("TRACEPARENT=" + job.traceparent());
   }
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
-  attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
+  attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + context_.coordinator);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
-  if (!roots_.empty()) attempt.environment.push_back(roots_variable(roots_));
+  if (!context_.remote.roots.empty())
+    attempt.environment.push_back(roots_variable(context_.remote.roots));
   supervisors_.push_back(start_attempt(attempt));
 }
 
@@ -88,11 +99,11 @@ AttemptStatus LocalLauncher::check(const v1::Job& job) {
     const pid_t reaped = ::waitpid(pid, nullptr, WNOHANG);
     return reaped == pid || (reaped < 0 && errno == ECHILD);
   });
-  return check_attempt(state_.attempt(job.id(), job.attempt()));
+  return check_attempt(context_.state.attempt(job.id(), job.attempt()));
 }
 
 bool LocalLauncher::stop(const v1::Job& job) {
-  if (stop_attempt(state_.attempt(job.id(), job.attempt()))) return true;
+  if (stop_attempt(context_.state.attempt(job.id(), job.attempt()))) return true;
   clear_leftovers(job);  // no supervisor that can be asked
   return false;
 }
@@ -107,7 +118,7 @@ bool LocalLauncher::clear_leftovers(const v1::Job& job) {
 
 void LocalLauncher::clean_up(const v1::Job& job) {
   constexpr size_t kMaxName = 255;
-  const fs::path file = state_.attempt(job.id(), job.attempt()) / kSharedMemoryFile;
+  const fs::path file = context_.state.attempt(job.id(), job.attempt()) / kSharedMemoryFile;
   const std::optional<std::string> folder = read_file_start(file, kMaxName);
   if (!folder || !is_plain_word(*folder, "-")) return;
   const fs::path shared_memory = fs::path(kSharedMemory) / *folder;
@@ -117,8 +128,15 @@ void LocalLauncher::clean_up(const v1::Job& job) {
 }
 
 std::string LocalLauncher::log_tail(const v1::Job& job) {
-  const auto supervisor = read_supervisor_record(state_.attempt(job.id(), job.attempt()));
-  return read_tail(state_.log(job.id()), supervisor ? supervisor->log_offset : 0, kLogTailBytes);
+  const auto supervisor = read_supervisor_record(context_.state.attempt(job.id(), job.attempt()));
+  return read_tail(context_.state.log(job.id()), supervisor ? supervisor->log_offset : 0,
+                   kLogTailBytes);
+}
+
+}  // namespace
+
+std::unique_ptr<Launcher> make_local_launcher(const LauncherContext& context) {
+  return std::make_unique<LocalLauncher>(context);
 }
 
 }  // namespace dotresize

@@ -34,10 +34,14 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kStopGrace{10};
 constexpr std::chrono::seconds kDrainGrace{2};
 
-class Supervisor {
- public:
-  Supervisor(fs::path dir, mode_t umask, char** command)
-      : dir_(std::move(dir)), umask_(umask), command_(command) {}
+/// The process that runs a command to the end of all its processes.
+struct Supervisor {
+  fs::path dir;
+  mode_t umask = 0;  ///< the command's
+  char** command = nullptr;
+  pid_t main = -1;  ///< the command itself; -1: it has ended
+  ExitRecord exit = {};
+  std::optional<Clock::time_point> deadline = {};  ///< when the processes left are killed
 
   int run() {
     // This process leaves the server's session and closes its descriptors. Orphans of the command
@@ -51,14 +55,14 @@ class Supervisor {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
     ::sigprocmask(SIG_BLOCK, &signals, nullptr);
 
-    const fs::path path = dir_.parent_path() / "log";
+    const fs::path path = dir.parent_path() / "log";
     const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!file) throw_errno("cannot open " + path.string());
     struct stat status = {};
     if (::fstat(file.get(), &status) != 0) throw_errno("cannot read the log's size");
     CappedLog log(UniqueFd(::dup(file.get())), kMaxLogBytes);
     redirect_output(log.pipe());
-    write_supervisor_record(dir_,
+    write_supervisor_record(dir,
                             {::getpid(), process_start_time(::getpid()).value(), status.st_size});
     start_command(signals);
     log.start();
@@ -66,21 +70,20 @@ class Supervisor {
       constexpr timespec kPollWhileEnding{0, 100'000'000};
       constexpr timespec kPollElse{60, 0};
       const int signal =
-          ::sigtimedwait(&signals, nullptr, deadline_ ? &kPollWhileEnding : &kPollElse);
+          ::sigtimedwait(&signals, nullptr, deadline ? &kPollWhileEnding : &kPollElse);
       if (signal == SIGTERM || signal == SIGINT) {
-        if (main_ > 0) ::kill(main_, SIGTERM);
+        if (main > 0) ::kill(main, SIGTERM);
         end_within(kStopGrace);
       }
-      if (!deadline_ || Clock::now() < *deadline_) continue;
+      if (!deadline || Clock::now() < *deadline) continue;
       for (const pid_t pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
     }
     redirect_output(file.get());  // closes the last copies of the pipe
     log.finish();
-    write_exit_record(dir_, exit_);
+    write_exit_record(dir, exit);
     return kExitOk;
   }
 
- private:
   static void redirect_output(int fd) {
     if (::dup2(fd, STDOUT_FILENO) < 0 || ::dup2(fd, STDERR_FILENO) < 0) {
       throw_errno("cannot redirect to the log");
@@ -90,16 +93,16 @@ class Supervisor {
   /// The command ends with 127 and a line in the log if it cannot be run.
   void start_command(const sigset_t& blocked) {
     const pid_t self = ::getpid();
-    main_ = ::fork();
-    if (main_ < 0) throw_errno("fork");
-    if (main_ > 0) return;
+    main = ::fork();
+    if (main < 0) throw_errno("fork");
+    if (main > 0) return;
     ::sigprocmask(SIG_UNBLOCK, &blocked, nullptr);
     // The command must not outlive its supervisor, even one that is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != self) ::_exit(kExitCannotExecute);
-    ::umask(umask_);
-    ::execvp(command_[0], command_);
-    std::cerr << "dotresize-server: error: cannot run " << command_[0] << ": "
+    ::umask(umask);
+    ::execvp(command[0], command);
+    std::cerr << "dotresize-server: error: cannot run " << command[0] << ": "
               << std::strerror(errno) << std::endl;
     ::_exit(kExitCannotExecute);
   }
@@ -112,25 +115,18 @@ class Supervisor {
       if (pid == 0) return true;
       if (pid < 0 && errno == EINTR) continue;
       if (pid < 0) return false;
-      if (pid != main_) continue;
-      main_ = -1;
-      if (WIFEXITED(status)) exit_.exit_code = WEXITSTATUS(status);
-      if (WIFSIGNALED(status)) exit_.signal = WTERMSIG(status);
+      if (pid != main) continue;
+      main = -1;
+      if (WIFEXITED(status)) exit.exit_code = WEXITSTATUS(status);
+      if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
       end_within(kDrainGrace);
     }
   }
 
   void end_within(std::chrono::seconds grace) {
     const Clock::time_point end = Clock::now() + grace;
-    deadline_ = std::min(deadline_.value_or(end), end);
+    deadline = std::min(deadline.value_or(end), end);
   }
-
-  fs::path dir_;
-  mode_t umask_;  ///< the command's
-  char** command_;
-  pid_t main_ = -1;
-  ExitRecord exit_;
-  std::optional<Clock::time_point> deadline_;
 };
 
 }  // namespace
@@ -145,7 +141,7 @@ int supervise(int argc, char** argv) {
     return kExitUsage;
   }
   try {
-    return Supervisor(argv[3], *umask, argv + 7).run();
+    return Supervisor{argv[3], *umask, argv + 7}.run();
   } catch (const std::exception& error) {
     std::cerr << "dotresize-server supervise: " << error.what() << '\n';
     return kExitJobFailed;

@@ -86,7 +86,7 @@ class LauncherScript : public ::testing::Test {
     const std::filesystem::path file = home_ / "launcher";
     std::ofstream(file) << "#!/bin/sh\n" << commands << "\n";
     ::chmod(file.c_str(), 0700);
-    return LauncherProgram(file, limit);
+    return LauncherProgram{file, limit};
   }
   std::string content(const char* name) const { return read_chunk(home_ / name, 0, 1 << 16); }
 
@@ -142,7 +142,7 @@ TEST_F(LauncherScript, ExitCode65RefusesAndAnyOtherIsNoAnswer) {
               ThrowsMessage<LauncherFault>("submit ended with exit code 137"));
   EXPECT_THAT([&] { launcher("exit 65").status({}, stop_.get_token()); },
               ThrowsMessage<LauncherFault>("status ended with exit code 65"));
-  EXPECT_THAT([&] { LauncherProgram("/no/such").cancel("a", "/", stop_.get_token()); },
+  EXPECT_THAT([&] { LauncherProgram{"/no/such"}.cancel("a", "/", stop_.get_token()); },
               ThrowsMessage<LauncherFault>("cannot start /no/such: No such file or directory"));
 }
 
