@@ -94,8 +94,7 @@ Result run(const LauncherProgram& program, const char* verb, const std::string& 
     throw LauncherFault(error.what());
   }
   if (!child) {
-    throw LauncherFault(fmt::format("{} has not ended within {} s", verb, program.limit.count()),
-                        true);
+    throw LauncherFault(fmt::format("{} has not ended within {} s", verb, program.limit.count()));
   }
   if (child->output.size() > kMaxAnswer) {
     throw LauncherFault(fmt::format("{} has written more than {} MiB", verb, kMaxAnswer >> 20));

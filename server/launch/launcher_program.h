@@ -15,9 +15,7 @@ namespace dotresize {
 
 /// Error: the launcher has not answered; it is asked again.
 struct LauncherFault : std::runtime_error {
-  explicit LauncherFault(const std::string& what, bool was_late = false)
-      : std::runtime_error(what), late(was_late) {}
-  bool late;  ///< it has not ended in time
+  using std::runtime_error::runtime_error;
 };
 
 /// Error: the launcher refuses the attempt for good.

@@ -124,32 +124,31 @@ void LauncherQueue::make_calls(Faults& faults) {
     }
   }
   std::ranges::stable_partition(calls, [](const auto& call) { return call.second.cancel_pending; });
-  // A call that takes too long is the last one of its round, and the next round begins behind it:
-  // it keeps no other from its turn.
-  const auto late = std::ranges::find(calls, late_, [](const auto& call) { return call.first; });
-  if (late != calls.end()) std::rotate(calls.begin(), late + 1, calls.end());
+  // When the calls have taken as long as one of them may, the round goes on to the status question,
+  // and the next one begins behind the last call: none that hangs keeps another from its turn.
+  const auto last = std::ranges::find(calls, last_, [](const auto& call) { return call.first; });
+  if (last != calls.end()) std::rotate(calls.begin(), last + 1, calls.end());
+  last_.clear();
+  const auto end = std::chrono::steady_clock::now() + program_.limit;
   for (const auto& [name, entry] : calls) {
     if (stop_.stop_requested()) return;
     try {
       if (!entry.cancel_pending) {
         submit(name, entry.order);
-        continue;
+      } else if (entry.phase == Phase::kSubmitted || try_lock_file(entry.order.lock)) {
+        // Else a submission that has not ended could still land the attempt after the cancel.
+        program_.cancel(name, entry.order.folder, stop_.get_token());
+        update(name, [](Entry& known) {
+          known.cancel_pending = false;
+          known.cancelled = true;
+        });
       }
-      // A submission that has not ended could still land the attempt after the cancel.
-      if (entry.phase != Phase::kSubmitted && !try_lock_file(entry.order.lock)) continue;
-      program_.cancel(name, entry.order.folder, stop_.get_token());
-      update(name, [](Entry& known) {
-        known.cancel_pending = false;
-        known.cancelled = true;
-      });
-    } catch (const LauncherFault& error) {
-      faults.add(error.what(), !entry.cancel_pending);
-      if (!error.late) continue;
-      late_ = name;
-      return;
     } catch (const std::exception& error) {
       faults.add(error.what(), !entry.cancel_pending);
     }
+    if (std::chrono::steady_clock::now() < end) continue;
+    last_ = name;
+    return;
   }
 }
 

@@ -79,7 +79,7 @@ class LauncherQueue {
   };
 
   void loop();
-  /// Makes the pending calls for single attempts, until one of them takes too long.
+  /// Makes the pending calls for single attempts, as many as the time of a round allows.
   void make_calls(Faults& faults);
   void submit(const std::string& name, const Order& order);
   /// Asks how all attempts stand.
@@ -91,7 +91,7 @@ class LauncherQueue {
   const std::string name_;
   const LauncherProgram program_;
   const std::chrono::seconds poll_;
-  std::string late_;          ///< the attempt whose call took too long last; of the thread
+  std::string last_;          ///< the attempt behind which the next round begins; of the thread
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable wake_;
   std::map<std::string, Entry> entries_;  ///< by name
