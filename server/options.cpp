@@ -13,7 +13,7 @@
 #include "base/text/human_text.h"
 #include "job/spec/validate_spec.h"
 #include "server/access/endpoint.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
@@ -155,15 +155,22 @@ void add_limit_options(CLI::App& app, LimitOptions& limits) {
       ->check(CLI::Range(5, 86400));
 }
 
-/// Error text if `text` is no NAME or NAME=PROGRAM; empty if it is.
-std::string launcher_fault(const std::string& text) {
+/// Splits NAME or NAME=PROGRAM into `choice`. The program of a name alone is that of the package.
+/// Returns what is wrong with the text; empty if nothing is.
+std::string split_launcher(const std::string& text, LauncherChoice& choice) {
   const size_t end = text.find('=');
   const std::string name = text.substr(0, end);
   const bool built_in = name == kLocalLauncher || name == kExternalLauncher;
   if (!is_launcher_name(name)) return "'" + name + "' is no launcher's name";
-  if (end == std::string::npos) return "";
+  choice = {name, ""};
+  if (end == std::string::npos) {
+    if (!built_in) choice.program = packaged_launcher(name);
+    return "";
+  }
   if (built_in) return name + " has no program";
-  return end + 1 == text.size() ? name + "= needs a program" : "";
+  if (end + 1 == text.size()) return name + "= needs a program";
+  choice.program = std::filesystem::absolute(text.substr(end + 1));
+  return "";
 }
 
 /// Options on launchers, and on how ranks on other machines call.
@@ -171,15 +178,10 @@ void add_launcher_options(CLI::App& app, LaunchOptions& launch) {
   const auto take = [&launchers = launch.launchers](const std::vector<std::string>& texts) {
     launchers.clear();
     for (const std::string& text : texts) {
-      const size_t end = text.find('=');
-      LauncherChoice choice{text.substr(0, end), ""};
+      LauncherChoice choice;
+      split_launcher(text, choice);  // checked before
       if (std::ranges::find(launchers, choice.name, &LauncherChoice::name) != launchers.end()) {
         throw CLI::ValidationError("--launcher", choice.name + " is given twice");
-      }
-      if (end != std::string::npos) {
-        choice.program = std::filesystem::absolute(text.substr(end + 1));
-      } else if (choice.name != kLocalLauncher && choice.name != kExternalLauncher) {
-        choice.program = packaged_launcher(choice.name);
       }
       launchers.push_back(std::move(choice));
     }
@@ -192,7 +194,10 @@ void add_launcher_options(CLI::App& app, LaunchOptions& launch) {
       ->envname("DOTRESIZE_LAUNCHER")
       ->type_name("NAME[=PROGRAM],...")
       ->delimiter(',')
-      ->check(launcher_fault)
+      ->check([](const std::string& text) {
+        LauncherChoice choice;
+        return split_launcher(text, choice);
+      })
       ->default_str(kLocalLauncher);
   app.add_option("--workers", launch.workers,
                  "HOST:PORT under which ranks on other machines reach this server (default: none)")

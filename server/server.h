@@ -14,7 +14,7 @@
 #include "server/http/http_server.h"
 #include "server/http/metrics.h"
 #include "server/http/notifier.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/options.h"
 #include "server/schedule/heartbeats.h"
 #include "server/schedule/scheduler.h"

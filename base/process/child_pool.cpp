@@ -12,13 +12,6 @@
 #include <utility>
 
 namespace dotresize {
-namespace {
-
-[[noreturn]] void fail(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
-}  // namespace
 
 void ChildPool::Child::copy() {
   constexpr int kMostReads = 32;  // a child that writes without end must not starve the others
@@ -43,14 +36,14 @@ ChildPool::~ChildPool() {
 void ChildPool::start(size_t number, const std::vector<std::string>& command,
                       const std::filesystem::path& log) {
   UniqueFd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file) fail(log.string());
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
-  UniqueFd output(ends[0]);
-  const UniqueFd input(ends[1]);
-  if (::fcntl(output.get(), F_SETFL, O_NONBLOCK) != 0) fail("pipe");
-  const pid_t pid = start_in_group(command, signals_.previous, input.get(), input.get());
-  children_[pid] = {number, std::move(output),
+  if (!file) throw std::system_error(errno, std::generic_category(), log.string());
+  Pipe pipe = make_pipe();
+  if (::fcntl(pipe.read_end.get(), F_SETFL, O_NONBLOCK) != 0) {
+    throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  const pid_t pid =
+      start_in_group(command, signals_.previous, pipe.write_end.get(), pipe.write_end.get());
+  children_[pid] = {number, std::move(pipe.read_end),
                     std::make_unique<CappedFile>(std::move(file), max_log_)};
 }
 

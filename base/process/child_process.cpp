@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -13,8 +14,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/errors.h"
@@ -28,13 +32,10 @@ namespace {
 constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
 constexpr size_t kMaxCapturedOutput = size_t{64} << 20;
 constexpr std::chrono::seconds kStopPatience{5};  // time from SIGTERM to SIGKILL
+constexpr std::chrono::seconds kKillPatience{5};  // time from SIGKILL to the end
 
 void require(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
-}
-
-void keep_end(std::string& text) {
-  if (text.size() > kMaxKeptOutput) text.erase(0, text.size() - kMaxKeptOutput);
 }
 
 /// Reads once from the pipe. `text` grows to `most` bytes at most. Closes `pipe` at its end.
@@ -49,37 +50,65 @@ void read_some(UniqueFd& pipe, std::string& text, size_t most) {
   }
 }
 
-struct Pipe {
-  UniqueFd read_end;
-  UniqueFd write_end;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends;
-  require(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+/// Reads once from the pipe of standard error. `text` keeps the end of it.
+void read_errors(UniqueFd& pipe, std::string& text) {
+  read_some(pipe, text, std::string::npos);
+  if (text.size() > kMaxKeptOutput) text.erase(0, text.size() - kMaxKeptOutput);
 }
 
-/// Reads the child's output until it has ended and nothing more comes, or until `is_over`. Returns
-/// its waitpid status; nullopt if it has not ended.
+/// Child whose output is being captured.
+struct Captured {
+  pid_t pid = 0;
+  std::optional<int> status;  ///< of waitpid; nullopt if it has not ended
+  CapturedChild result;
+};
+
+/// Starts the child and reads its output until it has ended and nothing more comes, or until
+/// `is_over`.
 template <class IsOver>
-std::optional<int> read_until_end(pid_t pid, UniqueFd& out, UniqueFd& err, CapturedChild& result,
-                                  const IsOver& is_over) {
-  std::optional<int> status;
-  while ((!status || out || err) && !is_over()) {
+Captured capture(ChildStart start, const IsOver& is_over) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  start.descriptors.emplace_back(out.write_end.get(), STDOUT_FILENO);
+  start.descriptors.emplace_back(err.write_end.get(), STDERR_FILENO);
+  Captured child;
+  child.pid = start_child(start);
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  while ((!child.status || out.read_end || err.read_end) && !is_over()) {
     constexpr int kTickMs = 50;  // a child may close its pipes long before it ends
-    std::array<pollfd, 2> polled = {{{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> polled = {
+        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
     const int ready = ::poll(polled.data(), polled.size(), kTickMs);
-    if (ready > 0) {
-      if (polled[0].revents != 0) read_some(out, result.output, kMaxCapturedOutput);
-      if (polled[1].revents != 0) read_some(err, result.errors, std::string::npos);
-      keep_end(result.errors);
+    if (ready > 0 && polled[0].revents != 0) {
+      read_some(out.read_end, child.result.output, kMaxCapturedOutput);
     }
-    if (ready == 0 && status) break;  // its own children may keep the pipes open
+    if (ready > 0 && polled[1].revents != 0) read_errors(err.read_end, child.result.errors);
+    if (ready == 0 && child.status) break;  // its own children may keep the pipes open
     int ended = 0;
-    if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
+    if (!child.status && ::waitpid(child.pid, &ended, WNOHANG) == child.pid) child.status = ended;
   }
-  return status;
+  child.result.exit_code = child.status ? exit_code_of(*child.status) : 128 + SIGKILL;
+  child.result.last_line = last_line(child.result.errors);
+  return child;
+}
+
+/// Kills the child; a negative `target` is its process group. Waits for its end for some seconds: a
+/// child that hangs in the kernel, in a file system that does not answer say, must not hang us too.
+/// It is reaped when a later one has been killed.
+void kill_and_reap(pid_t pid, pid_t target) {
+  static std::mutex mutex;  // guards `unreaped`
+  static std::vector<pid_t> unreaped;
+  ::kill(target, SIGKILL);
+  const auto end = std::chrono::steady_clock::now() + kKillPatience;
+  pid_t reaped = 0;
+  while ((reaped = ::waitpid(pid, nullptr, WNOHANG)) == 0 &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const std::lock_guard lock(mutex);
+  std::erase_if(unreaped, [](pid_t each) { return ::waitpid(each, nullptr, WNOHANG) != 0; });
+  if (reaped == 0) unreaped.push_back(pid);
 }
 
 /// Returns a file without a name that is read from its beginning.
@@ -95,10 +124,6 @@ UniqueFd file_in_memory(const std::string& content) {
   }
   require(::lseek(file.get(), 0, SEEK_SET) == 0 ? 0 : errno, "lseek");
   return file;
-}
-
-ProgramMissing cannot_start(const std::string& program) {
-  return ProgramMissing("cannot start " + program + ": " + std::generic_category().message(errno));
 }
 
 /// Runs the child with the signal mask `blocked`, in its own process group. `signals` (a signalfd
@@ -142,16 +167,14 @@ int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
       }
       if (!status && stop.stop_requested()) {
         request_stop();
+        // Waited for however long it takes: the caller's next step is on the child's files.
         if (Clock::now() > *stopped + kStopPatience) ::kill(pid, SIGKILL);
       }
       int ended = 0;
       if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
     }
   } catch (...) {  // from `output`
-    if (!status) {
-      ::kill(pid, SIGKILL);
-      wait_for_child(pid);
-    }
+    if (!status) kill_and_reap(pid, pid);
     throw;
   }
   if (!stopped && exit_code_of(*status) == kExitCannotExecute) {
@@ -161,6 +184,12 @@ int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
 }
 
 }  // namespace
+
+Pipe make_pipe() {
+  std::array<int, 2> ends;
+  require(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
 
 std::vector<char*> exec_vector(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -173,13 +202,6 @@ std::vector<char*> exec_vector(const std::vector<std::string>& strings) {
 
 int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-}
-
-int wait_for_child(pid_t pid) {
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return exit_code_of(status);
 }
 
 ChildSignals::ChildSignals() {
@@ -198,116 +220,82 @@ std::string last_line(std::string text) {
   return text.substr(text.find_last_of('\n') + 1);
 }
 
-ChildProcess::ChildProcess() {
-  require(posix_spawn_file_actions_init(&actions_), "posix_spawn");
-  require(posix_spawnattr_init(&attributes_), "posix_spawn");
-  require(posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0),
+pid_t start_child(const ChildStart& start) {
+  posix_spawn_file_actions_t actions;
+  require(::posix_spawn_file_actions_init(&actions), "posix_spawn");
+  const auto free_actions = [](auto* made) { ::posix_spawn_file_actions_destroy(made); };
+  const std::unique_ptr<posix_spawn_file_actions_t, decltype(free_actions)> of_actions(&actions);
+  posix_spawnattr_t attributes;
+  require(::posix_spawnattr_init(&attributes), "posix_spawn");
+  const auto free_attributes = [](auto* made) { ::posix_spawnattr_destroy(made); };
+  const std::unique_ptr<posix_spawnattr_t, decltype(free_attributes)> of_attributes(&attributes);
+  require(::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0),
           "posix_spawn");
+  for (const auto& [ours, number] : start.descriptors) {
+    require(::posix_spawn_file_actions_adddup2(&actions, ours, number), "posix_spawn");
+  }
+  if (!start.directory.empty()) {
+    require(::posix_spawn_file_actions_addchdir_np(&actions, start.directory.c_str()),
+            "posix_spawn");
+  }
   sigset_t all;
   sigfillset(&all);
   sigset_t none;
   sigemptyset(&none);
-  require(posix_spawnattr_setsigdefault(&attributes_, &all), "posix_spawn");
-  require(posix_spawnattr_setsigmask(&attributes_, &none), "posix_spawn");
-  require(posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK),
-          "posix_spawn");
-}
-
-ChildProcess::~ChildProcess() {
-  posix_spawn_file_actions_destroy(&actions_);
-  posix_spawnattr_destroy(&attributes_);
-}
-
-void ChildProcess::give_descriptor(int fd, int number) {
-  require(posix_spawn_file_actions_adddup2(&actions_, fd, number), "posix_spawn");
-}
-
-void ChildProcess::change_directory(const std::filesystem::path& directory) {
-  require(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()), "posix_spawn");
-}
-
-void ChildProcess::lead_group() {
-  require(posix_spawnattr_setflags(
-              &attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP),
-          "posix_spawn");
-}
-
-pid_t ChildProcess::run(const std::string& program, const std::vector<std::string>& arguments,
-                        const std::vector<std::string>* environment) const {
-  pid_t pid = 0;
+  require(::posix_spawnattr_setsigdefault(&attributes, &all), "posix_spawn");
+  require(::posix_spawnattr_setsigmask(&attributes, &none), "posix_spawn");
+  const int group = start.leads_group ? POSIX_SPAWN_SETPGROUP : 0;
   require(
-      ::posix_spawnp(&pid, program.c_str(), &actions_, &attributes_, exec_vector(arguments).data(),
-                     environment == nullptr ? environ : exec_vector(*environment).data()),
-      "cannot start " + arguments.front());
+      ::posix_spawnattr_setflags(
+          &attributes, static_cast<short>(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | group)),
+      "posix_spawn");
+  pid_t pid = 0;
+  require(::posix_spawnp(
+              &pid, start.program.empty() ? start.command.front().c_str() : start.program.c_str(),
+              &actions, &attributes, exec_vector(start.command).data(),
+              start.environment.empty() ? environ : exec_vector(start.environment).data()),
+          "cannot start " + start.command.front());
   return pid;
 }
 
 ChildResult run_child(const std::vector<std::string>& command) {
   Pipe output = make_pipe();
-  ChildProcess child;
-  child.give_descriptor(output.write_end.get(), STDERR_FILENO);
-  const pid_t pid = child.run(command.front(), command);
+  const pid_t pid =
+      start_child({.command = command, .descriptors = {{output.write_end.get(), STDERR_FILENO}}});
   output.write_end = UniqueFd();
   std::string errors;
-  while (output.read_end) {
-    read_some(output.read_end, errors, std::string::npos);
-    keep_end(errors);
+  while (output.read_end) read_errors(output.read_end, errors);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  ChildResult result;
-  result.last_line = last_line(errors);
-  result.exit_code = wait_for_child(pid);
-  return result;
+  return {exit_code_of(status), last_line(errors)};
 }
 
 CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit) {
-  Pipe out = make_pipe();
-  Pipe err = make_pipe();
-  ChildProcess child;
-  child.give_descriptor(out.write_end.get(), STDOUT_FILENO);
-  child.give_descriptor(err.write_end.get(), STDERR_FILENO);
-  const pid_t pid = child.run(command.front(), command);
-  out.write_end = UniqueFd();
-  err.write_end = UniqueFd();
-  CapturedChild result;
   const auto end = std::chrono::steady_clock::now() + limit;
-  const std::optional<int> status = read_until_end(pid, out.read_end, err.read_end, result, [&] {
-    return std::chrono::steady_clock::now() >= end;
-  });
-  if (!status) ::kill(pid, SIGKILL);
-  result.exit_code = status ? exit_code_of(*status) : wait_for_child(pid);
-  result.last_line = last_line(result.errors);
-  return result;
+  Captured child =
+      capture({.command = command}, [&] { return std::chrono::steady_clock::now() >= end; });
+  if (!child.status) kill_and_reap(child.pid, child.pid);
+  return std::move(child.result);
 }
 
 std::optional<CapturedChild> ask_child(const ChildQuestion& question) {
   const UniqueFd input = file_in_memory(question.input);
-  Pipe out = make_pipe();
-  Pipe err = make_pipe();
-  ChildProcess child;
-  child.lead_group();
-  child.give_descriptor(input.get(), STDIN_FILENO);
-  child.give_descriptor(out.write_end.get(), STDOUT_FILENO);
-  child.give_descriptor(err.write_end.get(), STDERR_FILENO);
+  ChildStart start = {.command = question.command,
+                      .environment = question.environment,
+                      .descriptors = {{input.get(), STDIN_FILENO}},
+                      .leads_group = true};
   if (question.kept_descriptor >= 0) {
-    child.give_descriptor(question.kept_descriptor, question.kept_number);
+    start.descriptors.emplace_back(question.kept_descriptor, question.kept_number);
   }
-  const pid_t pid = child.run(question.command.front(), question.command, &question.environment);
-  out.write_end = UniqueFd();
-  err.write_end = UniqueFd();
-  CapturedChild result;
   const auto end = std::chrono::steady_clock::now() + question.limit;
-  const std::optional<int> status = read_until_end(pid, out.read_end, err.read_end, result, [&] {
+  Captured child = capture(std::move(start), [&] {
     return question.stop.stop_requested() || std::chrono::steady_clock::now() >= end;
   });
-  if (!status) {
-    if (question.stop.stop_requested() && question.outlives_stop) return std::nullopt;
-    ::kill(-pid, SIGKILL);
-    wait_for_child(pid);
-    return std::nullopt;
-  }
-  result.exit_code = exit_code_of(*status);
-  result.last_line = last_line(result.errors);
-  return result;
+  if (child.status) return std::move(child.result);
+  const bool goes_on = question.stop.stop_requested() && question.outlives_stop;
+  if (!goes_on) kill_and_reap(child.pid, -child.pid);
+  return std::nullopt;
 }
 
 std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
@@ -346,14 +334,18 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 
 void exec_program(const std::vector<std::string>& command) {
   execvp(command.front().c_str(), exec_vector(command).data());
-  throw cannot_start(command.front());
+  throw ProgramMissing("cannot start " + command.front() + ": " +
+                       std::generic_category().message(errno));
 }
 
 pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,
                      int standard_output, int standard_error) {
   const std::vector<char*> arguments = exec_vector(command);
   const pid_t pid = fork();
-  if (pid < 0) throw cannot_start(command.front());
+  if (pid < 0) {
+    throw ProgramMissing("cannot start " + command.front() + ": " +
+                         std::generic_category().message(errno));
+  }
   if (pid > 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <spawn.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -10,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/files/unique_fd.h"
@@ -26,9 +26,6 @@ std::vector<char*> exec_vector(const std::vector<std::string>& strings);
 /// Returns the exit code in a waitpid status, or 128 + signal.
 int exit_code_of(int wait_status);
 
-/// Waits for the child's end. Returns its exit code (see exit_code_of()).
-int wait_for_child(pid_t pid);
-
 /// Takes the signals that end a program and its children (SIGINT, SIGTERM, SIGHUP), and SIGCHLD,
 /// for its lifetime: they are blocked in this thread and read from a descriptor. Throws
 /// std::system_error.
@@ -42,30 +39,26 @@ struct ChildSignals {
   sigset_t previous = {};  ///< mask of this thread before
 };
 
-/// Setup of a child. It has no standard input, no blocked or ignored signals, and the settings made
-/// before run(). Every function throws std::system_error.
-class ChildProcess {
- public:
-  ChildProcess();
-  ~ChildProcess();
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
-
-  /// Gives the child our descriptor `fd` as its descriptor `number`.
-  void give_descriptor(int fd, int number);
-  void change_directory(const std::filesystem::path& directory);
-  /// Makes the child the leader of a process group of its own.
-  void lead_group();
-
-  /// Starts `program` (without a '/': found through PATH) and returns its pid; the caller must wait
-  /// for it. `environment`: the whole environment, "NAME=value"; null: this process's environment.
-  pid_t run(const std::string& program, const std::vector<std::string>& arguments,
-            const std::vector<std::string>* environment = nullptr) const;
-
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
 };
+
+/// Makes a pipe that children do not inherit by themselves. Throws std::system_error.
+Pipe make_pipe();
+
+/// How a child is started. It has no standard input, and no blocked or ignored signals.
+struct ChildStart {
+  std::vector<std::string> command;           ///< argument vector, no shell
+  std::string program = {};                   ///< file; empty: command[0], found through PATH
+  std::vector<std::string> environment = {};  ///< "NAME=value", complete; empty: this process's
+  std::vector<std::pair<int, int>> descriptors = {};  ///< ours, and the number that the child has
+  std::filesystem::path directory = {};               ///< empty: this process's
+  bool leads_group = false;                           ///< has a process group of its own
+};
+
+/// Starts a child and returns its pid; the caller must wait for it. Throws std::system_error.
+pid_t start_child(const ChildStart& start);
 
 /// Returns the last line of a program's output that is not empty, without its newline.
 std::string last_line(std::string text);
@@ -89,7 +82,8 @@ struct CapturedChild {
 
 /// Runs a program (argument vector, found through PATH, no shell) to its end, without standard
 /// input, and reads its output. Processes that it leaves behind with its standard output are not
-/// waited for. Kills it when `limit` has passed. Throws std::system_error if it cannot be started.
+/// waited for. Kills it when `limit` has passed, and waits for its end for a few seconds more.
+/// Throws std::system_error if it cannot be started.
 CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit);
 
 /// Question to a program, and how long it may take.
@@ -106,8 +100,9 @@ struct ChildQuestion {
 };
 
 /// Version of capture_child() for a program in its own process group, which is killed when the
-/// limit has passed and, unless `outlives_stop`, on a stop. Returns nullopt if it has not ended in
-/// time or before the stop. Throws std::system_error if it cannot be started.
+/// limit has passed and, unless `outlives_stop`, on a stop; then it has a few seconds to end.
+/// Processes that it leaves behind with its standard output are not waited for. Returns nullopt if
+/// it has not ended in time or before the stop. Throws std::system_error if it cannot be started.
 std::optional<CapturedChild> ask_child(const ChildQuestion& question);
 
 /// Returns the command line that starts `ranks` processes of `program` (with its arguments) on this

@@ -127,11 +127,12 @@ bool sees_gpus(const fs::path& driver) {
 
 bool ranks_share_gpus() { return !environment_variable("DOTRESIZE_SHARE_GPU").empty(); }
 
+fs::path folder_of_this_program() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
 fs::path worker_program() {
   const fs::path named = environment_variable("DOTRESIZE_WORKER");
-  fs::path worker = named.empty()
-                        ? fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker"
-                        : fs::absolute(named);
+  fs::path worker =
+      named.empty() ? folder_of_this_program() / "dotresize-worker" : fs::absolute(named);
   if (!is_executable(worker)) {
     throw ProgramMissing(worker.string() + ": " + std::generic_category().message(errno) +
                          "; DOTRESIZE_WORKER can name the dotresize-worker to use");

@@ -55,6 +55,9 @@ bool sees_gpus(const std::filesystem::path& driver = "/dev/nvidiactl");
 /// then treats each rank as its own host and moves tensors through sockets.
 bool ranks_share_gpus();
 
+/// Folder of this process's program file; links are resolved.
+std::filesystem::path folder_of_this_program();
+
 /// Absolute path of dotresize-worker: $DOTRESIZE_WORKER, or else the one beside this program.
 /// Throws ProgramMissing if it cannot be executed.
 std::filesystem::path worker_program();

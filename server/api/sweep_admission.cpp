@@ -193,7 +193,10 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
     throw invalid_argument("sweep", "has a field that this server does not know");
   }
   const SweepFile file = resolve_sweep(request.spec(), request.sweep(), paths);
-  const std::string launcher = chosen_launcher(file.base.spec, machine);
+  const bool asks_for_none = !file.base.spec.resources().has_launcher();
+  const std::string launcher = asks_for_none && machine.offers(kLocalLauncher)
+                                   ? kLocalLauncher
+                                   : chosen_launcher(file.base.spec, machine);
   if (launcher != kLocalLauncher) {
     throw invalid_argument(
         "resources.launcher",

@@ -25,12 +25,12 @@ constexpr char kSupervisorFile[] = "supervisor.json";
 constexpr char kExitFile[] = "exit.json";
 constexpr size_t kMaxRecordBytes = size_t{64} * 1024;
 
-template <class Record, class Convert>
-std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
+template <class Record>
+std::optional<Record> read_record(const fs::path& path) {
   const std::optional<std::string> text = read_file_start(path, kMaxRecordBytes);
   if (!text) return std::nullopt;
   try {
-    return convert(json::parse(*text));
+    return json::parse(*text).get<Record>();
   } catch (const json::exception& error) {
     spdlog::error("{} is damaged: {}", path.string(), json_fault(error));
     return std::nullopt;
@@ -38,6 +38,9 @@ std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
 }
 
 }  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SupervisorRecord, pid, start_time, log_offset)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitRecord, exit_code, signal)
 
 std::string token_hash(const std::string& secret) {
   std::string hash(SHA256_DIGEST_LENGTH, '\0');
@@ -60,28 +63,15 @@ bool matches_token(const std::string& secret, const std::string& sha256) {
 }
 
 void write_supervisor_record(const fs::path& dir, const SupervisorRecord& record) {
-  const json content = {
-      {"pid", record.pid}, {"start_time", record.start_time}, {"log_offset", record.log_offset}};
-  write_private_file(dir / kSupervisorFile, content.dump() + "\n");
+  write_private_file(dir / kSupervisorFile, json(record).dump() + "\n");
 }
 
 void write_exit_record(const fs::path& dir, const ExitRecord& record) {
-  const json content = {{"exit_code", record.exit_code}, {"signal", record.signal}};
-  write_private_file(dir / kExitFile, content.dump() + "\n");
+  write_private_file(dir / kExitFile, json(record).dump() + "\n");
 }
 
 std::optional<SupervisorRecord> read_supervisor_record(const fs::path& dir) {
-  return read_record<SupervisorRecord>(dir / kSupervisorFile, [](const json& content) {
-    return SupervisorRecord{content.at("pid").get<pid_t>(),
-                            content.at("start_time").get<uint64_t>(),
-                            content.at("log_offset").get<int64_t>()};
-  });
-}
-
-std::optional<ExitRecord> read_exit_record(const fs::path& dir) {
-  return read_record<ExitRecord>(dir / kExitFile, [](const json& content) {
-    return ExitRecord{content.at("exit_code").get<int>(), content.at("signal").get<int>()};
-  });
+  return read_record<SupervisorRecord>(dir / kSupervisorFile);
 }
 
 pid_t start_attempt(const AttemptCommand& attempt) {
@@ -96,16 +86,17 @@ pid_t start_attempt(const AttemptCommand& attempt) {
                                         std::to_string(attempt.umask),
                                         "--"};
   arguments.insert(arguments.end(), attempt.command.begin(), attempt.command.end());
-  ChildProcess supervisor;
-  supervisor.give_descriptor(lock.get(), kLockDescriptor);
-  supervisor.change_directory(attempt.dir);
-  return supervisor.run(attempt.supervisor.string(), arguments, &attempt.environment);
+  return start_child({.command = arguments,
+                      .program = attempt.supervisor.string(),
+                      .environment = attempt.environment,
+                      .descriptors = {{lock.get(), kLockDescriptor}},
+                      .directory = attempt.dir});
 }
 
 AttemptStatus check_attempt(const fs::path& dir) {
   if (!fs::exists(dir)) return {Liveness::kVanished, {}, false};
   if (!try_lock_file(dir / "lock")) return {Liveness::kAlive, {}};
-  const std::optional<ExitRecord> exit = read_exit_record(dir);
+  const std::optional<ExitRecord> exit = read_record<ExitRecord>(dir / kExitFile);
   if (!exit) return {Liveness::kVanished, {}, fs::exists(dir / kSupervisorFile)};
   return {Liveness::kExited, *exit};
 }

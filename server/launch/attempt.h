@@ -47,10 +47,9 @@ struct ExitRecord {
 void write_supervisor_record(const std::filesystem::path& dir, const SupervisorRecord& record);
 void write_exit_record(const std::filesystem::path& dir, const ExitRecord& record);
 
-/// Return nullopt if the file does not exist (yet) or is damaged, which is logged. An attempt that
+/// Returns nullopt if the file does not exist (yet) or is damaged, which is logged. An attempt that
 /// is not supervised has then vanished.
 std::optional<SupervisorRecord> read_supervisor_record(const std::filesystem::path& dir);
-std::optional<ExitRecord> read_exit_record(const std::filesystem::path& dir);
 
 /// Command to run for one attempt of a job.
 struct AttemptCommand {
@@ -61,7 +60,7 @@ struct AttemptCommand {
   mode_t umask = 022;                                   ///< the command's
 };
 
-/// Starts the supervisor of an attempt (supervisor.h) and returns its pid, for the caller to wait
+/// Starts the supervisor of an attempt (subcommands.h) and returns its pid, for the caller to wait
 /// for. An attempt is alive as long as its supervisor holds the lock that it inherits here. A crash
 /// of this process at any point therefore leaves either a supervisor that is found again or none.
 /// Throws std::system_error.
@@ -88,6 +87,11 @@ AttemptStatus check_attempt(const std::filesystem::path& dir);
 /// Asks the supervisor to end the attempt; a suspended one is resumed. Returns false if it cannot
 /// be asked (yet).
 bool stop_attempt(const std::filesystem::path& dir);
+
+/// Status of an attempt of which no process is left. `why`: the cause, if known.
+inline AttemptStatus ended(int exit_code, const std::optional<Failure>& why = std::nullopt) {
+  return {Liveness::kExited, {exit_code, 0}, /*ran=*/true, why};
+}
 
 /// A failure of a whole attempt rather than of one rank.
 inline Failure failure(const char* code, const std::string& message) {

@@ -22,64 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
+constexpr char kRecordFile[] = "launcher.json";
 constexpr size_t kMaxRecord = size_t{1} << 20;
 
 std::string attempt_name(const v1::Job& job) {
   return fmt::format("dotresize-{}-{}", job.id(), job.attempt());
-}
-
-fs::path record_file(const StateDir& state, const v1::Job& job) {
-  return state.attempt(job.id(), job.attempt()) / "launcher.json";
-}
-
-fs::path attempt_file(const StateDir& state, const v1::Job& job) {
-  return state.attempt(job.id(), job.attempt()) / "attempt.json";
-}
-
-/// Variables that the ranks get, by name.
-Json environment_of(const v1::Job& job) {
-  Json variables = Json::object();
-  for (const std::string& variable : inherited_environment()) {
-    const size_t end = variable.find('=');
-    variables[variable.substr(0, end)] = variable.substr(end + 1);
-  }
-  variables["DOTRESIZE_JOB_ID"] = job.id();
-  if (job.has_traceparent()) variables["TRACEPARENT"] = job.traceparent();
-  return variables;
-}
-
-/// Creates the private log that the ranks' output is appended to.
-void create_log(const fs::path& log) {
-  const UniqueFd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!file) throw_errno("cannot write " + log.string());
-}
-
-Json json_of(const LauncherAnswer& end) {
-  Json content = {{"exit_code", end.exit_code}};
-  if (end.failure) {
-    content["code"] = end.failure->code;
-    content["message"] = end.failure->message;
-  }
-  return content;
-}
-
-LauncherAnswer end_of(const Json& content) {
-  LauncherAnswer end;
-  end.state = LauncherAnswer::State::kEnded;
-  content.at("exit_code").get_to(end.exit_code);
-  if (content.contains("code")) {
-    end.failure = failure(content.at("code").get<std::string>().c_str(),
-                          content.at("message").get<std::string>());
-  }
-  return end;
-}
-
-AttemptStatus exited(int exit_code, const std::optional<Failure>& why) {
-  AttemptStatus status;
-  status.liveness = Liveness::kExited;
-  status.exit.exit_code = exit_code;
-  status.failure = why;
-  return status;
 }
 
 }  // namespace
@@ -91,7 +38,7 @@ ContractLauncher::ContractLauncher(const LauncherContext& context, const std::st
       state_(context.state),
       umask_(context.umask),
       server_(context.remote),
-      queue_(name, LauncherProgram(program)) {}
+      queue_(name, LauncherProgram{program}) {}
 
 void ContractLauncher::require_ready() const {
   worker_program();
@@ -99,13 +46,28 @@ void ContractLauncher::require_ready() const {
     throw ProgramMissing(
         fmt::format("launcher {}: {} cannot be executed", name_, program_.string()));
   }
-  const std::string fault = queue_.fault();
+  const std::string fault = queue_.faults().start;
   if (!fault.empty()) {
     throw ProgramMissing(fmt::format("launcher {} does not answer: {}", name_, fault));
   }
 }
 
-std::string ContractLauncher::make_request(const v1::Job& job) const {
+void ContractLauncher::launch(const v1::Job& job, const std::string& token) {
+  const fs::path dir = state_.attempt(job.id(), job.attempt());
+  const fs::path log = state_.log(job.id());
+  write_job_file(state_, job);
+  if (!UniqueFd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600))) {
+    throw_errno("cannot write " + log.string());
+  }
+  fs::create_directories(dir / "launcher");
+  write_attempt_file(state_, server_, job, token);
+  Json variables = Json::object();
+  for (const std::string& variable : inherited_environment()) {
+    const size_t end = variable.find('=');
+    variables[variable.substr(0, end)] = variable.substr(end + 1);
+  }
+  variables["DOTRESIZE_JOB_ID"] = job.id();
+  if (job.has_traceparent()) variables["TRACEPARENT"] = job.traceparent();
   const int ranks = ranks_of(job.spec());
   const bool gpus = job.spec().resources().device() == v1::Resources::cuda;
   const Json request = {
@@ -116,21 +78,13 @@ std::string ContractLauncher::make_request(const v1::Job& job) const {
       {"command",
        {worker_program().string(), "--work-dir", state_.tokens.string(), "--attempt",
         attempt_file(state_, job).string(), state_.job_file(job.id()).string()}},
-      {"environment", environment_of(job)},
+      {"environment", variables},
       {"umask", fmt::format("{:04o}", umask_)},
-      {"log", state_.log(job.id()).string()},
-      {"folder", (state_.attempt(job.id(), job.attempt()) / "launcher").string()}};
-  return request.dump();
-}
-
-void ContractLauncher::launch(const v1::Job& job, const std::string& token) {
-  write_job_file(state_, job);
-  create_log(state_.log(job.id()));
-  fs::create_directories(state_.attempt(job.id(), job.attempt()) / "launcher");
-  write_attempt_file(attempt_file(state_, job), server_, job.id(), job.attempt(), token);
+      {"log", log.string()},
+      {"folder", (dir / "launcher").string()}};
   Record record;
-  record.request = make_request(job);
-  record.log_offset = static_cast<int64_t>(fs::file_size(state_.log(job.id())));
+  record.request = request.dump();
+  record.log_offset = static_cast<int64_t>(fs::file_size(log));
   record.fresh = true;
   save(job, record);
   records_[{job.id(), job.attempt()}] = record;
@@ -150,7 +104,7 @@ AttemptStatus ContractLauncher::check(const v1::Job& job) {
   }
   const LauncherQueue::Standing standing = queue_.follow(attempt_name(job), order_of(job, *record));
   if (standing.refusal) {
-    return exited(kExitBadData, failure(kInvalidInput, *standing.refusal));
+    return ended(kExitBadData, failure(kInvalidInput, *standing.refusal));
   }
   using State = LauncherAnswer::State;
   const bool has_ended = standing.answer && standing.answer->state == State::kEnded;
@@ -164,25 +118,22 @@ AttemptStatus ContractLauncher::check(const v1::Job& job) {
   }
   if (is_new_end) queue_.cancel(attempt_name(job));
   const bool over = standing.over && !is_new_end;  // a cancel follows each end
-  if (over && record->end) return exited(record->end->exit_code, record->end->failure);
+  if (over && record->end) return ended(record->end->exit_code, record->end->failure);
   if (over) {
-    return exited(kExitJobFailed,
-                  failure(kLost, fmt::format("{} does not know {}", name_, attempt_name(job))));
+    return ended(kExitJobFailed,
+                 failure(kLost, fmt::format("{} does not know {}", name_, attempt_name(job))));
   }
   AttemptStatus status;
   const bool starting = job.state() == v1::Job::STARTING;
   const bool waiting = standing.answer ? standing.answer->state != State::kRunning : starting;
   status.liveness = waiting || record->end ? Liveness::kWaiting : Liveness::kAlive;
-  status.note = note_of(standing);
-  return status;
-}
-
-std::string ContractLauncher::note_of(const LauncherQueue::Standing& standing) const {
-  const std::string fault = queue_.fault();
+  const std::string fault = queue_.faults().last_round;
   if (standing.answer) {
-    return standing.answer->note + (fault.empty() ? "" : "; no answer since: " + fault);
+    status.note = standing.answer->note + (fault.empty() ? "" : "; no answer since: " + fault);
+  } else {
+    status.note = name_ + " has not answered yet" + (fault.empty() ? "" : ": " + fault);
   }
-  return name_ + " has not answered yet" + (fault.empty() ? "" : ": " + fault);
+  return status;
 }
 
 bool ContractLauncher::stop(const v1::Job& job) {
@@ -190,8 +141,6 @@ bool ContractLauncher::stop(const v1::Job& job) {
   queue_.cancel(attempt_name(job));
   return true;
 }
-
-bool ContractLauncher::clear_leftovers(const v1::Job&) { return true; }
 
 void ContractLauncher::clean_up(const v1::Job& job) {
   queue_.forget(attempt_name(job));
@@ -209,7 +158,7 @@ ContractLauncher::Record* ContractLauncher::record_of(const v1::Job& job) {
   const Key key = {job.id(), job.attempt()};
   const auto known = records_.find(key);
   if (known != records_.end()) return &known->second;
-  const fs::path file = record_file(state_, job);
+  const fs::path file = state_.attempt(job.id(), job.attempt()) / kRecordFile;
   const std::optional<std::string> text = read_file_start(file, kMaxRecord);
   if (!text) return nullptr;
   try {
@@ -218,7 +167,15 @@ ContractLauncher::Record* ContractLauncher::record_of(const v1::Job& job) {
     content.at("request").get_to(record.request);
     content.at("log_offset").get_to(record.log_offset);
     content.at("submitted").get_to(record.submitted);
-    if (content.contains("end")) record.end = end_of(content.at("end"));
+    if (content.contains("end")) {
+      const Json& end = content.at("end");
+      record.end =
+          LauncherAnswer{LauncherAnswer::State::kEnded, "", end.at("exit_code").get<int>(), {}};
+      if (end.contains("code")) {
+        record.end->failure = failure(end.at("code").get<std::string>().c_str(),
+                                      end.at("message").get<std::string>());
+      }
+    }
     return &(records_[key] = std::move(record));
   } catch (const Json::exception& error) {
     spdlog::error("{} is damaged: {}", file.string(), json_fault(error));
@@ -234,8 +191,14 @@ void ContractLauncher::save(const v1::Job& job, const Record& record) const {
   Json content = {{"request", record.request},
                   {"log_offset", record.log_offset},
                   {"submitted", record.submitted}};
-  if (record.end) content["end"] = json_of(*record.end);
-  write_private_file(record_file(state_, job), content.dump() + "\n");
+  if (record.end) {
+    content["end"] = {{"exit_code", record.end->exit_code}};
+    if (record.end->failure) {
+      content["end"]["code"] = record.end->failure->code;
+      content["end"]["message"] = record.end->failure->message;
+    }
+  }
+  write_private_file(state_.attempt(job.id(), job.attempt()) / kRecordFile, content.dump() + "\n");
 }
 
 }  // namespace dotresize

@@ -29,7 +29,6 @@ class ContractLauncher final : public Launcher {
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
   bool stop(const v1::Job& job) override;
-  bool clear_leftovers(const v1::Job& job) override;
   void clean_up(const v1::Job& job) override;
   std::string log_tail(const v1::Job& job) override;
   std::string starter() const override { return "the job under " + name_; }
@@ -49,10 +48,7 @@ class ContractLauncher final : public Launcher {
   /// a lost attempt.
   Record* record_of(const v1::Job& job);
   void save(const v1::Job& job, const Record& record) const;
-  std::string make_request(const v1::Job& job) const;
   LauncherQueue::Order order_of(const v1::Job& job, const Record& record) const;
-  /// Text for people on an attempt that is not over.
-  std::string note_of(const LauncherQueue::Standing& standing) const;
 
   const std::string name_;
   const std::filesystem::path program_;

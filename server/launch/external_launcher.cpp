@@ -1,13 +1,15 @@
-#include "server/launch/external_launcher.h"
-
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <set>
+#include <utility>
 
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"
+#include "server/launch/launcher.h"
+#include "server/launch/outcome.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"
 #include "server/store/resources.h"
@@ -20,53 +22,52 @@ namespace fs = std::filesystem;
 // Ranks call every two seconds, a call takes at most two seconds, and ranks end when told to.
 constexpr std::chrono::seconds kSilenceAfterStop{6};
 
-std::string shell_word(const std::string& word) {
-  if (!word.empty() && is_plain_word(word, "/._-+=:,@%")) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
+/// Launcher for ranks that somebody else starts. It shows the command to run, waits for rank 0's
+/// first call, and knows about the ranks only what they report. Ranks are asked to end in the
+/// answers to their calls. An attempt that was asked to end and has been silent for some seconds
+/// has ended.
+class ExternalLauncher final : public Launcher {
+ public:
+  explicit ExternalLauncher(const LauncherContext& context) : context_(context) {}
 
-AttemptStatus ended(int exit_code) {
-  AttemptStatus status;
-  status.liveness = Liveness::kExited;
-  status.exit.exit_code = exit_code;
-  return status;
-}
+  void require_ready() const override { worker_program(); }
+  void launch(const v1::Job& job, const std::string& token) override;
+  AttemptStatus check(const v1::Job& job) override;
+  bool stop(const v1::Job& job) override;
+  void clean_up(const v1::Job& job) override;
 
-}  // namespace
+ private:
+  /// Command line for a shell.
+  std::string command(const v1::Job& job) const;
 
-ExternalLauncher::ExternalLauncher(const LauncherContext& context)
-    : state_(context.state),
-      store_(context.store),
-      heartbeats_(context.heartbeats),
-      server_(context.remote) {}
-
-void ExternalLauncher::require_ready() const { worker_program(); }
+  const LauncherContext context_;
+  std::set<std::pair<std::string, int>> stopped_;  ///< attempts asked to end
+};
 
 void ExternalLauncher::launch(const v1::Job& job, const std::string& token) {
-  write_job_file(state_, job);
-  fs::create_directory(state_.attempt(job.id(), job.attempt()));
-  write_attempt_file(attempt_file(job), server_, job.id(), job.attempt(), token);
+  write_job_file(context_.state, job);
+  fs::create_directory(context_.state.attempt(job.id(), job.attempt()));
+  write_attempt_file(context_.state, context_.remote, job, token);
   log_job(spdlog::level::info, job, "to be run: " + command(job));
 }
 
 AttemptStatus ExternalLauncher::check(const v1::Job& job) {
-  if (!fs::exists(attempt_file(job))) return {Liveness::kVanished, {}, /*ran=*/false};
-  const JobOutput output(store_.output_of(job.id()), job.id());
+  if (!fs::exists(attempt_file(context_.state, job)))
+    return {Liveness::kVanished, {}, /*ran=*/false};
+  const JobOutput output(context_.store.output_of(job.id()), job.id());
   if (output.is_committed(job.attempt())) return ended(kExitOk);
-  if (store_.reported_failure(job.id(), job.attempt())) return ended(kExitJobFailed);
+  if (context_.store.reported_failure(job.id(), job.attempt())) return ended(kExitJobFailed);
   const bool called = job.state() == v1::Job::RUNNING;
   if (stopped_.contains({job.id(), job.attempt()}) &&
-      (!called || heartbeats_.silence(job.id()) > kSilenceAfterStop)) {
+      (!called || context_.heartbeats.silence(job.id()) > kSilenceAfterStop)) {
     return ended(kExitCancelled);
   }
   if (called) return {};
-  AttemptStatus waiting;
-  waiting.liveness = Liveness::kWaiting;
-  waiting.note = "waits until somebody runs its command";
-  waiting.command = command(job);
-  return waiting;
+  AttemptStatus status;
+  status.liveness = Liveness::kWaiting;
+  status.note = "waits until somebody runs its command";
+  status.command = command(job);
+  return status;
 }
 
 bool ExternalLauncher::stop(const v1::Job& job) {
@@ -74,28 +75,33 @@ bool ExternalLauncher::stop(const v1::Job& job) {
   return true;
 }
 
-bool ExternalLauncher::clear_leftovers(const v1::Job&) { return true; }
-
 void ExternalLauncher::clean_up(const v1::Job& job) {
   stopped_.erase({job.id(), job.attempt()});
   std::error_code error;
-  fs::remove(attempt_file(job), error);
-}
-
-std::string ExternalLauncher::log_tail(const v1::Job&) { return ""; }
-
-fs::path ExternalLauncher::attempt_file(const v1::Job& job) const {
-  return state_.attempt(job.id(), job.attempt()) / "attempt.json";
+  fs::remove(attempt_file(context_.state, job), error);
 }
 
 std::string ExternalLauncher::command(const v1::Job& job) const {
   std::string line = "mpirun -np " + std::to_string(ranks_of(job.spec()));
   for (const std::string& word :
-       {worker_program().string(), std::string("--work-dir"), state_.tokens.string(),
-        std::string("--attempt"), attempt_file(job).string(), state_.job_file(job.id()).string()}) {
-    line += " " + shell_word(word);
+       {worker_program().string(), std::string("--work-dir"), context_.state.tokens.string(),
+        std::string("--attempt"), attempt_file(context_.state, job).string(),
+        context_.state.job_file(job.id()).string()}) {
+    if (!word.empty() && is_plain_word(word, "/._-+=:,@%")) {
+      line += " " + word;
+      continue;
+    }
+    line += " '";
+    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+    line += "'";
   }
   return line;
+}
+
+}  // namespace
+
+std::unique_ptr<Launcher> make_external_launcher(const LauncherContext& context) {
+  return std::make_unique<ExternalLauncher>(context);
 }
 
 }  // namespace dotresize

@@ -7,14 +7,28 @@
 #include <string_view>
 
 #include "base/files/attempt_file.h"
+#include "base/process/environment.h"
 #include "job/spec/job_file.h"
 #include "job/spec/sweep_message.h"
+#include "server/launch/contract_launcher.h"
 #include "server/store/files.h"
+#include "server/store/resources.h"
 
 namespace dotresize {
 namespace {
 
-bool is_inherited(std::string_view variable) {
+std::unique_ptr<Launcher> make_launcher(const LauncherChoice& choice,
+                                        const LauncherContext& context) {
+  if (choice.name == kLocalLauncher) return make_local_launcher(context);
+  if (choice.name == kExternalLauncher) return make_external_launcher(context);
+  return std::make_unique<ContractLauncher>(
+      context, choice.name,
+      choice.program.empty() ? packaged_launcher(choice.name) : choice.program);
+}
+
+}  // namespace
+
+std::vector<std::string> inherited_environment() {
   constexpr std::array<std::string_view, 11> kNames = {"PATH",
                                                        "HOME",
                                                        "LANG",
@@ -26,16 +40,11 @@ bool is_inherited(std::string_view variable) {
                                                        "GOMP_SPINCOUNT",
                                                        "DOTRESIZE_CUDA_MODULE",
                                                        "DOTRESIZE_PYTHON"};
-  const std::string_view name = variable.substr(0, variable.find('='));
-  return std::ranges::find(kNames, name) != kNames.end();
-}
-
-}  // namespace
-
-std::vector<std::string> inherited_environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (is_inherited(*variable)) variables.emplace_back(*variable);
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (std::ranges::find(kNames, name) != kNames.end()) variables.emplace_back(text);
   }
   return variables;
 }
@@ -48,10 +57,37 @@ std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job) 
   return state.job_file(job.id());
 }
 
-void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
-                        const std::string& job_id, int attempt, const std::string& token) {
+std::filesystem::path attempt_file(const StateDir& state, const v1::Job& job) {
+  return state.attempt(job.id(), job.attempt()) / "attempt.json";
+}
+
+void write_attempt_file(const StateDir& state, const RemoteWorkers& server, const v1::Job& job,
+                        const std::string& token) {
   write_private_file(
-      file, attempt_file_text({server.address, server.ca, job_id, attempt, token, server.roots}));
+      attempt_file(state, job),
+      attempt_file_text({server.address, server.ca, job.id(), job.attempt(), token, server.roots}));
+}
+
+std::filesystem::path packaged_launcher(const std::string& name) {
+  return folder_of_this_program().parent_path() / "share/dotresize/launchers" / name;
+}
+
+Launchers::Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered)
+    : context_(context), offered_(offered) {
+  for (const LauncherChoice& choice : offered_) {
+    launchers_[choice.name] = make_launcher(choice, context_);
+  }
+}
+
+void Launchers::require_ready() const {
+  for (const LauncherChoice& choice : offered_) launchers_.at(choice.name)->require_ready();
+}
+
+Launcher& Launchers::of(const v1::Job& job) {
+  const std::string name = launcher_of(job);
+  std::unique_ptr<Launcher>& launcher = launchers_[name];
+  if (!launcher) launcher = make_launcher({name, ""}, context_);
+  return *launcher;
 }
 
 }  // namespace dotresize

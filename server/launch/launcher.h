@@ -3,11 +3,14 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/launch/attempt.h"
+#include "server/launch/outcome.h"
 #include "server/schedule/heartbeats.h"
 #include "server/store/job_store.h"
 #include "server/store/state_dir.h"
@@ -22,24 +25,22 @@ class Launcher {
 
   /// Throws ProgramMissing if this machine lacks something that every job needs.
   virtual void require_ready() const = 0;
-  /// Reason why the worker cannot run here at all; empty if it can, or if it runs elsewhere. Takes
-  /// as long as a start of the worker.
-  virtual std::string worker_fault() const { return ""; }
   /// Starts attempt `job.attempt()`, which sees only the GPUs `job.gpus()`. If it throws, nothing
   /// runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;
   virtual AttemptStatus check(const v1::Job& job) = 0;
   /// Asks the attempt to end; may be repeated. Returns false if it cannot be asked (yet).
   virtual bool stop(const v1::Job& job) = 0;
-  /// Kills the remaining processes of a vanished attempt. Returns true if there were none.
-  virtual bool clear_leftovers(const v1::Job& job) = 0;
+  /// Kills the remaining processes of a vanished attempt on this machine. Returns true if there
+  /// were none.
+  virtual bool clear_leftovers(const v1::Job&) { return true; }
   /// Removes the secret of an attempt without processes, and its files outside its folder and
   /// output.
   virtual void clean_up(const v1::Job& job) = 0;
-  /// Returns the end of this attempt's log.
-  virtual std::string log_tail(const v1::Job& job) = 0;
+  /// Returns the end of this attempt's log; "" if the ranks write to somebody else.
+  virtual std::string log_tail(const v1::Job&) { return ""; }
   /// Name of what starts several ranks, for texts.
-  virtual std::string starter() const { return "mpirun"; }
+  virtual std::string starter() const { return kMpirun; }
 };
 
 /// Variables of this process's environment, "NAME=value", that a job's processes get.
@@ -58,9 +59,10 @@ struct RemoteWorkers {
   std::vector<std::string> roots;  ///< directories that ranks may use; empty: any
 };
 
-/// Writes the attempt file with which ranks call the server (base/files/attempt_file.h).
-void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
-                        const std::string& job_id, int attempt, const std::string& token);
+/// File with which ranks of this attempt call the server (base/files/attempt_file.h).
+std::filesystem::path attempt_file(const StateDir& state, const v1::Job& job);
+void write_attempt_file(const StateDir& state, const RemoteWorkers& server, const v1::Job& job,
+                        const std::string& token);
 
 /// Launcher that jobs may use.
 struct LauncherChoice {
@@ -77,5 +79,32 @@ struct LauncherContext {
   std::string coordinator;  ///< Workers service's address for local ranks
   RemoteWorkers remote;
 };
+
+/// Launcher for ranks that a person starts.
+inline constexpr char kExternalLauncher[] = "external";
+
+std::unique_ptr<Launcher> make_local_launcher(const LauncherContext& context);
+std::unique_ptr<Launcher> make_external_launcher(const LauncherContext& context);
+
+/// The launchers of jobs, by name.
+class Launchers {
+ public:
+  /// `offered`: launchers that new jobs may use.
+  Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered);
+
+  /// Launcher that starts the job's ranks. Existing attempts of one that is not offered are
+  /// followed to their end, if its program is where those of the package are.
+  Launcher& of(const v1::Job& job);
+  /// Throws ProgramMissing if an offered launcher is not ready.
+  void require_ready() const;
+
+ private:
+  const LauncherContext context_;
+  std::map<std::string, std::unique_ptr<Launcher>> launchers_;
+  std::vector<LauncherChoice> offered_;
+};
+
+/// File of the package's launcher of this name, share/dotresize/launchers/NAME beside bin/.
+std::filesystem::path packaged_launcher(const std::string& name);
 
 }  // namespace dotresize

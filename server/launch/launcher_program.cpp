@@ -12,6 +12,7 @@
 
 #include "base/errors.h"
 #include "base/process/child_process.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
@@ -28,10 +29,6 @@ constexpr size_t kMaxAnswer = size_t{16} << 20;
 constexpr size_t kMaxText = 500;
 constexpr int kMaxExitCode = 255;
 
-std::string text_of(const Json& attempt, const char* key) {
-  return printable(attempt.at(key).get<std::string>(), kMaxText);
-}
-
 /// The key's value, which must be one of `words`. Throws LauncherFault.
 std::string word_of(const Json& attempt, const char* key, const std::vector<std::string>& words) {
   const auto& word = attempt.at(key).get_ref<const std::string&>();
@@ -44,7 +41,8 @@ LauncherAnswer answer_of(const Json& attempt) {
   using State = LauncherAnswer::State;
   LauncherAnswer answer;
   const std::string state = word_of(attempt, "state", {"waiting", "running", "ended"});
-  if (attempt.contains("note")) answer.note = text_of(attempt, "note");
+  if (attempt.contains("note"))
+    answer.note = printable(attempt.at("note").get<std::string>(), kMaxText);
   if (state != "ended") {
     answer.state = state == "running" ? State::kRunning : State::kWaiting;
     return answer;
@@ -54,7 +52,8 @@ LauncherAnswer answer_of(const Json& attempt) {
     answer.exit_code = kExitJobFailed;
     const std::string code =
         word_of(attempt, "code", {kLost, kRankFailed, kInvalidInput, kDeadlineExceeded});
-    answer.failure = failure(code.c_str(), text_of(attempt, "message"));
+    answer.failure =
+        failure(code.c_str(), printable(attempt.at("message").get<std::string>(), kMaxText));
     return answer;
   }
   const auto exit_code = attempt.at("exit_code").get<int64_t>();
@@ -65,14 +64,44 @@ LauncherAnswer answer_of(const Json& attempt) {
   return answer;
 }
 
-std::vector<std::string> launcher_environment() {
-  std::vector<std::string> variables;
+struct Result {
+  int exit_code = 0;
+  std::string output;
+  std::string last_line;  ///< last line of standard error, printable; else how it has ended
+};
+
+/// Runs the program. Throws LauncherFault if it does not end by itself with an answer of due size.
+Result run(const LauncherProgram& program, const char* verb, const std::string& input,
+           const std::stop_token& stop, int lock = -1) {
+  ChildQuestion question;
+  question.command = {program.file.string(), verb};
+  const std::string programs = "DOTRESIZE_PROGRAMS=";
+  question.environment = {programs + folder_of_this_program().string()};
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    variables.emplace_back(*variable);
+    if (std::string_view(*variable).starts_with(programs)) continue;  // of another installation
+    question.environment.emplace_back(*variable);
   }
-  const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  variables.push_back("DOTRESIZE_PROGRAMS=" + programs.string());
-  return variables;
+  question.input = input;
+  question.limit = program.limit;
+  question.stop = stop;
+  question.kept_descriptor = lock;
+  question.kept_number = kLockDescriptor;
+  question.outlives_stop = lock >= 0;
+  std::optional<CapturedChild> child;
+  try {
+    child = ask_child(question);
+  } catch (const std::system_error& error) {
+    throw LauncherFault(error.what());
+  }
+  if (!child) {
+    throw LauncherFault(fmt::format("{} has not ended within {} s", verb, program.limit.count()));
+  }
+  if (child->output.size() > kMaxAnswer) {
+    throw LauncherFault(fmt::format("{} has written more than {} MiB", verb, kMaxAnswer >> 20));
+  }
+  std::string line = printable(child->last_line, kMaxText);
+  if (line.empty()) line = fmt::format("{} ended with exit code {}", verb, child->exit_code);
+  return {child->exit_code, std::move(child->output), std::move(line)};
 }
 
 }  // namespace
@@ -94,40 +123,9 @@ std::map<std::string, LauncherAnswer> parse_launcher_answers(
   return answers;
 }
 
-LauncherProgram::LauncherProgram(std::filesystem::path file, std::chrono::seconds limit)
-    : file_(std::move(file)), limit_(limit) {}
-
-LauncherProgram::Result LauncherProgram::run(const char* verb, const std::string& input,
-                                             const std::stop_token& stop, int lock) const {
-  ChildQuestion question;
-  question.command = {file_.string(), verb};
-  question.environment = launcher_environment();
-  question.input = input;
-  question.limit = limit_;
-  question.stop = stop;
-  question.kept_descriptor = lock;
-  question.kept_number = kLockDescriptor;
-  question.outlives_stop = lock >= 0;
-  std::optional<CapturedChild> child;
-  try {
-    child = ask_child(question);
-  } catch (const std::system_error& error) {
-    throw LauncherFault(error.what());
-  }
-  if (!child) {
-    throw LauncherFault(fmt::format("{} has not ended within {} s", verb, limit_.count()), true);
-  }
-  if (child->output.size() > kMaxAnswer) {
-    throw LauncherFault(fmt::format("{} has written more than {} MiB", verb, kMaxAnswer >> 20));
-  }
-  std::string line = printable(child->last_line, kMaxText);
-  if (line.empty()) line = fmt::format("{} ended with exit code {}", verb, child->exit_code);
-  return {child->exit_code, std::move(child->output), std::move(line)};
-}
-
 void LauncherProgram::submit(const std::string& request, int lock,
                              const std::stop_token& stop) const {
-  const Result result = run("submit", request, stop, lock);
+  const Result result = run(*this, "submit", request, stop, lock);
   if (result.exit_code == kExitBadData) throw LauncherRefusal(result.last_line);
   if (result.exit_code != kExitOk) throw LauncherFault(result.last_line);
 }
@@ -141,7 +139,7 @@ std::map<std::string, LauncherAnswer> LauncherProgram::status(
     request["attempts"][name] = folder.string();
     names.push_back(name);
   }
-  const Result result = run("status", request.dump(), stop);
+  const Result result = run(*this, "status", request.dump(), stop);
   if (result.exit_code != kExitOk) throw LauncherFault(result.last_line);
   return parse_launcher_answers(result.output, names);
 }
@@ -149,7 +147,7 @@ std::map<std::string, LauncherAnswer> LauncherProgram::status(
 void LauncherProgram::cancel(const std::string& name, const std::filesystem::path& folder,
                              const std::stop_token& stop) const {
   const Json request = {{"name", name}, {"folder", folder.string()}};
-  const Result result = run("cancel", request.dump(), stop);
+  const Result result = run(*this, "cancel", request.dump(), stop);
   if (result.exit_code != kExitOk) throw LauncherFault(result.last_line);
 }
 

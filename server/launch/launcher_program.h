@@ -15,9 +15,7 @@ namespace dotresize {
 
 /// Error: the launcher has not answered; it is asked again.
 struct LauncherFault : std::runtime_error {
-  explicit LauncherFault(const std::string& what, bool was_late = false)
-      : std::runtime_error(what), late(was_late) {}
-  bool late;  ///< it has not ended in time
+  using std::runtime_error::runtime_error;
 };
 
 /// Error: the launcher refuses the attempt for good.
@@ -48,12 +46,9 @@ std::map<std::string, LauncherAnswer> parse_launcher_answers(const std::string& 
 /// with a JSON object on standard input. It has this process's environment, and DOTRESIZE_PROGRAMS,
 /// the folder of this program. A call blocks for as long as the program runs, at most `limit`, or
 /// until `stop`. Calls throw LauncherFault.
-class LauncherProgram {
- public:
-  explicit LauncherProgram(std::filesystem::path file,
-                           std::chrono::seconds limit = std::chrono::seconds(60));
-
-  const std::filesystem::path& file() const { return file_; }
+struct LauncherProgram {
+  std::filesystem::path file;
+  std::chrono::seconds limit{60};
 
   /// Submits the attempt that `request` describes. The program inherits the descriptor `lock`; a
   /// stop leaves it alone. Throws LauncherRefusal too.
@@ -65,18 +60,6 @@ class LauncherProgram {
       const std::stop_token& stop) const;
   void cancel(const std::string& name, const std::filesystem::path& folder,
               const std::stop_token& stop) const;
-
- private:
-  struct Result {
-    int exit_code = 0;
-    std::string output;
-    std::string last_line;  ///< last line of standard error, printable; else how it has ended
-  };
-  Result run(const char* verb, const std::string& input, const std::stop_token& stop,
-             int lock = -1) const;
-
-  const std::filesystem::path file_;
-  const std::chrono::seconds limit_;
 };
 
 }  // namespace dotresize

@@ -61,9 +61,9 @@ void LauncherQueue::forget(const std::string& name) {
   entries_.erase(name);
 }
 
-std::string LauncherQueue::fault() const {
+LauncherQueue::Faults LauncherQueue::faults() const {
   const std::lock_guard lock(mutex_);
-  return fault_;
+  return faults_;
 }
 
 template <class Change>
@@ -79,13 +79,27 @@ void LauncherQueue::loop() {
   while (!stop_.stop_requested()) {
     needed = needed || !entries_.empty();
     work_pending_ = false;
-    lock.unlock();
     if (needed) {
-      const std::string fault = ask();
-      needed = !fault.empty();
-      if (!stop_.stop_requested()) set_fault(fault);
+      lock.unlock();
+      Faults found;
+      make_calls(found);
+      try {
+        if (!stop_.stop_requested()) look();
+      } catch (const std::exception& error) {
+        found.add(error.what(), /*holds=*/true);
+      }
+      lock.lock();
+      needed = !found.last_round.empty();
+      if (!stop_.stop_requested() && found.last_round != faults_.last_round) {
+        pause_ = kFirstPause;
+        if (needed) {
+          spdlog::warn("launcher {} does not answer: {}", name_, found.last_round);
+        } else {
+          spdlog::info("launcher {} answers again", name_);
+        }
+      }
+      if (!stop_.stop_requested()) faults_ = std::move(found);
     }
-    lock.lock();
     // A failed call waits for the next round, whatever is pending.
     const std::chrono::seconds pause = std::exchange(pause_, std::min(2 * pause_, kLongestPause));
     wake_.wait_for(lock, pause,
@@ -93,74 +107,62 @@ void LauncherQueue::loop() {
   }
 }
 
-std::string LauncherQueue::ask() {
-  std::string fault;
-  bool late = false;
-  cancel_unwanted(fault, late);
-  submit_wanted(fault, late);
-  guarded(fault, late, [&] { look(); });
-  return fault;
+void LauncherQueue::Faults::add(const std::string& what, bool holds) {
+  const std::string line = printable(what, kMaxFault);
+  if (last_round.empty()) last_round = line;
+  if (holds && start.empty()) start = line;
 }
 
-template <class Call>
-void LauncherQueue::guarded(std::string& fault, bool& late, const Call& call) {
-  if (late || stop_.stop_requested()) return;
-  try {
-    call();
-  } catch (const LauncherFault& error) {
-    late = error.late;
-    if (fault.empty()) fault = error.what();
-  } catch (const std::exception& error) {
-    if (fault.empty()) fault = error.what();
-  }
-}
-
-void LauncherQueue::cancel_unwanted(std::string& fault, bool& late) {
-  std::map<std::string, Entry> unwanted;
+void LauncherQueue::make_calls(Faults& faults) {
+  std::vector<std::pair<std::string, Entry>> calls;
   {
     const std::lock_guard lock(mutex_);
     for (auto& [name, entry] : entries_) {
-      if (!entry.cancel_pending || entry.standing.over) continue;
-      if (entry.phase == Phase::kFresh) {
-        entry.standing.over = true;
-      } else {
-        unwanted[name] = entry;
+      const bool is_fresh = entry.phase == Phase::kFresh;
+      const bool is_wanted = !entry.order.unwanted && (is_fresh || entry.phase == Phase::kTried);
+      if (entry.cancel_pending && is_fresh) entry.standing.over = true;  // nobody knows it
+      if (entry.standing.over || !(entry.cancel_pending || is_wanted)) continue;
+      calls.emplace_back(name, entry);
+    }
+  }
+  std::ranges::stable_partition(calls, [](const auto& call) { return call.second.cancel_pending; });
+  // When the calls have taken as long as one of them may, the round goes on to the status question,
+  // and the next one begins behind the last call: none that hangs keeps another from its turn.
+  const auto last = std::ranges::find(calls, last_, [](const auto& call) { return call.first; });
+  if (last != calls.end()) std::rotate(calls.begin(), last + 1, calls.end());
+  last_.clear();
+  const auto end = std::chrono::steady_clock::now() + program_.limit;
+  for (const auto& [name, entry] : calls) {
+    if (stop_.stop_requested()) return;
+    try {
+      if (!entry.cancel_pending) {
+        submit(name, entry.order);
+      } else if (entry.phase == Phase::kSubmitted || try_lock_file(entry.order.lock)) {
+        // Else a submission that has not ended could still land the attempt after the cancel.
+        program_.cancel(name, entry.order.folder, stop_.get_token());
+        update(name, [](Entry& known) {
+          known.cancel_pending = false;
+          known.cancelled = true;
+        });
       }
+    } catch (const std::exception& error) {
+      faults.add(error.what(), !entry.cancel_pending);
     }
-  }
-  for (const auto& attempt : unwanted) {
-    guarded(fault, late, [&] {
-      const Order& order = attempt.second.order;
-      // A submission that has not ended could still land the attempt after the cancel.
-      if (attempt.second.phase != Phase::kSubmitted && !try_lock_file(order.lock)) return;
-      program_.cancel(attempt.first, order.folder, stop_.get_token());
-      update(attempt.first, [](Entry& entry) {
-        entry.cancel_pending = false;
-        entry.cancelled = true;
-      });
-    });
-  }
-}
-
-void LauncherQueue::submit_wanted(std::string& fault, bool& late) {
-  std::map<std::string, Order> wanted;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& [name, entry] : entries_) {
-      const bool pending = entry.phase == Phase::kFresh || entry.phase == Phase::kTried;
-      if (!pending || entry.order.unwanted || entry.standing.over) continue;
-      wanted[name] = entry.order;
-      entry.phase = Phase::kTried;
-    }
-  }
-  for (const auto& attempt : wanted) {
-    guarded(fault, late, [&] { submit(attempt.first, attempt.second); });
+    if (std::chrono::steady_clock::now() < end) continue;
+    last_ = name;
+    return;
   }
 }
 
 void LauncherQueue::submit(const std::string& name, const Order& order) {
   const UniqueFd lock = try_lock_file(order.lock);
   if (!lock) return;  // a submission of an earlier server has not ended yet
+  bool is_wanted = false;
+  update(name, [&](Entry& entry) {
+    is_wanted = !entry.order.unwanted;  // a cancel may have come during the calls before
+    if (is_wanted) entry.phase = Phase::kTried;
+  });
+  if (!is_wanted) return;
   try {
     program_.submit(order.request, lock.get(), stop_.get_token());
     update(name, [](Entry& entry) {
@@ -184,45 +186,31 @@ void LauncherQueue::look() {
     }
   }
   std::map<std::string, LauncherAnswer> answers = program_.status(asked, stop_.get_token());
-  for (const auto& [name, folder] : asked) {
-    const auto answer = answers.find(name);
-    update(name, [&](Entry& entry) {
-      take(entry, answer == answers.end() ? std::nullopt : std::optional(answer->second));
-    });
-  }
-}
-
-void LauncherQueue::take(Entry& entry, std::optional<LauncherAnswer> answer) {
-  const std::optional<LauncherAnswer>& before = entry.standing.answer;
-  if (answer.has_value() != before.has_value() || (answer && answer->state != before->state)) {
-    pause_ = kFirstPause;
-  }
-  if (answer) {
-    entry.phase = Phase::kSubmitted;
-    entry.standing.submitted = true;
-    entry.standing.over =
-        answer->state == LauncherAnswer::State::kEnded && entry.cancelled && !entry.cancel_pending;
-    entry.standing.answer = std::move(answer);
-  } else if (entry.phase == Phase::kSubmitted) {
-    entry.standing.over = true;
-  } else if (entry.order.unwanted) {
-    entry.standing.over = entry.cancelled && !entry.cancel_pending;
-  } else if (entry.phase == Phase::kFound) {
-    entry.phase = Phase::kTried;
-    work_pending_ = true;
-  }
-}
-
-void LauncherQueue::set_fault(const std::string& fault) {
-  const std::string line = printable(fault, kMaxFault);
   const std::lock_guard lock(mutex_);
-  if (line == fault_) return;
-  fault_ = line;
-  pause_ = kFirstPause;
-  if (fault_.empty()) {
-    spdlog::info("launcher {} answers again", name_);
-  } else {
-    spdlog::warn("launcher {} does not answer: {}", name_, fault_);
+  for (const auto& [name, folder] : asked) {
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) continue;
+    Entry& entry = found->second;
+    const auto answer = answers.find(name);
+    const std::optional<LauncherAnswer>& before = entry.standing.answer;
+    const bool is_known = answer != answers.end();
+    if (is_known != before.has_value() || (is_known && answer->second.state != before->state)) {
+      pause_ = kFirstPause;
+    }
+    if (is_known) {
+      entry.phase = Phase::kSubmitted;
+      entry.standing.submitted = true;
+      entry.standing.over = answer->second.state == LauncherAnswer::State::kEnded &&
+                            entry.cancelled && !entry.cancel_pending;
+      entry.standing.answer = std::move(answer->second);
+    } else if (entry.phase == Phase::kSubmitted) {
+      entry.standing.over = true;
+    } else if (entry.order.unwanted) {
+      entry.standing.over = entry.cancelled && !entry.cancel_pending;
+    } else if (entry.phase == Phase::kFound) {
+      entry.phase = Phase::kTried;
+      work_pending_ = true;
+    }
   }
 }
 

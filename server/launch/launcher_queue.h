@@ -14,9 +14,10 @@
 
 namespace dotresize {
 
-/// Submits, follows and cancels the attempts of one launcher on its own thread, with one status
-/// question for all of them: a second after something has changed, then at growing pauses of up to
-/// five seconds. The program may answer late or not at all: no caller waits for it.
+/// Submits, follows and cancels the attempts of one launcher on its own thread, in rounds, each
+/// with one status question for all of them: a second after something has changed, then at growing
+/// pauses of up to five seconds. The program may answer late or not at all: no caller waits for it,
+/// and a call for one attempt that takes too long keeps none for another from its turn.
 /// Thread-safe.
 class LauncherQueue {
  public:
@@ -52,8 +53,15 @@ class LauncherQueue {
   /// Cancels the attempt; the call is repeated until it succeeds.
   void cancel(const std::string& name);
   void forget(const std::string& name);
-  /// Error of the last round of calls; empty if all were answered.
-  std::string fault() const;
+
+  /// Errors of the last round of calls, printable; empty: there are none.
+  struct Faults {
+    std::string last_round;  ///< the first one
+    std::string start;       ///< the first one after which no other attempt is to be started
+
+    void add(const std::string& what, bool holds);
+  };
+  Faults faults() const;
 
  private:
   enum class Phase {
@@ -75,29 +83,22 @@ class LauncherQueue {
   static constexpr std::chrono::seconds kLongestPause{5};
 
   void loop();
-  /// Makes all pending calls, the status question last. Returns the first error.
-  std::string ask();
-  /// Makes `call` for the attempt, if the earlier ones were answered in time. Keeps its error in
-  /// `fault` if that is the first one.
-  template <class Call>
-  void guarded(std::string& fault, bool& late, const Call& call);
-  void cancel_unwanted(std::string& fault, bool& late);
-  void submit_wanted(std::string& fault, bool& late);
+  /// Makes the pending calls for single attempts, as many as the time of a round allows.
+  void make_calls(Faults& faults);
   void submit(const std::string& name, const Order& order);
+  /// Asks how all attempts stand.
   void look();
-  /// Takes the answer on an attempt, nullopt if the cluster does not know it.
-  void take(Entry& entry, std::optional<LauncherAnswer> answer);
   /// Calls `change` for the attempt unless it was forgotten.
   template <class Change>
   void update(const std::string& name, const Change& change);
-  void set_fault(const std::string& fault);
 
   const std::string name_;
   const LauncherProgram program_;
-  mutable std::mutex mutex_;
+  std::string last_;          ///< the attempt behind which the next round begins; of the thread
+  mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable wake_;
   std::map<std::string, Entry> entries_;  ///< by name
-  std::string fault_;
+  Faults faults_;
   bool work_pending_ = false;  ///< something is to be submitted or cancelled
   /// Pause before the next question, doubled after each one up to the longest.
   std::chrono::seconds pause_ = kFirstPause;

@@ -1,5 +1,6 @@
-#include "server/launch/mpi_job_request.h"
+#include <fmt/format.h>
 
+#include <cstdint>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
 #include "job/manifest/mpi_job.h"
+#include "server/launch/subcommands.h"
 
 namespace dotresize {
 namespace {
@@ -24,13 +26,18 @@ Manifest mpi_job_of(const Json& request) {
                      "none has " +
                      request.at("folder").get<std::string>());
   }
+  const auto bounded = [&](const char* key, int64_t least, int64_t most) {
+    const auto number = request.at(key).get<int64_t>();
+    if (least <= number && number <= most) return number;
+    throw InputError(fmt::format("the request: {} must be {} to {}", key, least, most));
+  };
   MpiJobParts parts;
   request.at("name").get_to(parts.name);
   request.at("labels").get_to(parts.labels);
-  request.at("ranks").get_to(parts.ranks);
-  request.at("cpus").get_to(parts.cpus);
-  request.at("memory_bytes").get_to(parts.rank_memory);
-  parts.gpus = request.at("gpus_per_rank").get<int>() > 0;
+  parts.ranks = static_cast<int>(bounded("ranks", 1, 65536));
+  parts.cpus = static_cast<int>(bounded("cpus", 1, 1024));
+  parts.rank_memory = bounded("memory_bytes", 0, int64_t{1} << 50);
+  parts.gpus = bounded("gpus_per_rank", 0, 1) > 0;
   // The worker itself is in the template.
   const auto command = request.at("command").get<std::vector<std::string>>();
   if (command.empty()) throw InputError("the request: command is empty");
@@ -50,6 +57,9 @@ int make_mpi_job_of_request() {
     std::cerr << error.what() << std::endl;
   } catch (const Json::exception& error) {
     std::cerr << "the request: " << json_fault(error) << std::endl;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << std::endl;
+    return kExitUnavailable;
   }
   return kExitBadData;
 }

@@ -109,11 +109,6 @@ std::string last_error_line(const std::vector<std::string>& lines) {
   return "";
 }
 
-std::optional<v1::JobError> killed_only_rank(const FailureEvidence& evidence) {
-  if (!evidence.alone || evidence.exit.signal == 0) return std::nullopt;
-  return killed(0, host_name(), evidence.exit.signal, evidence.phase);
-}
-
 std::string how_it_ended(const FailureEvidence& evidence) {
   const ExitRecord& exit = evidence.exit;
   const std::string command = evidence.sweep   ? "the sweep"
@@ -124,25 +119,6 @@ std::string how_it_ended(const FailureEvidence& evidence) {
     return "the job was stopped by a signal that dotresize-server did not send";
   }
   return command + " ended with exit code " + std::to_string(exit.exit_code);
-}
-
-std::optional<v1::JobError> killed_sweep(const FailureEvidence& evidence) {
-  if (!evidence.sweep || evidence.exit.signal == 0) return std::nullopt;
-  v1::JobError error =
-      to_job_error({kRankKilled, -1, host_name(), evidence.phase, how_it_ended(evidence)});
-  error.set_signal(evidence.exit.signal);
-  return error;
-}
-
-/// Signal that ended mpirun with its ranks, or that ended a rank; 0: none. If MPI did not know the
-/// rank yet, only mpirun's exit code may tell the signal.
-int signal_of(const FailureEvidence& evidence, const std::vector<std::string>& lines) {
-  const ExitRecord& exit = evidence.exit;
-  if (exit.signal != 0 || evidence.alone || evidence.starter != "mpirun") return exit.signal;
-  const bool has_exit_code = std::ranges::any_of(
-      lines, [](const std::string& line) { return line.find("Exit code:") != std::string::npos; });
-  const int signal = exit.exit_code - 128;
-  return has_exit_code || signal <= 0 || signal >= SIGRTMIN ? 0 : signal;
 }
 
 }  // namespace
@@ -176,9 +152,18 @@ bool ended_without_a_word(const FailureEvidence& evidence) {
 
 v1::JobError explain_failure(const FailureEvidence& evidence) {
   const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
-  if (const auto sweep = killed_sweep(evidence)) return *sweep;
-  if (const auto only = killed_only_rank(evidence)) return *only;
-  if (evidence.log_tail.find(kLostHost) != std::string::npos) {
+  const ExitRecord& exit = evidence.exit;
+  if (evidence.sweep && exit.signal != 0) {
+    v1::JobError error =
+        to_job_error({kRankKilled, -1, host_name(), evidence.phase, how_it_ended(evidence)});
+    error.set_signal(exit.signal);
+    return error;
+  }
+  if (evidence.alone && exit.signal != 0) {
+    return killed(0, host_name(), exit.signal, evidence.phase);
+  }
+  const bool has_hosts = evidence.starter != kMpirun;  // mpirun of this machine has no other one
+  if (has_hosts && evidence.log_tail.find(kLostHost) != std::string::npos) {
     return to_job_error({kLost, -1, "", evidence.phase, "mpirun has lost a host of the job"});
   }
   std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
@@ -189,7 +174,7 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
       killed && evidence.reported && evidence.reported->rank() == killed->rank();
   if (killed && !own_report) return *killed;
   if (evidence.reported) return *evidence.reported;
-  const std::string code = failure_code(evidence.exit.exit_code);
+  const std::string code = failure_code(exit.exit_code);
   if (std::optional<Failure> failure = failure_in(lines)) {
     failure->code = code;
     return to_job_error(*failure);
@@ -198,7 +183,16 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
   v1::JobError error =
       to_job_error({code, -1, "", evidence.phase,
                     how_it_ended(evidence) + (last_line.empty() ? "" : ": " + last_line)});
-  if (const int signal = signal_of(evidence, lines)) {
+  // Signal that ended mpirun with its ranks, or that ended a rank. If MPI did not know the rank
+  // yet, only mpirun's exit code may tell it.
+  int signal = exit.signal;
+  const bool has_exit_code = std::ranges::any_of(
+      lines, [](const std::string& line) { return line.find("Exit code:") != std::string::npos; });
+  if (signal == 0 && !evidence.alone && !has_hosts && !has_exit_code) {
+    const int told = exit.exit_code - 128;
+    if (0 < told && told < SIGRTMIN) signal = told;
+  }
+  if (signal != 0) {
     error.set_code(kRankKilled);
     error.set_signal(signal);
   }

@@ -9,6 +9,9 @@
 
 namespace dotresize {
 
+/// FailureEvidence.starter of ranks that mpirun starts on this machine.
+inline constexpr char kMpirun[] = "mpirun";
+
 /// Evidence about an attempt that ended without success.
 struct FailureEvidence {
   ExitRecord exit;  ///< exit of mpirun, of what a launcher has started, or of the only rank
@@ -16,7 +19,7 @@ struct FailureEvidence {
   std::string log_tail;                  ///< end of the attempt's log
   std::string phase;                     ///< phase of the last progress
   bool alone = false;                    ///< single rank without mpirun: `exit` is its own
-  std::string starter = "mpirun";        ///< what starts several ranks (Launcher::starter)
+  std::string starter = kMpirun;         ///< what starts several ranks (Launcher::starter)
   bool sweep = false;                    ///< `exit` is that of the process that runs a sweep
 };
 
@@ -24,9 +27,9 @@ struct FailureEvidence {
 /// not be able to run at all.
 bool ended_without_a_word(const FailureEvidence& evidence);
 
-/// Explains the failure from the best evidence, in this order: mpirun has lost a host; mpirun or
-/// srun says that a signal killed a rank that reported nothing; a rank reported an error; the log
-/// has a rank's failure line; the log's last line.
+/// Explains the failure from the best evidence, in this order: mpirun has lost another host; mpirun
+/// or srun says that a signal killed a rank that reported nothing; a rank reported an error; the
+/// log has a rank's failure line; the log's last line.
 v1::JobError explain_failure(const FailureEvidence& evidence);
 
 /// Action after a failure.

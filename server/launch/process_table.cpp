@@ -56,13 +56,6 @@ std::vector<pid_t> all_processes() {
   return pids;
 }
 
-bool has_variables(const std::string& environment, const std::vector<std::string>& variables) {
-  const std::string bounded = '\0' + environment;
-  return std::all_of(variables.begin(), variables.end(), [&](const std::string& variable) {
-    return bounded.find('\0' + variable + '\0') != std::string::npos;
-  });
-}
-
 }  // namespace
 
 std::optional<uint64_t> process_start_time(pid_t pid) {
@@ -89,7 +82,11 @@ std::vector<pid_t> descendants_of(pid_t pid) {
 std::vector<pid_t> processes_with_environment(const std::vector<std::string>& variables) {
   std::vector<pid_t> found;
   for (const pid_t pid : all_processes()) {
-    if (pid == ::getpid() || !has_variables(read_proc(pid, "environ"), variables)) continue;
+    const std::string environment = '\0' + read_proc(pid, "environ");
+    const bool has_all = std::ranges::all_of(variables, [&](const std::string& variable) {
+      return environment.find('\0' + variable + '\0') != std::string::npos;
+    });
+    if (pid == ::getpid() || !has_all) continue;
     const std::optional<ProcessStat> stat = read_stat(pid);
     if (stat && stat->state != 'Z' && stat->state != 'X') found.push_back(pid);
   }

@@ -1,5 +1,3 @@
-#include "server/launch/supervisor.h"
-
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -23,6 +21,7 @@
 #include "base/text/parse_number.h"
 #include "server/launch/attempt.h"
 #include "server/launch/process_table.h"
+#include "server/launch/subcommands.h"
 #include "server/store/capped_log.h"
 #include "server/store/files.h"
 
@@ -35,60 +34,54 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kStopGrace{10};
 constexpr std::chrono::seconds kDrainGrace{2};
 
-sigset_t watched_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
-  return signals;
-}
-
-class Supervisor {
- public:
-  Supervisor(fs::path dir, mode_t umask, char** command)
-      : dir_(std::move(dir)), umask_(umask), command_(command) {}
+/// The process that runs a command to the end of all its processes.
+struct Supervisor {
+  fs::path dir;
+  mode_t umask = 0;  ///< the command's
+  char** command = nullptr;
+  pid_t main = -1;  ///< the command itself; -1: it has ended
+  ExitRecord exit = {};
+  std::optional<Clock::time_point> deadline = {};  ///< when the processes left are killed
 
   int run() {
-    detach();
-    const UniqueFd file = open_log();
-    const int64_t log_offset = size_of(file);
-    CappedLog log(UniqueFd(::dup(file.get())), kMaxLogBytes);
-    redirect_output(log.pipe());
-    write_supervisor_record(dir_, {::getpid(), process_start_time(::getpid()).value(), log_offset});
-    start_command();
-    log.start();
-    while (reap()) {
-      wait_for_signal();
-      if (deadline_ && Clock::now() >= *deadline_) kill_descendants();
-    }
-    redirect_output(file.get());  // closes the last copies of the pipe
-    log.finish();
-    write_exit_record(dir_, exit_);
-    return kExitOk;
-  }
-
- private:
-  /// Leaves the server's session and closes its descriptors; orphans of the command become children
-  /// of this process.
-  static void detach() {
+    // This process leaves the server's session and closes its descriptors. Orphans of the command
+    // become its children.
     ::setsid();
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno("PR_SET_CHILD_SUBREAPER");
     if (::fcntl(kLockDescriptor, F_SETFD, FD_CLOEXEC) != 0) throw_errno("descriptor 3, the lock");
     ::close_range(kLockDescriptor + 1, ~0U, 0);
-    const sigset_t signals = watched_signals();
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
     ::sigprocmask(SIG_BLOCK, &signals, nullptr);
-  }
 
-  UniqueFd open_log() const {
-    const fs::path log = dir_.parent_path() / "log";
-    UniqueFd fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-    if (!fd) throw_errno("cannot open " + log.string());
-    return fd;
-  }
-
-  static int64_t size_of(const UniqueFd& file) {
+    const fs::path path = dir.parent_path() / "log";
+    const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!file) throw_errno("cannot open " + path.string());
     struct stat status = {};
     if (::fstat(file.get(), &status) != 0) throw_errno("cannot read the log's size");
-    return status.st_size;
+    CappedLog log(UniqueFd(::dup(file.get())), kMaxLogBytes);
+    redirect_output(log.pipe());
+    write_supervisor_record(dir,
+                            {::getpid(), process_start_time(::getpid()).value(), status.st_size});
+    start_command(signals);
+    log.start();
+    while (reap()) {
+      constexpr timespec kPollWhileEnding{0, 100'000'000};
+      constexpr timespec kPollElse{60, 0};
+      const int signal =
+          ::sigtimedwait(&signals, nullptr, deadline ? &kPollWhileEnding : &kPollElse);
+      if (signal == SIGTERM || signal == SIGINT) {
+        if (main > 0) ::kill(main, SIGTERM);
+        end_within(kStopGrace);
+      }
+      if (!deadline || Clock::now() < *deadline) continue;
+      for (const pid_t pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
+    }
+    redirect_output(file.get());  // closes the last copies of the pipe
+    log.finish();
+    write_exit_record(dir, exit);
+    return kExitOk;
   }
 
   static void redirect_output(int fd) {
@@ -97,23 +90,19 @@ class Supervisor {
     }
   }
 
-  void start_command() {
+  /// The command ends with 127 and a line in the log if it cannot be run.
+  void start_command(const sigset_t& blocked) {
     const pid_t self = ::getpid();
-    main_ = ::fork();
-    if (main_ < 0) throw_errno("fork");
-    if (main_ == 0) become_command(self);
-  }
-
-  /// Called in the child. Exits with 127 and a line in the log if the command cannot be run.
-  [[noreturn]] void become_command(pid_t supervisor) const {
-    const sigset_t signals = watched_signals();
-    ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+    main = ::fork();
+    if (main < 0) throw_errno("fork");
+    if (main > 0) return;
+    ::sigprocmask(SIG_UNBLOCK, &blocked, nullptr);
     // The command must not outlive its supervisor, even one that is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != supervisor) ::_exit(kExitCannotExecute);
-    ::umask(umask_);
-    ::execvp(command_[0], command_);
-    std::cerr << "dotresize-server: error: cannot run " << command_[0] << ": "
+    if (::getppid() != self) ::_exit(kExitCannotExecute);
+    ::umask(umask);
+    ::execvp(command[0], command);
+    std::cerr << "dotresize-server: error: cannot run " << command[0] << ": "
               << std::strerror(errno) << std::endl;
     ::_exit(kExitCannotExecute);
   }
@@ -126,43 +115,18 @@ class Supervisor {
       if (pid == 0) return true;
       if (pid < 0 && errno == EINTR) continue;
       if (pid < 0) return false;
-      if (pid == main_) command_ended(status);
+      if (pid != main) continue;
+      main = -1;
+      if (WIFEXITED(status)) exit.exit_code = WEXITSTATUS(status);
+      if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
+      end_within(kDrainGrace);
     }
-  }
-
-  void command_ended(int status) {
-    main_ = -1;
-    if (WIFEXITED(status)) exit_.exit_code = WEXITSTATUS(status);
-    if (WIFSIGNALED(status)) exit_.signal = WTERMSIG(status);
-    end_within(kDrainGrace);
-  }
-
-  void wait_for_signal() {
-    constexpr timespec kPollWhileEnding{0, 100'000'000};
-    constexpr timespec kPollElse{60, 0};
-    const sigset_t signals = watched_signals();
-    const int signal =
-        ::sigtimedwait(&signals, nullptr, deadline_ ? &kPollWhileEnding : &kPollElse);
-    if (signal != SIGTERM && signal != SIGINT) return;
-    if (main_ > 0) ::kill(main_, SIGTERM);
-    end_within(kStopGrace);
   }
 
   void end_within(std::chrono::seconds grace) {
     const Clock::time_point end = Clock::now() + grace;
-    deadline_ = std::min(deadline_.value_or(end), end);
+    deadline = std::min(deadline.value_or(end), end);
   }
-
-  static void kill_descendants() {
-    for (const pid_t pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
-  }
-
-  fs::path dir_;
-  mode_t umask_;  ///< the command's
-  char** command_;
-  pid_t main_ = -1;
-  ExitRecord exit_;
-  std::optional<Clock::time_point> deadline_;
 };
 
 }  // namespace
@@ -177,7 +141,7 @@ int supervise(int argc, char** argv) {
     return kExitUsage;
   }
   try {
-    return Supervisor(argv[3], *umask, argv + 7).run();
+    return Supervisor{argv[3], *umask, argv + 7}.run();
   } catch (const std::exception& error) {
     std::cerr << "dotresize-server supervise: " << error.what() << '\n';
     return kExitJobFailed;

@@ -1,5 +1,3 @@
-#include "server/launch/sweep_attempt.h"
-
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -21,6 +19,7 @@
 #include "job/sweep/sweep_plan.h"
 #include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"
+#include "server/launch/subcommands.h"
 
 namespace dotresize {
 namespace {
@@ -45,16 +44,6 @@ class AttemptObserver final : public SweepObserver {
   v1::Progress progress_;
 };
 
-std::string failures_of(const std::vector<SweepRow>& rows, size_t jobs) {
-  int failed = 0;
-  std::string first;
-  for (const SweepRow& row : rows) {
-    if (row.state != SweepState::kFailed) continue;
-    if (++failed == 1) first = row.id + ": " + row.reason;
-  }
-  return fmt::format("{} of {} jobs failed; the first, {}", failed, jobs, first);
-}
-
 /// Reports the sweep's failure to the server and the log.
 int fail(const AttemptFile& attempt, const char* code, int exit_code, const std::string& message) {
   std::cerr << "dotresize-server: error: " << message << std::endl;
@@ -73,7 +62,14 @@ int run(const AttemptFile& attempt, const std::string& file, const SweepRunOptio
   const AttemptHeartbeats heartbeats(attempt, [&] { return observer.progress(); });
   const int exit_code = run_sweep(plan, options, rows, observer);
   if (exit_code != kExitJobFailed) return exit_code;
-  return fail(attempt, kRankFailed, exit_code, failures_of(rows, plan.jobs.size()));
+  int failed = 0;
+  std::string first;
+  for (const SweepRow& row : rows) {
+    if (row.state != SweepState::kFailed) continue;
+    if (++failed == 1) first = row.id + ": " + row.reason;
+  }
+  return fail(attempt, kRankFailed, exit_code,
+              fmt::format("{} of {} jobs failed; the first, {}", failed, plan.jobs.size(), first));
 }
 
 }  // namespace

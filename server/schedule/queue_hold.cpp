@@ -1,5 +1,7 @@
 #include "server/schedule/queue_hold.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 namespace dotresize {
@@ -11,14 +13,16 @@ constexpr std::chrono::seconds kLongestHold{60};
 }  // namespace
 
 std::chrono::seconds QueueHold::begin(const std::string& reason, Clock::time_point now) {
-  if (now < until_) return std::chrono::ceil<std::chrono::seconds>(until_ - now);
-  const std::chrono::seconds length =
-      is_on() ? std::min(2 * length_.load(), kLongestHold) : kFirstHold;
-  length_ = length;
-  until_ = now + length;
-  reason_ = reason;
-  launched_.clear();
-  return length;
+  if (now >= until_) {
+    length_ = is_on() ? std::min(2 * length_.load(), kLongestHold) : kFirstHold;
+    until_ = now + length_.load();
+    reason_ = reason;
+    launched_.clear();
+  }
+  const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - now);
+  spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
+                left.count(), reason);
+  return left;
 }
 
 void QueueHold::launch(const std::string& id, Clock::time_point now) {

@@ -14,7 +14,7 @@ class QueueHold {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Reports that an attempt could not be started. Returns the time left until jobs may start; a
+  /// Reports that an attempt could not be started. Logs and returns for how long jobs now wait; a
   /// hold that is already on is not extended.
   std::chrono::seconds begin(const std::string& reason, Clock::time_point now = Clock::now());
   /// Reports that an attempt of this job is launched.

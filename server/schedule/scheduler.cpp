@@ -7,9 +7,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/process/program.h"
-#include "job/spec/job_state.h"
-#include "job/spec/remote_url.h"
 #include "server/api/job_admission.h"
 #include "server/api_error.h"
 #include "server/launch/attempt.h"
@@ -33,6 +30,7 @@ constexpr int kQueueWindow = 200;
 // Jobs launched at once by launchers other than local.
 constexpr int kMaxRemoteJobs = 100;
 constexpr int kExpiredAtOnce = 20;
+constexpr std::chrono::seconds kLauncherPause{1};  // between looks at launchers that are not ready
 
 /// Runs the body. Returns false if it threw, which is logged: an error of one job must not stop the
 /// others.
@@ -126,7 +124,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
       return end_or_retry(job, outcome_of(job, status));
     case Liveness::kVanished: {
       if (!context_.launchers.of(job).clear_leftovers(job)) return;  // polled again: no two at once
-      if (has_output(job)) return end_or_retry(job, succeeded(job));
+      if (output_of(job).is_committed(job.attempt())) return end_or_retry(job, succeeded(job));
       if (job.cancelling()) return end(job, cancelled());
       const std::string attempt = "attempt " + std::to_string(job.attempt());
       // A server that ends while it starts an attempt must not fail the job.
@@ -138,10 +136,10 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   }
 }
 
-bool Scheduler::stop_if_unwanted(const v1::Job& job) {
-  std::optional<Failure> reason;
+void Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (!job.cancelling() && !job.has_stop_reason()) {
     const std::string& phase = job.progress().phase();
+    std::optional<Failure> reason;
     // The order matters: the server may be suspended at any point of a round.
     if (context_.heartbeats.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay()) {
       reason = Failure{kLost, -1, "", phase,
@@ -149,17 +147,10 @@ bool Scheduler::stop_if_unwanted(const v1::Job& job) {
                            " s; the job was stopped"};
     } else {
       const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-      if (missed.empty()) return false;
+      if (missed.empty()) return;
       reason = Failure{kDeadlineExceeded, -1, "", phase, missed};
     }
-  }
-  stop(job, reason);
-  return true;
-}
-
-void Scheduler::stop(const v1::Job& job, const std::optional<Failure>& reason) {
-  // The table is written first, so that a later server also knows why the attempt ended.
-  if (reason && !job.has_stop_reason()) {
+    // The table is written first, so that a later server also knows why the attempt ended.
     context_.store.request_stop(job.id(), job.attempt(), to_job_error(*reason));
   }
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
@@ -169,12 +160,6 @@ void Scheduler::stop(const v1::Job& job, const std::optional<Failure>& reason) {
   if (!asked && context_.launchers.of(job).stop(job)) {
     stop_requests_[job.id()] = {job.attempt(), now};
   }
-}
-
-void Scheduler::hold_queue(const std::string& reason) {
-  const std::chrono::seconds length = hold_.begin(reason);
-  spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
-                length.count(), reason);
 }
 
 std::string Scheduler::pause_reason() const {
@@ -194,6 +179,10 @@ void Scheduler::start_queued() {
     ++state.launched[launcher_of(job)];
     if (!runs_here(job)) ++remote;
   }
+  if (const auto now = Heartbeats::Clock::now(); now >= next_launcher_look_) {
+    launcher_faults_.clear();
+    next_launcher_look_ = now + kLauncherPause;
+  }
   std::optional<Amounts> head;  // needs of the first job that does not fit
   const std::vector<QueuedJob> queue = context_.store.queued(kQueueWindow);
   if (queue.empty()) hold_.see_empty_queue();
@@ -204,7 +193,10 @@ void Scheduler::start_queued() {
           fmt::format("the end of one of the {} jobs that others run", remote);
       continue;
     }
-    const std::string waiting = start_if_room(queued, leases, head);
+    // A launcher that is not ready keeps its own jobs waiting, and none that others run.
+    const auto fault = launcher_faults_.find(queued.id);
+    const std::string waiting =
+        fault != launcher_faults_.end() ? fault->second : start_if_room(queued, leases, head);
     if (!waiting.empty()) {
       if (head && state.head.empty()) state.head = queued.id;
       state.waiting[queued.id] = waiting;
@@ -263,7 +255,8 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     try {
       context_.launchers.of(job).require_ready();
     } catch (const ProgramMissing& error) {
-      hold_queue(error.what());
+      if (queued.is_remote()) return launcher_faults_[queued.id] = error.what();
+      hold_.begin(error.what());
       return "";
     }
     start_attempt(job, fmt::format("{}", fmt::join(leases.take(need), ",")));

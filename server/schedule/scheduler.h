@@ -10,7 +10,7 @@
 #include "base/failure.h"
 #include "server/access/path_policy.h"
 #include "server/api/queue_view.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/schedule/heartbeats.h"
 #include "server/schedule/job_output.h"
 #include "server/schedule/queue_hold.h"
@@ -51,7 +51,8 @@ struct StopRequest {
 /// the machine has what it needs, and jobs behind it that fit beside that. It polls the attempts of
 /// launched jobs, including those that an earlier server launched, and ends or requeues them. It
 /// deletes jobs whose retention time is over. If this machine cannot start any job, the queue is
-/// held, longer each time. All lasting state is in the job table and in the attempts' directories.
+/// held, longer each time; jobs of another launcher that is not ready wait alone. All lasting state
+/// is in the job table and in the attempts' directories.
 class Scheduler {
  public:
   Scheduler(const SchedulerContext& context, SchedulerLimits limits);
@@ -70,15 +71,11 @@ class Scheduler {
   bool notice_delay();
   void poll_attempt(const v1::Job& seen);
   /// Stops a live attempt that is being cancelled, has been silent for too long, or has passed its
-  /// deadline. Returns true if it does.
-  bool stop_if_unwanted(const v1::Job& job);
-  /// Stops the job: asks the attempt to end, again every kStopInterval while this is called. The
-  /// first reason is kept and becomes the job's error.
-  void stop(const v1::Job& job, const std::optional<Failure>& reason);
+  /// deadline: asks it to end, again every kStopInterval while this is called. The first reason is
+  /// kept and becomes the job's error.
+  void stop_if_unwanted(const v1::Job& job);
   /// Ends the job, starts its push, or requeues it if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
-  /// True if the job may have no attempt after this one.
-  bool is_last_attempt(const v1::Job& job) const;
   bool requeue(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
                bool started = true);
   void start_queued();
@@ -90,13 +87,9 @@ class Scheduler {
   void start_attempt(const v1::Job& job, const std::string& gpus);
   /// Error text if the job's deadline passes within `pause` from now; empty if it does not.
   std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
-  void hold_queue(const std::string& reason);
   /// Drops the in-memory state of a launched job.
   void forget(const std::string& id);
   JobOutput output_of(const v1::Job& job) const;
-  /// True if this attempt has completed the output: the job has then succeeded, however its
-  /// processes ended.
-  bool has_output(const v1::Job& job) const;
   Outcome succeeded(const v1::Job& job) const;
   Outcome outcome_of(const v1::Job& job, const AttemptStatus& status) const;
   static Outcome failed(const Failure& failure);
@@ -115,9 +108,11 @@ class Scheduler {
   RunClock run_clock_;
   ClockWatch clock_watch_;
   Pusher pusher_;
-  std::map<std::string, StopRequest> stop_requests_;  ///< last requests, by job
-  std::map<std::string, AttemptNote> notes_;          ///< notes of launched jobs, by id
-  std::jthread thread_;                               ///< last member: it uses all the others
+  std::map<std::string, StopRequest> stop_requests_;    ///< last requests, by job
+  std::map<std::string, std::string> launcher_faults_;  ///< of other launchers, by queued job
+  Heartbeats::Clock::time_point next_launcher_look_;    ///< when these are forgotten
+  std::map<std::string, AttemptNote> notes_;            ///< notes of launched jobs, by id
+  std::jthread thread_;                                 ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

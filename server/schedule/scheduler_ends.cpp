@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/errors.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
@@ -22,9 +23,6 @@ namespace {
 
 constexpr std::chrono::seconds kLongestRetryDelay{3600};
 
-/// Number of attempts of a launched job that had processes, including this one.
-int started_attempts(const v1::Job& job) { return job.attempt() - job.unstarted_attempts(); }
-
 }  // namespace
 
 Outcome Scheduler::failed(const Failure& failure) {
@@ -33,10 +31,6 @@ Outcome Scheduler::failed(const Failure& failure) {
 
 JobOutput Scheduler::output_of(const v1::Job& job) const {
   return JobOutput(context_.store.output_of(job.id()), job.id());
-}
-
-bool Scheduler::has_output(const v1::Job& job) const {
-  return output_of(job).is_committed(job.attempt());
 }
 
 Outcome Scheduler::succeeded(const v1::Job& job) const {
@@ -53,7 +47,8 @@ Outcome Scheduler::succeeded(const v1::Job& job) const {
 Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) const {
   const bool here = runs_here(job);
   const bool ended_well = status.exit.exit_code == kExitOk;
-  if (has_output(job) || (ended_well && here)) return succeeded(job);
+  // With an output of this attempt the job has succeeded, however its processes ended.
+  if (output_of(job).is_committed(job.attempt()) || (ended_well && here)) return succeeded(job);
   if (job.cancelling()) return cancelled();
   if (job.has_stop_reason()) return {v1::Job::FAILED, job.stop_reason(), std::nullopt};
   if (status.failure) return failed(*status.failure);
@@ -67,16 +62,12 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
                                     job.has_sweep()};
   v1::JobError error = explain_failure(evidence);
   if (here && job.state() == v1::Job::STARTING && ended_without_a_word(evidence)) {
-    const std::string fault = launcher.worker_fault();
+    const std::string fault = worker_fault();
     if (!fault.empty()) return failed({kLaunchFailed, -1, "", "", fault});
   }
   // srun exits with 0 if it could not start the ranks.
   if (ended_well && !evidence.reported) error.set_code(kLost);
   return {v1::Job::FAILED, error, std::nullopt};
-}
-
-bool Scheduler::is_last_attempt(const v1::Job& job) const {
-  return started_attempts(job) >= limits_.max_attempts;
 }
 
 std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) {
@@ -98,19 +89,20 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   const std::string& reason = outcome.error->message();
   const Remedy remedy = remedy_for(*outcome.error);
   if (remedy == Remedy::kHoldQueue) {
-    hold_queue(reason);
+    hold_.begin(reason);
     if (requeue(job, reason, std::chrono::seconds(0), /*started=*/false)) return;
     return end(job, cancelled());
   }
   hold_.see(job.id(), /*runs=*/true);  // it has run
   if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
-  if (is_last_attempt(job)) {
+  const int started = job.attempt() - job.unstarted_attempts();  // those that had processes
+  if (started >= limits_.max_attempts) {
     Outcome last = outcome;
     last.error->set_message(reason + "; the last attempt of " +
                             std::to_string(limits_.max_attempts));
     return end(job, last);
   }
-  const int doublings = std::min(started_attempts(job) - 1, 12);
+  const int doublings = std::min(started - 1, 12);
   const auto pause = std::min(limits_.retry_delay * (1 << doublings), kLongestRetryDelay);
   const std::string missed = missed_deadline(job, pause);
   if (!missed.empty()) {
@@ -154,7 +146,8 @@ void Scheduler::follow_push(const v1::Job& job) {
   if (job.cancelling()) return end(job, cancelled());
   if (unwanted) return end(job, failed({kDeadlineExceeded, -1, "", kPushPhase, missed}));
   const std::string reason = push.error->code() + ": " + push.error->what();
-  if (!push.error->may_pass() || is_last_attempt(job)) {
+  const int started = job.attempt() - job.unstarted_attempts();
+  if (!push.error->may_pass() || started >= limits_.max_attempts) {
     return end(job, failed({kPushFailed, -1, "", kPushPhase, reason}));
   }
   if (!requeue(job, "the output was not pushed: " + reason, limits_.retry_delay)) {

@@ -89,7 +89,7 @@ TEST(WorkerProgram, SaysWhatIsMissing) {
 
 TEST(WorkerProgram, LiesBesideTheProgramUnlessItIsNamed) {
   const Variable none("DOTRESIZE_WORKER", "");
-  const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker";
+  const fs::path beside = folder_of_this_program() / "dotresize-worker";
   if (fs::exists(beside)) {
     EXPECT_EQ(worker_program(), beside);
   } else {

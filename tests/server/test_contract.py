@@ -233,9 +233,12 @@ def test_server_goes_on_with_jobs_of_others_while_a_launcher_hangs(make_toy_serv
     id_ = server.create(one_rank(tmp_path / "out")).id
     says(server, id_, "the toy runs")
     with toy.with_file("status.sh", "exec sleep 300"):
-        time.sleep(2)
+        eventually(90, lambda: "no answer since: status has not ended within 60 s" in server.get(id_).launcher_status)
+        waiting = server.create(one_rank(tmp_path / "waiting")).id
+        eventually(20, lambda: "launcher toy does not answer: " in server.get(waiting).waiting_for)
         here = server.create(one_rank(tmp_path / "here", resources__launcher="local")).id
         is_in(server, here, Job.STARTING)
+        assert server.get(waiting).state == Job.QUEUED
         begin = time.monotonic()
         assert server.end(signal.SIGTERM) == 0
         assert time.monotonic() - begin < 10, "it does not wait for the launcher"
@@ -293,7 +296,7 @@ def test_ssh_cancels_and_tells_what_is_lost(make_ssh_server, tmp_path):
     server = make_ssh_server(DOTRESIZE_WORKER=worker)
     id_ = server.create(spec(tmp_path / "out")).id
     says(server, id_, "mpirun runs on 127.0.0.1:4")
-    group = int((server.state / f"jobs/{id_}/attempt-1/launcher/pid").read_text())
+    group = int((server.state / f"jobs/{id_}/attempt-1/launcher/pid").read_text().split()[0])
     server.kill_and_restart()
     says(server, id_, "mpirun runs on 127.0.0.1:4")
     eventually(20, lambda: len(processes_of(id_)) >= 2)

@@ -1,11 +1,16 @@
-"""Tests of what deploy/launchers/slurm and kubernetes make of recorded answers of the clusters' programs."""
+"""Tests of what deploy/launchers/slurm, kubernetes and ssh make of recorded answers of the clusters' programs."""
 
+import contextlib
 import json
 import os
+import pathlib
+import shutil
+import signal
 import subprocess
+import sys
 
 import pytest
-from conftest import SOURCE
+from conftest import PROGRAM, SOURCE, eventually
 
 NAME = "dotresize-j-1-1"
 REQUEST = {"name": NAME, "ranks": 3, "memory_bytes": 1000 << 20, "gpus_per_rank": 1, "command": ["/w", "--attempt", "/a b"],
@@ -38,6 +43,14 @@ class Programs:
         return subprocess.run(
             [SOURCE / "deploy/launchers" / launcher, verb, *options], input=json.dumps(request), capture_output=True, text=True,
             timeout=60, env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **environment})
+
+    def without(self, missing):
+        """Returns a PATH with the stand-ins and what they need, and no program of this name."""
+        assert not (self.folder / "bin" / missing).exists()
+        for name in ("cat", "env", "sh"):
+            (self.folder / "bin" / name).symlink_to(shutil.which(name))
+        (self.folder / "bin/python3").symlink_to(os.path.realpath(sys.executable))
+        return f"{self.folder}/bin"
 
     def answers(self, launcher):
         done = self.ask(launcher, "status", {"attempts": {NAME: str(self.folder), "dotresize-j-2-1": str(self.folder)}})
@@ -88,6 +101,27 @@ def test_slurm_accounting_says_how_a_job_has_ended(programs):
     answers = programs.answers("slurm")
     assert (answers[NAME]["state"], answers[NAME]["exit_code"]) == ("ended", 65)
     assert answers["dotresize-j-2-1"]["code"] == "RANK_FAILED"
+
+
+def test_slurm_without_accounting_answers_as_well(programs):
+    programs.add("squeue", f"17|{NAME}|RUNNING|0|None|\n")
+    done = programs.ask("slurm", "status", {"attempts": {NAME: "/", "dotresize-j-2-1": "/"}}, PATH=programs.without("sacct"))
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["attempts"]) == {NAME}
+
+
+@pytest.mark.parametrize("printed", ["17\n", "17;cluster\n"])
+def test_slurm_job_that_it_has_forgotten_is_lost_and_not_submitted_again(programs, printed):
+    programs.add("squeue")
+    programs.add("sacct", code=1)
+    programs.add("sbatch", printed)
+    assert programs.ask("slurm", "submit", programs.request()).returncode == 0
+    (programs.folder / "sbatch.arguments").unlink()
+    done = programs.ask("slurm", "status", {"attempts": {NAME: str(programs.folder), "dotresize-j-2-1": "/"}})
+    answers = json.loads(done.stdout)["attempts"]
+    assert answers == {NAME: {"state": "ended", "code": "LOST", "message": "Slurm has forgotten its job 17, and how it ended"}}
+    assert programs.ask("slurm", "submit", programs.request()).returncode == 0
+    assert not (programs.folder / "sbatch.arguments").exists(), "it was submitted before"
 
 
 def test_slurm_end_of_the_script_is_the_end_of_the_attempt(programs):
@@ -142,6 +176,27 @@ def test_slurm_refusal_is_no_silence(programs, reason, code):
     assert done.stderr.endswith(f"failed: {reason}\n")
 
 
+@pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
+@pytest.mark.parametrize("cpus", ["0", "1025", "-1", "two", ""])
+def test_number_of_processors_out_of_its_bounds_is_refused_by_name(programs, launcher, cpus):
+    for program in ("squeue", "sbatch", "kubectl"):
+        programs.add(program)
+    done = programs.ask(launcher, "submit", programs.request(), DOTRESIZE_CPUS_PER_RANK=cpus)
+    assert done.returncode not in (0, 65), "the operator can mend it"
+    assert done.stderr == f"DOTRESIZE_CPUS_PER_RANK: {cpus!r} is no number from 1 to 1024\n"
+
+
+@pytest.mark.parametrize("change, fault", [
+    ({"ranks": 0}, "ranks must be"), ({"cpus": 0}, "cpus must be"), ({"memory_bytes": -1}, "memory_bytes must be"),
+    ({"command": []}, "command is empty"), ({"name": 7}, "type must be string"), ({"template": "/"}, "is not a regular file")],
+    ids=str)
+def test_request_of_another_form_makes_no_mpijob(change, fault):
+    request = {**REQUEST, "folder": "/shared/x", "labels": {}, "cpus": 1, "template": "", **change}
+    done = subprocess.run([PROGRAM, "mpijob"], input=json.dumps(request), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (65, "")
+    assert fault in done.stderr
+
+
 def mpi_job(programs, *conditions, reason="", message="", **metadata):
     """Returns the answer on an MPIJob for which these conditions hold."""
     (programs.folder / "nonce").write_text("7")
@@ -190,3 +245,69 @@ def test_kubernetes_answer_of_another_form_is_no_empty_list(programs):
     for text in ("", "[]", "{}", '{"items": [{}]}'):
         programs.add("kubectl", text)
         assert programs.ask("kubernetes", "status", {"attempts": {NAME: "/"}}).returncode not in (0, 65)
+
+
+@pytest.fixture
+def ssh(programs):
+    """Programs whose ssh runs its script here, and whose mpirun ignores SIGTERM until it is killed."""
+    (programs.folder / "bin/ssh").write_text("#!/bin/sh\nexec sh\n")
+    (programs.folder / "bin/mpirun").write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.1; done\n")
+    for name in ("ssh", "mpirun"):
+        (programs.folder / "bin" / name).chmod(0o755)
+    yield programs
+    with contextlib.suppress(OSError, ValueError):
+        os.killpg(group_of(programs), signal.SIGKILL)
+
+
+def group_of(ssh):
+    return int((ssh.folder / "pid").read_text().split()[0])
+
+
+def ask_ssh(ssh, verb, **changes):
+    path = f"{ssh.folder}/bin:{os.environ['PATH']}"
+    request = {**ssh.request(), "log": f"{ssh.folder}/log", "environment": {"PATH": path}, **changes}
+    asked = {"attempts": {NAME: request["folder"]}} if verb == "status" else request
+    done = ssh.ask("ssh", verb, asked, DOTRESIZE_HOSTS="node1:8")
+    return done if verb != "status" or done.returncode else json.loads(done.stdout)["attempts"]
+
+
+def test_ssh_ends_what_ignores_a_cancel(ssh):
+    assert ask_ssh(ssh, "submit").returncode == 0
+    assert ask_ssh(ssh, "submit").returncode == 0, "it is started once"
+    group = group_of(ssh)
+    assert ask_ssh(ssh, "status")[NAME]["state"] == "running"
+    assert ask_ssh(ssh, "cancel").returncode == 0
+    eventually(10, lambda: ask_ssh(ssh, "status")[NAME] == {
+        "state": "ended", "code": "LOST", "message": "mpirun on node1:8 is gone"})
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+    assert ask_ssh(ssh, "cancel").returncode == 0, "there is nothing to do"
+
+
+@pytest.mark.parametrize("field", ["boot", "start time"])
+def test_ssh_group_of_a_number_used_again_is_another_one(ssh, field):
+    assert ask_ssh(ssh, "submit").returncode == 0
+    pid, start, boot = (ssh.folder / "pid").read_text().split()
+    assert boot == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    (ssh.folder / "pid").write_text(f"{pid} {start} {boot[::-1]}\n" if field == "boot" else f"{pid} {int(start) + 1} {boot}\n")
+    assert ask_ssh(ssh, "status")[NAME]["code"] == "LOST"
+    assert ask_ssh(ssh, "cancel").returncode == 0
+    os.killpg(int(pid), 0)
+
+
+def test_ssh_leader_that_is_dead_leaves_a_group_that_runs(ssh):
+    assert ask_ssh(ssh, "submit").returncode == 0
+    os.kill(group_of(ssh), signal.SIGKILL)
+    assert ask_ssh(ssh, "status")[NAME]["state"] == "running"
+
+
+def test_ssh_folder_that_cannot_be_reached_is_no_answer(ssh):
+    assert ask_ssh(ssh, "status") == {}
+    for verb in ("status", "cancel"):
+        assert ask_ssh(ssh, verb, folder=f"{ssh.folder}/away").returncode not in (0, 65)
+
+
+def test_ssh_submission_that_does_not_start_is_not_waited_for(ssh):
+    ssh.add("setsid")
+    done = ask_ssh(ssh, "submit")
+    assert (done.returncode, done.stderr) == (1, "run.sh does not start\n")

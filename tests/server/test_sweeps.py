@@ -10,7 +10,7 @@ import urllib.request
 import grpc
 import numpy as np
 import pytest
-from conftest import (BINARIES, SOURCE, eventually, jobs_pb2, processes_of, refused, script, spec, sweep_pb2)
+from conftest import (BINARIES, SOURCE, eventually, free_port, jobs_pb2, processes_of, refused, script, spec, sweep_pb2)
 from safetensors.numpy import load_file, save_file
 from test_webhooks import listen, secret  # noqa: F401
 
@@ -237,3 +237,20 @@ def test_bad_sweeps_are_refused_by_name(make_server, base, tokens, tmp_path):
     with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
         get(server, job.id)
     assert found[0] == "NO_SWEEP"
+
+
+def test_sweep_that_asks_for_no_launcher_runs_on_the_servers_machine(make_server, base):
+    remote = ("--workers", f"127.0.0.1:{free_port()}")
+    server = make_server("--launcher", "external,local", *remote)
+    sweep = create(server, base, {"method.size": [0.9]})
+    assert not sweep.job.HasField("launcher")
+    assert server.wait(sweep.job.id).state == Job.SUCCEEDED
+    base.resources.launcher = "external"
+    with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+        create(server, base, {"method.size": [0.8]})
+    assert "not by external" in found[1]["resources.launcher"]
+    server.end(signal.SIGTERM)
+    base.resources.ClearField("launcher")
+    with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+        create(make_server("--launcher", "external", *remote), base, {"method.size": [0.8]})
+    assert "not by external" in found[1]["resources.launcher"]

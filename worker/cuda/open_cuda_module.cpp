@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "base/process/environment.h"
 #include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
@@ -15,7 +16,7 @@ constexpr char kModule[] = "libdotresize_cuda.so";
 
 fs::path cuda_module_path() {
   if (const char* path = std::getenv("DOTRESIZE_CUDA_MODULE")) return path;
-  const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path bin = folder_of_this_program();
   const fs::path beside = bin / kModule;
   return fs::exists(beside) ? beside : bin.parent_path() / "lib" / kModule;
 }

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/process/child_process.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 
 namespace dotresize {
@@ -15,8 +16,8 @@ namespace fs = std::filesystem;
 
 std::string python_program() {
   if (const char* python = std::getenv("DOTRESIZE_PYTHON")) return python;
-  const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path venv = bin.parent_path().parent_path() / ".venv" / "bin" / "python";
+  const fs::path root = folder_of_this_program().parent_path().parent_path();
+  const fs::path venv = root / ".venv" / "bin" / "python";
   return fs::exists(venv) ? venv.string() : "python3";
 }
 

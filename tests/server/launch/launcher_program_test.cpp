@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/files/unique_fd.h"
+#include "base/process/environment.h"
 #include "server/store/files.h"
 #include "tests/temporary_directory.h"
 
@@ -85,7 +86,7 @@ class LauncherScript : public ::testing::Test {
     const std::filesystem::path file = home_ / "launcher";
     std::ofstream(file) << "#!/bin/sh\n" << commands << "\n";
     ::chmod(file.c_str(), 0700);
-    return LauncherProgram(file, limit);
+    return LauncherProgram{file, limit};
   }
   std::string content(const char* name) const { return read_chunk(home_ / name, 0, 1 << 16); }
 
@@ -106,6 +107,16 @@ TEST_F(LauncherScript, HasTheRequestAndTheEnvironmentAndNoArguments) {
   program.cancel("a", "/f", stop_.get_token());
   EXPECT_EQ(content("seen"), "cancel,a b,set\n{\"folder\":\"/f\",\"name\":\"a\"}");
   ::unsetenv("OF_THE_SITE");
+}
+
+TEST_F(LauncherScript, FolderOfTheProgramsIsThatOfThisProgramAlone) {
+  const LauncherProgram program =
+      launcher("tr '\\0' '\\n' </proc/$$/environ | grep ^DOTRESIZE_PROGRAMS= >" +
+               (home_ / "seen").string() + "; echo '{\"attempts\": {}}'");
+  ::setenv("DOTRESIZE_PROGRAMS", "/of/another/installation", 1);
+  program.status({}, stop_.get_token());
+  ::unsetenv("DOTRESIZE_PROGRAMS");
+  EXPECT_EQ(content("seen"), "DOTRESIZE_PROGRAMS=" + folder_of_this_program().string() + "\n");
 }
 
 TEST_F(LauncherScript, StatusIsOneQuestionForAllAttempts) {
@@ -131,7 +142,7 @@ TEST_F(LauncherScript, ExitCode65RefusesAndAnyOtherIsNoAnswer) {
               ThrowsMessage<LauncherFault>("submit ended with exit code 137"));
   EXPECT_THAT([&] { launcher("exit 65").status({}, stop_.get_token()); },
               ThrowsMessage<LauncherFault>("status ended with exit code 65"));
-  EXPECT_THAT([&] { LauncherProgram("/no/such").cancel("a", "/", stop_.get_token()); },
+  EXPECT_THAT([&] { LauncherProgram{"/no/such"}.cancel("a", "/", stop_.get_token()); },
               ThrowsMessage<LauncherFault>("cannot start /no/such: No such file or directory"));
 }
 

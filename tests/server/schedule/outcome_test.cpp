@@ -99,6 +99,16 @@ TEST(Outcome, JobThatHasLostAHostIsLostWhateverItsRanksReport) {
   EXPECT_EQ(error.code(), "LOST");
 }
 
+TEST(Outcome, MpirunOfThisMachineHasNoHostToLose) {
+  const v1::JobError error =
+      explain_failure({{1, 0},
+                       to_job_error({"RANK_FAILED", 1, "", "", "the connection broke"}),
+                       "a text with ORTE has lost communication with a remote daemon\n",
+                       ""});
+  EXPECT_EQ(error.code(), "RANK_FAILED");
+  EXPECT_EQ(error.message(), "the connection broke");
+}
+
 TEST(Outcome, FirstTaskThatSrunNamesIsTheOneThatWasKilled) {
   const auto explain = [](const std::string& first) {
     return explain_failure({{143, 0},
