@@ -125,7 +125,8 @@ void LauncherQueue::make_calls(Faults& faults) {
       calls.emplace_back(name, entry);
     }
   }
-  std::ranges::stable_partition(calls, [](const auto& call) { return call.second.cancel_pending; });
+  std::stable_partition(calls.begin(), calls.end(),
+                        [](const auto& call) { return call.second.cancel_pending; });
   // When the calls have taken as long as one of them may, the round goes on to the status question,
   // and the next one begins behind the last call: none that hangs keeps another from its turn.
   const auto last = std::ranges::find(calls, last_, [](const auto& call) { return call.first; });

@@ -98,17 +98,6 @@ std::optional<Failure> failure_in(const std::vector<std::string>& lines) {
   return std::nullopt;
 }
 
-/// The last line that contains "error", else the last one that is not just a separator.
-std::string last_error_line(const std::vector<std::string>& lines) {
-  for (const std::string& line : lines) {
-    if (line.find("error") != std::string::npos) return line;
-  }
-  for (const std::string& line : lines) {
-    if (line.find_first_not_of("-=* ") != std::string::npos) return line;
-  }
-  return "";
-}
-
 std::string how_it_ended(const FailureEvidence& evidence) {
   const ExitRecord& exit = evidence.exit;
   const std::string command = evidence.sweep   ? "the sweep"
@@ -179,10 +168,17 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
     failure->code = code;
     return to_job_error(*failure);
   }
-  const std::string last_line = last_error_line(lines);
+  // The last line that contains "error", else the last one that is not just a separator.
+  auto last_line = std::ranges::find_if(
+      lines, [](const std::string& line) { return line.find("error") != std::string::npos; });
+  if (last_line == lines.end()) {
+    last_line = std::ranges::find_if(lines, [](const std::string& line) {
+      return line.find_first_not_of("-=* ") != std::string::npos;
+    });
+  }
   v1::JobError error =
       to_job_error({code, -1, "", evidence.phase,
-                    how_it_ended(evidence) + (last_line.empty() ? "" : ": " + last_line)});
+                    how_it_ended(evidence) + (last_line == lines.end() ? "" : ": " + *last_line)});
   // Signal that ended mpirun with its ranks, or that ended a rank. If MPI did not know the rank
   // yet, only mpirun's exit code may tell it.
   int signal = exit.signal;

@@ -29,28 +29,24 @@ class RunClock {
 };
 
 /// Detects changes of the wall clock. Not thread-safe.
-class ClockWatch {
- public:
+struct ClockWatch {
   using Wall = std::chrono::system_clock;
   using Steady = std::chrono::steady_clock;
 
-  explicit ClockWatch(Wall::time_point wall = Wall::now(),
-                      Steady::time_point steady = Steady::now())
-      : wall_(wall), steady_(steady) {}
+  Wall::time_point last_wall = Wall::now();  ///< as of the last call
+  Steady::time_point last_steady = Steady::now();
+
   /// Returns by how much the wall clock was set since the last call. Less than two seconds counts
   /// as 0: the clock's own corrections.
   std::chrono::milliseconds jump(Wall::time_point wall = Wall::now(),
                                  Steady::time_point steady = Steady::now()) {
     using Milliseconds = std::chrono::milliseconds;
-    const auto jump = std::chrono::duration_cast<Milliseconds>((wall - wall_) - (steady - steady_));
-    wall_ = wall;
-    steady_ = steady;
+    const auto jump =
+        std::chrono::duration_cast<Milliseconds>((wall - last_wall) - (steady - last_steady));
+    last_wall = wall;
+    last_steady = steady;
     return std::chrono::abs(jump) < std::chrono::seconds(2) ? Milliseconds(0) : jump;
   }
-
- private:
-  Wall::time_point wall_;
-  Steady::time_point steady_;
 };
 
 }  // namespace dotresize

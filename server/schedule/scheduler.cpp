@@ -125,7 +125,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
     case Liveness::kVanished: {
       if (!context_.launchers.of(job).clear_leftovers(job)) return;  // polled again: no two at once
       if (output_of(job).is_committed(job.attempt())) return end_or_retry(job, succeeded(job));
-      if (job.cancelling()) return end(job, cancelled());
+      if (job.cancelling()) return end(job, kCancelled);
       const std::string attempt = "attempt " + std::to_string(job.attempt());
       // A server that ends while it starts an attempt must not fail the job.
       return end_or_retry(
@@ -162,15 +162,15 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
   }
 }
 
-std::string Scheduler::pause_reason() const {
-  if (context_.drain.is_on()) return kDrainedReason;
-  const std::string held = hold_.reason();
-  return held.empty() ? "" : "this machine cannot start jobs: " + held;
-}
-
 void Scheduler::start_queued() {
   const std::vector<v1::Job> launched = context_.store.launched();
   Leases leases(context_.machine, launched);
+  // Reason why no job may start at all; empty: jobs may start.
+  const auto pause_reason = [&]() -> std::string {
+    if (context_.drain.is_on()) return kDrainedReason;
+    const std::string held = hold_.reason();
+    return held.empty() ? "" : "this machine cannot start jobs: " + held;
+  };
   QueueState state;
   state.paused = pause_reason();
   state.held = hold_.last_reason();

@@ -41,6 +41,8 @@ struct SchedulerContext {
   QueueView& view;  ///< receives the state of each round
 };
 
+inline const Outcome kCancelled = {v1::Job::CANCELLED, std::nullopt, std::nullopt};
+
 /// The last request to an attempt to end.
 struct StopRequest {
   int attempt = 0;
@@ -82,8 +84,6 @@ class Scheduler {
   /// Starts the job if there is room; otherwise returns what it waits for. `head`: needs of the
   /// first job that waits.
   std::string start_if_room(const QueuedJob& queued, Leases& leases, std::optional<Amounts>& head);
-  /// Reason why no job may start at all; empty: jobs may start.
-  std::string pause_reason() const;
   void start_attempt(const v1::Job& job, const std::string& gpus);
   /// Error text if the job's deadline passes within `pause` from now; empty if it does not.
   std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
@@ -93,7 +93,6 @@ class Scheduler {
   Outcome succeeded(const v1::Job& job) const;
   Outcome outcome_of(const v1::Job& job, const AttemptStatus& status) const;
   static Outcome failed(const Failure& failure);
-  static Outcome cancelled() { return {v1::Job::CANCELLED, std::nullopt, std::nullopt}; }
   /// Starts the push of a completed output to its remote place. The job no longer uses this
   /// machine's resources.
   void begin_push(const v1::Job& job);

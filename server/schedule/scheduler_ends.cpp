@@ -49,7 +49,7 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
   const bool ended_well = status.exit.exit_code == kExitOk;
   // With an output of this attempt the job has succeeded, however its processes ended.
   if (output_of(job).is_committed(job.attempt()) || (ended_well && here)) return succeeded(job);
-  if (job.cancelling()) return cancelled();
+  if (job.cancelling()) return kCancelled;
   if (job.has_stop_reason()) return {v1::Job::FAILED, job.stop_reason(), std::nullopt};
   if (status.failure) return failed(*status.failure);
   Launcher& launcher = context_.launchers.of(job);
@@ -91,7 +91,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   if (remedy == Remedy::kHoldQueue) {
     hold_.begin(reason);
     if (requeue(job, reason, std::chrono::seconds(0), /*started=*/false)) return;
-    return end(job, cancelled());
+    return end(job, kCancelled);
   }
   hold_.see(job.id(), /*runs=*/true);  // it has run
   if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
@@ -108,7 +108,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   if (!missed.empty()) {
     return end(job, failed({kDeadlineExceeded, -1, "", "", reason + "; " + missed}));
   }
-  if (!requeue(job, reason, pause)) end(job, cancelled());
+  if (!requeue(job, reason, pause)) end(job, kCancelled);
 }
 
 bool Scheduler::requeue(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
@@ -143,7 +143,7 @@ void Scheduler::follow_push(const v1::Job& job) {
     if (outcome.result) outcome.result->set_revision(push.revision);
     return end(job, outcome);
   }
-  if (job.cancelling()) return end(job, cancelled());
+  if (job.cancelling()) return end(job, kCancelled);
   if (unwanted) return end(job, failed({kDeadlineExceeded, -1, "", kPushPhase, missed}));
   const std::string reason = push.error->code() + ": " + push.error->what();
   const int started = job.attempt() - job.unstarted_attempts();
@@ -151,7 +151,7 @@ void Scheduler::follow_push(const v1::Job& job) {
     return end(job, failed({kPushFailed, -1, "", kPushPhase, reason}));
   }
   if (!requeue(job, "the output was not pushed: " + reason, limits_.retry_delay)) {
-    end(job, cancelled());
+    end(job, kCancelled);
   }
 }
 

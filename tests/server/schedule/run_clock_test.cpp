@@ -30,7 +30,7 @@ TEST(RunClock, AJobOfAnEarlierServerIsAsOldAsTheWallClockSays) {
 TEST(ClockWatch, SaysByHowMuchTheWallClockWasSet) {
   const ClockWatch::Wall::time_point wall{hours(1000)};
   const ClockWatch::Steady::time_point steady{hours(10)};
-  ClockWatch watch(wall, steady);
+  ClockWatch watch{wall, steady};
   EXPECT_EQ(watch.jump(wall + seconds(1), steady + seconds(1)), milliseconds(0));
   EXPECT_EQ(watch.jump(wall - hours(24), steady + seconds(2)), -(hours(24) + seconds(2)));
   EXPECT_EQ(watch.jump(wall - hours(24) + seconds(5), steady + seconds(7)), milliseconds(0));
