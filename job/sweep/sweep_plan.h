@@ -18,8 +18,9 @@ struct SweepJob {
   /// Directory name: the values, and a hash of all inputs of the result, the files of model and
   /// texts included. Another sweep with the same job has the same id.
   std::string id;
-  std::vector<std::string> values;  ///< one for each axis; kNotApplicable if the method does not read it
-  v1::JobSpec spec;                 ///< `calibration.statistics` is not set
+  std::vector<std::string>
+      values;        ///< one for each axis; kNotApplicable if the method does not read it
+  v1::JobSpec spec;  ///< `calibration.statistics` is not set
   int ranks = 1;
   int64_t memory_bytes = 0;  ///< estimated peak of all ranks together
   bool on_gpus = false;      ///< the job runs, or may run, on GPUs

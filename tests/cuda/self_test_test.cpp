@@ -15,6 +15,7 @@
 #include "tests/cuda/lonely_host.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/sinkhorn.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-
 #include "worker/healing/adam.h"
 
 namespace dotresize {

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-
 #include "job/model/model_config.h"
 #include "worker/transformer/attention.h"
 #include "worker/transformer/mlp.h"
