@@ -42,8 +42,6 @@ struct Method {
   bool transport() const { return map == MapKind::kTransport; }
   /// Passes over the calibration tokens. Transport costs in the PCA basis need that basis first.
   int passes() const { return pca() && transport() ? 2 : 1; }
-  /// Value that `calibration.activations: auto` prefers (job/plan/schedule.h).
-  std::string_view default_activations() const { return pca() ? "original" : "compressed"; }
 
   bool operator==(const Method&) const = default;
 };

@@ -42,9 +42,4 @@ std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> groups, int64_t hidden_size,
                                          bool oblique);
 
-/// True if a shortcut between groups has a rank. Then the maps at its ends are rotated into each
-/// other.
-bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
-                           std::span<const int64_t> groups, int64_t hidden_size, bool oblique);
-
 }  // namespace dotresize
