@@ -64,11 +64,6 @@ int64_t shortcut_parameters(const ShortcutForm& form, int64_t k_in, int64_t k_ou
   return *form.rank * (form.factors == 1 ? k_in : k_in + k_out);
 }
 
-int64_t shortcut_products(const ShortcutForm& form, int64_t k_in, int64_t k_out) {
-  if (form.dense()) return k_in * k_out;
-  return *form.rank * (k_in + (form.factors == 1 ? std::min(k_in, k_out) : k_out));
-}
-
 int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t factors) {
   // M_inv_in·M_out is the identity on the intersection of both spans.
   if (factors == 2) return std::min({k_in, k_out, d - std::min(k_in, k_out)});

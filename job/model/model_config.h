@@ -185,9 +185,6 @@ bool has_output_bias(const ModelConfig& config, int64_t sublayer);
 /// Number of stored parameters.
 int64_t shortcut_parameters(const ShortcutForm& form, int64_t k_in, int64_t k_out);
 
-/// Multiplications per token.
-int64_t shortcut_products(const ShortcutForm& form, int64_t k_in, int64_t k_out);
-
 /// The largest rank of the difference to the identity, for maps of d channels that are rotated into
 /// each other.
 int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t factors);

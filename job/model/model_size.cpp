@@ -10,12 +10,6 @@
 namespace dotresize {
 namespace {
 
-int64_t sublayer_elements(const ModelConfig& config, int64_t sublayer, SublayerForm form,
-                          int64_t k_in, int64_t k_out) {
-  return elements_of(sublayer_rows(config, sublayer, form), k_in, k_out,
-                     config.mixture ? config.mixture->experts : 0);
-}
-
 /// Block format of the numbers in a row.
 struct StorageType {
   int64_t block;                        ///< numbers per block
@@ -102,8 +96,9 @@ FormatSize size_in(const char* format, const ModelConfig& config, const StorageT
 
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded) {
-  return sublayer_elements(config, sublayer, folded ? SublayerForm::kFolded : SublayerForm::kDense,
-                           k_in, k_out);
+  const SublayerForm form = folded ? SublayerForm::kFolded : SublayerForm::kDense;
+  return elements_of(sublayer_rows(config, sublayer, form), k_in, k_out,
+                     config.mixture ? config.mixture->experts : 0);
 }
 
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
@@ -115,8 +110,10 @@ int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end) 
   const std::vector<int64_t>& widths = config.form.junction_widths;
   int64_t total = 0;
   if (first == 0) total += elements_of(embedding_rows(config), 0, widths.front(), 0);
+  const int64_t experts = config.mixture ? config.mixture->experts : 0;
   for (int64_t s = first; s < end; ++s) {
-    total += sublayer_elements(config, s, stored_form(config, s), widths[s], widths[s + 1]);
+    total += elements_of(sublayer_rows(config, s, stored_form(config, s)), widths[s], widths[s + 1],
+                         experts);
   }
   if (end == config.num_sublayers()) total += elements_of(head_rows(config), widths.back(), 0, 0);
   return total;
@@ -129,18 +126,13 @@ int64_t end_parameters(const ModelConfig& config) {
   return config.tie_word_embeddings ? both - config.vocab_size * config.embedding_width() : both;
 }
 
-ModelConfig with_tied_ends(const ModelConfig& config, bool projects_head) {
-  ModelConfig tied = config;
-  tied.form.embedding_projection = true;
-  tied.form.head_projection = projects_head;
-  return tied;
-}
-
 ModelConfig with_smaller_ends(const ModelConfig& config, bool projects_head) {
   if (!config.tie_word_embeddings) return config;
   ModelConfig untied = config;
   untied.tie_word_embeddings = false;
-  ModelConfig tied = with_tied_ends(config, projects_head);
+  ModelConfig tied = config;
+  tied.form.embedding_projection = true;
+  tied.form.head_projection = projects_head;
   return end_parameters(tied) <= end_parameters(untied) ? tied : untied;
 }
 

@@ -30,8 +30,6 @@ int64_t end_parameters(const ModelConfig& config);
 /// table as wide as the source's with projections to the junctions (for the head only if
 /// `projects_head`), or two tables of the junctions' widths. Other models are returned unchanged.
 ModelConfig with_smaller_ends(const ModelConfig& config, bool projects_head);
-/// Uses the first of these two forms.
-ModelConfig with_tied_ends(const ModelConfig& config, bool projects_head);
 
 /// Parameters of all stored tensors, dense or compressed, tied weights counted once (method.md,
 /// "Net parameters").

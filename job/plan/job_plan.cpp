@@ -33,15 +33,6 @@ constexpr int64_t kMaxGroups = 4;
                        (resources.ranks == 1 ? " rank" : " ranks"));
 }
 
-/// Ratio of the plan's needs to the budget that it exceeds most.
-double excess(const JobPlan& plan) {
-  const auto times = [](int64_t needed, const std::optional<int64_t>& budget) {
-    return budget ? static_cast<double>(needed) / static_cast<double>(*budget) : 0.0;
-  };
-  return std::max(times(peak_memory(plan.shards), plan.job.resources.memory),
-                  times(peak_device_memory(plan.shards), plan.job.resources.device_memory));
-}
-
 }  // namespace
 
 JobPlan make_job_plan(const ModelConfig& config, ResolvedJob job) {
@@ -80,8 +71,16 @@ JobPlan plan_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.schedule = *other_schedule;
   JobPlan other = make_job_plan(config, job);
   if (fits(other.shards, other.job)) return other;
-  if (!fits_as_it_is) refuse_budgets(excess(other) < excess(plan) ? other : plan);
-  return plan;
+  if (fits_as_it_is) return plan;
+  // Name the needs of the plan that exceeds a budget by the smaller factor.
+  const auto excess = [&](const JobPlan& tried) {
+    const auto times = [](int64_t needed, const std::optional<int64_t>& budget) {
+      return budget ? static_cast<double>(needed) / static_cast<double>(*budget) : 0.0;
+    };
+    return std::max(times(peak_memory(tried.shards), job.resources.memory),
+                    times(peak_device_memory(tried.shards), job.resources.device_memory));
+  };
+  refuse_budgets(excess(other) < excess(plan) ? other : plan);
 }
 
 }  // namespace dotresize

@@ -84,8 +84,6 @@ struct Method {
   bool transport() const { return map == MapKind::kTransport; }
   SumsOfPasses sums() const { return sums_of_passes(basis, map); }
   int passes() const { return sums().second.any() ? 2 : 1; }  ///< over the calibration tokens
-  /// Value that `calibration.activations: auto` prefers (job/plan/schedule.h).
-  std::string_view default_activations() const { return pca() ? "original" : "compressed"; }
 
   bool operator==(const Method&) const = default;
 };

@@ -31,7 +31,6 @@ struct NetSize {
   double bytes_fraction() const {
     return static_cast<double>(compressed_bytes) / static_cast<double>(dense_bytes);
   }
-  bool is_smaller() const { return compressed_bytes < dense_bytes; }
 };
 
 /// Returns the net size of the job's output with these widths.

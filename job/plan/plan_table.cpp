@@ -51,7 +51,7 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
   const int64_t junctions = job.widths.mapped_count;
   const char* const writing =
-      plan.ranks.front().overlaps ? "" : "; nothing is written beside, to save memory";
+      plan.ranks.front().overlaps ? "" : "; nothing is written in the background, to save memory";
   if (plan.passes == 0 && !takes_no_tokens(job)) {
     return fmt::format("passes      none over the tokens: no junction is narrower{}", writing);
   }
@@ -70,11 +70,6 @@ std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
   return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", plan.passes, back,
                      junctions, plan.junction_groups,
                      plan.junction_groups == 1 ? "group" : "groups", writing);
-}
-
-std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
-  return fmt::format("{:<10}  {:>17} parameters  {:>10}  {}", what, with_separators(parameters),
-                     human_bytes(bytes), to_string(dtype));
 }
 
 /// Requested shortcuts and the resulting forms: "exact, 11 of rank 56, 1 of rank 0".
@@ -128,7 +123,9 @@ std::string heading(const JobPlan& plan) {
   const ResolvedJob& job = plan.job;
   const std::string nominal =
       job.widths_known()
-          ? fmt::format("{}, {:.1f} % narrower", widths_text(job.widths, job.model.hidden_size),
+          ? fmt::format("{} {}, {:.1f} % narrower",
+                        job.widths.smallest() == job.widths.largest() ? "width" : "widths",
+                        width_text(job.widths, job.model.hidden_size),
                         100.0 * job.widths.nominal_sparsity(job.model.hidden_size))
           : fmt::format("widths up to {}, known once the activations are", job.model.hidden_size);
   return fmt::format(
@@ -136,22 +133,6 @@ std::string heading(const JobPlan& plan) {
       job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
       job.stock_output() ? "stock" : "any", job.schedule.name, target_text(job), nominal,
       mlp_row(plan.model, job), shortcuts_text(job, plan.output));
-}
-
-/// Rows with the result's size, or with its upper bound while the widths are not known.
-std::string result_rows(const ResolvedJob& job, const NetSize& size) {
-  if (!job.widths_known()) {
-    return fmt::format(
-        "compressed  at most {} bytes, {:.1f} % of the dense ones",
-        with_separators(largest_bytes(job.target.allocation->size, size.dense_bytes)),
-        100.0 * job.target.allocation->size);
-  }
-  const std::string warning = size_warning(size, job);
-  return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
-                  job.output.dtype) +
-         fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
-                     100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
-                     warning.empty() ? "" : "\nwarning: " + warning);
 }
 
 json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t rank) {
@@ -195,36 +176,48 @@ std::string width_range(int64_t least, int64_t largest) {
   return least == largest ? std::to_string(least) : fmt::format("{} to {}", least, largest);
 }
 
-std::string width_range(const JunctionWidths& widths) {
-  return width_range(widths.smallest(), widths.largest());
-}
-
-std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
-  const bool one = widths.smallest() == widths.largest();
-  return fmt::format("{} {} of {}", one ? "width" : "widths", width_range(widths), hidden_size);
+std::string width_text(const JunctionWidths& widths, int64_t hidden_size) {
+  return fmt::format("{} of {}", width_range(widths.smallest(), widths.largest()), hidden_size);
 }
 
 std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& time) {
+  const ResolvedJob& job = plan.job;
   const NetSize& size = plan.size;
-  const Traffic moved = estimate_traffic(plan.model, plan.job, plan.shards);
-  std::string served = served_sizes_table(served_sizes(plan.model, plan.job));
-  if (!served.empty()) {
-    served.pop_back();
-    served.insert(0, "\n\n");
-  }
+  const Traffic moved = estimate_traffic(plan.model, job, plan.shards);
   const std::string statistics =
-      plan.job.statistics.saved()
+      job.statistics.saved()
           ? fmt::format(" and {} for the statistics", human_bytes(moved.statistics_bytes))
           : "";
   const std::string traffic = fmt::format(
       "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal{}",
       human_bytes(moved.read_bytes), human_bytes(moved.sent_bytes),
       human_bytes(moved.written_bytes), human_bytes(moved.journal_bytes), statistics);
-  return fmt::format(
-      "{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(plan), rank_rows(plan.model, plan.job, plan.shards),
-      passes_row(plan.job, plan.shards), traffic,
-      size_row("dense", size.dense_parameters, size.dense_bytes, plan.job.model.dtype),
-      result_rows(plan.job, size), served, time ? "\n\n" + time_table(*time) : "");
+  const auto size_row = [](const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
+    return fmt::format("{:<10}  {:>17} parameters  {:>10}  {}", what, with_separators(parameters),
+                       human_bytes(bytes), to_string(dtype));
+  };
+  std::string result;
+  if (job.widths_known()) {
+    const std::string warning = size_warning(size, job);
+    result = size_row("compressed", size.compressed_parameters, size.compressed_bytes,
+                      job.output.dtype) +
+             fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
+                         100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
+                         warning.empty() ? "" : "\nwarning: " + warning);
+  } else {  // an upper bound, until the loss decides
+    const double asked = job.target.allocation->size;
+    result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
+                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked);
+  }
+  std::string served = served_sizes_table(served_sizes(plan.model, job));
+  if (!served.empty()) {
+    served.pop_back();
+    served.insert(0, "\n\n");
+  }
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(plan),
+                     rank_rows(plan.model, job, plan.shards), passes_row(job, plan.shards), traffic,
+                     size_row("dense", size.dense_parameters, size.dense_bytes, job.model.dtype),
+                     result, served, time ? "\n\n" + time_table(*time) : "");
 }
 
 std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimate>& time) {

@@ -13,10 +13,8 @@ std::string target_text(const ResolvedJob& job);
 
 /// Width of the mapped junctions, "176", or the range of allocated widths, "96 to 216".
 std::string width_range(int64_t least, int64_t largest);
-std::string width_range(const JunctionWidths& widths);
-
-/// Text of the resulting widths: "width 176 of 256", or "widths 96 to 216 of 256".
-std::string widths_text(const JunctionWidths& widths, int64_t hidden_size);
+/// The same of the resulting widths, "176 of 256" or "96 to 216 of 256".
+std::string width_text(const JunctionWidths& widths, int64_t hidden_size);
 
 /// Plan of a job as text: its target and nominal width, what each rank holds, and the net size of
 /// the result. A line that starts with "warning:" follows if the result would not be smaller. If

@@ -31,7 +31,7 @@ constexpr int kFirstCapabilityWithBfloat16 = 80;
 const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
   const auto offers_all = [&](const Schedule& schedule) { return offers(schedule, job); };
   if (activations == v1::Calibration::auto_) {
-    const Schedule& usual = schedule_for_activations(job.method.default_activations());
+    const Schedule& usual = schedule_for_activations(job.method.pca() ? "original" : "compressed");
     return offers_all(usual) ? usual : *std::ranges::find_if(schedules(), offers_all);
   }
   const Schedule& asked = schedule_for_activations(v1::Calibration::Activations_Name(activations));
@@ -91,16 +91,10 @@ void check_seqlen(const std::string& section, const TokenSource& source,
   }
 }
 
-/// Number that the widths are rounded to. With a size, the widths of a stock output are free, so
-/// they are such that engines quantize them well. A sparsity is met as closely as in the paper.
-int64_t asked_round_to(const v1::Method& given, const ModelConfig& config, const ResolvedJob& job) {
-  if (given.round_to() != 0) return given.round_to();
-  return default_round_to(config.hidden_size, job.stock_output() && given.has_size());
-}
-
 /// Sets the widths, or what decides them. Everything else that affects the output's size must be
 /// set before.
-void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+void resolve_widths(const v1::Method& given, int64_t asked_round_to, const ModelConfig& config,
+                    ResolvedJob& job) {
   job.widths = uniform_widths(config, job.maps.head_sliced, config.hidden_size);  // a bound
   const auto set_width = [&](int64_t k) {
     job.widths = decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size);
@@ -110,7 +104,7 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
       job.stock_output() &&
       find_family(job.output.stock_family.value_or(config.family))->heads_divide_hidden_size;
   const int64_t unit = heads_count ? config.attention.num_heads : 1;
-  const int64_t round_to = std::lcm(asked_round_to(given, config, job), unit);
+  const int64_t round_to = std::lcm(asked_round_to, unit);
   job.target.allow_larger = given.allow_larger();
   if (given.has_width()) {
     if (given.width() > config.hidden_size) {
@@ -148,7 +142,7 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
   const char* const key = given.has_sparsity() ? "method.sparsity"
                           : given.has_width()  ? "method.width"
                                                : "method.size";
-  fail(key, warning + "; method.allow_larger: true makes it all the same");
+  fail(key, warning + "; method.allow_larger: true allows it");
 }
 
 void check_stock_output(const ModelConfig& config) {
@@ -177,7 +171,7 @@ void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& con
     fail("output.architecture", v1::Output::Architecture_Name(asked) + " " + reason);
   };
   if (!job.stock_output()) {
-    refuse("is for a stock output: output.format is not stock");
+    refuse("needs output.format: stock");
   }
   if (asked != v1::Output::mistral || config.family == kMistral) return;
   if (config.family != kLlama) refuse("can be made of a llama, not of a " + config.family);
@@ -210,10 +204,10 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
     job.target.allocation = AllocationTarget{.size = given.size()};
     job.maps.metric = Metric::kFisher;
     if (!job.stock_output()) {
-      job.maps.shortcuts.rank = planned_shortcut_rank(config.hidden_size);
+      job.maps.shortcuts.rank = (config.hidden_size + 31) / 32;  // until the loss decides
     } else if (has_dense_mlp(config) && has_experts(config)) {
       fail("method.allocate",
-           "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
+           "auto cannot choose one width for a stock model that has both MLPs and experts; "
            "output.format: any is available");
     }
   }
@@ -224,7 +218,11 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   if (job.stock_output()) check_stock_output(config);
   resolve_architecture(architecture, config, job);
   job.model.hidden_size = config.hidden_size;
-  const int64_t round_to = asked_round_to(given, config, job);
+  // With a size, the widths of a stock output are free, so they are such that engines, whose
+  // quantizers divide rows, quantize them well. A sparsity is met as closely as in the paper.
+  const bool for_engines = job.stock_output() && given.has_size();
+  const int64_t usual = config.hidden_size < 2048 ? 8 : for_engines ? 256 : 64;
+  const int64_t round_to = given.round_to() != 0 ? given.round_to() : usual;
   if (job.target.allocation) {
     job.mlp.emplace().allocated = true;
     job.mlp->round_to = round_to;
@@ -233,7 +231,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   } else {
     job.mlp = mlp_target(given, round_to, config);
   }
-  resolve_widths(given, config, job);
+  resolve_widths(given, round_to, config, job);
   if (architecture == v1::Output::auto_ && job.stock_output() &&
       is_read_better_as_mistral(config, job)) {
     job.output.stock_family = kMistral;

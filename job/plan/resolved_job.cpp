@@ -27,6 +27,10 @@ int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config) {
   return job.calibration.seqlen.value_or(std::min(kDefaultSeqlen, config.max_position_embeddings));
 }
 
+int64_t expected_tokens(const ResolvedJob& job, const ModelConfig& config) {
+  return expected_samples(job) * expected_seqlen(job, config);
+}
+
 bool may_be_cut(const ResolvedJob& job, int64_t sublayer) {
   return is_attention(sublayer) ? job.allocates_values() : job.mlp.has_value();
 }

@@ -159,6 +159,9 @@ bool takes_no_tokens(const ResolvedJob& job);
 /// read: the defaults if the job does not say. The default length is at most the model's positions.
 int64_t expected_samples(const ResolvedJob& job);
 int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config);
+/// Tokens in these windows. An evaluation runs as many at a time, all ranks together: its stream
+/// then takes no more memory than that of the calibration.
+int64_t expected_tokens(const ResolvedJob& job, const ModelConfig& config);
 
 /// True if the job may cut the inner width of the sublayer.
 bool may_be_cut(const ResolvedJob& job, int64_t sublayer);

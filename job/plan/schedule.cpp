@@ -38,26 +38,20 @@ constexpr std::array<Schedule, 3> kSchedules = {{
      &RankMemory::token_parallel, seen_by_sharer},
 }};
 
-const Schedule& find(std::string_view Schedule::*field, std::string_view value) {
-  const auto found = std::ranges::find(kSchedules, value, field);
-  if (found == kSchedules.end()) {
-    throw std::invalid_argument("no such schedule: " + std::string(value));
-  }
-  return *found;
-}
-
 }  // namespace
 
 int64_t Schedule::memory(const RankMemory& rank) const {
-  return sums_junctions(rank.job) ? (rank.*held)() : rank.folding();
+  return sums_junctions(rank.job) ? (rank.*held)() : RankSizes(rank).folding();
 }
 
 std::span<const Schedule> schedules() { return kSchedules; }
 
-const Schedule& schedule_named(std::string_view name) { return find(&Schedule::name, name); }
-
 const Schedule& schedule_for_activations(std::string_view activations) {
-  return find(&Schedule::activations, activations);
+  const auto found = std::ranges::find(kSchedules, activations, &Schedule::activations);
+  if (found == kSchedules.end()) {
+    throw std::invalid_argument("no schedule has activations " + std::string(activations));
+  }
+  return *found;
 }
 
 }  // namespace dotresize

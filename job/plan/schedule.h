@@ -50,8 +50,8 @@ struct Schedule {
 /// All schedules, in the order of the documentation.
 std::span<const Schedule> schedules();
 
-/// Both throw std::invalid_argument if there is no such schedule.
-const Schedule& schedule_named(std::string_view name);
+/// The first schedule of a value of `calibration.activations`. Throws std::invalid_argument if
+/// there is none.
 const Schedule& schedule_for_activations(std::string_view activations);
 
 }  // namespace dotresize

@@ -144,7 +144,7 @@ void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t m
     };
     change_if_it_fits(config, job, together, plan);
   }
-  if (plan.keeps_sums()) plan.cut_rounds = 1;
+  if (plan.ranks.front().keeps_sums) plan.cut_rounds = 1;
   for (plan.bases_groups = 1; plan.bases_groups < most; ++plan.bases_groups) {
     const auto fewer = [&](RankShard& shard) {
       const int64_t junctions = junctions_of(config, job, shard);
@@ -156,10 +156,6 @@ void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t m
 }
 
 }  // namespace
-
-int64_t RankShard::end_junction(int64_t mapped) const {
-  return std::max(first_junction(), std::min(end_sublayer + 1, mapped));
-}
 
 double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   if (!job.target.allocation || job.statistics.used()) return 0.0;
@@ -246,7 +242,8 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   int64_t groups = 1;
   while (!fits_in_groups(config, job, groups, plan) && groups < most) ++groups;
   set_allocation(config, job, most, plan);
-  if ((job.gradients() || job.heals()) && plan.checkpoints() == Checkpoints::kSublayers) {
+  if ((job.gradients() || job.heals()) &&
+      plan.ranks.front().checkpoints == Checkpoints::kSublayers) {
     const auto graphs = [](RankShard& shard) { shard.checkpoints = Checkpoints::kNone; };
     change_if_it_fits(config, job, graphs, plan);
   }
@@ -265,10 +262,13 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   if (takes_no_tokens(job)) return plan;
   const bool sums = sums_junctions(job);
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  plan.passes = (sums ? of_maps : 0) + allocation_rounds(job, plan) + plan.cut_passes();
+  // Passes of allocation_passes(); one over a part of the tokens counts as one.
+  const bool allocates = job.target.allocation && !job.statistics.used();
+  const int64_t allocating =
+      allocates ? plan.bases_groups + (plan.dense_round() ? 0 : plan.junction_groups) : 0;
+  plan.passes = (sums ? of_maps : 0) + allocating + plan.cut_passes();
   if (!job.gradients()) return plan;
-  plan.passes_back =
-      (sums ? plan.junction_groups : 0) + allocation_rounds(job, plan) + plan.cut_passes_back;
+  plan.passes_back = (sums ? plan.junction_groups : 0) + allocating + plan.cut_passes_back;
   return plan;
 }
 

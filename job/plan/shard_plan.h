@@ -29,9 +29,10 @@ struct RankShard {
   int64_t first_sublayer = 0;
   int64_t end_sublayer = 0;
   int64_t first_junction() const { return first_sublayer == 0 ? 0 : first_sublayer + 1; }
-  /// End of the rank's junctions among the model's first `mapped` ones, which have maps.
-  int64_t end_junction(int64_t mapped) const;
-  int64_t junctions(int64_t mapped) const { return end_junction(mapped) - first_junction(); }
+  /// Number of the rank's junctions among the model's first `mapped` ones, which have maps.
+  int64_t junctions(int64_t mapped) const {
+    return std::max<int64_t>(0, std::min(end_sublayer + 1, mapped) - first_junction());
+  }
   /// End of the rank's sublayers that come before a mapped junction. The others need not run.
   int64_t end_run(int64_t mapped) const { return std::min(end_sublayer, mapped - 1); }
   int64_t parameters = 0;  ///< dense parameters that this rank loads
@@ -80,10 +81,7 @@ struct ShardPlan {
   int64_t passes_back = 0;      ///< number of `passes` that also go back
   /// Groups of junctions that are seen in their bases (`method.allocate`).
   int64_t bases_groups = 1;
-  // Values that are the same on all ranks.
-  bool dense_round() const { return ranks.front().dense_round; }
-  bool keeps_sums() const { return ranks.front().keeps_sums; }
-  Checkpoints checkpoints() const { return ranks.front().checkpoints; }
+  bool dense_round() const { return ranks.front().dense_round; }  ///< the same on all ranks
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };
@@ -92,11 +90,6 @@ struct ShardPlan {
 /// lose (`method.allocate`): one for each group of junctions, unless a dense round takes it anyway.
 /// A pass over a part of the tokens, in the bases of each group, counts as that part.
 double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
-/// Number of these passes. A pass over a part of the tokens counts as one.
-inline int64_t allocation_rounds(const ResolvedJob& job, const ShardPlan& plan) {
-  if (!job.target.allocation || job.statistics.used()) return 0;
-  return plan.bases_groups + (plan.dense_round() ? 0 : plan.junction_groups);
-}
 
 /// True if every rank's peaks are within the job's budgets.
 bool fits(const ShardPlan& plan, const ResolvedJob& job);

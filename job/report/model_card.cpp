@@ -49,7 +49,8 @@ std::string method_sentence(const Report& report, const ModelConfig& config) {
   std::string text = fmt::format(
       "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
       "activations{}",
-      config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees, metric);
+      config.hidden_size, width_range(report.widths.smallest(), report.widths.largest()),
+      job.method.name, job.schedule.sees, metric);
   if (job.method.transport()) text += fmt::format(" (λ = {})", job.maps.lambda);
   text += job.maps.head_sliced ? "; the head was narrowed as well."
                                : "; the last junction keeps its full width.";

@@ -7,7 +7,6 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/plan/plan_table.h"
 
 namespace dotresize {
 namespace {
@@ -166,10 +165,6 @@ std::string comparison_table(const std::vector<ComparedModel>& models) {
 std::string width_text(const ReportSummary& summary) {
   return summary.width_range +
          (summary.hidden_size ? " of " + std::to_string(*summary.hidden_size) : "");
-}
-
-std::string width_text(const JunctionWidths& widths, int64_t hidden_size) {
-  return width_range(widths) + " of " + std::to_string(hidden_size);
 }
 
 }  // namespace dotresize

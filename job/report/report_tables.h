@@ -40,6 +40,5 @@ std::string comparison_table(const std::vector<ComparedModel>& models);
 
 /// "216 of 256"; "168 to 216 of 256" if the widths differ.
 std::string width_text(const ReportSummary& summary);
-std::string width_text(const JunctionWidths& widths, int64_t hidden_size);
 
 }  // namespace dotresize

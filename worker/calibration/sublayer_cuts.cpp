@@ -58,7 +58,7 @@ CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const Re
     if (may_be_cut(job, s) && !journal.has(entries::kCurve(s))) pending.push_back(s);
   }
   passes.in_stages(pending, together, [&](SublayerSums of) {
-    if (dense.plan.keeps_sums()) {
+    if (dense.plan.ranks.front().keeps_sums) {
       sums.kept.push_back(dense.halves_precision() ? of : of.copied(/*to_host=*/true));
     }
     const std::string name = sublayer_name(of.sublayer);

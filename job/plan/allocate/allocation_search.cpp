@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -60,12 +61,13 @@ SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
 }
 
 /// Parameters of the ends if the widths are k_in at the first junction and k_out at the last one.
-/// `projects_head`: tied ends have a projection for the head.
-LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_head) {
+LinearCount count_of_ends(const ModelConfig& config, bool tied) {
   ModelConfig ends = config;
   ends.compressed = true;
   ends.tie_word_embeddings = tied;
-  if (tied) ends = with_tied_ends(ends, projects_head);
+  // Tied ends have a projection for the head too, because a dense head is rotated with the last
+  // map. If the last shortcut is one matrix the model is smaller than this count.
+  ends.form.embedding_projection = ends.form.head_projection = tied;
   return linear([&](int64_t k_in, int64_t k_out) {
     ends.form.junction_widths.front() = k_in;
     ends.form.junction_widths.back() = k_out;
@@ -84,14 +86,6 @@ struct Choice {
 
 /// Sizes that a part may have, descending, with the predicted loss increase of each.
 struct Part {
-  /// Builds the hull from the first `count` sizes.
-  Part(std::vector<int64_t> possible, std::vector<double> predicted, std::size_t count)
-      : sizes(std::move(possible)),
-        loss_increases(std::move(predicted)),
-        hull(lower_hull({{sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(count)},
-                         {loss_increases.begin(),
-                          loss_increases.begin() + static_cast<std::ptrdiff_t>(count)}})) {}
-
   /// Index of the best size if each unit of it costs `price`.
   std::size_t best(double price) const {
     const auto end =
@@ -101,7 +95,7 @@ struct Part {
 
   std::vector<int64_t> sizes;
   std::vector<double> loss_increases;
-  std::vector<HullCorner> hull;
+  std::vector<HullCorner> hull;  ///< without size 0
 };
 
 class Search {
@@ -120,15 +114,12 @@ class Search {
   double loss_increase(std::size_t junction, std::size_t in, std::size_t out) const {
     return is_mapped(junction) ? loss_increases_.junctions[junction].at(in * grid_ + out) : 0.0;
   }
-  /// Parameters per feature or per channel of a value head.
-  int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
-    return counts_[sublayer].each.at(widths_[in], widths_[out]);
-  }
   /// Parameters of a sublayer without its shortcut.
   int64_t inside(std::size_t s, std::size_t in, std::size_t out, std::size_t size) const {
     const int64_t width = inner_[s].sizes[size];
     if (width == 0) return 0;
-    return counts_[s].rest.at(widths_[in], widths_[out]) + of_each(s, in, out) * width;
+    return counts_[s].rest.at(widths_[in], widths_[out]) +
+           counts_[s].each.at(widths_[in], widths_[out]) * width;
   }
   /// Best inner size between two widths, for a price of a parameter.
   std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const;
@@ -147,7 +138,6 @@ class Search {
     return inside(sublayer, in, out, size) +
            shortcut_parameters(shortcut(sublayer, in, out, rank), widths_[in], widths_[out]);
   }
-  const LinearCount& ends(bool tied) const { return tied ? tied_ends_ : untied_ends_; }
   int64_t parameters(const Choice& choice) const;
   /// Choice with the smallest sum of the loss increase and of `price` for each parameter.
   Choice best(double price) const;
@@ -167,11 +157,10 @@ class Search {
   std::size_t least_;  ///< index of the smallest width that is considered
   // One entry for each sublayer.
   std::vector<SublayerCount> counts_;
-  std::vector<Part> inner_;      ///< possible_inner_widths()
-  std::vector<Part> shortcuts_;  ///< ranks of the shortcut
-  LinearCount untied_ends_;
-  LinearCount tied_ends_;
-  int64_t limit_ = 0;  ///< largest number of parameters of the output
+  std::vector<Part> inner_;          ///< possible_inner_widths()
+  std::vector<Part> shortcuts_;      ///< ranks of the shortcut
+  std::array<LinearCount, 2> ends_;  ///< untied, tied
+  int64_t limit_ = 0;                ///< largest number of parameters of the output
 };
 
 Search::Search(const ModelConfig& config, const ResolvedJob& job,
@@ -186,24 +175,25 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job,
     counts_.push_back(count_of(config, s));
     const auto layer = static_cast<std::size_t>(layer_of(s));
     const auto& curves = is_attention(s) ? loss_increases.values : loss_increases.mlps;
-    std::vector<int64_t> sizes = possible_inner_widths(config, job, s);
+    Part& inner = inner_.emplace_back(possible_inner_widths(config, job, s), curves.at(layer));
     // The hull leaves out size 0, which removes the sublayer: its parameters are not in proportion.
-    const std::size_t count = sizes.size() - (sizes.back() == 0 ? 1 : 0);
-    inner_.emplace_back(std::move(sizes), curves.at(layer), count);
+    LossCurve curve{inner.sizes, inner.loss_increases};
+    if (curve.parameters.back() == 0) {
+      curve.parameters.pop_back();
+      curve.loss_increases.resize(curve.parameters.size());
+    }
+    inner.hull = lower_hull(curve);
     const auto index = static_cast<std::size_t>(s);
+    Part& shortcut = shortcuts_.emplace_back();
     if (loss_increases.shortcuts.empty() || loss_increases.shortcuts.at(index).empty()) {
-      shortcuts_.emplace_back(std::vector<int64_t>{job.maps.shortcuts.rank.value()},
-                              std::vector<double>{0.0}, 1);
+      shortcut = {{job.maps.shortcuts.rank.value()}, {0.0}, {}};
     } else {
-      std::vector<int64_t> ranks = possible_shortcut_ranks(job.model.hidden_size);
-      const std::size_t all = ranks.size();
-      shortcuts_.emplace_back(std::move(ranks), loss_increases.shortcuts[index], all);
+      shortcut = {
+          possible_shortcut_ranks(job.model.hidden_size), loss_increases.shortcuts[index], {}};
+      shortcut.hull = lower_hull({shortcut.sizes, shortcut.loss_increases});
     }
   }
-  untied_ends_ = count_of_ends(config, /*tied=*/false, false);
-  // Tied ends are counted with a projection for the head, because a dense head is rotated with the
-  // last map. If the last shortcut is one matrix the model is smaller than this count.
-  tied_ends_ = count_of_ends(config, /*tied=*/true, /*projects_head=*/true);
+  ends_ = {count_of_ends(config, /*tied=*/false), count_of_ends(config, /*tied=*/true)};
   const NetSize size = net_size(config, job, job.widths);
   limit_ = largest_bytes(job.target.allocation->size, size.dense_bytes) /
            size_in_bytes(job.output.dtype);
@@ -211,7 +201,8 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job,
 
 std::size_t Search::size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
   const Part& inner = inner_[s];
-  const std::size_t kept = inner.best(price * static_cast<double>(of_each(s, in, out)));
+  const std::size_t kept =
+      inner.best(price * static_cast<double>(counts_[s].each.at(widths_[in], widths_[out])));
   if (inner.sizes.back() > 0) return kept;
   const double saved = price * static_cast<double>(inside(s, in, out, kept));
   return inner.loss_increases.back() < inner.loss_increases[kept] + saved ? inner.sizes.size() - 1
@@ -230,7 +221,7 @@ double Search::shortcut_loss_increase(std::size_t sublayer, std::size_t in, std:
 
 int64_t Search::parameters(const Choice& choice) const {
   int64_t total =
-      ends(choice.tied).at(widths_[choice.widths.front()], widths_[choice.widths.back()]);
+      ends_[choice.tied].at(widths_[choice.widths.front()], widths_[choice.widths.back()]);
   for (std::size_t s = 0; s < counts_.size(); ++s) {
     const std::size_t in = choice.widths[s];
     const std::size_t out = choice.widths[s + 1];
@@ -253,7 +244,7 @@ Search::Priced Search::best(double price, bool tied) const {
   std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid_, 0));
   const auto price_of = [&](int64_t count) { return price * static_cast<double>(count); };
   for (std::size_t w = first_width(0); w < grid_; ++w) {
-    cost[w] = loss_increase(0, 0, w) + price_of(ends(tied).at(widths_[w], 0));
+    cost[w] = loss_increase(0, 0, w) + price_of(ends_[tied].at(widths_[w], 0));
   }
   for (std::size_t s = 0; s + 1 < junctions; ++s) {
     std::vector<double> next(grid_, kUnreached);
@@ -273,7 +264,7 @@ Search::Priced Search::best(double price, bool tied) const {
     }
     cost = std::move(next);
   }
-  for (std::size_t w = 0; w < grid_; ++w) cost[w] += price_of(ends(tied).out * widths_[w]);
+  for (std::size_t w = 0; w < grid_; ++w) cost[w] += price_of(ends_[tied].out * widths_[w]);
 
   Choice choice;
   choice.tied = tied;

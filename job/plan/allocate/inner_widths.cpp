@@ -9,6 +9,7 @@
 #include "job/plan/allocate/junction_widths.h"
 
 namespace dotresize {
+
 bool has_dense_mlp(const ModelConfig& config) {
   return !config.mixture ||
          std::ranges::find(config.mixture->layers, false) != config.mixture->layers.end();
@@ -66,10 +67,6 @@ ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarg
   if (target->width > 0) cut.intermediate_size = target->width;
   if (target->expert_width > 0) cut.mixture->intermediate_size = target->expert_width;
   return cut;
-}
-
-ModelConfig with_widest_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {
-  return target && target->allocated ? config : with_cut_mlps(config, target);
 }
 
 int64_t mlp_count(const ModelConfig& config, int64_t sublayer) {

@@ -40,13 +40,9 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config);
 
 /// Returns the model with its MLPs cut to the target's intermediate sizes. Without a target it
-/// stays the same. Sizes of an allocation are stated by layer. A model that has sizes by layer
-/// already keeps them.
+/// stays the same. Sizes of an allocation, which are the dense ones until the loss decides, are
+/// stated by layer. A model that has sizes by layer already keeps them.
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
-
-/// Returns the model with the widest MLPs that a cut may leave. If allocated, an MLP may keep all
-/// of its features.
-ModelConfig with_widest_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
 
 /// Number of MLPs in the sublayer: 1, or the number of its experts. 0 for an attention.
 int64_t mlp_count(const ModelConfig& config, int64_t sublayer);

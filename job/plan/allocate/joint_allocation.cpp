@@ -45,11 +45,6 @@ int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Alloca
   return net_size(with_features(config, job, chosen), known, known.widths).compressed_bytes;
 }
 
-bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
-  return bytes_of(config, job, chosen) <=
-         largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes);
-}
-
 /// Allocation without maps. `size` returns an index in possible_inner_widths(). It is not called
 /// for value heads of a stock output.
 Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
@@ -116,9 +111,10 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
     (is_attention(s) ? least.values : least.features)
         .push_back(possible_inner_widths(config, job, s).back());
   }
-  if (is_within_size(config, job, least)) return;
-  const double fraction = static_cast<double>(bytes_of(config, job, least)) /
-                          static_cast<double>(net_size(config, job, job.widths).dense_bytes);
+  const int64_t dense_bytes = net_size(config, job, job.widths).dense_bytes;
+  const int64_t least_bytes = bytes_of(config, job, least);
+  if (least_bytes <= largest_bytes(job.target.allocation->size, dense_bytes)) return;
+  const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
   throw InputError("method.size",
                    fmt::format("{} is not available: the smallest widths, {}, and the fewest "
                                "features give {:.6f} of the dense model's bytes",
@@ -133,13 +129,15 @@ Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
   const std::vector<int64_t> widths =
       possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
+  const int64_t most =
+      largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes);
   std::optional<Allocation> best;
   for (std::size_t w = 0; w < widths.size(); ++w) {
     if (widths[w] % job.target.allocation->round_to != 0) continue;
     std::vector<std::size_t> features(steps);
     std::iota(features.begin(), features.end(), std::size_t{0});
     const auto first = std::ranges::partition_point(features, [&](std::size_t f) {
-      return !is_within_size(config, job, with_one_map(config, job, loss_increases, w, f));
+      return bytes_of(config, job, with_one_map(config, job, loss_increases, w, f)) > most;
     });
     if (first == features.end()) continue;
     Allocation found = with_one_map(config, job, loss_increases, w, *first);
@@ -152,11 +150,13 @@ Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
 
 std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
                                                 const PredictedLossIncreases& loss_increases) {
+  const int64_t most =
+      largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes);
   if (job.stock_output()) {  // the same features in all MLPs
     const std::size_t sizes = possible_inner_widths(config, job, 1).size();
     for (std::size_t size = 0; size < sizes; ++size) {
       Allocation found = with_sizes(config, job, loss_increases, [&](int64_t) { return size; });
-      if (is_within_size(config, job, found)) return found;
+      if (bytes_of(config, job, found) <= most) return found;
     }
     return std::nullopt;
   }
@@ -181,9 +181,7 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
     return curves.at(static_cast<std::size_t>(s)).parameters.size() - 1;
   };
   const Allocation narrowest = with_sizes(config, job, loss_increases, last);
-  const int64_t room =
-      largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes) -
-      bytes_of(config, job, narrowest);
+  const int64_t room = most - bytes_of(config, job, narrowest);
   if (room < 0) return std::nullopt;
   parameters += room / size_in_bytes(job.output.dtype);
   const std::vector<std::size_t> sizes = allocate_by_loss(curves, parameters);

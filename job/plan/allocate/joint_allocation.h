@@ -24,8 +24,8 @@ struct PredictedLossIncreases {
   /// stock output.
   std::vector<std::vector<double>> values = {};
   /// [2L] increases if each sublayer's shortcut is cut to each of possible_shortcut_ranks(). Empty
-  /// for a sublayer without a prediction, or for all: they get planned_shortcut_rank(). Not read
-  /// for a stock output.
+  /// for a sublayer without a prediction, or for all: they get Shortcuts::rank. Not read for a
+  /// stock output.
   std::vector<std::vector<double>> shortcuts = {};
 };
 
@@ -59,9 +59,6 @@ struct Allocation {
 /// Largest ratio of an output's measured distance from the dense model to the predicted distance.
 /// Above it there is a warning, and other sizes are chosen.
 inline constexpr double kMostOverPredicted = 2.0;
-
-/// Rank of shortcuts without a prediction: hidden_size / 32, rounded up.
-inline int64_t planned_shortcut_rank(int64_t hidden_size) { return (hidden_size + 31) / 32; }
 
 // `method.allocate: auto` (docs/method.md, "All widths by loss"): chooses the widths of all
 // junctions, the features of all MLPs and the channels of all value heads together. The predicted

@@ -44,11 +44,6 @@ JunctionWidths decided(JunctionWidths widths, int64_t hidden_size) {
   return widths;
 }
 
-int64_t default_round_to(int64_t hidden_size, bool engines) {
-  if (hidden_size < 2048) return 8;
-  return engines ? 256 : 64;
-}
-
 std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to) {
   std::vector<int64_t> widths;
   for (int64_t k = round_to; k < hidden_size; k += round_to) widths.push_back(k);

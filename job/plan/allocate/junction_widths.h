@@ -34,10 +34,6 @@ JunctionWidths uniform_widths(const ModelConfig& config, bool head_sliced, int64
 /// Returns the widths in final form: without maps if none of them is below hidden_size.
 JunctionWidths decided(JunctionWidths widths, int64_t hidden_size);
 
-/// Default unit of the widths: 8 if hidden_size < 2048; 256 for `engines`, because their quantizers
-/// divide rows; else 64.
-int64_t default_round_to(int64_t hidden_size, bool engines);
-
 /// Widths round_to, 2 round_to, ... and hidden_size.
 std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to);
 

@@ -4,17 +4,6 @@
 #include <optional>
 
 namespace dotresize {
-namespace {
-
-/// Form of the shortcut from junction `in` to the next one.
-ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
-                          std::size_t in, int64_t hidden_size, bool oblique) {
-  const Shortcuts own =
-      shortcuts.ranks.empty() ? shortcuts : Shortcuts{.rank = shortcuts.ranks.at(in)};
-  return shortcut_form(own, widths[in], widths[in + 1], hidden_size, oblique);
-}
-
-}  // namespace
 
 std::string to_string(const Shortcuts& shortcuts) { return shortcuts.rank ? "auto" : "exact"; }
 
@@ -33,22 +22,18 @@ std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size) {
   return ranks;
 }
 
-bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
-                           int64_t hidden_size, bool oblique) {
-  for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
-    if (!form_between(shortcuts, widths, in, hidden_size, oblique).dense()) return true;
-  }
-  return false;
-}
-
 std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> widths, int64_t hidden_size,
                                          bool oblique) {
-  if (!oblique && !has_low_rank_shortcut(shortcuts, widths, hidden_size, oblique)) return {};
   std::vector<ShortcutForm> forms;
+  bool low_rank = false;
   for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
-    forms.push_back(form_between(shortcuts, widths, in, hidden_size, oblique));
+    const Shortcuts own =
+        shortcuts.ranks.empty() ? shortcuts : Shortcuts{.rank = shortcuts.ranks.at(in)};
+    forms.push_back(shortcut_form(own, widths[in], widths[in + 1], hidden_size, oblique));
+    low_rank = low_rank || !forms.back().dense();
   }
+  if (!oblique && !low_rank) forms.clear();
   return forms;
 }
 

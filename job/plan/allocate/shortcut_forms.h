@@ -41,8 +41,4 @@ std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> widths, int64_t hidden_size,
                                          bool oblique);
 
-/// True if a shortcut has a rank. Then the maps at its ends are rotated into each other.
-bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
-                           int64_t hidden_size, bool oblique);
-
 }  // namespace dotresize

@@ -72,10 +72,9 @@ PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
 PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
   PhaseTimes folding;  // without maps, the weights are only copied
   if (mapped_ > 0) {
-    double fold =
-        shard.first_sublayer == 0 && !output.form.embedding_projection ? fold_vocabulary() : 0.0;
-    if (last(shard) && job_.maps.head_sliced && !output.tie_word_embeddings)
-      fold += fold_vocabulary();
+    const double vocabulary = 2.0 * number(config_.vocab_size) * d_ * k_ / rates_.fold_gemm;
+    double fold = shard.first_sublayer == 0 && !output.form.embedding_projection ? vocabulary : 0.0;
+    if (last(shard) && job_.maps.head_sliced && !output.tie_word_embeddings) fold += vocabulary;
     for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
       const FoldCounts counts = fold_counts(config_, s, job_.widths.largest());
       fold += (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
@@ -87,13 +86,15 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
   PhaseTimes times =
       read_beside(folding, disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype), true),
                   convert(number(shard.parameters), job_.model.dtype, Dtype::kFloat32));
-  times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
+  const auto written = number(shard_parameters(output, shard.first_sublayer, shard.end_sublayer) *
+                              size_in_bytes(job_.output.dtype));
+  times.add("write", written / rates_.disk_write - beside(times.total()));
   return times;
 }
 
 int64_t JobTime::aligned(int64_t first, int64_t end) const {
   if (job_.maps.shared) return 0;
-  const ModelConfig model = output();
+  const ModelConfig model = output_model_config(config_, job_, job_.widths);
   int64_t count = 0;
   for (int64_t s = first; s < std::min(end, mapped_ - 1); ++s) {
     if (!model.shortcut(s).dense()) ++count;
@@ -108,7 +109,7 @@ double JobTime::align(int64_t sublayers) const {
 }
 
 PhaseTimes JobTime::fold_stages() const {
-  const ModelConfig model = output();
+  const ModelConfig model = output_model_config(config_, job_, job_.widths);
   PhaseTimes times = side_by_side(of_ranks([&](const RankShard& shard) {
     const int64_t mine = aligned(shard.first_sublayer, shard.end_sublayer);
     const double bytes = number(mine) * align_counts(job_).turn;

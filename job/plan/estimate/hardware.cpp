@@ -10,7 +10,6 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
-#include "job/plan/estimate/hardware_files.h"
 #include "job/plan/resolve_job.h"
 #include "job/spec/yaml_file.h"
 
@@ -57,13 +56,11 @@ void find_not_positive(const Message& message, const std::string& prefix,
   }
 }
 
-InputError missing(const std::string& key, const std::string& why) {
-  return InputError("hardware file: " + key, "is missing, and " + why);
-}
-
 double gemm_rate(const v1::Hardware::Gemm& gemm, Dtype dtype) {
   const std::string name = to_string(dtype);
-  if (!has_key(gemm, name)) throw missing("gemm." + name, "the job computes in " + name);
+  if (!has_key(gemm, name)) {
+    throw InputError("hardware file: gemm." + name, "is missing, and the job computes in " + name);
+  }
   switch (dtype) {
     case Dtype::kFloat32:
       return gemm.float32();
@@ -170,8 +167,9 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   rates.sinkhorn = share * hardware.sinkhorn();
   rates.host_memory = rates.cuda ? hardware.host().memory() : rates.memory;
   rates.to_device = rates.cuda ? hardware.host().to_device() : kNoLimit;
-  if (job.resources.ranks > 1 && !hardware.has_link())
-    throw missing("link", "the job has several ranks");
+  if (job.resources.ranks > 1 && !hardware.has_link()) {
+    throw InputError("hardware file: link", "is missing, and the job has several ranks");
+  }
   rates.link = job.resources.ranks > 1 ? hardware.link() : kNoLimit;
   rates.disk_read = hardware.disk().read() / sharers;
   rates.disk_write = hardware.disk().write() / sharers;

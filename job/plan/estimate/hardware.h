@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "dotresize/v1/hardware.pb.h"
 #include "job/plan/resolve_job.h"
@@ -15,6 +16,12 @@ v1::Hardware read_hardware(const std::filesystem::path& path);
 
 /// Version of read_hardware for text; `origin` names it in errors.
 v1::Hardware parse_hardware(const std::string& text, const std::string& origin);
+
+// Files of examples/hardware/, embedded when the program is built.
+std::string_view cpu_yaml();
+std::string_view v100x8_yaml();
+std::string_view a100x8_yaml();
+std::string_view h100x1_yaml();
 
 /// Rates of the machine in examples/hardware/ that is most like the device; for a GPU, one of its
 /// generation. They tell the share of a job that each of its steps takes, not its seconds.

@@ -18,7 +18,7 @@ JobTime::JobTime(const ModelConfig& config, const ResolvedJob& job, const ShardP
       mapped_(job.widths.mapped_count),
       summed_(summed_junctions(config, job)),
       seqlen_(expected_seqlen(job, config)),
-      tokens_(number(expected_samples(job) * seqlen_)),
+      tokens_(number(expected_tokens(job, config))),
       microbatches_(number((expected_samples(job) + microbatch_samples(seqlen_) - 1) /
                            microbatch_samples(seqlen_))),
       microbatch_tokens_(number(microbatch_samples(seqlen_) * seqlen_)),
@@ -84,7 +84,8 @@ PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
 }
 
 PhaseTimes JobTime::keep_states() const {
-  const double bytes = number(expected_states_bytes(config_, job_)) / ranks_;
+  const double bytes =
+      number(kept_states_bytes(config_, job_, expected_tokens(job_, config_))) / ranks_;
   PhaseTimes times;
   times.add("journal", put(bytes));
   return times;
@@ -93,11 +94,15 @@ PhaseTimes JobTime::keep_states() const {
 PhaseTimes JobTime::compare(const ModelConfig& output) const {
   const double tokens = share_of_tokens_;
   const double head = number(config_.vocab_size * config_.hidden_size);
-  const double states = number(expected_states_bytes(config_, job_));
+  const double states = number(kept_states_bytes(config_, job_, expected_tokens(job_, config_)));
+  // Work to compare the predictions of two heads, beside computing them: the maxima of both are
+  // read. Then both, their exponentials, difference and product are written and read in float64.
+  const double comparison =
+      tokens * number(output.vocab_size) * (2.0 * 4.0 + 2.0 * 4.0 + 10.0 * 8.0);
   PhaseTimes times;
   times.add("forward", forward(head_counts(config_, config_.hidden_size, tokens,
                                            job_.resources.compute_dtype)) +
-                           forward(comparison_counts(output, tokens)));
+                           comparison / rates_.memory);
   times.add("read", disk(head * number(size_in_bytes(job_.model.dtype)),
                          stored_bytes(config_, job_.model.dtype), true) +
                         convert(head, job_.model.dtype, job_.resources.compute_dtype) +
@@ -113,7 +118,9 @@ PhaseTimes JobTime::calibrate() const {
 
 PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
   const double read = stored_bytes(config_, job_.model.dtype) / ranks_ / rates_.hash;
-  const double written = stored_bytes(output(), job_.output.dtype) / ranks_ / rates_.hash;
+  const double written =
+      stored_bytes(output_model_config(config_, job_, job_.widths), job_.output.dtype) / ranks_ /
+      rates_.hash;
   PhaseTimes times;
   if (rates_.cuda) {
     times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));

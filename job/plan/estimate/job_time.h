@@ -54,8 +54,6 @@ class JobTime {
   PhaseTimes hash(double calibrating, double evaluating) const;
 
  private:
-  static double number(int64_t value) { return static_cast<double>(value); }
-
   PhaseTimes pipeline() const;
   /// Passes over the tokens, for which the stages load their weights.
   PhaseTimes passes_of_pipeline() const;
@@ -77,7 +75,7 @@ class JobTime {
   /// Time until the last rank is done.
   PhaseTimes side_by_side(const std::vector<PhaseTimes>& ranks) const {
     PhaseTimes last;
-    last.add(slowest(ranks), 1.0 / rates_.alone);
+    last.add(*std::ranges::max_element(ranks, {}, &PhaseTimes::total), 1.0 / rates_.alone);
     PhaseTimes mean;
     for (const PhaseTimes& rank : ranks) mean.add(rank, 1.0 / ranks_);
     return mean.total() > last.total() ? mean : last;
@@ -85,7 +83,13 @@ class JobTime {
   /// Time for microbatches that flow through the ranks, one after the other.
   PhaseTimes streamed(const std::vector<PhaseTimes>& ranks) const {
     PhaseTimes times = side_by_side(ranks);
-    times.add("wait", (sum(ranks) - slowest(ranks).total()) / microbatches_ / rates_.alone);
+    double sum = 0.0;
+    double slowest = 0.0;
+    for (const PhaseTimes& rank : ranks) {
+      sum += rank.total();
+      slowest = std::max(slowest, rank.total());
+    }
+    times.add("wait", (sum - slowest) / microbatches_ / rates_.alone);
     return times;
   }
 
@@ -95,11 +99,6 @@ class JobTime {
   double stored_bytes(const ModelConfig& model, Dtype stored) const {
     return number(stored_parameters(model) * size_in_bytes(stored));
   }
-  double written_bytes(const ModelConfig& output, const RankShard& shard) const {
-    return number(shard_parameters(output, shard.first_sublayer, shard.end_sublayer) *
-                  size_in_bytes(job_.output.dtype));
-  }
-  ModelConfig output() const { return output_model_config(config_, job_, job_.widths); }
 
   /// Seconds to read from disk. 0 if all of the model is read `again` and fits the file cache.
   double disk(double bytes, double model_bytes, bool again) const {
@@ -152,9 +151,6 @@ class JobTime {
   /// Number of sublayers in [first, end) whose maps are rotated into each other.
   int64_t aligned(int64_t first, int64_t end) const;
   double align(int64_t sublayers) const;
-  double fold_vocabulary() const {
-    return 2.0 * number(config_.vocab_size) * d_ * k_ / rates_.fold_gemm;
-  }
   PhaseTimes fold_stages() const;
   PhaseTimes fold_stage(const ModelConfig& output, const RankShard& shard) const;
   PhaseTimes solve_over_ranks() const;

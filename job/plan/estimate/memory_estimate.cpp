@@ -23,11 +23,11 @@ int64_t RankMemory::pipeline() const {
   const int64_t n = s.junctions;
   const int64_t weights = s.stage_weights(
       s.gradients ? shard.end_sublayer : shard.end_run(summed_junctions(config, job)));
-  const int64_t first = n * s.first_sums() + s.microbatch() + s.backward();
+  const int64_t first = n * s.first_sums + s.microbatch() + s.backward();
   // Sums of a shared map, and the sums that are added to them.
-  const int64_t shared = job.maps.shared ? 2 * s.whole_first_sums() + s.square : 0;
+  const int64_t shared = job.maps.shared ? 2 * s.whole_first_sums + s.square : 0;
   // The metric of the loss decomposes one more matrix. Packed sums are unpacked.
-  const int64_t whole = (s.packed ? s.whole_first_sums() : 0) + (s.oblique ? s.square : 0);
+  const int64_t whole = (s.packed ? s.whole_first_sums : 0) + (s.oblique ? s.square : 0);
   const int64_t last = std::max(s.solving(), s.describing());
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
   int64_t passes = weights + first;
@@ -35,9 +35,9 @@ int64_t RankMemory::pipeline() const {
   if (s.second_pass || takes_no_tokens(job) || shared > 0) {
     // All junctions of a group are decomposed, and wait.
     const int64_t decomposing = std::max(n * (s.square + s.metric), shared) + s.eigen + whole;
-    const int64_t second = s.second_pass ? n * s.second_sums() + s.microbatch() : 0;
+    const int64_t second = s.second_pass ? n * s.second_sums + s.microbatch() : 0;
     passes = std::max(passes, weights + std::max(decomposing, second));
-    solving = std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
+    solving = std::max((n - 1) * s.waiting_to_solve + more, s.waiting_to_solve + last) + shared;
     if (takes_no_tokens(job)) {
       passes = decomposing;
     } else if (shared > 0) {
@@ -46,9 +46,9 @@ int64_t RankMemory::pipeline() const {
   } else {
     // Each junction is decomposed when its turn comes, while one before is described.
     const int64_t beside = n > 1 ? s.described_beside() : 0;
-    const int64_t decomposing = n * s.first_sums() + s.eigen + whole + beside;
-    solving = std::max({decomposing, (n - 1) * s.first_sums() + s.waiting_to_solve() + more,
-                        s.waiting_to_solve() + last});
+    const int64_t decomposing = n * s.first_sums + s.eigen + whole + beside;
+    solving = std::max({decomposing, (n - 1) * s.first_sums + s.waiting_to_solve + more,
+                        s.waiting_to_solve + last});
   }
   return std::max({passes, solving, s.aligning(), s.folding()});
 }
@@ -65,8 +65,6 @@ int64_t RankMemory::bases() const {
   return std::max(seen, 14 * s.square);
 }
 
-int64_t RankMemory::folding() const { return RankSizes(*this).folding(); }
-
 int64_t RankMemory::layerwise() const {
   const RankSizes s(*this);
   const int64_t sublayers = s.on_gpu ? 2 : 1;
@@ -75,7 +73,7 @@ int64_t RankMemory::layerwise() const {
   // Each junction that waits has its stream. The one that the rank owns has its sums.
   const int64_t together = shard.solved_together;
   const int64_t streams = s.second_pass ? together : 1;
-  const int64_t sums = together > 1 ? s.first_sums() + (s.second_pass ? s.square : 0) : 0;
+  const int64_t sums = together > 1 ? s.first_sums + (s.second_pass ? s.square : 0) : 0;
   return std::max({streams * s.share_stream + sums + std::max(s.junction(), forward), s.aligning(),
                    s.folding()});
 }
@@ -198,16 +196,12 @@ int64_t RankMemory::dense_round() const {
   const RankSizes s(*this);
   const int64_t features = s.feature_sums(s.cut_at_once);
   const int64_t left = s.packed ? s.feature_sums(1) : features;
-  const int64_t of_junctions = s.junctions * s.first_sums();
+  const int64_t of_junctions = s.junctions * s.first_sums;
   const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
                        s.backward() + of_junctions;
-  const int64_t bases =
-      of_junctions + 2 * s.square + s.eigen + (s.packed ? s.whole_first_sums() : 0);
-  return std::max(features + std::max(pass, bases), left + kept_on_device() + s.removing());
-}
-
-int64_t RankMemory::kept_on_device() const {
-  return device == DeviceKind::kCuda ? 0 : RankSizes(*this).kept_sums();
+  const int64_t bases = of_junctions + 2 * s.square + s.eigen + (s.packed ? s.whole_first_sums : 0);
+  return std::max(features + std::max(pass, bases),
+                  left + (s.on_gpu ? 0 : s.kept_sums()) + s.removing());
 }
 
 int64_t RankMemory::host_beside_gpu() const {
@@ -233,9 +227,10 @@ namespace {
 
 /// Peak of a job: the dense model is evaluated and its MLPs are cut; then comes the schedule.
 int64_t peak_of(const RankMemory& dense) {
-  const ModelConfig cut = with_widest_mlps(dense.config, dense.job.mlp);
+  const ModelConfig cut = with_cut_mlps(dense.config, dense.job.mlp);
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
-  const int64_t kept = dense.kept_on_device();
+  // The host keeps the sums of a GPU until they are cut.
+  const int64_t kept = dense.device == DeviceKind::kCuda ? 0 : RankSizes(dense).kept_sums();
   return std::max({dense.job.schedule.memory(rank), kept + dense.evaluation(),
                    kept + dense.sublayer_cut(), dense.dense_round(), kept + dense.bases(),
                    dense.healing()}) +
@@ -267,10 +262,6 @@ int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob
                                     const RankShard& shard) {
   if (!job.resources.gpu_compute_dtype) return 0;
   return peak_of({config, job, shard, DeviceKind::kCuda, *job.resources.gpu_compute_dtype});
-}
-
-int64_t evaluation_tokens_at_once(const ResolvedJob& job, const ModelConfig& config) {
-  return expected_samples(job) * expected_seqlen(job, config);
 }
 
 }  // namespace dotresize

@@ -6,43 +6,34 @@
 #include <string>
 #include <vector>
 
-#include "job/plan/estimate/time_estimate.h"
-
 namespace dotresize {
 
-/// Times of a rank or of a job, one entry per phase.
-class PhaseTimes {
- public:
+/// Times of a rank or of a job.
+struct PhaseTimes {
+  struct Phase {
+    std::string name;  ///< name as in the report; each evaluation is one phase
+    double seconds = 0.0;
+  };
+  std::vector<Phase> phases;  ///< phases in the order in which a job first meets them; each above 0
+
+  /// Adds seconds above 0 to a phase.
   void add(const std::string& name, double seconds) {
     if (!(seconds > 0.0)) return;
-    const auto found = std::ranges::find(phases_, name, &TimeEstimate::Phase::name);
-    if (found == phases_.end()) {
-      phases_.push_back({name, seconds});
+    const auto found = std::ranges::find(phases, name, &Phase::name);
+    if (found == phases.end()) {
+      phases.push_back({name, seconds});
     } else {
       found->seconds += seconds;
     }
   }
   /// Adds `share` of the other times.
   void add(const PhaseTimes& other, double share = 1.0) {
-    for (const TimeEstimate::Phase& phase : other.phases_) add(phase.name, share * phase.seconds);
+    for (const Phase& phase : other.phases) add(phase.name, share * phase.seconds);
   }
   double total() const {
-    return std::transform_reduce(phases_.begin(), phases_.end(), 0.0, std::plus<>(),
-                                 [](const TimeEstimate::Phase& phase) { return phase.seconds; });
+    return std::transform_reduce(phases.begin(), phases.end(), 0.0, std::plus<>(),
+                                 [](const Phase& phase) { return phase.seconds; });
   }
-  const std::vector<TimeEstimate::Phase>& phases() const { return phases_; }
-
- private:
-  std::vector<TimeEstimate::Phase> phases_;
 };
-
-inline double sum(const std::vector<PhaseTimes>& ranks) {
-  return std::transform_reduce(ranks.begin(), ranks.end(), 0.0, std::plus<>(),
-                               [](const PhaseTimes& rank) { return rank.total(); });
-}
-
-inline const PhaseTimes& slowest(const std::vector<PhaseTimes>& ranks) {
-  return *std::ranges::max_element(ranks, {}, &PhaseTimes::total);
-}
 
 }  // namespace dotresize

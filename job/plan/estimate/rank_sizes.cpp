@@ -1,5 +1,3 @@
-#include "job/plan/estimate/rank_sizes.h"
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/block_sizes.h"
+#include "job/plan/estimate/memory_estimate.h"
 
 namespace dotresize {
 
@@ -29,13 +28,6 @@ int64_t largest_sublayer(const ModelConfig& config, int64_t width, bool folded) 
   return largest;
 }
 
-/// Largest number of features of one MLP, one expert or one attention.
-int64_t most_features(const ModelConfig& config, const ResolvedJob& job) {
-  const int64_t dense = has_dense_mlp(config) ? config.intermediate_size : 0;
-  const int64_t attention = job.allocates_values() ? attention_features(config) : 0;
-  return std::max({dense, config.mixture ? config.mixture->intermediate_size : 0, attention});
-}
-
 }  // namespace
 
 RankSizes::RankSizes(const RankMemory& rank)
@@ -45,8 +37,11 @@ RankSizes::RankSizes(const RankMemory& rank)
       seqlen(expected_seqlen(r.job, r.config)),
       compute_bytes(size_in_bytes(r.compute)),
       fold_bytes(folds_in_float64(r.job.output.dtype) ? kDouble : kFloat),
-      aligns(!r.job.maps.shared && has_low_rank_shortcut(r.job.maps.shortcuts, r.job.widths.all, d,
-                                                         r.job.oblique_maps())),
+      // Maps at both ends of a shortcut of low rank are rotated into each other.
+      aligns(!r.job.maps.shared &&
+             std::ranges::any_of(shortcut_forms(r.job.maps.shortcuts, r.job.widths.all, d,
+                                                r.job.oblique_maps()),
+                                 [](const ShortcutForm& form) { return !form.dense(); })),
       turns_stock(r.job.stock_output()),
       turns_norm(turns_stock && r.config.tie_word_embeddings),
       on_gpu(r.device == DeviceKind::kCuda),
@@ -67,11 +62,18 @@ RankSizes::RankSizes(const RankMemory& rank)
                    microbatch_stream),
       metric(oblique ? 2 * square : 0),
       eigen(pca ? (on_gpu ? 4 : 3) * square : 0),
+      first_sums(gram_sum(d) * (gradients ? 2 : 1) + (transport && !pca ? square : 0)),
+      whole_first_sums(square * ((transport && !pca ? 2 : 1) + (gradients ? 1 : 0))),
+      second_sums(second_pass ? square + square / 2 + (on_gpu ? 0 : square + metric) : 0),
+      waiting_to_solve(pca ? (transport ? square : 0) + (on_gpu ? 0 : square + metric)
+                           : whole_first_sums),
       junctions(std::min(r.shard.junctions_at_once,
                          r.shard.junctions(summed_junctions(r.config, r.job)))),
       cut_at_once(std::min(r.shard.cuts_at_once, count_cut_sublayers(r.job, r.shard.first_sublayer,
                                                                      r.shard.end_sublayer))),
-      features(most_features(r.config, r.job)),
+      features(std::max({has_dense_mlp(r.config) ? r.config.intermediate_size : 0,
+                         r.config.mixture ? r.config.mixture->intermediate_size : 0,
+                         r.job.allocates_values() ? attention_features(r.config) : 0})),
       dense_sublayer(largest_sublayer(r.config, d, /*folded=*/false)),
       folded_sublayer(largest_sublayer(r.config, k, /*folded=*/true)) {}
 
@@ -213,25 +215,6 @@ int64_t RankSizes::removing() const {
   return kDouble * std::max(matrices * f * f + 2 * d * f, 6 * d * f) + of_metric;
 }
 
-int64_t RankSizes::second_sums() const {
-  if (!second_pass) return 0;
-  return square + square / 2 + (on_gpu ? 0 : square + metric);
-}
-
-int64_t RankSizes::first_sums() const {
-  return gram_sum(d) * (gradients ? 2 : 1) + (transport && !pca ? square : 0);
-}
-
-int64_t RankSizes::whole_first_sums() const {
-  return square * ((transport && !pca ? 2 : 1) + (gradients ? 1 : 0));
-}
-
-/// Bytes that a junction of a group holds after the passes.
-int64_t RankSizes::waiting_to_solve() const {
-  if (!pca) return whole_first_sums();
-  return (transport ? square : 0) + (on_gpu ? 0 : square + metric);
-}
-
 /// Bytes to solve a junction, beside what waited: costs, kernel and plan of Sinkhorn, or the plan,
 /// its decomposition and Q; and M.
 int64_t RankSizes::solving() const {
@@ -246,12 +229,12 @@ int64_t RankSizes::solving() const {
 /// Peak of one junction at a time. All ranks add up its sums and one rank solves it.
 int64_t RankSizes::junction() const {
   const int64_t reduced = r.job.resources.ranks > 1 ? square : 0;  // buffers of MPI and NCCL
-  const int64_t first = first_sums() + std::max(at_junction(), reduced);
+  const int64_t first = first_sums + std::max(at_junction(), reduced);
   const int64_t decomposing = square + eigen;
-  const int64_t second = second_sums() + std::max(at_junction(), reduced);
+  const int64_t second = second_sums + std::max(at_junction(), reduced);
   return std::max(
-      described_beside() + std::max({first, decomposing, second, waiting_to_solve() + solving()}),
-      waiting_to_solve() + describing());
+      described_beside() + std::max({first, decomposing, second, waiting_to_solve + solving()}),
+      waiting_to_solve + describing());
 }
 
 /// Bytes to describe a solved junction in the background, where its map is also written.

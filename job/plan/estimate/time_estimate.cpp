@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
-#include <numeric>
+#include <utility>
 
 #include "base/text/human_text.h"
 #include "job/plan/estimate/hardware.h"
@@ -14,16 +13,6 @@
 #include "job/plan/net_size.h"
 
 namespace dotresize {
-namespace {
-
-using Phase = TimeEstimate::Phase;
-
-}  // namespace
-
-double TimeEstimate::total() const {
-  return std::transform_reduce(phases.begin(), phases.end(), 0.0, std::plus<>(),
-                               [](const Phase& phase) { return phase.seconds; });
-}
 
 TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                            const v1::Hardware& hardware) {
@@ -44,7 +33,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   constexpr std::array kOfSublayers = {"fold", "write"};
   constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
                                        "describe", "journal",  "align"};
-  for (const Phase& phase : calibration.phases()) {
+  for (const PhaseTimes::Phase& phase : calibration.phases) {
     const auto is_in = [&](const auto& names) {
       return std::ranges::find(names, phase.name) != names.end();
     };
@@ -69,13 +58,13 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   const PhaseTimes hashing = time.hash(calibration.total(), steps.evaluate_compressed);
   steps.hash = hashing.total();
   times.add(hashing);
-  return {times.phases(), steps};
+  return {std::move(times), steps};
 }
 
 std::string time_table(const TimeEstimate& time) {
   const double total = time.total();
   std::vector<std::vector<std::string>> rows = {{"phase", "s", "share"}};
-  for (const Phase& phase : time.phases) {
+  for (const PhaseTimes::Phase& phase : time.phases) {
     const std::string seconds = phase.seconds < 100.0
                                     ? fmt::format("{:.2f}", phase.seconds)
                                     : with_separators(std::llround(phase.seconds));

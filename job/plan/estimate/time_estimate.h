@@ -1,22 +1,18 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "dotresize/v1/hardware.pb.h"
 #include "job/model/model_config.h"
+#include "job/plan/estimate/phase_times.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
 
 namespace dotresize {
 
-/// Estimated time of a job, by phase. If all ranks do a step side by side, the time of the slowest
-/// one counts.
-struct TimeEstimate {
-  struct Phase {
-    std::string name;  ///< name as in the report; each evaluation is one phase
-    double seconds = 0.0;
-  };
+/// Estimated time of a job. If all ranks do a step side by side, the time of the slowest one
+/// counts.
+struct TimeEstimate : PhaseTimes {
   /// The same seconds, by what the progress of a running job counts.
   struct Steps {
     double check = 0.0;  ///< checks before everything else
@@ -28,10 +24,7 @@ struct TimeEstimate {
     double evaluate_compressed = 0.0;
     double hash = 0.0;
   };
-  std::vector<Phase> phases;  ///< phases in the order in which a job first meets them; each above 0
   Steps steps = {};
-
-  double total() const;
 };
 
 /// Estimates the time without start-up, tokenization, and writing the report. The evaluation text

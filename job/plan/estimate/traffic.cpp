@@ -75,7 +75,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
                    int64_t model) {
   const int64_t others = job.resources.ranks - 1;
   const int64_t d = config.hidden_size;
-  const int64_t tokens = expected_samples(job) * expected_seqlen(job, config);
+  const int64_t tokens = expected_tokens(job, config);
   const int64_t compute = size_in_bytes(job.resources.compute_dtype);
   const int64_t weights = others * model * compute;
   const int64_t evaluation = job.evaluation ? 2 * weights : 0;
@@ -101,10 +101,6 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
 int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens) {
   if (!job.compares_predictions()) return 0;
   return tokens * config.hidden_size * size_in_bytes(job.resources.compute_dtype);
-}
-
-int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job) {
-  return kept_states_bytes(config, job, expected_samples(job) * expected_seqlen(job, config));
 }
 
 bool checks_sublayers_first(const ResolvedJob& job) {
@@ -136,7 +132,7 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
                             (job.mlp ? 2 : 0) + (job.target.allocation ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
-  const int64_t states = expected_states_bytes(config, job);
+  const int64_t states = kept_states_bytes(config, job, expected_tokens(job, config));
   traffic.journal_bytes = journal_bytes(config, job) + states;
   traffic.statistics_bytes = saved_statistics_bytes(config, job);
   traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes +

@@ -23,8 +23,6 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
 /// Bytes of the dense model's states before the head, for `tokens` evaluation tokens. The journal
 /// keeps them to compare the predictions. 0 if nothing is compared.
 int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens);
-/// kept_states_bytes for the number of tokens that the estimates assume for the evaluation text.
-int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job);
 /// Bytes of the statistics that a job writes; 0 if it saves none.
 int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job);
 /// Bytes of the statistics that a job reads, because it saves or uses them; 0 without any.

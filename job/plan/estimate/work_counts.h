@@ -8,6 +8,9 @@
 
 namespace dotresize {
 
+/// Number as the counts and times have it.
+inline double number(int64_t value) { return static_cast<double>(value); }
+
 /// Widths of a sublayer's two junctions, and the multiplications per token of its skip path.
 struct SublayerWidths {
   int64_t in = 0;
@@ -21,11 +24,6 @@ SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer);
 /// Cost of a sublayer's gradients, in forward passes: two products for each of its own. The
 /// sublayer may also run forward again (Checkpoints).
 inline constexpr int64_t kBackwardPasses = 2;
-
-/// Cost of finding a junction's transport plan, in Sinkhorn iterations. Measured at the widths of
-/// Llama-3.1-8B and 70B with lambda 0.1: 48 and 64 iterations. The first one, in the log domain,
-/// and the plan take as long as 16 to 27 others.
-inline constexpr double kSinkhornIterations = 80.0;
 
 /// Work for tokens on their way through a sublayer.
 struct ForwardCounts {
@@ -41,9 +39,6 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
 
 /// Work for a head of this width and the log-likelihood. Sets `gemm` and `bytes`.
 ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute);
-
-/// Work to compare the predictions of two heads, in addition to computing them. Sets `bytes`.
-ForwardCounts comparison_counts(const ModelConfig& config, double tokens);
 
 /// Work per token for the moments of a mapped junction.
 struct MomentCounts {

@@ -1,10 +1,12 @@
 #include "tests/job/model/test_configs.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
 #include "job/model/read_model_config.h"
+#include "job/plan/schedule.h"
 
 namespace dotresize {
 
@@ -223,6 +225,10 @@ ModelConfig small_llama() {
       "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 4096, "rms_norm_eps": 1e-5,
       "max_position_embeddings": 2048, "dtype": "bfloat16"})",
                             "config.json");
+}
+
+const Schedule& schedule_named(std::string_view name) {
+  return *std::ranges::find(schedules(), name, &Schedule::name);
 }
 
 ResolvedJob small_job(const ModelConfig& config, int ranks) {

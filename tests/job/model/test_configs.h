@@ -19,6 +19,9 @@ extern const char* const kQwen3Config;     ///< Qwen3-0.6B
 extern const char* const kMixtralConfig;   ///< Mixtral-8x7B-v0.1
 extern const char* const kQwen3MoeConfig;  ///< Qwen3-30B-A3B
 
+/// Returns the schedule of this name.
+const Schedule& schedule_named(std::string_view name);
+
 ModelConfig llama31();
 /// Returns a small llama: d 256, 6 layers, ff 768, 8 heads of 32, 2 key-value heads, vocabulary
 /// 4096.

@@ -241,7 +241,7 @@ TEST_F(JointAllocation, AnMlpGetsMultiplesOfRoundToOrAllOfItsFeatures) {
   job.mlp->round_to = 500;
   EXPECT_THAT(possible_mlp_widths(config_, *job.mlp, 3), testing::ElementsAre(768, 500));
   EXPECT_EQ(job.mlp->rounds(), 3);
-  EXPECT_EQ(with_widest_mlps(config_, job.mlp).intermediate_size, 768);
+  EXPECT_EQ(mlp_width(with_cut_mlps(config_, job.mlp), 3), 768);
 }
 
 TEST_F(JointAllocation, WithoutMapsMlpsAndExpertsShareWhatIsLeft) {

@@ -65,7 +65,7 @@ TEST(MemoryEstimate, Of70BIsHealedOnEightGpusOf32GiB) {
   EXPECT_EQ(healing(make_shard_plan(config, job)), 0);
   job.healing = Healing{};
   const ShardPlan plan = make_shard_plan(config, job);
-  EXPECT_EQ(plan.checkpoints(), Checkpoints::kStage);
+  EXPECT_EQ(plan.ranks.front().checkpoints, Checkpoints::kStage);
   EXPECT_LE(peak_device_memory(plan), 30 * kGiB);
   EXPECT_GT(healing(plan), 20 * kGiB);  // 8.6e9 weights in 2 bytes, updates, backward pass
 }

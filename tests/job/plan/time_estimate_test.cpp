@@ -401,7 +401,7 @@ TEST_F(SizeAlone, Of8BTakes15MinutesOnOneH100) {
 }
 
 TEST(TimeTable, ShowsPhasesAndTheTotal) {
-  const TimeEstimate time{{{"read", 12.346}, {"forward", 1087.4}, {"hash", 0.25}}};
+  const TimeEstimate time{{{{"read", 12.346}, {"forward", 1087.4}, {"hash", 0.25}}}};
   EXPECT_EQ(time_table(time),
             "time        18 min 20 s\n"
             "phase        s   share\n"

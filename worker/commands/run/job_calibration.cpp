@@ -7,7 +7,6 @@
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
 #include "job/model/model_size.h"
-#include "job/plan/estimate/memory_estimate.h"
 #include "job/plan/estimate/traffic.h"
 #include "job/plan/healing.h"
 #include "worker/calibration/allocate.h"
@@ -220,7 +219,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
     int64_t bytes = traffic.written_bytes - traffic.statistics_bytes - size_of_directory(dir);
     if (tokens.evaluation) {  // the estimate does not know its length
       const int64_t more =
-          tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
+          tokens.evaluation->windows.numel() - expected_tokens(run.job, run.config);
       bytes += kept_states_bytes(run.config, run.job, more);
     }
     if (run.job.heals()) {

@@ -8,7 +8,6 @@
 #include "base/files/durable_file.h"
 #include "base/text/checked_json.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/estimate/memory_estimate.h"
 #include "worker/commands/run/job_steps.h"
 #include "worker/commands/run/output/fingerprints.h"
 #include "worker/transformer/stage/microbatches.h"
@@ -82,7 +81,7 @@ CheckpointEvaluation evaluation_of(const JobContext& run, const CheckpointReader
           .windows = windows,
           .compute_dtype = run.compute_dtype,
           .device = run.environment.device.device,
-          .tokens_at_once = evaluation_tokens_at_once(run.job, run.config),
+          .tokens_at_once = expected_tokens(run.job, run.config),
           .tokens_seen = run.count_tokens};
 }
 
