@@ -8,7 +8,6 @@
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
@@ -49,11 +48,7 @@ struct PlannedMemory {
 /// needs.
 PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool here,
                              const Confinement& confinement) {
-  const ModelConfig config = with_field("model.path", [&] {
-    require_model_directory(spec.model().path());
-    require_regular_companions(spec.model().path());
-    return read_model_config(spec.model().path(), confinement);
-  });
+  const ModelConfig config = checked_config(spec, confinement);
   if (here) set_memory_budget(spec, capacity.memory);
   const JobPlan plan = with_field("spec", [&] { return plan_job(spec, config); });
   const std::vector<RankShard>& ranks = plan.shards.ranks;
@@ -156,6 +151,14 @@ void check_output_name(const std::string& output) {
   if (!is_unfinished_output(output)) return;
   throw invalid_argument("output.path",
                          "names in .partial and .replaced are kept for unfinished outputs");
+}
+
+ModelConfig checked_config(const v1::JobSpec& spec, const Confinement& confinement) {
+  return with_field("model.path", [&] {
+    require_model_directory(spec.model().path());
+    require_regular_companions(spec.model().path());
+    return read_model_config(spec.model().path(), confinement);
+  });
 }
 
 void set_memory_budget(v1::JobSpec& spec, int64_t memory) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "job/model/read_model_config.h"
 #include "job/spec/sweep_file.h"
 #include "server/access/path_policy.h"
 #include "server/store/job_store.h"
@@ -30,6 +31,10 @@ void check_counts(const v1::JobSpec& spec, const Amounts& capacity);
 void check_output_name(const std::string& output);
 /// Largest spec of a job or sweep.
 inline constexpr size_t kMaxSpecBytes = size_t{256} * 1024;
+
+/// Returns the config of the job's model. Throws INVALID_ARGUMENT if its directory lacks something,
+/// or has a file that is not regular.
+ModelConfig checked_config(const v1::JobSpec& spec, const Confinement& confinement);
 
 /// Sets each rank's budget to an equal part of `memory` (bytes), unless the spec has a budget.
 void set_memory_budget(v1::JobSpec& spec, int64_t memory);

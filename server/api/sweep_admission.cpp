@@ -8,8 +8,6 @@
 #include "base/errors.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/model/read_model_config.h"
-#include "job/plan/check_files.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/sweep_message.h"
@@ -54,13 +52,7 @@ void for_each_path_value(Sweep& sweep, const Body& body) {
 
 SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& confinement) {
   set_memory_budget(file.base.spec, machine.capacity.memory);
-  try {
-    require_model_directory(file.base.spec.model().path());
-    require_regular_companions(file.base.spec.model().path());
-    read_model_config(file.base.spec.model().path(), confinement);
-  } catch (const InputError& error) {
-    throw invalid_argument(error, "model.path");
-  }
+  checked_config(file.base.spec, confinement);
   SweepPlan plan;
   try {
     plan = plan_sweep(std::move(file));

@@ -104,7 +104,7 @@ def test_options_of_the_server_exist(server_help):
 def test_options_of_the_server_are_those_of_its_document(server_help):
     options = {line.split()[0] for line in server_help.splitlines() if re.match(r" +--[a-z]", line)} - {"--version"}
     [table] = re.findall(r"^\| flag \|.*?\n\n", (SOURCE / "docs/server.md").read_text(), re.M | re.S)
-    assert {flag for row in table.splitlines() for flag in re.findall(r"--[a-z][a-z-]*", row.split("|")[1])} == options
+    assert {flag for row in table.strip().splitlines() for flag in re.findall(r"--[a-z][a-z-]*", row.split("|")[1])} == options
     for option in options:
         name = option[2:].replace("-", "_")
         assert f"`DOTRESIZE_{name.upper()}`" in table and (f"`{name}" in table or option == "--config"), option
