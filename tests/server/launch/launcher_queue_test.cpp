@@ -34,7 +34,7 @@ class LauncherQueueTest : public ::testing::Test {
   LauncherQueueTest() {
     std::ofstream(home_ / "launcher") << kLauncher;
     ::chmod((home_ / "launcher").c_str(), 0700);
-    queue_.emplace("toy", LauncherProgram{home_ / "launcher", 1s}, 1s);
+    queue_.emplace("toy", LauncherProgram{home_ / "launcher", 1s});
   }
 
   LauncherQueue::Standing follow(const std::string& name, bool fresh, bool unwanted = false) {
