@@ -79,7 +79,7 @@ def read_config(path, layers):
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
     if config.get("model_type") not in MLPS:
-        raise InputError(f"{path}: model_type {config.get('model_type')!r} is none of {', '.join(MLPS)}")
+        raise InputError(f"{path}: model_type {config.get('model_type')!r} is not one of {', '.join(MLPS)}")
     for key in ("attention_bias", "mlp_bias", "tie_word_embeddings", "mlp_only_layers"):
         if config.get(key):
             raise InputError(f"{path}: {key} is not supported")

@@ -113,7 +113,7 @@ grpc::Status answer(const char* method, const std::function<void()>& body) {
   }
   spdlog::error("{} failed: {}", method, fault);
   return to_status(ApiError(grpc::StatusCode::INTERNAL, "INTERNAL",
-                            "the server could not do this; its log says why"));
+                            "the server failed to do this; its log says why"));
 }
 
 }  // namespace dotresize

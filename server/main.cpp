@@ -43,7 +43,7 @@ int serve(ServerOptions options) {
   }
   int signal = 0;
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) server.reload();
-  spdlog::info("stopping; running jobs go on and are found again by the next start");
+  spdlog::info("stopping; running jobs continue, and the next start finds them again");
   return kExitOk;
 }
 

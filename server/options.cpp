@@ -74,7 +74,7 @@ void add_access_options(CLI::App& app, ServerOptions& options) {
   AccessOptions& access = options.access;
   app.add_option(
          "--tls", access.tls,
-         "Directory with tls.crt, tls.key (closed to other users) and, if clients must have "
+         "Directory with tls.crt, tls.key (readable by this user only) and, if clients must have "
          "certificates, their authority client-ca.crt; with --workers also ca.crt, by which "
          "ranks know this server")
       ->type_name("DIR")
@@ -98,18 +98,18 @@ void add_access_options(CLI::App& app, ServerOptions& options) {
       ->envname("DOTRESIZE_ALLOW_MODEL_FETCH");
   app.add_option("--allow-remote", access.allow_remote,
                  "URL below which jobs may read and write models with this server's credentials, "
-                 "hf://org/ or s3://bucket/key say; may be given several times (default: none)")
+                 "such as hf://org/ or s3://bucket/key; may be given several times (default: none)")
       ->type_name("URL")
       ->envname("DOTRESIZE_ALLOW_REMOTE")
       ->delimiter(' ');
   app.add_option("--allow-webhook", options.webhooks.prefixes,
-                 "URL under which jobs may have somebody told of their ends, "
-                 "https://ci.example.com/hooks say; may be given several times (default: none)")
+                 "URL below which jobs may send notifications of their ends, "
+                 "such as https://ci.example.com/hooks; may be given several times (default: none)")
       ->type_name("URL")
       ->envname("DOTRESIZE_ALLOW_WEBHOOK")
       ->delimiter(' ');
   app.add_option("--webhook-secret", options.webhooks.secret,
-                 "File with the key that signs these messages, closed to other users")
+                 "File with the key that signs notifications, readable by this user only")
       ->type_name("FILE")
       ->envname("DOTRESIZE_WEBHOOK_SECRET");
 }
@@ -127,15 +127,15 @@ void add_limit_options(CLI::App& app, LimitOptions& limits) {
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--memory", [&limits](const std::string& text) { limits.memory = *parse_bytes(text); },
-         "Memory that jobs may take together, 256GiB say (default: what there is)")
+         "Memory for all running jobs, such as 256GiB (default: all of the machine's)")
       ->envname("DOTRESIZE_MEMORY")
       ->type_name("SIZE")
       ->check([](const std::string& text) {
         const bool is_size = parse_bytes(text).value_or(0) > 0;
-        return is_size ? "" : "'" + text + "' is no size, as 256GiB is one";
+        return is_size ? "" : "'" + text + "' is not a size such as 256GiB";
       });
   app.add_option("--max-attempts", limits.max_attempts,
-                 "Launches of one job whose processes are lost or killed; 1: never again")
+                 "Attempts at one job whose processes are lost or killed; 1: no second attempt")
       ->envname("DOTRESIZE_MAX_ATTEMPTS")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
@@ -146,7 +146,7 @@ void add_limit_options(CLI::App& app, LimitOptions& limits) {
         ->default_str(std::to_string(time.count()));
   };
   add_seconds("--retry-delay", limits.retry_delay,
-              "Seconds before the second launch, doubled with each further one")
+              "Seconds before the second attempt, doubled before each further one")
       ->envname("DOTRESIZE_RETRY_DELAY")
       ->check(CLI::Range(0, 3600));
   add_seconds("--heartbeat-timeout", limits.heartbeat_timeout,
@@ -161,7 +161,7 @@ std::string split_launcher(const std::string& text, LauncherChoice& choice) {
   const size_t end = text.find('=');
   const std::string name = text.substr(0, end);
   const bool built_in = name == kLocalLauncher || name == kExternalLauncher;
-  if (!is_launcher_name(name)) return "'" + name + "' is no launcher's name";
+  if (!is_launcher_name(name)) return "'" + name + "' is not the name of a launcher";
   choice = {name, ""};
   if (end == std::string::npos) {
     if (!built_in) choice.program = packaged_launcher(name);
@@ -188,9 +188,9 @@ void add_launcher_options(CLI::App& app, LaunchOptions& launch) {
   };
   app.add_option_function<std::vector<std::string>>(
          "--launcher", take,
-         "What may start jobs, comma-separated: local (mpirun here), external (a person), "
-         "slurm, kubernetes, ssh, or another name with its program; the first one those "
-         "that ask for none")
+         "Launchers of jobs, comma-separated: local (mpirun here), external (a person), "
+         "slurm, kubernetes, ssh, or another name with its program; the first is the "
+         "default of jobs")
       ->envname("DOTRESIZE_LAUNCHER")
       ->type_name("NAME[=PROGRAM],...")
       ->delimiter(',')
@@ -221,7 +221,7 @@ void add_log_option(CLI::App& app, LogOptions& log) {
   };
   app.add_option_function<std::vector<std::string>>(
          "--log", take,
-         "The least that is logged (debug, info, warn, error); with json each line is an object")
+         "Lowest level that is logged (debug, info, warn, error); json makes each line an object")
       ->envname("DOTRESIZE_LOG")
       ->type_name("LEVEL|json,...")
       ->delimiter(',')
@@ -250,7 +250,7 @@ void parse(CLI::App& app, int argc, char** argv) {
 BackupOptions parse_backup_options(int argc, char** argv) {
   BackupOptions options;
   options.state_dir = default_state_dir();
-  CLI::App app("Copies the state directory of a server, which may be running.",
+  CLI::App app("Copies the state directory of a server, even while the server runs.",
                "dotresize-server backup");
   app.add_option("--state", options.state_dir, "Directory of the job table")
       ->envname("DOTRESIZE_STATE")
@@ -264,21 +264,21 @@ BackupOptions parse_backup_options(int argc, char** argv) {
 
 TokenOptions parse_token_options(int argc, char** argv) {
   TokenOptions options;
-  CLI::App app("Makes a token for a client: prints it, once, and adds its hash to the file.",
+  CLI::App app("Makes a token for a client, prints it once and adds its hash to the file.",
                "dotresize-server token");
   app.add_option("--tokens", options.tokens, "File with the hashes of clients' tokens")
       ->required()
       ->type_name("FILE")
       ->envname("DOTRESIZE_TOKENS");
-  app.add_option("NAME", options.name, "Whose it is")->required()->type_name("");
+  app.add_option("NAME", options.name, "Name of the client")->required()->type_name("");
   CLI::Option* role = app.add_option("ROLE", options.role, "read, submit or admin")->type_name("");
-  app.add_flag(
-      "--rotate", options.rotate,
-      "Give NAME, which has a token, a new one of its role; the one before stays good until "
-      "the next time");
+  app.add_flag("--rotate", options.rotate,
+               "Issue a new token with the same role to NAME; the previous token stays valid until "
+               "the next rotation");
   parse(app, argc, argv);
   if (options.rotate == (role->count() > 0)) {
-    exit_after(app, CLI::ValidationError("ROLE", "is for a new name, and --rotate takes none"));
+    exit_after(app,
+               CLI::ValidationError("ROLE", "cannot be given with --rotate, which keeps the role"));
   }
   return options;
 }

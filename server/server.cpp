@@ -77,7 +77,7 @@ void check_remote_launchers(const ServerOptions& options, const TlsContent* tls)
   for (const LauncherChoice& launcher : options.launch.launchers) {
     if (!launcher.program.empty() && ::access(launcher.program.c_str(), X_OK) != 0) {
       throw InputError("--launcher", launcher.name + ": " + launcher.program.string() +
-                                         " is no program that this user may execute");
+                                         " is not a program that this user may execute");
     }
     if (launcher.name == kLocalLauncher || !options.launch.workers.empty()) continue;
     throw InputError("--launcher", launcher.name +
@@ -200,9 +200,9 @@ void Server::reload() {
   const auto read_again = [](const char* what, auto& part) {
     try {
       part.reload();
-      spdlog::info("SIGHUP: the {} were read again", what);
+      spdlog::info("SIGHUP: reloaded the {}", what);
     } catch (const std::exception& error) {
-      spdlog::error("SIGHUP: the {} stay as they were: {}", what, error.what());
+      spdlog::error("SIGHUP: the {} stay unchanged: {}", what, error.what());
     }
   };
   read_again("tokens", callers_.access);
@@ -294,7 +294,7 @@ std::vector<HealthCheck> Server::health() {
     health_.checks = {
         {"job table", storage_.store.fault()},
         {"disk", storage_.state.space_fault()},
-        {"scheduler", stuck ? "has not looked at the jobs for long" : ""},
+        {"scheduler", stuck ? "has not looked at the jobs for a long time" : ""},
         {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
          /*needed=*/false}};
     health_.time = std::chrono::steady_clock::now();

@@ -15,7 +15,7 @@ InputFile::InputFile(const std::string& path, const Confinement& confinement)
     // O_NONBLOCK: opening a FIFO must fail below, not wait for a writer.
     : path_(path), fd_(confinement.open(path, O_RDONLY | O_NONBLOCK)) {
   if (!fd_ && (errno == ENOENT || errno == ENOTDIR)) {
-    throw InputError(shown_path(path) + ": there is no such file");
+    throw InputError(shown_path(path) + ": no such file");
   }
   if (!fd_) throw InputError(shown_path(path) + ": cannot open: " + std::strerror(errno));
   struct stat status = {};

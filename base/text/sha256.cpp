@@ -72,9 +72,9 @@ std::map<std::string, std::string> parse_sha256_sums(const std::string& text,
     }
     const std::string path = line.substr(kHexDigits + 2);
     if (!stays_inside(path)) {
-      problems.push_back(where + "path " + in_quotes(path) + " does not stay in the directory");
+      problems.push_back(where + "path " + in_quotes(path) + " leads out of the directory");
     } else if (!sums.emplace(path, line.substr(0, kHexDigits)).second) {
-      problems.push_back(where + "path " + in_quotes(path) + " is there twice");
+      problems.push_back(where + "path " + in_quotes(path) + " appears twice");
     }
   }
   return sums;

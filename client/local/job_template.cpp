@@ -102,8 +102,7 @@ std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
                                const std::string& time) {
   spec.mutable_method()->set_name(v1::Method::slicegpt);
   try {
-    return fmt::format("{} in place of {}, and worse", about(reference_seconds(spec, config)),
-                       time);
+    return fmt::format("{} instead of {}, and worse", about(reference_seconds(spec, config)), time);
   } catch (const InputError&) {
     return "none is that small";
   }

@@ -231,8 +231,9 @@ Verb run_verb(CLI::App& app, CommonOptions& common) {
       .add_option("--trace", options->trace,
                   "Write a timeline of all ranks, for chrome://tracing and Perfetto")
       ->type_name("FILE");
-  command.add_flag("--fresh", options->fresh,
-                   "Start anew even if an interrupted run of the job has left a journal");
+  command.add_flag(
+      "--fresh", options->fresh,
+      "Start from the beginning even if an interrupted run of the job has left a journal");
   command.add_flag("--verbose", options->verbose, "Also show MPI's messages about a failure");
   return finish_verb(command, common,
                      "  dotresize run examples/docs-llama/job.yaml\n"

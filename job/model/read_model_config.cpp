@@ -324,7 +324,7 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir,
                               const Confinement& confinement) {
   std::error_code error;
   if (!std::filesystem::is_directory(model_dir, error)) {
-    throw InputError(model_dir.string() + ": there is no such model directory");
+    throw InputError(model_dir.string() + ": no such model directory");
   }
   const std::filesystem::path path = model_dir / "config.json";
   return parse_model_config(read_whole_file(path, kMaxConfigBytes, confinement), shown_path(path));

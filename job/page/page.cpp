@@ -25,7 +25,7 @@ std::string summary_of(const ReportSummary& report) {
       fmt::format("{} has made the model {} channels wide: {} of its bytes", report.method,
                   width_text(report), format_percent(report.bytes_fraction()));
   if (report.dense.perplexity && report.compressed.perplexity) {
-    text += fmt::format(", perplexity {} in place of {}",
+    text += fmt::format(", perplexity {} instead of {}",
                         format_perplexity(*report.compressed.perplexity),
                         format_perplexity(*report.dense.perplexity));
   }

@@ -19,8 +19,8 @@ function textElement({ heading, text }) {
 }
 
 function failurePage({ job }) {
-  const texts = [{ heading: "End of its log", text: job.log_tail },
-                 { heading: "What was asked for", text: job.spec }];
+  const texts = [{ heading: "End of the log", text: job.log_tail },
+                 { heading: "Request", text: job.spec }];
   return { below: texts.filter(({ text }) => text !== "").map(textElement) };
 }
 

@@ -62,8 +62,8 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
   std::error_code missing;
   const bool there = job.statistics.used() || fs::exists(statistics, missing);
   if (job.statistics.given() && there && !fs::exists(statistics / kStatisticsFile, missing)) {
-    findings.push_back(
-        {job.statistics.key(), in_quotes(statistics.string()) + " has no statistics of dotresize"});
+    findings.push_back({job.statistics.key(), in_quotes(statistics.string()) +
+                                                  " has no statistics written by dotresize"});
   }
   const bool beside = job.evaluation && job.evaluation->unused_windows;
   const int64_t evaluated = job.evaluation ? job.evaluation->samples.value_or(1) : 0;
@@ -90,7 +90,8 @@ std::optional<OutputFault> output_fault(const fs::path& output, bool overwrite,
   }
   if (is_model_of_dotresize(output)) return std::nullopt;
   return OutputFault{true, shown.string() + " is not a model made by dotresize (it has no " +
-                               kReportDirectory + "/" + kReportFile + "), and is not overwritten"};
+                               kReportDirectory + "/" + kReportFile +
+                               "), so it is not overwritten"};
 }
 
 void require_model_directory(const fs::path& model_path) {

@@ -47,7 +47,7 @@ void require_regular_file(const std::string& key, const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
-    fail(key, in_quotes(path.string()) + ": there is no such file");
+    fail(key, in_quotes(path.string()) + ": no such file");
   }
   if (error) fail(key, in_quotes(path.string()) + ": " + error.message());
   if (!fs::is_regular_file(status)) fail(key, in_quotes(path.string()) + " is not a regular file");

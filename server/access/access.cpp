@@ -112,9 +112,9 @@ Caller Access::authenticate(const std::string& token) const {
   }
   if (found != nullptr) return found->caller;
   throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_TOKEN",
-                 token.empty() ? "the call carries no token, and this server wants one "
+                 token.empty() ? "the call carries no token, but this server requires one "
                                  "(DOTRESIZE_TOKEN_FILE)"
-                               : "the call's token is none that this server knows: it may have "
+                               : "the call's token is unknown to this server: it may have "
                                  "been replaced");
 }
 
@@ -132,7 +132,7 @@ bool may_change(const Caller& caller, const std::string& owner) {
 void require_owner(const Caller& caller, const std::string& owner) {
   if (may_change(caller, owner)) return;
   throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
-                 "the job is another's; only its owner and admins may do this");
+                 "the job belongs to another user; only its owner and admins may do this");
 }
 
 std::string add_token(const fs::path& file, const std::string& name, Role role) {
@@ -144,7 +144,7 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
     require_private_file(kOption, file);
     for (const Line& line : read_lines(file)) {
       if (line.name != name) continue;
-      throw InputError("NAME", "'" + name + "' has a token already; --rotate gives it a new one");
+      throw InputError("NAME", "'" + name + "' already has a token; --rotate issues a new one");
     }
     content = read_whole_file(file, kMaxSecretBytes);
     if (!content.empty() && content.back() != '\n') content += '\n';

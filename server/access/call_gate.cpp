@@ -93,7 +93,7 @@ void AuditLog::record(const Entry& entry) {
   const std::lock_guard lock(mutex_);
   // One write() per line keeps it whole, also while another program rotates the file.
   if (::write(file_.get(), text.data(), text.size()) != std::ssize(text)) {
-    spdlog::error("the audit log cannot be written; this is missing in it: {}", text);
+    spdlog::error("the audit log cannot be written; it lacks this line: {}", text);
   }
 }
 

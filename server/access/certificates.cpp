@@ -45,7 +45,7 @@ std::shared_ptr<SSL_CTX> context_of(const std::filesystem::path& directory,
     if (!condition) throw InputError("--tls", (directory / file).string() + fault);
   };
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
-  if (!context) throw std::runtime_error("OpenSSL gives no context");
+  if (!context) throw std::runtime_error("OpenSSL cannot make a TLS context");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   const Bio chain = bio_of(content.certificate);
   const Certificate first = next_certificate(chain);
@@ -74,7 +74,7 @@ std::shared_ptr<SSL_CTX> context_of(const std::filesystem::path& directory,
 std::shared_ptr<const TlsContent> read_content(const std::filesystem::path& directory) {
   if (directory.empty()) return nullptr;
   if (!std::filesystem::is_directory(directory)) {
-    throw InputError("--tls", directory.string() + " is no directory");
+    throw InputError("--tls", directory.string() + " is not a directory");
   }
   require_private_file("--tls", directory / kKey);
   auto content = std::make_shared<TlsContent>();
@@ -103,7 +103,7 @@ class Certificates::Port final : public grpc::ServerCredentials {
   Port(const Certificates& certificates, bool asks_clients)
       : certificates_(certificates), asks_clients_(asks_clients) {}
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
-    throw std::logic_error("metadata are checked by the services");
+    throw std::logic_error("metadata is checked by the services");
   }
 
  private:

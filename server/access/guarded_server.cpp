@@ -260,7 +260,7 @@ void GuardedServer::shutdown(std::chrono::milliseconds grace) {
     ::shutdown(descriptor, SHUT_RDWR);
     ++cut;
   }
-  if (cut > 0) spdlog::warn("stopping: {} connections whose readers take nothing are cut", cut);
+  if (cut > 0) spdlog::warn("stopping: closed {} connections whose readers had stalled", cut);
 }
 
 void GuardedServer::accept_loop() {

@@ -93,7 +93,7 @@ PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state
     : state_dir_(fs::weakly_canonical(state_dir)), remote_(std::move(remote)) {
   for (const fs::path& root : roots) {
     if (!fs::is_directory(root)) {
-      throw InputError("--allow-root", root.string() + " is no directory");
+      throw InputError("--allow-root", root.string() + " is not a directory");
     }
     roots_.push_back(fs::canonical(root));
   }

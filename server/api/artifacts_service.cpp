@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kHashingPatience(2);
 /// Error of a file that is not what the job has written.
 ApiError changed(const std::string& name, const InputError& error) {
   return ApiError(grpc::StatusCode::FAILED_PRECONDITION, "ARTIFACT_CHANGED",
-                  name + " is not what the job has left: " + error.what(), {{"name", name}});
+                  name + " is not what the job wrote: " + error.what(), {{"name", name}});
 }
 
 /// Sends the description of a file, then its content from `offset` on.
@@ -62,7 +62,7 @@ class ArtifactStream final : public PumpedStream<v1::ArtifactChunk> {
 void JobsService::require_model(const Caller& caller, const v1::Job& job) const {
   if (!parts_.models_leave) {
     throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "MODELS_STAY",
-                   "this server lets no model go (--allow-model-fetch)");
+                   "this server does not hand out models (--allow-model-fetch)");
   }
   require_owner(caller, job.owner());
 }
@@ -75,8 +75,7 @@ JobsService::OpenArtifact JobsService::open_artifact(const Caller& caller, const
   const auto entry = std::ranges::find(artifacts.entries(), name, &JobArtifacts::Entry::name);
   if (entry == artifacts.entries().end()) {
     throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
-                   "job " + id + " has no such file; ListArtifacts has those that there are",
-                   {{"id", id}});
+                   "job " + id + " has no such file; ListArtifacts lists its files", {{"id", id}});
   }
   try {
     return {*entry, artifacts.open_entry(*entry)};
@@ -115,8 +114,8 @@ grpc::Status JobsService::ListArtifacts(grpc::ServerContext* context,
     throw ApiError(
         grpc::StatusCode::FAILED_PRECONDITION, "NO_MODEL",
         "job " + id +
-            " has no model to fetch: it has made none, is a sweep, or something else lies at its "
-            "output by now",
+            " has no model to fetch: it made none, is a sweep, or its output has since been "
+            "replaced",
         {{"id", id}});
   };
   const Role least = request->model() ? Role::kSubmit : Role::kRead;
@@ -144,14 +143,14 @@ grpc::ServerWriteReactor<v1::ArtifactChunk>* JobsService::GetArtifact(
 grpc::Status JobsService::ReadArtifact(const CallOrigin& origin, const std::string& id,
                                        const std::string& name,
                                        const std::function<void(ArtifactFile)>& take) {
-  return parts_.gate.serve(
-      "GetArtifact", origin, Role::kRead, id, [&](const Caller& caller, const std::string&) {
-        if (!JobArtifacts::is_for_readers(name)) {
-          throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
-                         "there is no such file here; models are fetched by gRPC");
-        }
-        take(open_artifact(caller, id, name).file);
-      });
+  return parts_.gate.serve("GetArtifact", origin, Role::kRead, id,
+                           [&](const Caller& caller, const std::string&) {
+                             if (!JobArtifacts::is_for_readers(name)) {
+                               throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
+                                              "no such file here; models are fetched over gRPC");
+                             }
+                             take(open_artifact(caller, id, name).file);
+                           });
 }
 
 }  // namespace dotresize

@@ -61,7 +61,7 @@ PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool her
   if (!here) memory = largest * std::ssize(ranks);
   if (here && memory > capacity.memory) {
     throw invalid_argument("resources.memory", "the ranks take " + human_bytes(memory) +
-                                                   " together, and this server has " +
+                                                   " together, but this server has " +
                                                    human_bytes(capacity.memory) +
                                                    " for jobs (--memory)");
   }
@@ -86,9 +86,10 @@ void check_output(const std::string& output, const v1::Output& spec) {
   }
   const fs::path partial = partial_path(output);
   if (!is_free_partial(partial)) {
-    refuse("OUTPUT_FOREIGN", partial.string() +
-                                 ", where the unfinished output would lie, is not empty, and no "
-                                 "job of dotresize has made it");
+    refuse("OUTPUT_FOREIGN",
+           partial.string() +
+               ", the place of the unfinished output, is not empty and was not written by a "
+               "dotresize job");
   }
 }
 
@@ -127,7 +128,7 @@ std::string chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {
   if (!spec.resources().has_launcher()) return machine.launchers.front();
   const std::string& asked = spec.resources().launcher();
   if (machine.offers(asked)) return asked;
-  throw invalid_argument("resources.launcher", "this server has no " + asked + ", but " +
+  throw invalid_argument("resources.launcher", "this server has no " + asked + ", only " +
                                                    listed(machine.launchers) + " (--launcher)");
 }
 
@@ -149,8 +150,8 @@ void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
 
 void check_output_name(const std::string& output) {
   if (!is_unfinished_output(output)) return;
-  throw invalid_argument("output.path",
-                         "names in .partial and .replaced are kept for unfinished outputs");
+  throw invalid_argument(
+      "output.path", "names that end in .partial or .replaced are reserved for unfinished outputs");
 }
 
 ModelConfig checked_config(const v1::JobSpec& spec, const Confinement& confinement) {
@@ -182,7 +183,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
   const std::string launcher = chosen_launcher(resolved, machine);
   const bool here = launcher == kLocalLauncher;
   if (here) check_counts(resolved, machine.capacity);
-  PlannedMemory planned = {0, "the plan is made once all that the job reads is here\n"};
+  PlannedMemory planned = {0, "the plan is made once all inputs of the job have been fetched\n"};
   if (!fetching) {
     planned = planned_memory(resolved, machine.capacity, here, paths.confinement());
   }
@@ -214,10 +215,10 @@ v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const Pa
   v1::JobSpec resolved = paths.resolve(spec);
   localize(resolved, copies, paths.remote().cache());
   if (resolved.output().path() != output) {
-    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_MOVED",
-                   "output.path: does not lead to " + output +
-                       " any more, as it did when the job was accepted",
-                   {{"field", "output.path"}});
+    throw ApiError(
+        grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_MOVED",
+        "output.path: does not lead to " + output + " any more, unlike when the job was accepted",
+        {{"field", "output.path"}});
   }
   return resolved;
 }

@@ -168,7 +168,7 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
       if (maker && !may_change(caller, maker->owner())) {
         throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
                        "output.path: job " + maker->id() +
-                           " of another owner has made what lies there; only its owner and admins "
+                           " of another owner wrote what is there; only its owner and admins "
                            "may overwrite it",
                        {{"field", "output.path"}});
       }
@@ -221,8 +221,8 @@ void JobsService::describe(v1::Job& job) {
         TimeUtil::SecondsToDuration(std::llround(*queue->head_start_s));
   }
   const auto why = queue->waiting.find(job.id());
-  job.set_waiting_for(job.fetching() ? "what it reads from elsewhere, which is being fetched"
-                      : retries      ? "the time of its next attempt"
+  job.set_waiting_for(job.fetching()                ? "inputs that are being fetched"
+                      : retries                     ? "the time of its next attempt"
                       : !queue->paused.empty()      ? queue->paused
                       : why != queue->waiting.end() ? why->second
                                                     : "the jobs before it");
@@ -305,8 +305,8 @@ grpc::Status JobsService::ResumeJob(const CallOrigin& origin, const v1::ResumeJo
     require_owner(caller, ended.owner());
     const std::string output = parts_.store.output_of(id);
     if (ended.has_sweep() && request.fresh()) {
-      throw invalid_argument(
-          "fresh", "a sweep goes on in its directory; remove " + output + " to start anew");
+      throw invalid_argument("fresh", "a sweep continues in its directory; remove " + output +
+                                          " to start again from the beginning");
     }
     const PathPolicy& paths = parts_.paths;
     readmit(ended.spec(), output, paths);
@@ -381,7 +381,7 @@ grpc::Status JobsService::SetDrained(const CallOrigin& origin, bool drained,
   return parts_.gate.serve(drained ? "DrainServer" : "ResumeServer", origin, Role::kAdmin, "",
                            [&](const Caller&, const std::string&) {
                              parts_.drain.set(drained);
-                             spdlog::info(drained ? "drained: no job is started from now on"
+                             spdlog::info(drained ? "drained: no more jobs are started"
                                                   : "resumed: jobs are started again");
                              response = server_info();
                            });

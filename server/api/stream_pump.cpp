@@ -66,7 +66,7 @@ void StreamPump::check_stopping() const {
   const std::lock_guard lock(mutex_);
   if (!stopping_) return;
   throw try_again(grpc::StatusCode::UNAVAILABLE, "SERVER_STOPPING",
-                  "the server is stopping; its jobs go on, connect again to follow them");
+                  "the server is stopping; its jobs continue: connect again to follow them");
 }
 
 void StreamPump::pump(const std::stop_token& stop) {

@@ -60,7 +60,7 @@ SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& con
     throw invalid_argument(error, "spec");
   }
   if (plan.jobs.empty()) {
-    throw invalid_argument("sweep", "no combination makes a job; the first: " +
+    throw invalid_argument("sweep", "no combination gives a valid job; the first: " +
                                         printable(plan.refused.front().reason, 1000));
   }
   return plan;

@@ -65,7 +65,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
       admitted = admit_sweep(*request, parts_.machine, parts_.paths);
     }
     if (context->IsCancelled()) {
-      throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "nobody waits for the answer");
+      throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
     }
     *response->mutable_results() = std::move(admitted.results);
     v1::Job& job = *response->mutable_job();

@@ -55,7 +55,7 @@ class LimitedServer final : public httplib::Server {
     });
     set_error_handler([](const httplib::Request&, httplib::Response& response) {
       if (response.status == 404 && response.body.empty()) {
-        response.set_content("there is no such page\n", kText);
+        response.set_content("no such page\n", kText);
       }
     });
     // The library's default answer quotes the exception.
@@ -67,7 +67,7 @@ class LimitedServer final : public httplib::Server {
         spdlog::error("HTTP {}: {}", request.path, error.what());
       }
       response.status = 500;
-      response.set_content("the server could not do this; its log says why\n", kText);
+      response.set_content("the server failed to do this; its log says why\n", kText);
     });
   }
 

@@ -52,19 +52,19 @@ void add_jobs(const ServerFigures& figures, Families& families) {
                        found == figures.jobs.end() ? 0.0 : static_cast<double>(found->second));
   }
   families.add(MetricType::Gauge, "dotresize_launched_jobs",
-               "Jobs that start or run, by launcher.");
+               "Jobs that are starting or running, by launcher.");
   for (const auto& [launcher, count] : figures.launched) {
     families.add_value({{"launcher", launcher}}, count);
   }
   families.add(MetricType::Gauge, "dotresize_queue_head_age_seconds",
-               "Since the job at the head of the queue was queued; 0 if none is.",
+               "Time for which the job at the head of the queue has waited; 0 for an empty queue.",
                figures.queue_head_age_s);
   families.add(MetricType::Gauge, "dotresize_queue_held", "1 while this machine cannot start jobs.",
                figures.queue_held ? 1.0 : 0.0);
-  families.add(MetricType::Gauge, "dotresize_drained",
-               "1 while an operator lets no job be started.", figures.drained ? 1.0 : 0.0);
+  families.add(MetricType::Gauge, "dotresize_drained", "1 while the server is drained.",
+               figures.drained ? 1.0 : 0.0);
   families.add(MetricType::Gauge, "dotresize_heartbeat_age_seconds",
-               "Longest time since a heartbeat of a job that runs; 0 if none does.",
+               "Longest time since the last heartbeat of a running job; 0 if none runs.",
                figures.longest_silence_s);
 }
 
@@ -81,7 +81,7 @@ void add_totals(const JobTotals& totals, Families& families) {
                        static_cast<double>(count));
   }
   families.add(MetricType::Gauge, "dotresize_last_success_timestamp_seconds",
-               "Unix time at which a job succeeded last; 0 if none has.", totals.last_success);
+               "Unix time of the last success of a job; 0 if there was none.", totals.last_success);
   families.add(MetricType::Counter, "dotresize_events_total",
                "Events stored since the start of the server.", static_cast<double>(totals.events));
 }
@@ -91,7 +91,7 @@ std::vector<MetricFamily> families_of(const ServerFigures& figures) {
   families.add(MetricType::Gauge, "dotresize_server_info", "The server's version.");
   families.add_value({{"version", kVersion}}, 1.0);
   families.add(MetricType::Gauge, "dotresize_serving",
-               "1 while jobs can be stored and started: what grpc.health.v1 and /readyz say.",
+               "1 while jobs can be stored and started, as in grpc.health.v1 and /readyz.",
                figures.serving ? 1.0 : 0.0);
   add_jobs(figures, families);
   const auto add_resource = [&](const std::string& name, const std::string& what, int64_t capacity,
@@ -120,11 +120,11 @@ std::vector<MetricFamily> families_of(const ServerFigures& figures) {
 Metrics::Metrics()
     : calls_(prometheus::BuildCounter()
                  .Name("dotresize_calls_total")
-                 .Help("Calls of the API that are over, by method and gRPC code.")
+                 .Help("Completed calls of the API, by method and gRPC code.")
                  .Register(registry_)),
       durations_(prometheus::BuildHistogram()
                      .Name("dotresize_call_duration_seconds")
-                     .Help("How long calls took that are no streams.")
+                     .Help("Duration of calls other than streams.")
                      .Register(registry_)) {}
 
 void Metrics::count_call(const std::string& method, int code, std::optional<double> seconds) {

@@ -75,10 +75,10 @@ HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::st
     switch (result.error()) {
       case httplib::Error::Connection:
       case httplib::Error::ConnectionTimeout:
-        return {0, "it cannot be connected to"};
+        return {0, "the connection failed"};
       case httplib::Error::SSLConnection:
       case httplib::Error::SSLServerVerification:
-        return {0, "its certificate is of no known authority, or not for its name"};
+        return {0, "its certificate is from an unknown authority or for another name"};
       default:
         return {0, "it did not answer: " + httplib::to_string(result.error())};
     }
@@ -146,7 +146,7 @@ void Notifier::tell(const v1::Job& job, const std::stop_token& stop) {
   const std::optional<HttpUrl> url = parse_http_url(job.options().notify().webhook());
   if (!url || !policy_.allows(*url)) {
     now.set_state(v1::Notification::GIVEN_UP);
-    now.set_last_error("this server does not allow it any more");
+    now.set_last_error("this server no longer allows it");
     now.clear_next_attempt_time();
     return store_.record_notification(job.id(), now);
   }
@@ -169,11 +169,11 @@ void Notifier::tell(const v1::Job& job, const std::stop_token& stop) {
   store_.record_notification(job.id(), now);
   // The log has neither path nor query: they may be confidential.
   if (now.state() == v1::Notification::DELIVERED) {
-    log_job(spdlog::level::info, job, origin + " was told of its end");
+    log_job(spdlog::level::info, job, origin + " was notified of its end");
   } else {
     const bool last = now.state() != v1::Notification::PENDING;
     log_job(spdlog::level::warn, job,
-            fmt::format("{} was not told of its end{}: {}", origin, last ? ", for good" : "",
+            fmt::format("{} was not notified of its end{}: {}", origin, last ? ", for good" : "",
                         now.last_error()));
   }
 }

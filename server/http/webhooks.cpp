@@ -104,13 +104,13 @@ void WebhookPolicy::require(const v1::JobOptions& options) const {
   if (!url) {
     throw invalid_argument(kWebhookField,
                            in_quotes(notify.webhook()) +
-                               " is no URL of https or http in plain characters, without "
+                               " is not an https or http URL in plain characters without "
                                "user, escapes in its path, and fragment");
   }
   if (allows(*url)) return;
   throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "WEBHOOK_NOT_ALLOWED",
-                 std::string(kWebhookField) + ": this server sends nothing to " + url->origin() +
-                     url->path + "; its operator can allow it (--allow-webhook)",
+                 std::string(kWebhookField) + ": this server sends no notifications to " +
+                     url->origin() + url->path + "; its operator can allow it (--allow-webhook)",
                  {{"field", kWebhookField}});
 }
 
@@ -122,9 +122,10 @@ std::string read_webhook_key(const std::filesystem::path& file) {
        ++size) {
     if (const auto key = from_base64(text.substr(kKeyPrefix.size()), size)) return *key;
   }
-  throw InputError(kSecretOption, file.string() +
-                                      " holds no key, \"whsec_\" and the base64 of 24 to 64 bytes: "
-                                      "(printf whsec_; openssl rand -base64 32) makes one");
+  throw InputError(kSecretOption,
+                   file.string() +
+                       " holds no key, which is \"whsec_\" and the base64 of 24 to 64 bytes: "
+                       "(printf whsec_; openssl rand -base64 32) makes one");
 }
 
 WebhookMessage webhook_message(const v1::Job& job, int64_t time_s, const std::string& key) {

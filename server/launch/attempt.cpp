@@ -77,7 +77,7 @@ std::optional<SupervisorRecord> read_supervisor_record(const fs::path& dir) {
 pid_t start_attempt(const AttemptCommand& attempt) {
   fs::create_directory(attempt.dir);
   const UniqueFd lock = try_lock_file(attempt.dir / "lock");
-  if (!lock) throw std::runtime_error(attempt.dir.string() + " is locked already");
+  if (!lock) throw std::runtime_error(attempt.dir.string() + " is already locked");
   std::vector<std::string> arguments = {"dotresize-server",
                                         "supervise",
                                         "--dir",

@@ -65,7 +65,7 @@ AttemptStatus ExternalLauncher::check(const v1::Job& job) {
   if (called) return {};
   AttemptStatus status;
   status.liveness = Liveness::kWaiting;
-  status.note = "waits until somebody runs its command";
+  status.note = "waits for somebody to run its command";
   status.command = command(job);
   return status;
 }

@@ -34,7 +34,7 @@ std::string word_of(const Json& attempt, const char* key, const std::vector<std:
   const auto& word = attempt.at(key).get_ref<const std::string&>();
   if (std::ranges::find(words, word) != words.end()) return word;
   throw LauncherFault(
-      fmt::format("status: {} {} is none of {}", key, in_quotes(word), listed(words)));
+      fmt::format("status: {} {} is not one of {}", key, in_quotes(word), listed(words)));
 }
 
 LauncherAnswer answer_of(const Json& attempt) {
@@ -58,7 +58,7 @@ LauncherAnswer answer_of(const Json& attempt) {
   }
   const auto exit_code = attempt.at("exit_code").get<int64_t>();
   if (exit_code < 0 || exit_code > kMaxExitCode) {
-    throw LauncherFault(fmt::format("status: {} is no exit_code", exit_code));
+    throw LauncherFault(fmt::format("status: {} is not an exit code", exit_code));
   }
   answer.exit_code = static_cast<int>(exit_code);
   return answer;
@@ -94,10 +94,10 @@ Result run(const LauncherProgram& program, const char* verb, const std::string& 
     throw LauncherFault(error.what());
   }
   if (!child) {
-    throw LauncherFault(fmt::format("{} has not ended within {} s", verb, program.limit.count()));
+    throw LauncherFault(fmt::format("{} did not end within {} s", verb, program.limit.count()));
   }
   if (child->output.size() > kMaxAnswer) {
-    throw LauncherFault(fmt::format("{} has written more than {} MiB", verb, kMaxAnswer >> 20));
+    throw LauncherFault(fmt::format("{} wrote more than {} MiB", verb, kMaxAnswer >> 20));
   }
   std::string line = printable(child->last_line, kMaxText);
   if (line.empty()) line = fmt::format("{} ended with exit code {}", verb, child->exit_code);
@@ -111,7 +111,7 @@ std::map<std::string, LauncherAnswer> parse_launcher_answers(
   std::map<std::string, LauncherAnswer> answers;
   try {
     const Json attempts = parse_json_object(text, "status").at("attempts");
-    if (!attempts.is_object()) throw LauncherFault("status: attempts is no object");
+    if (!attempts.is_object()) throw LauncherFault("status: attempts is not an object");
     for (const std::string& name : names) {
       if (attempts.contains(name)) answers[name] = answer_of(attempts.at(name));
     }

@@ -137,7 +137,7 @@ int supervise(int argc, char** argv) {
       std::string_view(argv[4]) == "--umask" && std::string_view(argv[6]) == "--";
   const auto umask = well_formed ? parse_number<mode_t>(argv[5]) : std::nullopt;
   if (!umask) {
-    std::cerr << "dotresize-server supervise is started by dotresize-server alone\n";
+    std::cerr << "dotresize-server supervise can only be started by dotresize-server\n";
     return kExitUsage;
   }
   try {

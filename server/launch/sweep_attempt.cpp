@@ -56,7 +56,7 @@ int run(const AttemptFile& attempt, const std::string& file, const SweepRunOptio
   if (!attempt.roots.empty()) confine_process({attempt.roots.begin(), attempt.roots.end()});
   const SweepPlan plan = plan_sweep(sweep);
   std::cout << sweep_summary(plan, options.at_once) << std::flush;
-  if (plan.jobs.empty()) throw InputError("no combination makes a job any more");
+  if (plan.jobs.empty()) throw InputError("no combination gives a valid job");
   std::vector<SweepRow> rows = rows_of(plan);
   AttemptObserver observer;
   const AttemptHeartbeats heartbeats(attempt, [&] { return observer.progress(); });
@@ -78,7 +78,7 @@ int run_sweep_attempt(int argc, char** argv) {
   const auto parallel = argc == 5 ? parse_number<int>(argv[3]) : std::nullopt;
   const std::optional<AttemptFile> attempt = attempt_from_environment();
   if (parallel.value_or(0) < 1 || !attempt) {
-    std::cerr << "dotresize-server sweep is started by dotresize-server alone\n";
+    std::cerr << "dotresize-server sweep can only be started by dotresize-server\n";
     return kExitUsage;
   }
   // The workers of the sweep's jobs do not call the server.

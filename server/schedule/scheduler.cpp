@@ -67,7 +67,7 @@ void Scheduler::loop(const std::stop_token& stop) {
       const std::chrono::milliseconds jump = clock_watch_.jump();
       if (jump.count() == 0) return;
       spdlog::warn(
-          "the clock was set by {} s: what waits for another attempt waits as long as it would",
+          "the clock was set by {} s: jobs that wait for another attempt wait as long as before",
           std::chrono::duration_cast<std::chrono::seconds>(jump).count());
       context_.store.shift_retries(jump);
     });
@@ -81,7 +81,7 @@ void Scheduler::loop(const std::stop_token& stop) {
     error_seen |= !guarded("expired jobs", [&] {
       for (const std::string& id : context_.store.expired(kExpiredAtOnce)) {
         remove_job(context_.store, context_.state, context_.trash, id);
-        log_job(spdlog::level::info, id, 0, "deleted: its time after the end is over");
+        log_job(spdlog::level::info, id, 0, "deleted: its retention time is over");
       }
     });
     if (error_seen) std::this_thread::sleep_for(kPauseAfterError);
@@ -97,9 +97,8 @@ bool Scheduler::notice_delay() {
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
   const auto delay = now - last_round_.exchange(now);
   if (delay < limits_.heartbeat_timeout / 2.0) return false;
-  spdlog::warn(
-      "the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
-      std::chrono::duration<double>(delay).count());
+  spdlog::warn("the server was stopped or busy for {:.1f} s; the timeouts of its jobs start again",
+               std::chrono::duration<double>(delay).count());
   context_.heartbeats.begin_all();
   return true;
 }

@@ -40,7 +40,7 @@ Outcome Scheduler::succeeded(const v1::Job& job) const {
             job.has_sweep() ? sweep_result_of(job, output) : result_of(job, output)};
   } catch (const InputError& error) {
     return failed({kRankFailed, -1, "", job.progress().phase(),
-                   std::string("the job has ended well but left no report: ") + error.what()});
+                   std::string("the job succeeded but left no report: ") + error.what()});
   }
 }
 
@@ -127,7 +127,7 @@ void Scheduler::begin_push(const v1::Job& job) {
   if (!context_.store.begin_push(job.id(), job.attempt())) return;
   forget(job.id());
   log_job(spdlog::level::info, job,
-          "its output is made, and goes to " + job.spec().output().path());
+          "its output is complete and is being pushed to " + job.spec().output().path());
 }
 
 void Scheduler::follow_push(const v1::Job& job) {
@@ -169,7 +169,8 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
     try {
       keep_report(output, reported_in(job, context_.state.job(job.id()), output));
     } catch (const std::filesystem::filesystem_error& error) {
-      log_job(spdlog::level::warn, job, std::string("its report is not kept: ") + error.what());
+      log_job(spdlog::level::warn, job,
+              std::string("its report could not be kept: ") + error.what());
     }
   }
   context_.store.finish(job.id(), outcome);

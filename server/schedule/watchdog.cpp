@@ -56,7 +56,7 @@ void Watchdog::loop(const std::stop_token& stop) {
     const grpc::Status status = stub->Heartbeat(&context, v1::HeartbeatRequest(), &response);
     failures = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ? 0 : failures + 1;
     if (failures == kMaxFailures) {
-      spdlog::critical("the server does not answer at {}; ending, its jobs go on", target_);
+      spdlog::critical("the server does not answer at {}; it ends, and its jobs continue", target_);
       ::_exit(kExitUnavailable);
     }
   }

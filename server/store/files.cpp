@@ -66,7 +66,7 @@ void write_private_file(const std::filesystem::path& path, std::string_view cont
 void require_private_file(const std::string& option, const std::filesystem::path& file) {
   struct stat status = {};
   if (::stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) == 0) return;
-  throw InputError(option, file.string() + " is missing or open to other users; chmod 600");
+  throw InputError(option, file.string() + " is missing or readable by other users; chmod 600");
 }
 
 std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes) {

@@ -211,7 +211,7 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
     throw ApiError(
         grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
         "request_id '" + request_id + "' belongs to job " + job.id() +
-            ", which has another spec or other options; use a new request_id for a new job",
+            ", which has a different spec or options; use a new request_id for a new job",
         {{"id", job.id()}, {"request_id", request_id}});
   }
   return job;
@@ -236,7 +236,7 @@ void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
       throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_IN_USE",
                      claim.field + ": " + claim.path + " collides with " +
                          query.getColumn(1).getString() + ", which job " + id +
-                         " uses, and that has not ended",
+                         " uses and that has not ended",
                      {{"id", id}, {"field", claim.field}});
     };
     const int writes = claim.writes ? 1 : 0;
@@ -264,7 +264,7 @@ void JobStore::refuse_full_queue(const std::string& owner) {
   if (!full && (owner.empty() || own.getColumn(0).getInt() < max_queued_)) return;
   throw try_again(
       grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-      fmt::format("{} jobs{} are waiting already; try again later",
+      fmt::format("{} jobs{} are already waiting; try again later",
                   full ? kMaxQueuedJobs : max_queued_, full ? "" : " of '" + owner + "'"),
       std::chrono::seconds(30));
 }

@@ -59,7 +59,7 @@ StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
   }
   if (error || !fs::is_directory(root)) {
     throw std::runtime_error("--state: cannot make the state directory " + root.string() + ": " +
-                             (error ? error.message() : "it is no directory"));
+                             (error ? error.message() : "it is not a directory"));
   }
   // Other users must stay out: the directory holds logs, paths and token hashes, and files that are
   // run.
@@ -70,7 +70,7 @@ StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
   }
   if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     throw std::runtime_error("the state directory " + root.string() +
-                             " is open to other users; close it: chmod 700 " + root.string());
+                             " is open to other users; restrict it: chmod 700 " + root.string());
   }
   lock_ = try_lock_file(root / kLockFile);
   if (!lock_) {

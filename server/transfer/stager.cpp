@@ -118,9 +118,9 @@ void Stager::begin(const v1::Job& job) {
       if (const std::optional<OutputOwner> owner = owner_of_output(made)) {
         const std::optional<v1::Job> maker = store_.find(owner->job_id);
         if (maker && maker->state() == v1::Job::FAILED) {
-          throw TransferError("EXISTS", "job " + owner->job_id + " has made its output for " +
+          throw TransferError("EXISTS", "job " + owner->job_id + " has written its output for " +
                                             output.path() +
-                                            " and not pushed it: resume that job, or delete it");
+                                            " but not pushed it: resume or delete that job");
         }
         JobOutput(made, owner->job_id).discard_committed(trash_).remove();
       }
@@ -166,7 +166,7 @@ void Stager::finish(Staging& staging, std::optional<TransferError> fault) {
       fetched.set_memory_bytes(admitted.memory);
       held_[job.id()] = std::move(staging.held);
       if (store_.finish_fetch(fetched, admitted.plan)) {
-        log_job(spdlog::level::info, job, "all that it reads from elsewhere is here");
+        log_job(spdlog::level::info, job, "all inputs have been fetched");
       }
       retries_.erase(job.id());
       return;

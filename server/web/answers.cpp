@@ -57,7 +57,7 @@ const std::vector<Asset>& assets() {
 
 const std::string& asset_url(const std::string& path) {
   const auto found = std::ranges::find(assets(), path, &Asset::path);
-  if (found == assets().end()) throw std::logic_error("the pages have no " + path);
+  if (found == assets().end()) throw std::logic_error("no such asset: " + path);
   return found->url;
 }
 

@@ -64,9 +64,9 @@ std::string status_line_of(const v1::Job& job) {
                                         static_cast<double>(dense.bytes())) +
                          " of the bytes";
       if (dense.perplexity() > 0 && compressed.perplexity() > 0) {
-        text += fmt::format(", perplexity {} in place of {}",
-                            format_perplexity(compressed.perplexity()),
-                            format_perplexity(dense.perplexity()));
+        text +=
+            fmt::format(", perplexity {} instead of {}", format_perplexity(compressed.perplexity()),
+                        format_perplexity(dense.perplexity()));
       }
       return text;
     }
@@ -171,15 +171,15 @@ std::string queue_page_html(const QueuePageView& view, std::time_t now) {
   const PageAction action =
       server.drained()
           ? PageAction{"/server/resume", "Start jobs again", "Let jobs be started",
-                       "The server is drained. From now on it starts queued jobs again."}
+                       "The server is drained. It will start queued jobs again."}
           : PageAction{"/server/drain", "Drain", "Drain the server",
-                       "No job is started from now on, also after a restart of the server. Running "
-                       "jobs go on, and new ones are queued."};
+                       "No more jobs are started, even after a restart of the server. Running "
+                       "jobs continue, and new ones are queued."};
   set_embedded(dictionary, "ACTIONS", actions_html({action}, view.form_token));
 
   std::vector<std::string> warnings = view.faults;
   if (server.drained()) {
-    warnings.emplace_back("The server is drained: running jobs go on, queued ones wait.");
+    warnings.emplace_back("The server is drained: running jobs continue, queued ones wait.");
   } else if (!server.paused().empty()) {
     warnings.push_back(server.paused());
   }

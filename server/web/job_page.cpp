@@ -35,21 +35,20 @@ std::vector<PageAction> actions_on(const v1::Job& job) {
     if (job.cancelling()) return {};
     return {
         {address("cancel"), "Cancel", "Cancel the job",
-         "The job is stopped. What it has found so far is removed; a sweep's directory stays."}};
+         "The job is stopped and its partial results are removed. A sweep's directory is kept."}};
   }
   std::vector<PageAction> actions;
   if (job.state() != v1::Job::SUCCEEDED) {
     actions.push_back({address("resume"), "Resume", "Resume the job",
-                       "The job is queued again and goes on from what is left of it."});
+                       "The job is queued again and continues from its journal."});
     if (job.unfinished_bytes() > 0 && !job.has_sweep()) {
       actions.push_back({address("restart"), "Start afresh", "Start the job afresh",
-                         "The job is queued again. What is left of it is removed first."});
+                         "The job is queued again. Its journal is removed first."});
     }
   }
-  actions.push_back(
-      {address("delete"), "Delete", "Delete the job",
-       "The job is forgotten, with its log and its unfinished output. A model that it "
-       "has made stays."});
+  actions.push_back({address("delete"), "Delete", "Delete the job",
+                     "The job, its log and its unfinished output are removed. A model that it has "
+                     "made is kept."});
   return actions;
 }
 
@@ -137,11 +136,11 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
   }
   if (const std::string& tail = view.log_tail; !tail.empty()) {
     const bool whole = tail.size() < kShownLogBytes;
-    add_lines(dictionary, whole ? "Its log" : "End of its log", whole_lines(tail, kShownLogBytes))
+    add_lines(dictionary, whole ? "Log" : "End of the log", whole_lines(tail, kShownLogBytes))
         .ShowSection("TAIL");
   }
   add_lines(
-      dictionary, "What was asked for",
+      dictionary, "Request",
       job.has_sweep() ? sweep_to_json(job.spec(), job.sweep()) : job_spec_to_json(job.spec()));
   return expand_template(job_template(), "job.html", dictionary);
 }
@@ -152,12 +151,12 @@ bool may_have_report(const v1::Job& job) {
 
 Page read_report_page(const v1::Job& job, const std::filesystem::path& output) {
   if (!job.has_sweep() && !JobOutput(output, job.id()).is_committed()) {
-    throw InputError(output.string() + " is not the model of this job any more");
+    throw InputError(output.string() + " is no longer the model of this job");
   }
   const std::filesystem::path file =
       job.has_sweep() ? output / kSweepResults : output / kReportDirectory / kReportFile;
   const std::optional<std::string> text = read_pinned_file(file, kMaxShownBytes);
-  if (!text) throw InputError(file.string() + " is not there any more");
+  if (!text) throw InputError(file.string() + " no longer exists");
   return job.has_sweep() ? sweep_page(*text, file.string())
                          : report_page(parse_report(*text, file.string()));
 }

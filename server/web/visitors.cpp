@@ -70,7 +70,7 @@ grpc::Status Visitors::check_form(const char* method, const Visitor& visitor, co
         const std::string token = request.get_param_value("form_token");
         if (visitor.form_token.empty() || !matches_token(token, token_hash(visitor.form_token))) {
           throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "BAD_FORM",
-                         "the form is not one of this session: load the page again");
+                         "the form belongs to another session: load the page again");
         }
       });
 }

@@ -58,7 +58,7 @@ TEST_F(VerifyModelDir, FindsAChangedByte) {
   bytes.back() ^= 1;
   put_file(dir_ / kFirstShard, bytes);
   EXPECT_THAT(problems(),
-              ElementsAre(std::string(kFirstShard) + ": its content is not what SHA256SUMS says"));
+              ElementsAre(std::string(kFirstShard) + ": its content does not match SHA256SUMS"));
 }
 
 TEST_F(VerifyModelDir, FindsMissingAndAdditionalFiles) {
@@ -75,19 +75,19 @@ TEST_F(VerifyModelDir, RefusesPathsThatLeaveTheDirectoryAndMalformedLines) {
                                     hash + "  a//x\n" + hash + " x\n" + hash + "  \n" +
                                     hash.substr(1) + "  x\n" + hash + "  config.json\n");
   EXPECT_THAT(problems(),
-              ElementsAre(HasSubstr("SHA256SUMS:6: path '../x' does not stay"),
-                          HasSubstr("SHA256SUMS:7: path '/x' does not stay"),
-                          HasSubstr("SHA256SUMS:8: path 'a//x' does not stay"),
+              ElementsAre(HasSubstr("SHA256SUMS:6: path '../x' leads out"),
+                          HasSubstr("SHA256SUMS:7: path '/x' leads out"),
+                          HasSubstr("SHA256SUMS:8: path 'a//x' leads out"),
                           HasSubstr("SHA256SUMS:9: not a SHA-256"),
-                          HasSubstr("SHA256SUMS:10: path '' does not stay"),
+                          HasSubstr("SHA256SUMS:10: path '' leads out"),
                           HasSubstr("SHA256SUMS:11: not a SHA-256"),
-                          HasSubstr("SHA256SUMS:12: path 'config.json' is there twice")));
+                          HasSubstr("SHA256SUMS:12: path 'config.json' appears twice")));
 }
 
 TEST_F(VerifyModelDir, ChecksTensorsAlsoWithoutSums) {
   fs::remove(dir_ / "SHA256SUMS");
   const VerifyResult result = verify_model_dir(dir_.path(), kShapes);
-  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("SHA256SUMS: there is no such file")));
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("SHA256SUMS: no such file")));
   EXPECT_EQ(result.tensors, 2);
 }
 
@@ -109,9 +109,10 @@ TEST_F(VerifyModelDir, FindsValuesThatAreNotFinite) {
 }
 
 TEST_F(VerifyModelDir, ComparesShapesWithTheModels) {
-  EXPECT_THAT(verify_model_dir(dir_.path(), {{"a", {3, 2}}, {"c", {1}}}).problems,
-              UnorderedElementsAre("tensor 'a' has shape [2, 3], config.json implies [3, 2]",
-                                   "tensor 'c' is missing", "tensor 'b' is none of the model's"));
+  EXPECT_THAT(
+      verify_model_dir(dir_.path(), {{"a", {3, 2}}, {"c", {1}}}).problems,
+      UnorderedElementsAre("tensor 'a' has shape [2, 3], config.json implies [3, 2]",
+                           "tensor 'c' is missing", "tensor 'b' does not belong to the model"));
   EXPECT_THAT(verify_model_dir(dir_.path(), {}).problems, IsEmpty());
 }
 

@@ -115,7 +115,7 @@ def test_a_failed_job_has_a_page_with_its_reason_and_its_log(cli, job_files, tmp
     page = tmp_path / "page.html"
     cli("report", job["id"], "--html", page)
     html = page.read_text()
-    assert "INVALID_INPUT" in html and "1000 are needed" in html and "End of its log" in html
+    assert "INVALID_INPUT" in html and "1000 are needed" in html and "End of the log" in html
     assert "&lt;img src=x" in html and "<img" not in html
 
 

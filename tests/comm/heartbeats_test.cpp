@@ -140,9 +140,10 @@ TEST_F(WaitingRanks, ThatWaitForEachOtherAreFoundWithTheirOperations) {
     ranks_[0]->wait_limit()("receive from rank 1", begun_);
     ranks_[1]->wait_limit()("barrier", begun_);
   });
-  EXPECT_EQ(found,
-            "no rank has gone on for 1 s (resources.timeout_s): rank 0 on host0 waits in receive "
-            "from rank 1 (wait 1), rank 1 on host1 waits in barrier (wait 1)");
+  EXPECT_EQ(
+      found,
+      "no rank has made progress for 1 s (resources.timeout_s): rank 0 on host0 waits in receive "
+      "from rank 1 (wait 1), rank 1 on host1 waits in barrier (wait 1)");
   EXPECT_EQ(ranks_[0]->wait_limit()("receive from rank 1", begun_), "did not complete: " + found);
 }
 

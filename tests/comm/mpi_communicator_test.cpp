@@ -199,7 +199,7 @@ TEST(MpiCommunicator, RanksThatWaitForEachOtherEndInAnErrorThatNamesTheirOperati
     comm.receive(tensor, next)->wait();
     ADD_FAILURE() << "no rank has sent";
   } catch (const CommunicationError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no rank has gone on for 2 s (resources.timeout_s)"));
+    EXPECT_THAT(error.what(), HasSubstr("no rank has made progress for 2 s (resources.timeout_s)"));
     EXPECT_THAT(error.what(),
                 HasSubstr("rank 1 on " + host_name() + " waits in receive from rank 2 (wait 1)"));
   }

@@ -166,7 +166,7 @@ TEST(ChooseDevice, CudaWithoutAGpuIsRefusedByName) {
     FAIL() << "there is no GPU";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(),
-                HasSubstr("resources.device: cuda is not possible: rank 0: " + ask_driver().fault));
+                HasSubstr("resources.device: cuda cannot be used: rank 0: " + ask_driver().fault));
   }
 }
 

@@ -49,7 +49,7 @@ def test_cuda_without_a_gpu_is_refused_before_any_work(tmp_path):
     spec = cuda_job(GOLDEN["cases"][0], tmp_path, "auto")
     done = harness.run(spec, tmp_path)
     assert done.returncode == 65
-    assert "resources.device: cuda is not possible: rank 0: no NVIDIA driver" in done.stderr
+    assert "resources.device: cuda cannot be used: rank 0: no NVIDIA driver" in done.stderr
     assert list(tmp_path.iterdir()) == [tmp_path / "job.yaml"]
 
 

@@ -365,7 +365,7 @@ TEST_F(ReportOnDisk, UnmeasuredPerplexityStaysUnmeasured) {
 }
 
 TEST_F(ReportOnDisk, MalformedReportsAreRefusedWithTheKey) {
-  EXPECT_THAT(error(), HasSubstr("report.json: there is no such file"));
+  EXPECT_THAT(error(), HasSubstr("report.json: no such file"));
   write("{}");
   EXPECT_THAT(error(), HasSubstr("schema_version: is missing"));
   write(R"({"schema_version": 2})");

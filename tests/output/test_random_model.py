@@ -167,7 +167,7 @@ def test_what_cannot_be_met_is_refused(arguments, message, tiny, tmp_path, capsy
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"model_type": "gpt2"}, "'gpt2' is none of llama,"), ({"attention_bias": True}, "attention_bias")],
+    [({"model_type": "gpt2"}, "'gpt2' is not one of llama,"), ({"attention_bias": True}, "attention_bias")],
 )
 def test_a_config_of_another_kind_is_refused(changes, message, tiny, tmp_path, capsys):
     assert write(tmp_path / "model", "--config", tiny(**changes)) == random_model.EXIT_DATA

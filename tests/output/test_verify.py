@@ -129,7 +129,7 @@ def test_a_changed_row_of_a_tied_table_is_found(folder, tmp_path):
         tensors["model.embed_tokens.weight"][399, 7] += 1e-4
 
     problems = problems_of(changed(made, tmp_path, change), *against)
-    assert problems[0].startswith("tensor 'model.embed_tokens.weight' is not the source's")
+    assert problems[0].startswith("tensor 'model.embed_tokens.weight' differs from the source's")
 
 
 def test_outputs_are_what_their_source_gives(folder, narrow, full):
@@ -209,7 +209,7 @@ def test_another_dtype_than_the_configs_is_found(narrow, tmp_path):
 def test_another_source_is_found_by_its_hash(folder, narrow):
     other, tokens = folder / "other", folder / "tokens.safetensors"
     (problem,) = problems_of(narrow, "--against", other, "--tokens", tokens)
-    assert problem.startswith(f"{other / 'model.safetensors'}: its content is not that of the source")
+    assert problem.startswith(f"{other / 'model.safetensors'}: its content differs from the source")
 
 
 def test_other_tokens_than_the_evaluations_are_refused(folder, narrow):

@@ -96,7 +96,7 @@ def test_job_runs_to_its_end(make_toy_server, toy, tmp_path):
 
 
 @pytest.mark.parametrize("fault, reason", [
-    ("echo garbage", "status: "), ("echo '{\"attempts\": {\"'\"$(ls attempts)\"'\": {\"state\": \"odd\"}}}'", "state 'odd' is none of"),
+    ("echo garbage", "status: "), ("echo '{\"attempts\": {\"'\"$(ls attempts)\"'\": {\"state\": \"odd\"}}}'", "state 'odd' is not one of"),
     ("echo down for maintenance >&2; exit 1", "down for maintenance")], ids=["garbage", "unknown state", "down"])
 def test_job_is_what_it_was_while_there_is_no_answer(make_toy_server, toy, patient_worker, tmp_path, fault, reason):
     server = make_toy_server(DOTRESIZE_WORKER=patient_worker)
@@ -233,7 +233,7 @@ def test_server_goes_on_with_jobs_of_others_while_a_launcher_hangs(make_toy_serv
     id_ = server.create(one_rank(tmp_path / "out")).id
     says(server, id_, "the toy runs")
     with toy.with_file("status.sh", "exec sleep 300"):
-        eventually(90, lambda: "no answer since: status has not ended within 60 s" in server.get(id_).launcher_status)
+        eventually(90, lambda: "no answer since: status did not end within 60 s" in server.get(id_).launcher_status)
         waiting = server.create(one_rank(tmp_path / "waiting")).id
         eventually(20, lambda: "launcher toy does not answer: " in server.get(waiting).waiting_for)
         here = server.create(one_rank(tmp_path / "here", resources__launcher="local")).id

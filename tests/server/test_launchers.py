@@ -161,7 +161,7 @@ def test_job_of_slurm_that_ends_well_without_an_output_is_lost(make_slurm_server
 def test_somebody_runs_the_command_of_a_job(make_external_server, tmp_path):
     server = make_external_server()
     id_ = server.create(spec(tmp_path / "out", calibration__samples=2)).id
-    command = says(server, id_, "waits until somebody runs its command").command
+    command = says(server, id_, "waits for somebody to run its command").command
     shown = subprocess.run([BINARIES / "dotresize", "status", id_, "--server", server.endpoint], capture_output=True,
                            text=True, timeout=60, check=True)
     assert command in shown.stdout
@@ -234,7 +234,7 @@ def test_job_chooses_among_the_launchers_of_its_server(make_server, patient_work
     (["--launcher", "slurm"], "needs --workers"),
     (["--launcher", "external", "--workers", "127.0.0.1:0"], "needs a port"),
     (["--launcher", "external", "--workers", "0.0.0.0:7"], "a ca.crt in it"),
-    (["--launcher", "pbs", "--workers", "127.0.0.1:7"], "share/dotresize/launchers/pbs is no program that this user may execute"),
+    (["--launcher", "pbs", "--workers", "127.0.0.1:7"], "share/dotresize/launchers/pbs is not a program that this user may execute"),
     (["--launcher", "local,local"], "local is given twice")], ids=str)
 def test_launchers_that_cannot_work_are_refused_by_name(tmp_path, options, fault):
     done = subprocess.run([BINARIES / "dotresize-server", "--state", tmp_path / "state", *options], capture_output=True,

@@ -106,7 +106,7 @@ def test_readiness_is_that_of_the_job_table(make_server):
     assert metrics(server)["dotresize_serving"] == 0
     other.execute("ROLLBACK")
     eventually(20, lambda: fetch(server, "/readyz")[0] == 200)
-    assert fetch(server, "/nothing") == (404, "there is no such page\n")
+    assert fetch(server, "/nothing") == (404, "no such page\n")
 
 
 @pytest.fixture

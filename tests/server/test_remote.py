@@ -169,7 +169,7 @@ def test_a_failed_push_is_resumed_without_computing_by_a_server_that_is_killed(m
     assert (failed.state, failed.error.code) == (Job.FAILED, "PUSH_FAILED") and failed.error.message.startswith("NO_PERMISSION: ")
     # The output waits to be pushed, so no other output takes its place.
     refusal = server.wait(server.create(remote_spec()).id).error
-    assert refusal.code == "FETCH_FAILED" and "resume that job, or delete it" in refusal.message
+    assert refusal.code == "FETCH_FAILED" and "resume or delete that job" in refusal.message
     s3.refused = ()
     fetched = len(gets(s3, "in/docs-llama"))
     s3.hold.clear()

@@ -60,7 +60,7 @@ def test_ranks_elsewhere_call_only_the_server_of_their_attempts_authority(make_s
     assert subprocess.run(alone, capture_output=True, timeout=60).returncode == 1
     job = server.wait(id_)
     assert (job.state, job.error.code) == (jobs_pb2.Job.FAILED, "RANK_FAILED")
-    assert "the job has 2 ranks, and MPI knows of 1" in job.error.message
+    assert "the job has 2 ranks, but MPI knows of 1" in job.error.message
 
 
 def test_client_with_a_certificate_is_served(secure_server, authority):
@@ -224,7 +224,7 @@ def said_of(client):
 
 def test_a_missing_token_and_a_wrong_one_are_told_apart(server_with_tokens):
     assert "carries no token" in said_of(Client(server_with_tokens, ""))
-    assert "is none that this server knows" in said_of(Client(server_with_tokens, "0" * 64))
+    assert "is unknown to this server" in said_of(Client(server_with_tokens, "0" * 64))
 
 
 def test_a_token_is_rotated_while_the_server_runs(server_with_tokens, tokens):
@@ -411,8 +411,8 @@ def test_files_of_tls_that_cannot_be_are_refused_by_name(tmp_path, authority):
     key.chmod(0o600)
     (folder / "tls.crt").unlink()
     assert "tls.crt" in fault()
-    assert "tls.crt is no directory" in refusal(tmp_path, "--insecure", "--tls", folder / "tls.crt")
-    assert "nowhere is no directory" in refusal(tmp_path, "--insecure", "--tls", tmp_path / "nowhere")
+    assert "tls.crt is not a directory" in refusal(tmp_path, "--insecure", "--tls", folder / "tls.crt")
+    assert "nowhere is not a directory" in refusal(tmp_path, "--insecure", "--tls", tmp_path / "nowhere")
 
 
 def test_insecure_address_is_warned_about(tmp_path):

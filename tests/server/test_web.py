@@ -178,7 +178,7 @@ def test_job_that_has_succeeded_has_its_result_with_the_figures_of_its_report(se
     job = server.wait(server.create(small("good")).id, 60)
     assert job.state == Job.SUCCEEDED, server.logs(job.id)
     page = browser.page(f"/jobs/{job.id}")
-    assert "<caption>Result</caption>" in page and "Its log" in page
+    assert "<caption>Result</caption>" in page and "<h2>Log</h2>" in page
     shown = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
     assert (shown["kind"], shown["report"]["name"]) == ("job", "good")
     assert "data-live" not in page, "it does not change any more"
@@ -197,7 +197,7 @@ def test_job_that_has_succeeded_has_its_result_with_the_figures_of_its_report(se
 
     os.rename(job.result.output_path, folder / "moved")
     os.symlink(folder / "moved", job.result.output_path)
-    assert "is not the model of this job any more" in browser.page(f"/jobs/{job.id}")
+    assert "is no longer the model of this job" in browser.page(f"/jobs/{job.id}")
     assert browser.fetch(f"/jobs/{job.id}/report")[0] == 404
 
 

@@ -130,7 +130,7 @@ TEST_F(OutputDirectoryTest, TakesNobodyElsesDirectoryForItsUnfinishedOutput) {
   fs::create_directories(partial_path(out_));
   put_file(partial_path(out_) / "thesis", "only copy");
   EXPECT_THAT([&] { OutputDirectory(out_, false); },
-              ThrowsMessage<InputError>(HasSubstr("no job of dotresize has made it")));
+              ThrowsMessage<InputError>(HasSubstr("was not written by a dotresize job")));
   EXPECT_EQ(file_bytes(partial_path(out_) / "thesis"), "only copy");
 }
 
@@ -237,7 +237,7 @@ TEST_F(OutputDirectoryTest, NothingIsWrittenOrRemovedThroughALinkThatComesLater)
     write_file_atomically(output.partial() / "README.md", "card");
     EXPECT_EQ(file_bytes(home_ / "aside" / "README.md"), "card");
     EXPECT_THAT([&] { output.commit(); },
-                ThrowsMessage<std::runtime_error>(HasSubstr("somebody has exchanged it")));
+                ThrowsMessage<std::runtime_error>(HasSubstr("something else has replaced it")));
     EXPECT_FALSE(fs::exists(fs::symlink_status(out_)));
   }
   EXPECT_EQ(names_in(home_ / "victim").size(), 1U);

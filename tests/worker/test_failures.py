@@ -44,7 +44,7 @@ def test_ranks_of_srun_that_do_not_know_each_other_end_at_once(spec, tmp_path):
     done = subprocess.run([harness.BIN / "dotresize-worker", job], capture_output=True, text=True, timeout=60,
                           env={**alone, "SLURM_STEP_NUM_TASKS": "4"})  # fmt: skip
     assert done.returncode == 1
-    assert "srun has started 4 processes, and MPI knows of 1: srun needs --mpi=pmix" in done.stderr
+    assert "srun started 4 processes, but MPI knows of 1: srun needs --mpi=pmix" in done.stderr
     assert harness.leftovers(tmp_path) == []
 
 

@@ -230,7 +230,7 @@ def test_a_tokenizer_that_wants_more_memory_than_there_is_is_refused(spec, tmp_p
     spec["resources"]["memory"] = "1GiB"
     refused = harness.run(spec, tmp_path)
     assert refused.returncode == 65
-    assert "the tokenizer helper died of its input, by signal 6" in refused.stderr
+    assert "the tokenizer helper was killed by its input, by signal 6" in refused.stderr
 
 
 def test_token_outside_the_vocabulary_is_refused(spec, tmp_path):

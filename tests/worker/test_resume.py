@@ -144,7 +144,7 @@ def test_damaged_entries_are_computed_again(spec, journal, uninterrupted, tmp_pa
 
     assert code == 0, log
     for name in interrupted.entries(journal) | damaged:
-        note = f"note: {name} of the journal is damaged, and is computed again\n"
+        note = f"note: {name} of the journal is damaged and will be computed again\n"
         assert (note in log) == (name in damaged)
     assert f"resuming: {finished - 5} of {JUNCTIONS} junctions are solved" in log
     assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
@@ -315,7 +315,7 @@ def test_a_journal_of_another_job_is_refused_by_what_differs(spec, half_done, tm
         assert refused.returncode == 65, refused.stderr
         where = f"output.path: {directory}/out.partial/journal"
         assert f"{where} is the journal of another job: {difference}" in refused.stderr
-        assert "--fresh starts the job anew" in refused.stderr
+        assert "--fresh starts the job again from the beginning" in refused.stderr
         assert files(interrupted.journal_of(other)) == before
         assert [path.name for path in (directory / "out.partial").iterdir()] == ["journal"]
 
@@ -349,7 +349,7 @@ def test_a_journal_that_does_not_say_whose_it_is_is_refused(damage, spec, journa
     refused = harness.run(spec, tmp_path)
     assert refused.returncode == 65, refused.stderr
     assert "output.path: " in refused.stderr and "journal" in refused.stderr
-    assert "--fresh starts the job anew" in refused.stderr
+    assert "--fresh starts the job again from the beginning" in refused.stderr
     assert files(journal) == before
 
 

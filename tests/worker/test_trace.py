@@ -98,5 +98,5 @@ def test_a_timeline_that_cannot_be_written_is_refused_before_the_work(tmp_path):
         timeout=60,
     )
     assert done.returncode == 65
-    assert f"--trace: {missing.parent}: there is no such directory" in done.stderr
+    assert f"--trace: {missing.parent}: no such directory" in done.stderr
     assert not (tmp_path / "out").exists()

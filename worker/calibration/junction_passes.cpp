@@ -134,7 +134,7 @@ at::Tensor DecomposedJunction::rotation() const {
 
 SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<CostSums> second) && {
   TORCH_CHECK(second.has_value() == setup.map.sums().second.any(),
-              "a second pass that the map does not need, or none that it needs");
+              "the second pass does not match what the map needs");
   JunctionStatistics statistics{.tokens = tokens,
                                 .gram = std::move(gram),
                                 .fisher = std::move(fisher),

@@ -82,13 +82,13 @@ class HeaderHandler final : public StrictJsonHandler {
       key_.clear();
       const bool metadata = value == "__metadata__";
       if (metadata ? std::exchange(has_metadata_, true) : header.tensors.contains(value)) {
-        refuse("the name is there twice");
+        refuse("the name appears twice");
       }
       return true;
     }
     key_ = value;
     if (place_ == Place::kMetadata) {
-      if (header.metadata.contains(value)) refuse("the key is there twice");
+      if (header.metadata.contains(value)) refuse("the key appears twice");
       return true;
     }
     if (value != "dtype" && value != "shape" && value != "data_offsets") {
@@ -96,7 +96,7 @@ class HeaderHandler final : public StrictJsonHandler {
     }
     if ((value == "dtype" && !draft_.dtype.empty()) || (value == "shape" && draft_.has_shape) ||
         (value == "data_offsets" && draft_.has_offsets)) {
-      refuse("the key is there twice");
+      refuse("the key appears twice");
     }
     return true;
   }
@@ -138,7 +138,7 @@ class HeaderHandler final : public StrictJsonHandler {
       draft_.shape.push_back(static_cast<int64_t>(value));
     } else if (place_ == Place::kOffsets) {
       if (draft_.offset_count == draft_.offsets.size()) {
-        refuse("must be [begin, end], and has more than two numbers");
+        refuse("must be [begin, end], but has more than two numbers");
       }
       draft_.offsets[draft_.offset_count++] = value;
     } else {
@@ -176,8 +176,8 @@ class HeaderHandler final : public StrictJsonHandler {
     if (draft_.offset_count != draft_.offsets.size()) refuse("data_offsets must be [begin, end]");
     if (begin > end) refuse("data_offsets " + range + " end before they begin");
     if (end > data_size_) {
-      refuse("data_offsets " + range + " leave the file, which has " + std::to_string(data_size_) +
-             " bytes of data");
+      refuse("data_offsets " + range + " lie beyond the end of the file, which has " +
+             std::to_string(data_size_) + " bytes of data");
     }
     // A dimension of 0 counts as 1 first, so that strides cannot overflow either.
     int64_t bytes = safetensors_dtype_size(draft_.dtype);
@@ -223,8 +223,8 @@ void check_coverage(const SafetensorsHeader& header, uint64_t data_begin, uint64
                        ": its data overlap another tensor's");
     }
     if (begin > covered) {
-      throw InputError(origin + ": tensor " + in_quotes(entry->first) + ": a hole of " +
-                       std::to_string(begin - covered) + " bytes lies before its data");
+      throw InputError(origin + ": tensor " + in_quotes(entry->first) + ": a gap of " +
+                       std::to_string(begin - covered) + " bytes precedes its data");
     }
     covered = entry->second.end;
   }
@@ -252,7 +252,7 @@ uint64_t header_length(const char* prefix, uint64_t prefix_size, uint64_t file_s
                      ": not a safetensors file");
   }
   if (length > file_size - kLengthBytes) {
-    throw InputError(found + " leaves the file of " + std::to_string(file_size) +
+    throw InputError(found + " exceeds the file of " + std::to_string(file_size) +
                      " bytes: not a safetensors file, or cut off");
   }
   return length;

@@ -54,11 +54,11 @@ class IndexHandler final : public StrictJsonHandler {
       section_ = value;
       tensor_.clear();
       if (section_ == "weight_map" && std::exchange(has_map_, true)) {
-        refuse("the key is there twice");
+        refuse("the key appears twice");
       }
     } else if (!passes_over()) {
       tensor_ = value;
-      if (files.contains(tensor_)) refuse("the name is there twice");
+      if (files.contains(tensor_)) refuse("the name appears twice");
     }
     return true;
   }

@@ -38,7 +38,7 @@ void verify_sums(const fs::path& dir, VerifyResult& result) {
     }
     ++result.files;
     if (sha256_of_file(dir / file) != expected) {
-      result.problems.push_back(file + ": its content is not what SHA256SUMS says");
+      result.problems.push_back(file + ": its content does not match SHA256SUMS");
     }
   }
   for (const std::string& file : present) {
@@ -75,7 +75,7 @@ void verify_shapes(const CheckpointReader& reader,
   }
   for (const std::string& name : reader.names()) {
     if (!expected_shapes.contains(name)) {
-      problems.push_back("tensor " + in_quotes(name) + " is none of the model's");
+      problems.push_back("tensor " + in_quotes(name) + " does not belong to the model");
     }
   }
 }

@@ -82,7 +82,7 @@ ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t ma
   int64_t shard_bytes = 0;
   for (const TensorSpec& spec : tensors) {
     if (!names.insert(spec.name).second) {
-      throw std::logic_error("tensor " + spec.name + " is in the layout twice");
+      throw std::logic_error("tensor " + spec.name + " appears twice in the layout");
     }
     const int64_t bytes = spec.bytes();
     if (layout.shards.empty() || shard_bytes + bytes > max_shard_bytes) {

@@ -189,7 +189,7 @@ std::string Heartbeats::find_stall(Clock::time_point now) const {
     waits += (waits.empty() ? "" : ", ") + name(static_cast<int>(rank)) + " waits in " +
              wait.operation + " (wait " + std::to_string(wait.number) + ")";
   }
-  return "no rank has gone on for " + in_seconds(options_.timeout) +
+  return "no rank has made progress for " + in_seconds(options_.timeout) +
          " (resources.timeout_s): " + waits;
 }
 

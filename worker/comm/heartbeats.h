@@ -49,9 +49,9 @@ class Heartbeats {
   void wait_for_peers();
 
   /// Text such as "rank 3 on node7 has been silent for 600 s (resources.timeout_s), last in
-  /// calibrate", or "no rank has gone on for 600 s (resources.timeout_s): rank 0 on node7 waits in
-  /// barrier (wait 9), ..."; empty while every peer is heard and one goes on. Once found, a text
-  /// stays.
+  /// calibrate", or "no rank has made progress for 600 s (resources.timeout_s): rank 0 on node7
+  /// waits in barrier (wait 9), ..."; empty while every peer is heard and one goes on. Once found,
+  /// a text stays.
   std::string silence() const;
 
   /// Returns a limit that lets operations wait until there is a silence(). It refers to this

@@ -41,7 +41,7 @@ void KeptStates::find(const std::string& entry) {
     const auto parsed = std::from_chars(name.data(), end, microbatch);
     if (parsed.ec != std::errc() || parsed.ptr != end || microbatch < 0) {
       throw InputError(
-          fmt::format("{} of the journal: {} is no number of a microbatch", entry, name));
+          fmt::format("{} of the journal: {} is not the number of a microbatch", entry, name));
     }
     views_[microbatch] = view;
   }

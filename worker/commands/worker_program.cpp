@@ -43,7 +43,7 @@ CLI::Option* add_job_options(CLI::App& app, JobCommandOptions& options) {
   app.add_option("--trace", options.trace,
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
   app.add_option("--attempt", options.attempt,
-                 "File of a server that started this by another launcher than mpirun on its own "
+                 "File by which a rank on another machine reports its progress; written by the "
                  "machine: where progress is told")
       ->type_name("FILE");
   app.add_option("--dense-loss", options.dense_loss,
@@ -54,7 +54,7 @@ CLI::Option* add_job_options(CLI::App& app, JobCommandOptions& options) {
                  "(default: those of this process)")
       ->check(CLI::Range(1, 1 << 16).description(""));
   app.add_flag("--fresh", options.fresh,
-               "Start anew even if an interrupted run of the job has left a journal");
+               "Start from the beginning even if an interrupted run of the job has left a journal");
   app.add_option("--set", options.changes,
                  "KEY=VALUE: changes a key of the job file; several times")
       ->expected(1)
@@ -109,7 +109,7 @@ int run_worker(int argc, char** argv, const MakeTransport& transport) {
   self_test->add_option("--device", arguments.device, "cpu, cuda or auto")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   add_output_option(*self_test, arguments);
-  app.add_subcommand("probe", "What there is on this machine, as JSON, for `dotresize doctor`");
+  app.add_subcommand("probe", "Describe this machine as JSON, for `dotresize doctor`");
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);

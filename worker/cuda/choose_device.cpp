@@ -65,7 +65,7 @@ Json judge(const std::vector<std::string>& findings) {
     const auto [owner, first] = owners.emplace(found.at("uuid"), static_cast<int>(rank));
     if (!first && !ranks_share_gpus()) {
       return {{"reason", who + " would share a GPU with rank " + std::to_string(owner->second) +
-                             "; start at most as many ranks on a host as it has GPUs"},
+                             "; start at most one rank per GPU on a host"},
               {"any", any}};
     }
     capability = std::min(capability, found.at("capability").get<int>());
@@ -97,7 +97,7 @@ ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, 
     if (verdict.at("any")) cpu.why_not_cuda = "all ranks compute on the CPU: " + reason;
     return cpu;
   }
-  throw InputError("resources.device", "cuda is not possible: " + reason);
+  throw InputError("resources.device", "cuda cannot be used: " + reason);
 }
 
 GpuCode gpu_code(const std::string& flags) {

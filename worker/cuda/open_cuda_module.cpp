@@ -25,14 +25,14 @@ CudaModule& open_cuda_module() {
   static CudaModule* module = [] {
     const fs::path path = cuda_module_path();
     if (!fs::exists(path)) {
-      throw std::runtime_error(path.string() + " is not there: this build has no CUDA");
+      throw std::runtime_error(path.string() + " is missing: this build has no CUDA");
     }
     // The module stays open, because libtorch's CUDA half cannot be unloaded.
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) throw std::runtime_error(::dlerror());
     auto* make = reinterpret_cast<CudaModule* (*)()>(::dlsym(library, "dotresize_cuda_module"));
     if (make == nullptr)
-      throw std::runtime_error(path.string() + " is no CUDA module of dotresize");
+      throw std::runtime_error(path.string() + " is not a CUDA module of dotresize");
     CudaModule* opened = make();
     set_cuda_kernels(opened->kernels());
     return opened;

@@ -64,9 +64,9 @@ void run_python_helper(const std::string& what, std::string_view source,
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
   // A library misled by its input ends like this. It has run without input before (python_fault).
   if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV) {
-    throw InputError("the " + what + " helper died of its input, by signal " +
+    throw InputError("the " + what + " helper was killed by its input, by signal " +
                      std::to_string(result.exit_code - 128) +
-                     ": a file is damaged, or wants more memory than there is");
+                     ": a file is damaged or needs more memory than is available");
   }
   if (result.exit_code == kExitUnavailable || result.exit_code == kExitCannotExecute) {
     throw ProgramMissing("the " + what + " helper cannot run in " + command.front() + ": " +

@@ -78,7 +78,7 @@ at::Tensor frequencies(const ModelConfig& config, int64_t tokens) {
             .clamp_(0, 1);
     return plain * (kept + (1 - kept) / rotary.factor);
   }
-  throw std::logic_error("there is no rotary embedding of the type " + rotary.type);
+  throw std::logic_error("unknown type of rotary embedding: " + rotary.type);
 }
 
 // Rotates the pairs of channels i and i + turning/2. cos, sin: [tokens, turning]; input: float32.

@@ -26,7 +26,8 @@ void for_each_pair(Weights& weights, const std::vector<StoredTensor>& tensors, c
     if (next != tensors.end() && next->role == role && next->index == index) {
       visit(*next++, tensor);
     } else if (tensor.defined()) {
-      throw std::logic_error(sublayer_name(weights.sublayer) + " has more than its model stores");
+      throw std::logic_error(sublayer_name(weights.sublayer) +
+                             " has more tensors than its model stores");
     }
   });
   if (next != tensors.end()) {

@@ -30,7 +30,7 @@ std::string expand_template(std::string_view text, const std::string& name,
   // The library's cache is shared by the whole program, so the template is parsed anew each time.
   const std::unique_ptr<Template> made(
       Template::StringToTemplate(string_of(text), ctemplate::STRIP_BLANK_LINES));
-  if (!made) throw std::runtime_error(name + " is no template");
+  if (!made) throw std::runtime_error(name + " is not a template");
   std::string html;
   if (!made->Expand(&html, &dictionary)) throw std::runtime_error(name + " cannot be expanded");
   return html;

@@ -387,13 +387,12 @@ std::string error_of(const std::filesystem::path& model_dir) {
 }
 
 TEST(BadConfigFile, MissingDirectoryIsNamed) {
-  EXPECT_EQ(error_of("/nonexistent/m"), "/nonexistent/m: there is no such model directory");
+  EXPECT_EQ(error_of("/nonexistent/m"), "/nonexistent/m: no such model directory");
 }
 
 TEST(BadConfigFile, MissingFileIsNamed) {
   const TemporaryDirectory dir;
-  EXPECT_EQ(error_of(dir.path()),
-            (dir.path() / "config.json").string() + ": there is no such file");
+  EXPECT_EQ(error_of(dir.path()), (dir.path() / "config.json").string() + ": no such file");
 }
 
 TEST(BadConfigFile, DirectoryInPlaceOfTheFileIsRefused) {

@@ -455,9 +455,9 @@ def test_comparison_plots_perplexity_over_net_size_if_it_is_known(pages):
 def test_failure_has_the_error_the_log_and_the_job(pages):
     shown = pages.read(pages.failed(error="no <b>memory</b>", log="one\n\ttwo\n"))
     assert (shown["kind"], shown["error"]) == ("Compression without a result", "no <b>memory</b>")
-    assert list(shown["texts"]) == ["End of its log", "What was asked for"]
-    assert shown["texts"]["End of its log"].startswith("one\n\ttwo\ndotresize-worker: error: ")
-    assert json.loads(shown["texts"]["What was asked for"])["name"] == "lost"
+    assert list(shown["texts"]) == ["End of the log", "Request"]
+    assert shown["texts"]["End of the log"].startswith("one\n\ttwo\ndotresize-worker: error: ")
+    assert json.loads(shown["texts"]["Request"])["name"] == "lost"
 
 
 def test_pages_of_the_largest_reports_are_small(pages):

@@ -346,7 +346,7 @@ TEST_F(ResolveJob, RefusesWhatTheModelCannotServe) {
 
 TEST_F(ResolveJob, RefusesFilesThatAreNotThereOrNotFiles) {
   spec_.mutable_calibration()->set_text(0, "/nonexistent.txt");
-  EXPECT_EQ(error(), "calibration.text: '/nonexistent.txt': there is no such file");
+  EXPECT_EQ(error(), "calibration.text: '/nonexistent.txt': no such file");
   spec_.mutable_calibration()->set_text(0, "/dev/zero");
   EXPECT_EQ(error(), "calibration.text: '/dev/zero' is not a regular file");
   spec_.mutable_calibration()->clear_text();

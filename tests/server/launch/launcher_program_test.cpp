@@ -68,9 +68,9 @@ TEST(LauncherAnswers, AnswerOfAnotherFormIsNoAnswer) {
   EXPECT_NE(fault("garbage"), "");
   EXPECT_NE(fault("{}"), "");
   EXPECT_NE(fault(R"({"attempts": []})"), "");
-  EXPECT_THAT(of_attempt(R"({"state": "gone"})"), HasSubstr("state 'gone' is none of waiting"));
+  EXPECT_THAT(of_attempt(R"({"state": "gone"})"), HasSubstr("state 'gone' is not one of waiting"));
   EXPECT_THAT(of_attempt(R"({"state": "ended", "code": "BAD", "message": ""})"),
-              HasSubstr("code 'BAD' is none of LOST"));
+              HasSubstr("code 'BAD' is not one of LOST"));
   for (const char* attempt :
        {"7", "{}", R"({"state": 1})", R"({"state": "running", "note": 1})", R"({"state": "ended"})",
         R"({"state": "ended", "exit_code": 256})", R"({"state": "ended", "exit_code": -1})",
@@ -151,7 +151,7 @@ TEST_F(LauncherScript, IsKilledWithItsChildrenWhenItTakesTooLong) {
   const LauncherProgram program =
       launcher("sh -c 'echo $$ >" + file + "; exec sleep 300' & wait", 1s);
   EXPECT_THAT([&] { program.status({}, stop_.get_token()); },
-              ThrowsMessage<LauncherFault>("status has not ended within 1 s"));
+              ThrowsMessage<LauncherFault>("status did not end within 1 s"));
   const int child = std::stoi(content("child"));
   std::string state = "?";
   for (int i = 0; i < 100 && state != "gone"; ++i) {
@@ -171,7 +171,7 @@ TEST_F(LauncherScript, IsNotWaitedForBecauseOfWhatItLeavesBehind) {
 
 TEST_F(LauncherScript, TooLongAnAnswerIsRefused) {
   EXPECT_THAT([&] { launcher("head -c 20000000 /dev/zero").status({}, stop_.get_token()); },
-              ThrowsMessage<LauncherFault>("status has written more than 16 MiB"));
+              ThrowsMessage<LauncherFault>("status wrote more than 16 MiB"));
 }
 
 TEST_F(LauncherScript, StopLeavesASubmissionToItsEndWithItsLock) {

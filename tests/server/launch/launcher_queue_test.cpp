@@ -64,7 +64,7 @@ TEST_F(LauncherQueueTest, SubmissionsThatHangKeepNoOtherFromItsTurn) {
   })) << calls();
   EXPECT_TRUE(happens([&] { return follow("known", false).answer.has_value(); }))
       << "no status question in a round with a call that hangs";
-  EXPECT_THAT(queue_->faults().start, HasSubstr("submit has not ended within 1 s"));
+  EXPECT_THAT(queue_->faults().start, HasSubstr("submit did not end within 1 s"));
 }
 
 TEST_F(LauncherQueueTest, CancelsThatHangKeepNoOtherFromItsTurn) {

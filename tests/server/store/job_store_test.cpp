@@ -82,7 +82,7 @@ TEST_F(Store, OneOwnerDoesNotFillTheQueueOfOthers) {
   } catch (const ApiError& error) {
     EXPECT_EQ(error.code, grpc::StatusCode::RESOURCE_EXHAUSTED);
     EXPECT_EQ(error.reason, "QUEUE_FULL");
-    EXPECT_THAT(error.what(), HasSubstr("2 jobs of 'ann' are waiting already"));
+    EXPECT_THAT(error.what(), HasSubstr("2 jobs of 'ann' are already waiting"));
   }
   create("ben", "of-ben");
   for (const char* name : {"d", "e", "f"}) create("", name);

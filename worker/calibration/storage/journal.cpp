@@ -48,7 +48,7 @@ std::string hash_of(const Json& value) {
 [[noreturn]] void refuse(const fs::path& file) {
   throw std::runtime_error(shown_path(file) +
                            " was changed while the job ran: run the job again, which computes a "
-                           "damaged entry anew");
+                           "damaged entry again");
 }
 
 /// Returns true if the entry matches the hash in `about`: its JSON value, or its file of tensors.

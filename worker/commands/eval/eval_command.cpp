@@ -116,7 +116,7 @@ std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& e
   const MeasuredModel& first = evaluations.front();
   for (const MeasuredModel& model : evaluations) {
     if (!model.perplexity || comparable(model, first)) continue;
-    warnings.push_back(model.model.string() + " has another vocabulary or other tokens than " +
+    warnings.push_back(model.model.string() + " has a different vocabulary or tokenization from " +
                        first.model.string() + ": their perplexities cannot be compared");
   }
   for (const MeasuredModel& model : evaluations) {

@@ -174,7 +174,7 @@ void Evaluation::require_comparable(const Evaluation& reference) const {
                      " tokens, not " + std::to_string(reference.config_.vocab_size));
   }
   if (result_.perplexity->tokens_fingerprint != reference.result_.perplexity->tokens_fingerprint) {
-    throw InputError(both + "its tokenizer reads the text as other tokens");
+    throw InputError(both + "its tokenizer gives different tokens for the text");
   }
 }
 

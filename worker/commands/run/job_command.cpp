@@ -52,7 +52,7 @@ v1::JobSpec share_spec(Communicator& comm, const JobCommandOptions& options, boo
     const int asked = ranks_of(spec);
     if (asked != comm.size() && of_server) {  // the server has planned it for this number
       throw std::runtime_error(fmt::format(
-          "the job has {} ranks, and MPI knows of {}: start all of them at once, with the "
+          "the job has {} ranks, but MPI knows of {}: start all of them at once, with the "
           "mpirun of OpenMPI or srun --mpi=pmix",
           asked, comm.size()));
     }
@@ -85,7 +85,7 @@ void check_trace_path(const fs::path& path) {
   std::error_code error;
   const fs::path folder = fs::absolute(path).parent_path();
   if (!fs::is_directory(folder, error)) {
-    throw InputError("--trace", folder.string() + ": there is no such directory");
+    throw InputError("--trace", folder.string() + ": no such directory");
   }
   if (fs::is_directory(path, error)) throw InputError("--trace", path.string() + " is a directory");
   if (::access(folder.c_str(), W_OK) != 0) {

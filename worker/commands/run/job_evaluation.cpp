@@ -34,7 +34,7 @@ std::optional<NegativeLogLikelihood> read_dense_loss(Communicator& comm, const f
     const std::string what =
         difference(fingerprint, found.value("of", Json::object()), file.filename().string());
     if (!what.empty()) {
-      throw InputError(kDenseLossOption, file.string() + " is another loss: " + what);
+      throw InputError(kDenseLossOption, file.string() + " holds a different loss: " + what);
     }
     const Json nll = found.value("nll", Json());
     const Json tokens = found.value("tokens", Json());

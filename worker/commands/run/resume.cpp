@@ -27,7 +27,7 @@ constexpr size_t kMaxHashBytes = 64;
 constexpr char kThreads[] = "decomposition_threads";
 constexpr char kSvd[] = "svd_driver";
 constexpr char kInputs[] = "input_stamps";
-constexpr char kFresh[] = "; --fresh starts the job anew";
+constexpr char kFresh[] = "; --fresh starts the job again from the beginning";
 
 [[noreturn]] void refuse_damaged(const std::string& what) {
   throw InputError("output.path", "the journal of an earlier run is damaged: " + what + kFresh);
@@ -79,14 +79,14 @@ Decompositions check_journal(const fs::path& dir, const fs::path& file, const Js
   constexpr int64_t kMaxThreads = 1 << 16;
   const Json threads = found.value(kThreads, Json());
   if (!threads.is_number_integer() || threads <= 0 || threads > kMaxThreads) {
-    refuse_damaged(shown_path(file) + ": " + kThreads + " is no number of threads");
+    refuse_damaged(shown_path(file) + ": " + kThreads + " is not a number of threads");
   }
   Decompositions decompositions{threads, std::nullopt};
   if (!found.contains(kSvd)) return decompositions;
   const Json& svd = found.at(kSvd);
   if (svd.is_string()) decompositions.svd_driver = svd_driver_named(svd.get<std::string>());
   if (!decompositions.svd_driver) {
-    refuse_damaged(shown_path(file) + ": " + kSvd + " is no such driver");
+    refuse_damaged(shown_path(file) + ": " + kSvd + " is not an SVD driver");
   }
   return decompositions;
 }
@@ -124,7 +124,7 @@ void remove_damaged(Communicator& comm, const fs::path& dir) {
   const std::vector<std::string> mine = journal.damaged(comm.rank(), comm.size());
   for (const std::string& name : mine) journal.remove(name);
   for (const std::string& name : gather_names(comm, mine)) {
-    fmt::print(stderr, "note: {} of the journal is damaged, and is computed again\n",
+    fmt::print(stderr, "note: {} of the journal is damaged and will be computed again\n",
                printable(name));
   }
   comm.barrier();

@@ -41,7 +41,7 @@ constexpr char kEvaluationTokens[] = "evaluation_tokens";
 
 Dtype dtype_named(const std::string& name) {
   if (const auto dtype = find_dtype(name)) return *dtype;
-  throw InputError("dtype '" + name + "' is none of float32, float16, bfloat16");
+  throw InputError("dtype '" + name + "' is not one of float32, float16, bfloat16");
 }
 
 /// Largest ‖difference‖ / ‖logits‖ that rounding the folded weights may cause, with both models
@@ -99,9 +99,8 @@ void Comparison::run() {
                  value_head_dim(output_, s) == value_head_dim(source_, s);
   }
   if (!full_width && (!report_.dense.perplexity || !report_.compressed.perplexity)) {
-    throw InputError(
-        (request_.dir / "dotresize/report.json").string() +
-        ": has no perplexities, because the job had no evaluation: nothing to measure again");
+    throw InputError((request_.dir / "dotresize/report.json").string() +
+                     ": has no perplexities to measure again, because the job had no evaluation");
   }
   if (!full_width && !request_.source.given()) {
     throw UsageError(
@@ -127,7 +126,8 @@ bool Comparison::compare_fingerprints() {
     if (known == report_.fingerprints.end()) {
       problems_.push_back(file.string() + ": not among the source's files in the report");
     } else if (sha256_of_file(file) != known->second) {
-      problems_.push_back(file.string() + ": its content is not that of the source in the report");
+      problems_.push_back(file.string() +
+                          ": its content differs from the source named in the report");
     }
   }
   return problems_.size() == before;
@@ -168,9 +168,10 @@ void Comparison::compare_tables() {
       return load_rows(reader, embedding_tensor(config), first, count, dtype);
     };
     if (at::equal(rows(output, output_), rows(source, source_))) continue;
-    problems_.push_back(fmt::format(
-        "tensor '{}' is not the source's, which a tied output keeps: rows {} to {} differ",
-        table.name, first, first + count - 1));
+    problems_.push_back(
+        fmt::format("tensor '{}' differs from the source's in rows {} to {}; an output with tied "
+                    "embeddings keeps it",
+                    table.name, first, first + count - 1));
     return;
   }
 }

@@ -115,7 +115,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
   const std::string shown = partial_path(path_).string();
   if (!is_free_partial(partial_)) {
     throw InputError("output.path", shown +
-                                        " is not empty, and no job of dotresize has made it; "
+                                        " is not empty and was not written by a dotresize job; "
                                         "remove it or choose another path");
   }
   mark_stopped(directory_.descriptor(), false);
@@ -180,7 +180,7 @@ void OutputDirectory::leave() {
 void OutputDirectory::require_name(const fs::path& name) const {
   if (parent_.holds(name, directory_)) return;
   throw std::runtime_error(shown_path(beside(name)) +
-                           " is not what this job has written: somebody has exchanged it");
+                           " is not what this job wrote: something else has replaced it");
 }
 
 void OutputDirectory::replace() {

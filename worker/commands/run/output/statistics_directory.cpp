@@ -60,10 +60,10 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   const std::string key = job_.statistics.key();
   if (!fs::exists(fs::symlink_status(dir_))) {
     if (job_.statistics.saved()) return false;
-    throw InputError(key, in_quotes(dir_.string()) + ": there is no such directory");
+    throw InputError(key, in_quotes(dir_.string()) + ": no such directory");
   }
   if (!fs::exists(dir_ / kStatisticsFile) || !fs::is_directory(dir_ / kEntries)) {
-    throw InputError(key, in_quotes(dir_.string()) + " has no statistics of dotresize");
+    throw InputError(key, in_quotes(dir_.string()) + " has no statistics written by dotresize");
   }
   Json wanted = fingerprint;
   Json found = read_manifest(dir_);
@@ -75,7 +75,7 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   }
   const std::string what = difference(wanted, found, "the statistics");
   if (!what.empty()) {
-    throw InputError(key, in_quotes(dir_.string()) + " has statistics of another job: " + what);
+    throw InputError(key, in_quotes(dir_.string()) + " has the statistics of another job: " + what);
   }
   return true;
 }
@@ -93,7 +93,7 @@ void StatisticsDirectory::begin(const Json& fingerprint) {
   const bool begun = fs::exists(partial_ / kStatisticsFile);
   if (!begun && !fs::is_empty(partial_)) {
     throw InputError(key, partial_.string() +
-                              " is not empty, and no job of dotresize has made it; remove it or "
+                              " is not empty and was not written by a dotresize job; remove it or "
                               "choose another path");
   }
   if (begun && difference(fingerprint, read_manifest(partial_), "").empty()) {

@@ -48,7 +48,7 @@ MpiSession::MpiSession() {
   if (started.empty() || started == std::to_string(world_size())) return;
   const std::string size = std::to_string(world_size());
   MPI_Finalize();
-  throw std::runtime_error("srun has started " + started + " processes, and MPI knows of " + size +
+  throw std::runtime_error("srun started " + started + " processes, but MPI knows of " + size +
                            ": srun needs --mpi=pmix");
 }
 
