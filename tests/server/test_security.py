@@ -254,7 +254,7 @@ def test_a_token_is_rotated_while_the_server_runs(server_with_tokens, tokens):
     assert rotate("nobody")[0] == 64
     file.write_text("no token file")
     server_with_tokens.process.send_signal(signal.SIGHUP)
-    eventually(20, lambda: "the tokens stay as they were" in server_with_tokens.log())
+    eventually(20, lambda: "the tokens stay unchanged" in server_with_tokens.log())
     assert lets_in(third)
 
 
@@ -288,7 +288,7 @@ def test_a_certificate_is_replaced_while_the_server_runs(make_server, authority,
     shutil.copy(authority.issue("third")[0], folder / "tls.crt")
     server.process.send_signal(signal.SIGHUP)
     eventually(20, lambda: "is not the key of" in server.log())
-    assert server.log().count("the certificates stay as they were") == 2 and shown() == {second}
+    assert server.log().count("the certificates stay unchanged") == 2 and shown() == {second}
 
 
 def test_denied_calls_do_not_fill_the_audit_log(server_with_tokens):
