@@ -65,7 +65,7 @@ def programs(tmp_path):
 
 def slurm_answer(programs, state, ended="0", reason="None"):
     programs.add("squeue", f"17|{NAME}|{state}|{ended}|{reason}|\n")
-    programs.add("sacct", code=1)
+    programs.add("sacct", errors="Slurm accounting storage is disabled\n", code=1)
     return programs.answers("slurm")[NAME]
 
 
@@ -110,10 +110,17 @@ def test_slurm_without_accounting_answers_as_well(programs):
     assert set(json.loads(done.stdout)["attempts"]) == {NAME}
 
 
+def test_slurm_job_is_not_lost_while_accounting_does_not_answer(programs):
+    programs.add("squeue")
+    programs.add("sacct", errors="sacct: error: Sending PersistInit msg: Connection refused\n", code=1)
+    done = programs.ask("slurm", "status", {"attempts": {NAME: str(programs.folder)}})
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "sacct: error: Sending PersistInit msg: Connection refused\n")
+
+
 @pytest.mark.parametrize("printed", ["17\n", "17;cluster\n"])
 def test_slurm_job_that_it_has_forgotten_is_lost_and_not_submitted_again(programs, printed):
     programs.add("squeue")
-    programs.add("sacct", code=1)
+    programs.add("sacct", errors="Slurm accounting storage is disabled\n", code=1)
     programs.add("sbatch", printed)
     assert programs.ask("slurm", "submit", programs.request()).returncode == 0
     (programs.folder / "sbatch.arguments").unlink()
@@ -183,7 +190,7 @@ def test_number_of_processors_out_of_its_bounds_is_refused_by_name(programs, lau
         programs.add(program)
     done = programs.ask(launcher, "submit", programs.request(), DOTRESIZE_CPUS_PER_RANK=cpus)
     assert done.returncode not in (0, 65), "the operator can mend it"
-    assert done.stderr == f"DOTRESIZE_CPUS_PER_RANK: {cpus!r} is no number from 1 to 1024\n"
+    assert done.stderr == f"DOTRESIZE_CPUS_PER_RANK: {cpus!r} is not a number from 1 to 1024\n"
 
 
 @pytest.mark.parametrize("change, fault", [
