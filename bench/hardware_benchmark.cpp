@@ -23,7 +23,6 @@
 #include <functional>
 #include <limits>
 #include <thread>
-#include <vector>
 
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"

@@ -6,7 +6,7 @@ crowd: heartbeats of a running job and GetJob of one client, while another clien
 at once again and again, 64 streams of logs and 64 of events that it does not read, slow readers, and compressed
 requests that become 16 MiB; then all of it together. There is no limit of calls (--max-rate 0). Jobs that are
 submitted meanwhile must end.
-table: lists, filters and GetJob on a table of 100000 ended jobs, which are written straight into it; GetJob also while 300
+table: lists, filters and GetJob on a table of 100000 ended jobs, which are written straight into it; GetJob also while 250
 streams watch all jobs, and one job after the other begins and fails.
 short_jobs: 10000 jobs of one rank by the launcher local. Their worker is a script, a stand-in: each job is a
 supervisor and a process that ends at once.

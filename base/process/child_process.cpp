@@ -59,7 +59,7 @@ void read_errors(UniqueFd& pipe, std::string& text) {
 /// Child whose output is being captured.
 struct Captured {
   pid_t pid = 0;
-  std::optional<int> status;  ///< of waitpid; nullopt if it has not ended
+  std::optional<int> status;  ///< from waitpid; nullopt if it has not ended
   CapturedChild result;
 };
 

@@ -47,7 +47,7 @@ struct Pipe {
 /// Makes a pipe that children do not inherit by themselves. Throws std::system_error.
 Pipe make_pipe();
 
-/// How a child is started. It has no standard input, and no blocked or ignored signals.
+/// Start of a child. It has no standard input, and no blocked or ignored signals.
 struct ChildStart {
   std::vector<std::string> command;           ///< argument vector, no shell
   std::string program = {};                   ///< file; empty: command[0], found through PATH

@@ -98,7 +98,7 @@ struct Reconnection {
   const std::function<bool()> interrupted = [] { return false; };
   std::chrono::milliseconds pause = {};  ///< before the next attempt
   std::optional<std::chrono::steady_clock::time_point> failing_since =
-      {};  ///< of failures in a row
+      {};  ///< consecutive failures
 
   /// Calls `attempt` until it returns true; one that returns false is repeated at once. After an
   /// RpcError that `may_pass` it calls `tell`, waits and tries again; it throws the error if it may

@@ -3,18 +3,14 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <memory>
 #include <system_error>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
-#include "base/files/partial_path.h"
 #include "base/process/program.h"
 #include "client/display/progress_display.h"
 #include "job/spec/job_file.h"
-#include "job/spec/remote_url.h"
 
 namespace dotresize {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <vector>
 
 #include "base/process/program.h"
 #include "client/verbs/verb.h"

@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/failure.h"
 #include "base/process/program.h"
-#include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "client/calls/follow.h"
 #include "client/display/job_text.h"

@@ -40,7 +40,7 @@ struct SumsOfPasses {
   MapSums first;
   MapSums second;
 
-  const MapSums& in_basis() const { return second.any() ? second : first; }  ///< of either pass
+  const MapSums& in_basis() const { return second.any() ? second : first; }  ///< from either pass
 };
 
 /// Sums of each kind of map: a row of kMapKinds.

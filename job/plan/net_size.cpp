@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/text/human_text.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/errors.h"
 #include "base/text/printable.h"
 
 namespace dotresize {

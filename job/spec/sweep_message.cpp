@@ -3,7 +3,6 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 #include <stdexcept>
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "dotresize/v1/job.pb.h"
-#include "job/model/model_config.h"
 #include "job/plan/method.h"
 #include "job/spec/sweep_file.h"
 

@@ -9,7 +9,6 @@
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"
 #include "server/launch/launcher.h"
-#include "server/launch/outcome.h"
 #include "server/log_format.h"
 #include "server/schedule/job_output.h"
 #include "server/store/resources.h"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -78,7 +77,8 @@ Result run(const LauncherProgram& program, const char* verb, const std::string& 
   const std::string programs = "DOTRESIZE_PROGRAMS=";
   question.environment = {programs + folder_of_this_program().string()};
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (std::string_view(*variable).starts_with(programs)) continue;  // of another installation
+    if (std::string_view(*variable).starts_with(programs))
+      continue;  // belong to another installation
     question.environment.emplace_back(*variable);
   }
   question.input = input;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <sstream>
 #include <string_view>
 #include <vector>

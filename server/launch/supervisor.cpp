@@ -14,7 +14,6 @@
 #include <iostream>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "base/process/child_process.h"
 #include "base/process/program.h"

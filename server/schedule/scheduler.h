@@ -107,11 +107,12 @@ class Scheduler {
   RunClock run_clock_;
   ClockWatch clock_watch_;
   Pusher pusher_;
-  std::map<std::string, StopRequest> stop_requests_;    ///< last requests, by job
-  std::map<std::string, std::string> launcher_faults_;  ///< of other launchers, by queued job
-  Heartbeats::Clock::time_point next_launcher_look_;    ///< when these are forgotten
-  std::map<std::string, AttemptNote> notes_;            ///< notes of launched jobs, by id
-  std::jthread thread_;                                 ///< last member: it uses all the others
+  std::map<std::string, StopRequest> stop_requests_;  ///< last requests, by job
+  std::map<std::string, std::string>
+      launcher_faults_;                               ///< faults of other launchers, by queued job
+  Heartbeats::Clock::time_point next_launcher_look_;  ///< when these are forgotten
+  std::map<std::string, AttemptNote> notes_;          ///< notes of launched jobs, by id
+  std::jthread thread_;                               ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

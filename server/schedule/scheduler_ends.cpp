@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "base/errors.h"
-#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"

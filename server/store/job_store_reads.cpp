@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/store/job_schema.h"
 #include "server/store/job_store.h"

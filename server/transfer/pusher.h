@@ -5,7 +5,6 @@
 #include <string>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "job/remote/localized_job.h"
 #include "server/transfer/background_transfer.h"
 
 namespace dotresize {

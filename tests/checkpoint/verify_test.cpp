@@ -8,7 +8,6 @@
 
 #include "base/errors.h"
 #include "tests/checkpoint/checkpoint_files.h"
-#include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/temporary_directory.h"
 #include "worker/checkpoint/writer.h"
 

@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "dotresize/v1/jobs.grpc.pb.h"
 

@@ -6,7 +6,6 @@
 #include <mpi.h>
 
 #include <chrono>
-#include <thread>
 
 #include "tests/cuda/gpu.h"
 #include "worker/comm/mpi_communicator.h"

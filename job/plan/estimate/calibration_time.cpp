@@ -1,3 +1,4 @@
+#include "job/plan/block_sizes.h"
 #include "job/plan/estimate/job_time.h"
 #include "job/plan/estimate/traffic.h"
 

@@ -1,17 +1,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "job/model/model_config.h"
 #include "job/model/model_size.h"
-#include "job/plan/block_sizes.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/phase_times.h"
 #include "job/plan/estimate/work_counts.h"
-#include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
 

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/errors.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "tests/job/model/test_configs.h"

@@ -1,8 +1,6 @@
 #include "tests/job/model/test_configs.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <stdexcept>
 
 #include "job/model/read_model_config.h"

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "base/errors.h"
 #include "base/text/human_text.h"
 #include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"

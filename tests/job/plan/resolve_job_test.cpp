@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "job/plan/resolve_job.h"
-#include "job/spec/job_file.h"
 
 namespace dotresize {
 namespace {

@@ -2,7 +2,6 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
-#include "job/model/output_config.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/net_size.h"

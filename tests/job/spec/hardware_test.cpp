@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <limits>
-#include <sstream>
 
 #include "base/errors.h"
 #include "job/plan/resolve_job.h"
