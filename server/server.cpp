@@ -226,6 +226,10 @@ void Server::listen(const ServerOptions& options) {
       {"--listen", endpoint, are_clients_certified() || !options.access.tokens.empty(),
        "read and write files as this user", "a client-ca.crt in it or --tokens"},
       options);
+  if (callers_.certificates.current()) {
+    spdlog::info("--tls: clients need {} (client-ca.crt)",
+                 are_clients_certified() ? "certificates" : "no certificates");
+  }
   Listeners listeners;
   // The port of the last run is taken again if any will do: running jobs and clients know it.
   constexpr size_t kMaxEndpointBytes = 300;
@@ -315,6 +319,7 @@ ServerFigures Server::figures() {
   const std::shared_ptr<const QueueState> queue = view_.state();
   figures.used = queue->used;
   figures.launched = queue->launched;
+  figures.without_launcher = queue->without_launcher;
   for (const std::string& launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = storage_.drain.is_on();
   figures.streams = streams_.changes.size() + streams_.transfers.size();

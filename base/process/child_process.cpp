@@ -69,8 +69,9 @@ template <class IsOver>
 Captured capture(ChildStart start, const IsOver& is_over) {
   Pipe out = make_pipe();
   Pipe err = make_pipe();
-  start.descriptors.emplace_back(out.write_end.get(), STDOUT_FILENO);
-  start.descriptors.emplace_back(err.write_end.get(), STDERR_FILENO);
+  // First, because another one may take the number of a pipe's write end.
+  start.descriptors.insert(start.descriptors.begin(), {{out.write_end.get(), STDOUT_FILENO},
+                                                       {err.write_end.get(), STDERR_FILENO}});
   Captured child;
   child.pid = start_child(start);
   out.write_end = UniqueFd();

@@ -82,7 +82,11 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
 std::optional<OutputFault> output_fault(const fs::path& output, bool overwrite,
                                         const fs::path& shown) {
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(output, error))) return std::nullopt;
+  const fs::file_type type = fs::symlink_status(output, error).type();
+  if (type == fs::file_type::not_found) return std::nullopt;
+  if (type == fs::file_type::none) {
+    return OutputFault{false, shown.string() + ": " + error.message()};
+  }
   if (!overwrite) {
     return OutputFault{
         false,

@@ -28,6 +28,7 @@ struct QueueState {
   std::map<std::string, int> launched;         ///< number of jobs, by launcher
   std::map<std::string, AttemptNote> notes;    ///< notes on launched jobs, by job id
   std::map<std::string, std::string> waiting;  ///< why jobs near the head wait, by job id
+  int without_launcher = 0;                    ///< jobs near the head whose launcher is not ready
   std::string head;                            ///< id of the job that resources are kept free for
   std::optional<double> head_start_s;          ///< seconds until that job starts, if known
 };

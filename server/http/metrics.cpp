@@ -61,6 +61,9 @@ void add_jobs(const ServerFigures& figures, Families& families) {
                figures.queue_head_age_s);
   families.add(MetricType::Gauge, "dotresize_queue_held", "1 while this machine cannot start jobs.",
                figures.queue_held ? 1.0 : 0.0);
+  families.add(MetricType::Gauge, "dotresize_jobs_without_launcher",
+               "Jobs near the head of the queue whose launcher does not answer.",
+               figures.without_launcher);
   families.add(MetricType::Gauge, "dotresize_drained", "1 while the server is drained.",
                figures.drained ? 1.0 : 0.0);
   families.add(MetricType::Gauge, "dotresize_heartbeat_age_seconds",

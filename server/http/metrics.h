@@ -29,6 +29,7 @@ struct ServerFigures {
   std::map<std::string, int> launched;  ///< running jobs, for all launchers here
   bool drained = false;
   bool queue_held = false;       ///< true: this machine cannot start jobs
+  int without_launcher = 0;      ///< jobs near the head of the queue whose launcher is not ready
   int64_t state_free_bytes = 0;  ///< free on the state directory's disk
   int64_t table_bytes = 0;       ///< size of the job table's files
 };

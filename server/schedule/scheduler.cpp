@@ -195,6 +195,7 @@ void Scheduler::start_queued() {
     const auto fault = launcher_faults_.find(queued.id);
     const std::string waiting =
         fault != launcher_faults_.end() ? fault->second : start_if_room(queued, leases, head);
+    if (launcher_faults_.contains(queued.id)) ++state.without_launcher;
     if (!waiting.empty()) {
       if (head && state.head.empty()) state.head = queued.id;
       state.waiting[queued.id] = waiting;

@@ -40,7 +40,7 @@ std::vector<PageAction> actions_on(const v1::Job& job) {
   std::vector<PageAction> actions;
   if (job.state() != v1::Job::SUCCEEDED) {
     actions.push_back({address("resume"), "Resume", "Resume the job",
-                       "The job is queued again and continues from its journal."});
+                       "The job is queued again and continues from the work of earlier attempts."});
     if (job.unfinished_bytes() > 0 && !job.has_sweep()) {
       actions.push_back({address("restart"), "Start afresh", "Start the job afresh",
                          "The job is queued again. Its journal is removed first."});

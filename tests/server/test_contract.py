@@ -5,10 +5,12 @@ import getpass
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import time
+import urllib.request
 
 import grpc
 import pytest
@@ -65,6 +67,12 @@ def patient_worker(tmp_path):
     return script(tmp_path / "worker", "exec sleep 300")
 
 
+def without_launcher(server):
+    with urllib.request.urlopen(server.http + "/metrics", timeout=10) as answer:
+        found = re.search(r"^dotresize_jobs_without_launcher (\d+)$", answer.read().decode(), re.MULTILINE)
+    return int(found[1])
+
+
 def one_rank(output, **changes):
     return spec(output, resources__ranks=1, **changes)
 
@@ -99,14 +107,16 @@ def test_job_runs_to_its_end(make_toy_server, toy, tmp_path):
     ("echo garbage", "status: "), ("echo '{\"attempts\": {\"'\"$(ls attempts)\"'\": {\"state\": \"odd\"}}}'", "state 'odd' is not one of"),
     ("echo down for maintenance >&2; exit 1", "down for maintenance")], ids=["garbage", "unknown state", "down"])
 def test_job_is_what_it_was_while_there_is_no_answer(make_toy_server, toy, patient_worker, tmp_path, fault, reason):
-    server = make_toy_server(DOTRESIZE_WORKER=patient_worker)
+    server = make_toy_server("--http", "127.0.0.1:0", DOTRESIZE_WORKER=patient_worker)
     first = server.create(one_rank(tmp_path / "out0")).id
     says(server, first, "the toy runs")
+    assert without_launcher(server) == 0
     with toy.with_file("status.sh", f"cd {toy.folder}\n{fault}"):
         assert reason in says(server, first, "the toy runs; no answer since: ").launcher_status
         second = server.create(one_rank(tmp_path / "out1")).id
         eventually(20, lambda: "launcher toy does not answer: " in server.get(second).waiting_for)
         assert toy.started() == [attempt(first)]
+        eventually(20, lambda: without_launcher(server) == 1)
     eventually(20, lambda: server.get(first).launcher_status == "the toy runs")
     assert server.get(first).attempt == 1
     for id_ in (first, second):
@@ -245,7 +255,7 @@ def test_server_goes_on_with_jobs_of_others_while_a_launcher_hangs(make_toy_serv
     server.start()
     with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
         server.create(one_rank(tmp_path / "no", resources__launcher="pbs"))
-    assert found[1]["resources.launcher"] == "this server has no pbs, but toy, local (--launcher)"
+    assert found[1]["resources.launcher"] == "this server has no pbs, only toy, local (--launcher)"
     with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
         server.create(one_rank(tmp_path / "no", resources__launcher="../pbs"))
     assert "is not a launcher's name" in found[1]["resources.launcher"]

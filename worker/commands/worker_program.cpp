@@ -43,8 +43,7 @@ CLI::Option* add_job_options(CLI::App& app, JobCommandOptions& options) {
   app.add_option("--trace", options.trace,
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
   app.add_option("--attempt", options.attempt,
-                 "File by which a rank on another machine reports its progress; written by the "
-                 "machine: where progress is told")
+                 "File of a server whose launcher started this: where rank 0 reports its progress")
       ->type_name("FILE");
   app.add_option("--dense-loss", options.dense_loss,
                  "File that keeps the dense model's loss for jobs that are evaluated on the same "

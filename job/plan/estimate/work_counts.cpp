@@ -56,7 +56,7 @@ double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
          (features + (2.0 * size + 12.0) * number(config.hidden_size));
 }
 
-/// Bytes per token of float16 products whose rows are scaled (worker/transformer/half_product.h).
+/// Bytes per token of float16 products whose rows are scaled (worker/transformer/linear.h).
 /// The input is read twice and rounded; the output is read and written.
 double scaling_bytes(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
   const double in = number(widths.in);

@@ -1,6 +1,7 @@
 // libcuda.so.1 of a machine with two GPUs: the driver calls that the worker makes before it loads
 // CUDA.
 #include <cstddef>
+#include <cstring>
 
 extern "C" {
 

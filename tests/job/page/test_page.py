@@ -192,7 +192,7 @@ def test_page_allows_its_own_content_and_loads_nothing(pages, kind):
 
 
 @pytest.mark.parametrize(("kind", "figures"), [
-    ("job", ["26.030", "29.050", "0.1250", "75.0 %", "perplexity 29.050 in place of 26.030, in 12 s."]),
+    ("job", ["26.030", "29.050", "0.1250", "75.0 %", "perplexity 29.050 instead of 26.030, in 12 s."]),
     ("sweep", ["Least perplexity: 52.000 at 90.0 %", "method.lambda", "60.000", "+20.0 %"]),
     ("comparison", ["200 of 256", "80.0 %", "29.050", "+11.6 %"]), ("failure", ["no memory", "Directory"])])
 def test_without_script_the_key_figures_are_there(pages, kind, figures):
@@ -290,7 +290,7 @@ def test_job_has_tables_of_its_result_and_of_what_was_done(pages):
     shown = pages.read(pages.model(example_report(name="a name", warnings=["it is <worse>"])))
     assert (shown["kind"], shown["title"], shown["warnings"]) == ("Compression", "a name", ["it is <worse>"])
     assert shown["summary"] == ("pca_dotresize has made the model 200 of 256 channels wide: 80.0 % of its bytes, "
-                                "perplexity 29.050 in place of 26.030, in 12 s.")
+                                "perplexity 29.050 instead of 26.030, in 12 s.")
     assert list(shown["tables"]) == ["Result", "Terms", "What was done", "Ranks", "Fingerprints of the input"]
     assert shown["tables"]["Result"] == [
         ["", "dense", "compressed", "change"], ["perplexity", "26.030", "29.050", "+11.6 %"],
