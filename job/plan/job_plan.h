@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "job/model/model_config.h"
+#include "job/plan/estimate/traffic.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/resolved_job.h"
@@ -10,7 +11,7 @@
 
 namespace dotresize {
 
-/// A resolved job with its shards and the sizes that follow from both. Made in one place and
+/// A resolved job with its shards and all sizes that follow from both. Made in one place and
 /// carried: nothing is filled in later.
 struct JobPlan {
   ModelConfig model;  ///< dense model
@@ -18,7 +19,9 @@ struct JobPlan {
   ShardPlan shards;
   /// Output with job.widths: while the loss still has to decide them, with the bound.
   ModelConfig output;
-  NetSize size;  ///< sizes of `model` and `output`
+  NetSize size;        ///< sizes of `model` and `output`
+  Traffic traffic;     ///< bytes that all ranks move
+  ServedSizes served;  ///< sizes in the formats of engines
 };
 
 /// Returns the plan of a resolved job, with its own schedule. Throws the errors of make_shard_plan.

@@ -162,6 +162,26 @@ json formats_json(const ServedSizes& sizes) {
   return document;
 }
 
+/// Adds the result's size and widths, or the bound while they are not known.
+void add_size(json& document, const JobPlan& plan) {
+  const ResolvedJob& job = plan.job;
+  const NetSize& size = plan.size;
+  json& compressed = document["compressed"];
+  if (!job.widths_known()) {
+    compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
+    return;
+  }
+  compressed["parameters"] = size.compressed_parameters;
+  compressed["bytes"] = size.compressed_bytes;
+  compressed["parameters_fraction"] = size.parameters_fraction();
+  compressed["bytes_fraction"] = size.bytes_fraction();
+  document["width"] = job.widths.largest();
+  document["nominal_sparsity"] = job.widths.nominal_sparsity(job.model.hidden_size);
+  document["ratio"] = size.parameters_fraction();
+  const std::string warning = size_warning(size, job);
+  if (!warning.empty()) document["warnings"].push_back(warning);
+}
+
 }  // namespace
 
 std::string target_text(const ResolvedJob& job) {
@@ -183,7 +203,7 @@ std::string width_text(const JunctionWidths& widths, int64_t hidden_size) {
 std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& time) {
   const ResolvedJob& job = plan.job;
   const NetSize& size = plan.size;
-  const Traffic moved = estimate_traffic(plan.model, job, plan.shards);
+  const Traffic& moved = plan.traffic;
   const std::string statistics =
       job.statistics.saved()
           ? fmt::format(" and {} for the statistics", human_bytes(moved.statistics_bytes))
@@ -209,7 +229,7 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
     result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
                          with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked);
   }
-  std::string served = served_sizes_table(served_sizes(plan.model, job));
+  std::string served = served_sizes_table(plan.served);
   if (!served.empty()) {
     served.pop_back();
     served.insert(0, "\n\n");
@@ -224,7 +244,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   const ResolvedJob& job = planned.job;
   const ShardPlan& plan = planned.shards;
   const NetSize& size = planned.size;
-  const Traffic traffic = estimate_traffic(planned.model, job, plan);
+  const Traffic& traffic = planned.traffic;
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
@@ -251,7 +271,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.model.dtype)}}},
                    {"compressed", {{"dtype", to_string(job.output.dtype)}}},
-                   {"served", formats_json(served_sizes(planned.model, job))},
+                   {"served", formats_json(planned.served)},
                    {"warnings", json::array()}};
   if (job.mlp) {
     document["mlp_groups"] = plan.cut_groups;
@@ -260,20 +280,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
     if (known && job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
     if (known && job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
   }
-  json& compressed = document["compressed"];
-  if (!job.widths_known()) {
-    compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
-  } else {
-    compressed["parameters"] = size.compressed_parameters;
-    compressed["bytes"] = size.compressed_bytes;
-    compressed["parameters_fraction"] = size.parameters_fraction();
-    compressed["bytes_fraction"] = size.bytes_fraction();
-    document["width"] = job.widths.largest();
-    document["nominal_sparsity"] = job.widths.nominal_sparsity(job.model.hidden_size);
-    document["ratio"] = size.parameters_fraction();
-    const std::string warning = size_warning(size, job);
-    if (!warning.empty()) document["warnings"].push_back(warning);
-  }
+  add_size(document, planned);
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     document["ranks"].push_back(rank_json(planned.model, plan.ranks[rank], rank));
   }

@@ -206,7 +206,7 @@ def test_bad_sweeps_are_refused_by_name(make_server, base, tokens, tmp_path):
     sizes = {"method.size": [0.9, 0.8]}
     assert set(violations({})) == {"sweep"}
     assert set(violations({"method.size": ["large"], "output.path": ["/a"]})) == {"sweep.method.size", "sweep.output.path"}
-    assert "no combination makes a job" in violations({"method.size": [0.01]})["sweep"]
+    assert "no combination gives a valid job" in violations({"method.size": [0.01]})["sweep"]
     assert "more than 4096" in violations({"method.lambda": list(range(1, 101)), "method.width": list(range(1, 101))})["sweep"]
     assert "--max-ranks" in violations(sizes, parallel=3)["sweep.parallel"]
     assert "not an absolute path" in violations({"calibration.tokens": ["a", tokens]})["sweep.calibration.tokens"]

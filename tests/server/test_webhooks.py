@@ -258,7 +258,7 @@ def test_a_resumed_job_tells_of_its_new_end_and_one_that_is_not_allowed_any_more
     server.command[at + 1] = "https://elsewhere.example"
     server.start()
     server.cancel(waiting)
-    assert "not allow" in notified(server, waiting, Notification.GIVEN_UP).last_error
+    assert "no longer allows" in notified(server, waiting, Notification.GIVEN_UP).last_error
     assert len(hook.messages) == 2
     with sqlite3.connect(server.state / "jobs.sqlite") as table:
         assert table.execute("SELECT count(*) FROM notifications").fetchone() == (0,)

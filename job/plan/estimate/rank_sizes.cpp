@@ -39,9 +39,9 @@ RankSizes::RankSizes(const RankMemory& rank)
       fold_bytes(folds_in_float64(r.job.output.dtype) ? kDouble : kFloat),
       // Maps at both ends of a shortcut of low rank are rotated into each other.
       aligns(!r.job.maps.shared &&
-             std::ranges::any_of(shortcut_forms(r.job.maps.shortcuts, r.job.widths.all, d,
-                                                r.job.oblique_maps()),
-                                 [](const ShortcutForm& form) { return !form.dense(); })),
+             std::ranges::any_of(
+                 shortcut_forms(r.job.maps.shortcuts, r.job.widths.all, d, r.job.oblique_maps()),
+                 [](const ShortcutForm& form) { return !form.dense(); })),
       turns_stock(r.job.stock_output()),
       turns_norm(turns_stock && r.config.tie_word_embeddings),
       on_gpu(r.device == DeviceKind::kCuda),
