@@ -262,8 +262,8 @@ std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& 
                         (job.mlp ? number(job.mlp->rounds()) * (1.0 + back) : 0.0);
   const MomentCounts moments = moment_counts(job);
   const SolveCounts solving = solve_counts(job);
-  // Three operations for a pair of the costs, and four for eight bytes of an iteration.
   const DescribeCounts describing = describe_counts(job);
+  // Three operations for a pair of the costs, and four for eight bytes of an iteration.
   const double junction = tokens * (moments.gram + moments.rotate + 3.0 * moments.pairs) +
                           solving.eigen + solving.qr + solving.solve + solving.sinkhorn / 2.0 +
                           describing.eigenvalues + describing.energy;
