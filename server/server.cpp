@@ -13,6 +13,7 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
+#include "job/status/job_rows.h"
 #include "server/access/endpoint.h"
 #include "server/launch/launcher.h"
 #include "server/store/files.h"

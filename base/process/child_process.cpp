@@ -184,6 +184,11 @@ int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
   return stopped ? kExitCancelled : exit_code_of(*status);
 }
 
+ProgramMissing cannot_start(const std::vector<std::string>& command) {
+  return ProgramMissing("cannot start " + command.front() + ": " +
+                        std::generic_category().message(errno));
+}
+
 }  // namespace
 
 Pipe make_pipe() {
@@ -335,18 +340,14 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 
 void exec_program(const std::vector<std::string>& command) {
   execvp(command.front().c_str(), exec_vector(command).data());
-  throw ProgramMissing("cannot start " + command.front() + ": " +
-                       std::generic_category().message(errno));
+  throw cannot_start(command);
 }
 
 pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,
                      int standard_output, int standard_error) {
   const std::vector<char*> arguments = exec_vector(command);
   const pid_t pid = fork();
-  if (pid < 0) {
-    throw ProgramMissing("cannot start " + command.front() + ": " +
-                         std::generic_category().message(errno));
-  }
+  if (pid < 0) throw cannot_start(command);
   if (pid > 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);

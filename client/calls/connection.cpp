@@ -30,18 +30,19 @@ std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
     if (!tls.key.empty()) throw InputError("--cert", "needs --tls-ca");
     return grpc::InsecureChannelCredentials();
   }
-  const auto read = [](const std::string& file) {
-    constexpr uint64_t kMaxBytes = 1 << 20;
-    return file.empty() ? "" : read_whole_file(file, kMaxBytes);
-  };
   grpc::SslCredentialsOptions options;
-  options.pem_root_certs = read(tls.ca);
-  options.pem_cert_chain = read(tls.certificate);
-  options.pem_private_key = read(tls.key);
+  options.pem_root_certs = read_small_file(tls.ca);
+  options.pem_cert_chain = read_small_file(tls.certificate);
+  options.pem_private_key = read_small_file(tls.key);
   return grpc::SslCredentials(options);
 }
 
 }  // namespace
+
+std::string read_small_file(const std::string& file) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  return file.empty() ? "" : read_whole_file(file, kMaxBytes);
+}
 
 Connection::Connection(const std::string& server, const TlsOptions& tls, std::string token)
     : server_(server), token_(std::move(token)) {

@@ -23,6 +23,10 @@ struct TlsOptions {
   std::string key;          ///< key of `certificate`
 };
 
+/// Returns the text of a PEM or token file, "" for no path. Throws InputError if it is missing or
+/// larger than 1 MiB.
+std::string read_small_file(const std::string& file);
+
 /// Method of the stub that is answered once.
 template <class Request, class Response>
 using StubMethod = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&,
@@ -51,7 +55,7 @@ class Connection {
 
   /// Calls CreateJob or CreateSweep. Retries for up to ten seconds while the server is away, which
   /// is safe because of `request.request_id` (must not be empty). `on_retry` is called once, with
-  /// the reason.
+  /// the reason. `deadline`: of each try.
   template <class Request, class Response>
   Response create(StubMethod<Request, Response> method, const Request& request,
                   const std::function<void(const std::string&)>& on_retry,

@@ -51,8 +51,12 @@ void ProgressDisplay::show_event(const std::string& text) {
 }
 
 void ProgressDisplay::print(const std::string& line) {
-  if (redraws_) draw(line);
-  std::cerr << (redraws_ ? "" : line) << "\n" << std::flush;
+  if (redraws_) {
+    draw(line);
+  } else {
+    std::cerr << line;
+  }
+  std::cerr << "\n" << std::flush;
   shown_.clear();
 }
 

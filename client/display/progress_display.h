@@ -13,6 +13,8 @@ struct BarStyle {
   bool colour = false;
 };
 
+inline constexpr char kAway[] = "the server is away: waiting for it to come back";
+
 /// Shows the progress of one job on stderr. On a terminal, a line at the bottom is redrawn in
 /// place. Otherwise, for logs, there is a line for each phase and every ten seconds in between. Not
 /// thread-safe.

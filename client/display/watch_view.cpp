@@ -17,7 +17,6 @@ namespace dotresize {
 namespace {
 
 constexpr char kBack[] = "the server is back";
-constexpr char kAway[] = "the server is away: waiting for it to come back";
 
 /// State of a job as its line shows it.
 struct StatusLine {

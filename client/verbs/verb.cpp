@@ -1,7 +1,6 @@
 #include "client/verbs/verb.h"
 
 #include "base/errors.h"
-#include "base/files/input_file.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
 #include "job/sweep/sweep_results.h"
@@ -12,9 +11,8 @@ Connection CommonOptions::connect() const {
   std::string address = server.empty() ? environment_variable("DOTRESIZE_SERVER") : server;
   if (address.empty()) address = "127.0.0.1:50051";
   constexpr char kTokenFile[] = "DOTRESIZE_TOKEN_FILE";
-  constexpr uint64_t kMaxTokenBytes = 1 << 20;
   const std::string file = environment_variable(kTokenFile);
-  std::string token = file.empty() ? "" : read_whole_file(file, kMaxTokenBytes);
+  std::string token = read_small_file(file);
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (!is_printable(token)) throw InputError(kTokenFile, file + " holds no token");
   return Connection(address, tls, token);

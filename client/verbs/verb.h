@@ -11,6 +11,10 @@
 
 namespace dotresize {
 
+/// Help of the argument ID.
+inline constexpr char kIdHelp[] =
+    "Id of the job, as submit and list print it, or the beginning of the id";
+
 /// Options that most verbs have. They may stand before or after the verb.
 struct CommonOptions {
   std::string server;           ///< --server; empty if not given

@@ -84,12 +84,8 @@ struct ByteProgress {
 };
 
 struct Fetcher {
-  Connection& connection;
   const std::string& id;
   ByteProgress& progress;
-  ProgressDisplay& display;
-  const std::function<bool()>& interrupted;
-  const FollowOptions& options;
   Reconnection& reconnection;
 
   /// Fetches one file. Returns false if interrupted.
@@ -107,22 +103,23 @@ struct Fetcher {
       request.set_id(id);
       request.set_name(artifact.name());
       request.set_offset(offset);
-      ServerStream<v1::ArtifactChunk> stream(connection, &v1::Jobs::Stub::PrepareAsyncGetArtifact,
-                                             request, options.stream_deadline);
+      ServerStream<v1::ArtifactChunk> stream(reconnection.connection,
+                                             &v1::Jobs::Stub::PrepareAsyncGetArtifact, request,
+                                             reconnection.options.stream_deadline);
       const grpc::Status status = stream.read(
-          interrupted, options.tick, [&] { display.tick(); },
+          reconnection.interrupted, reconnection.options.tick, [&] { progress.display.tick(); },
           [&](const v1::ArtifactChunk& chunk) {
             reconnection.heard();
             take(file, artifact, chunk, offset);
           });
-      if (offset >= artifact.size() || interrupted()) return true;
-      throw RpcError::of_stream(status, connection.server());
+      if (offset >= artifact.size() || reconnection.interrupted()) return true;
+      throw RpcError::of_stream(status, reconnection.connection.server());
     };
     reconnection.run(
         receive, [](const RpcError& error) { return is_transient(error.code()); },
         [&](const RpcError& error) {
           if (error.code() == grpc::DEADLINE_EXCEEDED) return;
-          display.show_event("the server is away: waiting for it to come back");
+          progress.display.show_event(kAway);
         });
     file.close();
     if (offset < artifact.size()) return false;
@@ -155,7 +152,7 @@ struct Fetcher {
     return RpcError(grpc::Status(grpc::DATA_LOSS,
                                  "the bytes of " + artifact.name() + " that the server sends " +
                                      what + ": the file was changed since the job wrote it"),
-                    connection.server());
+                    reconnection.connection.server());
   }
 };
 
@@ -187,7 +184,7 @@ bool fetch_artifacts(Connection& connection, const FetchRequest& request,
   for (const v1::Artifact& artifact : artifacts) total += artifact.size();
   ByteProgress progress{display, total};
   Reconnection reconnection{connection, options, interrupted};
-  Fetcher fetcher{connection, request.id, progress, display, interrupted, options, reconnection};
+  Fetcher fetcher{request.id, progress, reconnection};
   for (const v1::Artifact& artifact : artifacts) {
     if (!fetcher.fetch(partial / artifact.name(), artifact)) return false;
   }
@@ -253,11 +250,7 @@ Verb add_fetch_verb(CLI::App& app, CommonOptions& common) {
                       "  dotresize fetch j-451f3da65440ea8f results\n"
                       "  dotresize fetch j-451f3da65440ea8f models/docs-llama-80 --model\n");
   auto request = std::make_shared<FetchRequest>();
-  command
-      .add_option("ID", request->id,
-                  "Id of the job, as submit and list print it, or the beginning of the id")
-      ->required()
-      ->type_name("");
+  command.add_option("ID", request->id, kIdHelp)->required()->type_name("");
   command.add_option("DIR", request->dir, "Directory to create")->required()->type_name("");
   command.add_flag("--model", request->model,
                    "Fetch the whole model directory; the server must allow it");

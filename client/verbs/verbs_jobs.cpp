@@ -322,8 +322,6 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
   return {&command, [options, &common] { return submit_job(*options, common); }};
 }
 
-constexpr char kIdHelp[] = "Id of the job, as submit and list print it, or the beginning of the id";
-
 std::string examples_of(const std::string& name, const std::string& arguments,
                         const std::string& flag) {
   const std::string call = "  dotresize " + name + " " + arguments;

@@ -27,7 +27,7 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
 
 /// Reason why a job cannot have its output at a path.
 struct OutputFault {
-  bool foreign = false;  ///< true: dotresize has not made it; false: it exists, without overwrite
+  bool foreign = false;  ///< true: exists and was not made by dotresize
   std::string what;
 };
 

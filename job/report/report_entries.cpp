@@ -121,7 +121,6 @@ std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output) {
   std::vector<ShortcutReport> reports;
   if (!output.compressed || output.form.norm_weights) return reports;
   for (int64_t s = 0; s < output.num_sublayers(); ++s) {
-    if (in_one_group(output.form.junction_groups, s)) continue;
     const auto in = static_cast<std::size_t>(s);
     const int64_t k_in = output.form.junction_widths.at(in);
     const int64_t k_out = output.form.junction_widths.at(in + 1);

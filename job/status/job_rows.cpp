@@ -38,6 +38,10 @@ std::string error_text(const v1::JobError& error) {
   return printable_lines(error.code() + place + ": " + error.message());
 }
 
+double unix_time(const Timestamp& time) {
+  return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
+}
+
 std::string date_text(const Timestamp& time) {
   const std::time_t seconds = time.seconds();
   std::tm local{};
@@ -50,16 +54,12 @@ std::string date_text(const Timestamp& time) {
 std::string time_taken(const v1::Job& job, std::time_t now) {
   if (job.has_result()) return format_duration(job.result().wall_time_s());
   if (!job.has_start_time()) return "";
-  Timestamp end;
-  end.set_seconds(now);
-  if (job.has_end_time()) end = job.end_time();
-  const Timestamp& start = job.start_time();
-  return format_duration(static_cast<double>(end.seconds() - start.seconds()) +
-                         1e-9 * (end.nanos() - start.nanos()));
+  const double end = job.has_end_time() ? unix_time(job.end_time()) : static_cast<double>(now);
+  return format_duration(end - unix_time(job.start_time()));
 }
 
 std::string age_text(const Timestamp& time, std::time_t now) {
-  return format_duration(static_cast<double>(now - time.seconds()) - 1e-9 * time.nanos()) + " ago";
+  return format_duration(static_cast<double>(now) - unix_time(time)) + " ago";
 }
 
 std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now) {

@@ -15,6 +15,9 @@ std::string state_name(v1::Job::State state);
 /// Text with the reason of the failure and the failed rank.
 std::string error_text(const v1::JobError& error);
 
+/// Converts to seconds since 1970.
+double unix_time(const google::protobuf::Timestamp& time);
+
 /// Local time: "2026-03-01 14:05:09 CET".
 std::string date_text(const google::protobuf::Timestamp& time);
 

@@ -185,15 +185,14 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
     throw invalid_argument("sweep", "has a field that this server does not know");
   }
   const SweepFile file = resolve_sweep(request.spec(), request.sweep(), paths);
-  const bool asks_for_none = !file.base.spec.resources().has_launcher();
-  const std::string launcher = asks_for_none && machine.offers(kLocalLauncher)
-                                   ? kLocalLauncher
-                                   : chosen_launcher(file.base.spec, machine);
-  if (launcher != kLocalLauncher) {
-    throw invalid_argument(
-        "resources.launcher",
-        "a sweep runs on the server's machine, not by " + launcher +
-            " (--launcher): set resources.launcher: " + std::string(kLocalLauncher));
+  const bool asks = file.base.spec.resources().has_launcher();
+  const std::string launcher = asks ? chosen_launcher(file.base.spec, machine) : kLocalLauncher;
+  if (launcher != kLocalLauncher || !machine.offers(kLocalLauncher)) {
+    throw invalid_argument("resources.launcher",
+                           "a sweep runs on the server's machine, by the launcher local" +
+                               std::string(machine.offers(kLocalLauncher)
+                                               ? ", not by " + launcher
+                                               : ", which this server does not have (--launcher)"));
   }
   check_counts(file.base.spec, machine.capacity);
   const std::string output = file.base.spec.output().path();

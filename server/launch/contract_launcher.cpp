@@ -70,18 +70,15 @@ void ContractLauncher::launch(const v1::Job& job, const std::string& token) {
   if (job.has_traceparent()) variables["TRACEPARENT"] = job.traceparent();
   const int ranks = ranks_of(job.spec());
   const bool gpus = job.spec().resources().device() == v1::Resources::cuda;
-  const Json request = {
-      {"name", attempt_name(job)},
-      {"ranks", ranks},
-      {"memory_bytes", job.memory_bytes() / ranks},
-      {"gpus_per_rank", gpus ? 1 : 0},
-      {"command",
-       {worker_program().string(), "--work-dir", state_.tokens.string(), "--attempt",
-        attempt_file(state_, job).string(), state_.job_file(job.id()).string()}},
-      {"environment", variables},
-      {"umask", fmt::format("{:04o}", umask_)},
-      {"log", log.string()},
-      {"folder", (dir / "launcher").string()}};
+  const Json request = {{"name", attempt_name(job)},
+                        {"ranks", ranks},
+                        {"memory_bytes", job.memory_bytes() / ranks},
+                        {"gpus_per_rank", gpus ? 1 : 0},
+                        {"command", rank_command(state_, job)},
+                        {"environment", variables},
+                        {"umask", fmt::format("{:04o}", umask_)},
+                        {"log", log.string()},
+                        {"folder", (dir / "launcher").string()}};
   Record record;
   record.request = request.dump();
   record.log_offset = static_cast<int64_t>(fs::file_size(log));

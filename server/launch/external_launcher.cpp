@@ -82,10 +82,7 @@ void ExternalLauncher::clean_up(const v1::Job& job) {
 
 std::string ExternalLauncher::command(const v1::Job& job) const {
   std::string line = "mpirun -np " + std::to_string(ranks_of(job.spec()));
-  for (const std::string& word :
-       {worker_program().string(), std::string("--work-dir"), context_.state.tokens.string(),
-        std::string("--attempt"), attempt_file(context_.state, job).string(),
-        context_.state.job_file(job.id()).string()}) {
+  for (const std::string& word : rank_command(context_.state, job)) {
     if (!word.empty() && is_plain_word(word, "/._-+=:,@%")) {
       line += " " + word;
       continue;

@@ -21,9 +21,7 @@ std::unique_ptr<Launcher> make_launcher(const LauncherChoice& choice,
                                         const LauncherContext& context) {
   if (choice.name == kLocalLauncher) return make_local_launcher(context);
   if (choice.name == kExternalLauncher) return make_external_launcher(context);
-  return std::make_unique<ContractLauncher>(
-      context, choice.name,
-      choice.program.empty() ? packaged_launcher(choice.name) : choice.program);
+  return std::make_unique<ContractLauncher>(context, choice.name, choice.program);
 }
 
 }  // namespace
@@ -68,6 +66,15 @@ void write_attempt_file(const StateDir& state, const RemoteWorkers& server, cons
       attempt_file_text({server.address, server.ca, job.id(), job.attempt(), token, server.roots}));
 }
 
+std::vector<std::string> rank_command(const StateDir& state, const v1::Job& job) {
+  return {worker_program().string(),
+          "--work-dir",
+          state.tokens.string(),
+          "--attempt",
+          attempt_file(state, job).string(),
+          state.job_file(job.id()).string()};
+}
+
 std::filesystem::path packaged_launcher(const std::string& name) {
   return folder_of_this_program().parent_path() / "share/dotresize/launchers" / name;
 }
@@ -86,7 +93,7 @@ void Launchers::require_ready() const {
 Launcher& Launchers::of(const v1::Job& job) {
   const std::string name = launcher_of(job);
   std::unique_ptr<Launcher>& launcher = launchers_[name];
-  if (!launcher) launcher = make_launcher({name, ""}, context_);
+  if (!launcher) launcher = make_launcher({name, packaged_launcher(name)}, context_);
   return *launcher;
 }
 

@@ -64,6 +64,9 @@ std::filesystem::path attempt_file(const StateDir& state, const v1::Job& job);
 void write_attempt_file(const StateDir& state, const RemoteWorkers& server, const v1::Job& job,
                         const std::string& token);
 
+/// Command of each rank of the attempt that is not started by mpirun here.
+std::vector<std::string> rank_command(const StateDir& state, const v1::Job& job);
+
 /// Launcher that jobs may use.
 struct LauncherChoice {
   std::string name;

@@ -137,7 +137,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
 void Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (!job.cancelling() && !job.has_stop_reason()) {
     const std::string& phase = job.progress().phase();
-    std::optional<Failure> reason;
+    Failure reason;
     // The order matters: the server may be suspended at any point of a round.
     if (context_.heartbeats.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay()) {
       reason = Failure{kLost, -1, "", phase,
@@ -149,7 +149,7 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
       reason = Failure{kDeadlineExceeded, -1, "", phase, missed};
     }
     // The table is written first, so that a later server also knows why the attempt ended.
-    context_.store.request_stop(job.id(), job.attempt(), to_job_error(*reason));
+    context_.store.request_stop(job.id(), job.attempt(), to_job_error(reason));
   }
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
   const auto last = stop_requests_.find(job.id());
@@ -252,7 +252,7 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
                      "this server was restarted without the launcher " + launcher_of(job)}));
   } else {
     try {
-      context_.launchers.of(job).require_ready();
+      if (!job.pushing()) context_.launchers.of(job).require_ready();  // a push starts no ranks
     } catch (const ProgramMissing& error) {
       if (queued.is_remote()) return launcher_faults_[queued.id] = error.what();
       hold_.begin(error.what());

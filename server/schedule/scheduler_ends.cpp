@@ -22,6 +22,9 @@ namespace {
 
 constexpr std::chrono::seconds kLongestRetryDelay{3600};
 
+/// Number of the job's attempts that had processes.
+int started_attempts(const v1::Job& job) { return job.attempt() - job.unstarted_attempts(); }
+
 }  // namespace
 
 Outcome Scheduler::failed(const Failure& failure) {
@@ -94,7 +97,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   }
   hold_.see(job.id(), /*runs=*/true);  // it has run
   if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
-  const int started = job.attempt() - job.unstarted_attempts();  // those that had processes
+  const int started = started_attempts(job);
   if (started >= limits_.max_attempts) {
     Outcome last = outcome;
     last.error->set_message(reason + "; the last attempt of " +
@@ -145,8 +148,7 @@ void Scheduler::follow_push(const v1::Job& job) {
   if (job.cancelling()) return end(job, kCancelled);
   if (unwanted) return end(job, failed({kDeadlineExceeded, -1, "", kPushPhase, missed}));
   const std::string reason = push.error->code() + ": " + push.error->what();
-  const int started = job.attempt() - job.unstarted_attempts();
-  if (!push.error->may_pass() || started >= limits_.max_attempts) {
+  if (!push.error->may_pass() || started_attempts(job) >= limits_.max_attempts) {
     return end(job, failed({kPushFailed, -1, "", kPushPhase, reason}));
   }
   if (!requeue(job, "the output was not pushed: " + reason, limits_.retry_delay)) {

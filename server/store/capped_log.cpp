@@ -1,21 +1,19 @@
 #include "server/store/capped_log.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <utility>
 
-#include "server/store/files.h"
+#include "base/process/child_process.h"
 
 namespace dotresize {
 
 CappedLog::CappedLog(UniqueFd file, int64_t limit) : file_(std::move(file), limit) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_errno("pipe of the log");
-  read_end_ = UniqueFd(ends[0]);
-  write_end_ = UniqueFd(ends[1]);
+  Pipe ends = make_pipe();
+  read_end_ = std::move(ends.read_end);
+  write_end_ = std::move(ends.write_end);
 }
 
 CappedLog::~CappedLog() { finish(); }

@@ -29,10 +29,6 @@ constexpr int kFirstWithPrefix = 101;
 
 const std::string kSelectJobs = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
 
-double unix_time(const google::protobuf::Timestamp& time) {
-  return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
-}
-
 JobRow row_of(const SQLite::Database& database, SQLite::Statement& query) {
   JobRow row;
   row.number = query.getColumn(kNumber).getInt64();

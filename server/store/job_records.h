@@ -78,9 +78,6 @@ struct JobRow {
   v1::Job::State stored_state = v1::Job::STATE_UNSPECIFIED;  ///< unspecified: new job
 };
 
-/// Converts to seconds since 1970.
-double unix_time(const google::protobuf::Timestamp& time);
-
 /// Beginning of a query for row_of(), up to its WHERE.
 extern const std::string kSelectJobs;
 /// Converts the current row of a query that begins with kSelectJobs. A job with a damaged record

@@ -38,7 +38,8 @@ def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_fi
 
 
 def test_an_interrupt_ends_it_at_once_and_no_job(server, cli, job_files):
-    job = job_files.endless("stopped", evaluation={"tokens": str(job_files.tokens), "kl": False})
+    many = job_files.folder / "many-tokens.safetensors"  # those of the endless job
+    job = job_files.endless("stopped", evaluation={"tokens": str(many), "kl": False})
     options = ["--methods", "dotresize", "--sizes", "0.9", "0.8", "--run", "stopped"]
     started = subprocess.Popen(command(server.address, job, *options), stderr=subprocess.PIPE, text=True,
                                env=example_environment())

@@ -111,7 +111,7 @@ TEST_F(KernelsOnGpu, SinkhornOfAPlanTooWideForTheKernelIsTheSame) {
 
 TEST_F(KernelsOnGpu, MomentsAreThoseOfTheCpu) {
   const at::Tensor x = activations(3000, 200);
-  const MomentKinds kinds{.gram = true, .abs_sum = true, .cost = true};
+  const MomentKinds kinds{.gram = true, .sums = {.abs_sum = true, .cost = true}};
   Moments expected(200, kinds);
   Moments moments(200, kinds, at::kCUDA);
   expected.add(x);

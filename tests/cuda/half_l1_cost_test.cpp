@@ -111,7 +111,7 @@ TEST_F(HalfL1Cost, ErrorTellsIfDifferencesAreLost) {
 TEST_F(HalfL1Cost, MomentsInHalfPrecisionAreReproducible) {
   const at::Tensor x = activations(300);
   const auto cost_in_order = [&](const std::vector<int64_t>& order) {
-    Moments moments(kWidth, {.abs_sum = true, .cost = true}, at::kCPU,
+    Moments moments(kWidth, {.sums = {.abs_sum = true, .cost = true}}, at::kCPU,
                     {.half_cost = true, .reproducible = SumBounds{300, 100.0}});
     for (const int64_t first : order) moments.add(x.narrow(0, first, 100));
     return moments.cost.triu();

@@ -38,7 +38,7 @@ Junction junction(bool pca, int64_t tokens = kTokens) {
   gram.add(result.x);
   gram.mirror();
   result.basis = eigenbasis(gram.gram / static_cast<double>(tokens));
-  Moments costs(kWidth, {.abs_sum = true, .cost = true});
+  Moments costs(kWidth, {.sums = {.abs_sum = true, .cost = true}});
   costs.add(pca ? at::mm(result.x, result.basis.vectors.to(at::kFloat)) : result.x);
   costs.mirror();
   result.statistics = {tokens, gram.gram, costs.abs_sum, costs.cost};

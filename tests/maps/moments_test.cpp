@@ -13,7 +13,7 @@ namespace dotresize {
 namespace {
 
 constexpr int64_t kWidth = 40;
-constexpr MomentKinds kAll = {.gram = true, .abs_sum = true, .cost = true};
+constexpr MomentKinds kAll = {.gram = true, .sums = {.abs_sum = true, .cost = true}};
 
 Moments moments(const std::vector<at::Tensor>& batches) {
   Moments result(kWidth, kAll);
@@ -86,7 +86,7 @@ TEST(Moments, GiveTheSameProjectorHoweverTokensAreSplit) {
 }
 
 TEST(Moments, HoldOnlyWhatWasAskedFor) {
-  Moments result(kWidth, {.abs_sum = true});
+  Moments result(kWidth, {.sums = {.abs_sum = true}});
   result.add(stream_activations(10, kWidth));
   EXPECT_FALSE(result.gram.defined());
   EXPECT_FALSE(result.cost.defined());

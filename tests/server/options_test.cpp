@@ -117,18 +117,6 @@ TEST_F(Options, LogTakesALevelAndTheFormatInAnyOrder) {
   }
 }
 
-TEST_F(Options, ThatThereAreNoMoreAreRefusedByName) {
-  for (const char* option : {"--tls-cert", "--gpus", "--max-queued", "--log-format"}) {
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(exit_code({option, "1"}), kExitUsage);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find(option), std::string::npos) << option;
-  }
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(exit_code({"--config", config("workers_ca: /ca.pem\n")}), kExitUsage);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find(":1: workers_ca: unknown key"),
-            std::string::npos);
-}
-
 TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
   const TemporaryDirectory home;
   home.write("file", "");

@@ -253,4 +253,4 @@ def test_sweep_that_asks_for_no_launcher_runs_on_the_servers_machine(make_server
     base.resources.ClearField("launcher")
     with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
         create(make_server("--launcher", "external", *remote), base, {"method.size": [0.8]})
-    assert "not by external" in found[1]["resources.launcher"]
+    assert "by the launcher local, which this server does not have" in found[1]["resources.launcher"]

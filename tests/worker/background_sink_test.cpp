@@ -57,7 +57,8 @@ TEST_F(BackgroundSinkTest, PassesEverythingOnInOrder) {
   for (int64_t i = 0; i < 3; ++i) sink.put_sublayer(sublayer(i));
   sink.put_end(TensorRole::kHead, at::zeros({1}), 5);
   sink.finish();
-  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1000, -1001, 0, 1, 2, -13005}));
+  const int64_t head = -1000 * static_cast<int64_t>(TensorRole::kHead) - 5;
+  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1000, -1001, 0, 1, 2, head}));
 }
 
 TEST_F(BackgroundSinkTest, ReturnsBeforeAPieceIsWritten) {

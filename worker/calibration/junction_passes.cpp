@@ -59,10 +59,8 @@ double half_cost_error(const JunctionSetup& setup, const at::Tensor& x,
 CostSums::CostSums(const JunctionSetup& setup_of, const CostPrecision& summed_in, at::Tensor basis)
     : setup(setup_of),
       precision(summed_in),
-      moments(setup.hidden_size,
-              {.abs_sum = setup.map.sums().in_basis().abs_sum,
-               .cost = setup.map.sums().in_basis().cost},
-              setup.device, {precision.half, setup.reproducible}),
+      moments(setup.hidden_size, {.sums = setup.map.sums().in_basis()}, setup.device,
+              {precision.half, setup.reproducible}),
       rotation(std::move(basis)) {}
 
 CostSums::CostSums(const JunctionSetup& setup_of, const NamedTensors& tensors)

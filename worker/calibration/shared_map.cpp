@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -73,8 +75,10 @@ void take_shared_sums(Communicator& comm, const CalibrationJob& job, PipelinePas
     job.journal.put(rotation, sums.decompose().tensors());
   }
   comm.barrier();
-  passes.in_groups(lacking(entries::kSecond), [&](JunctionGroup& group) {
-    for (StageJunction& junction : group.junctions) junction.rotation = sums.basis().rotation();
+  const std::vector<int64_t> pending = lacking(entries::kSecond);
+  const at::Tensor shared = pending.empty() ? at::Tensor() : sums.basis().rotation();
+  passes.in_groups(pending, [&](JunctionGroup& group) {
+    for (StageJunction& junction : group.junctions) junction.rotation = shared;
     passes.second(group);
     for (StageJunction& junction : group.junctions) {
       job.journal.put(entries::kSecond(junction.setup.junction), junction.second->tensors());
@@ -109,8 +113,17 @@ void solve_shared_map(Communicator& comm, const CalibrationJob& job, PipelinePas
     job.journal.put_map(kSharedMap, solution.map.to(job.fold_dtype), solution.support);
   }
   comm.barrier();  // the map is in the journal
-  for (const int64_t junction : mine) {
-    if (job.journal.has(entries::kJunction(junction))) continue;
+  std::vector<int64_t> pending;
+  std::ranges::copy_if(mine, std::back_inserter(pending), [&](int64_t junction) {
+    return !job.journal.has(entries::kJunction(junction));
+  });
+  at::Tensor M;
+  MapDiagnostics shared;
+  if (!pending.empty()) {
+    M = job.journal.map(kSharedMap).M.to(at::kDouble).to(job.device);
+    shared = job.journal.diagnostics(entries::kShared(kSharedMap));
+  }
+  for (const int64_t junction : pending) {
     FirstPass own = sums.first(junction);
     CostPrecision precision;
     if (second_pass.any()) {
@@ -118,11 +131,10 @@ void solve_shared_map(Communicator& comm, const CalibrationJob& job, PipelinePas
     } else if (own.costs) {
       precision = own.costs->precision;
     }
-    const at::Tensor M = job.journal.map(kSharedMap).M.to(at::kDouble).to(job.device);
-    MapDiagnostics shared = job.journal.diagnostics(entries::kShared(kSharedMap));
-    if (junction > 0) shared.transport.reset();  // one picture for all
+    MapDiagnostics diagnostics = shared;
+    if (junction > 0) diagnostics.transport.reset();  // one picture for all
     job.journal.put_diagnostics(entries::kJunction(junction),
-                                std::move(own).describe(std::move(shared), M, precision));
+                                std::move(own).describe(std::move(diagnostics), M, precision));
   }
   comm.barrier();
   observer.junctions_solved(job.widths.mapped_count);

@@ -127,9 +127,16 @@ class MpiTransfer final : public Transfer {
     if (!comm_.sends_.contains(this)) comm_.see_off();
   }
 
- private:
-  friend class MpiCommunicator;
+  /// Returns true if all pieces have been sent or received.
+  bool test() {
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
+                      MPI_STATUSES_IGNORE),
+          operation_);
+    return done != 0;
+  }
 
+ private:
   MpiCommunicator& comm_;
   at::Tensor tensor_;  // keeps the memory alive while MPI uses it
   std::string operation_;
@@ -203,13 +210,7 @@ void MpiCommunicator::see_off() const {
   Clock::time_point moved = Clock::now();
   const auto all_gone = [&] {
     bool gone = true;
-    for (MpiTransfer* send : sends_) {
-      int done = 0;
-      check(MPI_Testall(static_cast<int>(send->requests_.size()), send->requests_.data(), &done,
-                        MPI_STATUSES_IGNORE),
-            send->operation_);
-      gone = done != 0 && gone;
-    }
+    for (MpiTransfer* send : sends_) gone = send->test() && gone;
     return gone;
   };
   while (Clock::now() < end) {

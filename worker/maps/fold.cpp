@@ -9,6 +9,21 @@ namespace {
 
 constexpr int64_t kBlockRows = 4096;
 
+/// Returns left · right in the dtype of `right`. left: [n, d] of any floating dtype, right: [d, k].
+/// Rows of `left` are converted a block at a time, because it may be a vocabulary table.
+at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
+  TORCH_CHECK(left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0),
+              "a matrix of shape ", left.sizes(), " cannot be folded with one of shape ",
+              right.sizes());
+  at::Tensor product = at::empty({left.size(0), right.size(1)}, right.options());
+  for (int64_t first = 0; first < left.size(0); first += kBlockRows) {
+    const int64_t rows = std::min(kBlockRows, left.size(0) - first);
+    at::Tensor block = product.narrow(0, first, rows);
+    at::mm_out(block, left.narrow(0, first, rows).to(right.options()), right);
+  }
+  return product;
+}
+
 }  // namespace
 
 at::Tensor fold_in_proj(const at::Tensor& weight, const at::Tensor& gamma,
@@ -19,7 +34,7 @@ at::Tensor fold_in_proj(const at::Tensor& weight, const at::Tensor& gamma,
                 gamma.sizes(), ", M_inv has shape ", M_inv.sizes());
     right = gamma.to(right.options()).unsqueeze(1) * right;
   }
-  return fold_embedding(weight, right);  // the same product
+  return multiply_by_rows(weight, right);
 }
 
 at::Tensor fold_out_proj(const at::Tensor& weight, const at::Tensor& M) {
@@ -35,18 +50,8 @@ at::Tensor fold_out_proj_bias(const at::Tensor& bias, const at::Tensor& M) {
   return at::mv(M.t(), bias.to(M.options()));
 }
 
-// Rows are converted a block at a time, because the embedding is a table of the vocabulary.
 at::Tensor fold_embedding(const at::Tensor& embedding, const at::Tensor& M) {
-  TORCH_CHECK(embedding.dim() == 2 && M.dim() == 2 && embedding.size(1) == M.size(0),
-              "a matrix of shape ", embedding.sizes(), " cannot be folded with one of shape ",
-              M.sizes());
-  at::Tensor product = at::empty({embedding.size(0), M.size(1)}, M.options());
-  for (int64_t first = 0; first < embedding.size(0); first += kBlockRows) {
-    const int64_t rows = std::min(kBlockRows, embedding.size(0) - first);
-    at::Tensor block = product.narrow(0, first, rows);
-    at::mm_out(block, embedding.narrow(0, first, rows).to(M.options()), M);
-  }
-  return product;
+  return multiply_by_rows(embedding, M);
 }
 
 }  // namespace dotresize

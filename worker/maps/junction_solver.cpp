@@ -69,11 +69,9 @@ SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis&
   const int64_t d = basis.size(0);
   TORCH_CHECK(width >= 1 && width <= d, "width must be between 1 and ", d, ", not ", width);
   if (gram.defined()) check_sum("gram", gram, {d, d});
-  const SumsOfPasses needed = options.sums();
-  if (needed.first.cost || needed.second.cost) check_sum("cost", statistics.cost, {d, d});
-  if (needed.first.abs_sum || needed.second.abs_sum) {
-    check_sum("abs_sum", statistics.abs_sum, {d});
-  }
+  const SumsOfPasses sums = options.sums();
+  if (sums.in_basis().cost) check_sum("cost", statistics.cost, {d, d});
+  if (sums.in_basis().abs_sum) check_sum("abs_sum", statistics.abs_sum, {d});
   if (options.oblique()) check_sum("metric_factor", statistics.metric_factor, {d, d});
   if (options.metric == Metric::kFisher && !options.oblique()) {
     check_sum("fisher", statistics.fisher, {d, d});

@@ -31,8 +31,8 @@ void ReproducibleSum::round(at::Tensor& summand) const {
 
 Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const MomentOptions& options)
     : gram(zeros(kinds.gram && !options.packed, {width, width}, device)),
-      abs_sum(zeros(kinds.abs_sum, {width}, device)),
-      cost(zeros(kinds.cost, {width, width}, device)),
+      abs_sum(zeros(kinds.sums.abs_sum, {width}, device)),
+      cost(zeros(kinds.sums.cost, {width, width}, device)),
       width_(width),
       gram_rows_(std::clamp<int64_t>(width / 8, 64, 1024)),
       device_(device),

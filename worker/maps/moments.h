@@ -6,13 +6,14 @@
 #include <optional>
 #include <vector>
 
+#include "job/plan/method.h"
+
 namespace dotresize {
 
 /// Selects the sums over tokens to accumulate.
 struct MomentKinds {
-  bool gram = false;     ///< Σ_t x_tᵀ x_t
-  bool abs_sum = false;  ///< Σ_t |x_t|
-  bool cost = false;     ///< Σ_t |x_ti − x_tj|
+  bool gram = false;  ///< Σ_t x_tᵀ x_t
+  MapSums sums = {};
 };
 
 /// Bounds of what all ranks together will add: number of tokens, and largest l2 norm of a token.

@@ -62,10 +62,11 @@ RankSizes::RankSizes(const RankMemory& rank)
                    microbatch_stream),
       metric(oblique ? 2 * square : 0),
       eigen(pca ? (on_gpu ? 4 : 3) * square : 0),
-      first_sums(gram_sum(d) * (gradients ? 2 : 1) + (transport && !pca ? square : 0)),
-      whole_first_sums(square * ((transport && !pca ? 2 : 1) + (gradients ? 1 : 0))),
+      first_sums(gram_sum(d) * (gradients ? 2 : 1) + (r.job.method.sums().first.cost ? square : 0)),
+      whole_first_sums(square * ((r.job.method.sums().first.cost ? 2 : 1) + (gradients ? 1 : 0))),
       second_sums(second_pass ? square + square / 2 + (on_gpu ? 0 : square + metric) : 0),
-      waiting_to_solve(pca ? (transport ? square : 0) + (on_gpu ? 0 : square + metric)
+      waiting_to_solve(pca ? (r.job.method.sums().second.cost ? square : 0) +
+                                 (on_gpu ? 0 : square + metric)
                            : whole_first_sums),
       junctions(std::min(r.shard.junctions_at_once,
                          r.shard.junctions(summed_junctions(r.config, r.job)))),
@@ -116,7 +117,8 @@ int64_t RankSizes::at_junction() const {
   const int64_t gram =
       on_gpu ? square / 8
              : kDouble * d * (std::min(kGramBlockTokens, tokens) + 2 * std::min<int64_t>(d, 1024));
-  const int64_t costs = transport ? 2 * microbatch_stream + (on_gpu ? 2 * square : 0) : 0;
+  const int64_t costs =
+      r.job.method.sums().in_basis().cost ? 2 * microbatch_stream + (on_gpu ? 2 * square : 0) : 0;
   return std::max(gram, costs);
 }
 

@@ -21,12 +21,12 @@ struct KeptSums {
 
 KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t square = kDouble * config.hidden_size * config.hidden_size;
-  const bool second = job.method.passes() > 1;
+  const SumsOfPasses needed = job.method.sums();
   KeptSums sums;
-  sums.first = square * ((job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0));
+  sums.first = square * ((needed.first.cost ? 2 : 1) + (job.gradients() ? 1 : 0));
   // The metric of the loss adds its factor and the sums.
   if (job.method.pca()) sums.basis = job.oblique_maps() ? 3 * square : square;
-  if (second) sums.second = square;
+  if (needed.second.cost) sums.second = square;
   return sums;
 }
 

@@ -127,7 +127,7 @@ MomentCounts moment_counts(const ResolvedJob& job) {
   const double d = number(job.model.hidden_size);
   MomentCounts counts;
   counts.gram = 1.125 * d * d * (job.gradients() ? 2.0 : 1.0);
-  if (job.method.transport()) counts.pairs = d * d / 2.0;
+  if (job.method.sums().in_basis().cost) counts.pairs = d * d / 2.0;
   if (job.method.passes() > 1) counts.rotate = 2.0 * d * d;
   return counts;
 }

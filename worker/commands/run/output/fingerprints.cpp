@@ -1,6 +1,6 @@
 #include "worker/commands/run/output/fingerprints.h"
 
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -88,10 +88,7 @@ Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibrat
   fingerprint["metric"] = to_string(job.maps.metric);
   const SumsOfPasses sums = job.method.sums();
   fingerprint[kCosts] = sums.in_basis().cost;
-  // A group number for each junction: all are in one group.
-  const std::vector<int> one_group(job.widths.all.size(), 0);
-  const bool shared = sums.second.any() && job.maps.shared;
-  fingerprint[kMapGroups] = shared ? fmt::format("{}", fmt::join(one_group, ",")) : kOwnBases;
+  fingerprint[kBases] = sums.second.any() && job.maps.shared ? kSharedBasis : kOwnBases;
   return fingerprint;
 }
 

@@ -26,9 +26,10 @@ nlohmann::json job_fingerprint(const ResolvedJob& job, const TokenWindows& calib
 nlohmann::json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
                                       const std::vector<std::filesystem::path>& weights);
 inline constexpr char kCosts[] = "costs";
-inline constexpr char kMapGroups[] = "map_groups";
-/// Value of kMapGroups in statistics_fingerprint: every junction has its own basis.
+/// Key of statistics_fingerprint, and its values: a basis for each junction, or one for all.
+inline constexpr char kBases[] = "bases";
 inline constexpr char kOwnBases[] = "own";
+inline constexpr char kSharedBasis[] = "shared";
 
 /// Returns everything that the dense model's loss over these windows depends on.
 nlohmann::json dense_loss_fingerprint(const ResolvedJob& job, const TokenWindows& evaluation,

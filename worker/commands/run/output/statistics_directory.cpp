@@ -43,17 +43,14 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
     whole_ = find(fingerprint);
     if (!whole_) begin(fingerprint);
     state = "begun";
-    if (whole_) {
-      const Json own(kOwnBases);
-      state = read_manifest(dir_).value(kMapGroups, own) == own ? "whole" : "shared";
-    }
+    if (whole_) state = read_manifest(dir_).value(kBases, kOwnBases);
   }
   state = broadcast_string(comm, state, 0);
   whole_ = state != "begun";
   if (!whole_) remove_damaged(comm, partial_ / kEntries);
   journal_.emplace((whole_ ? dir_ : partial_) / kEntries);
   comm.barrier();  // no rank writes before all have looked
-  if (whole_) check_entries(comm, config, /*shared_basis=*/state == "shared");
+  if (whole_) check_entries(comm, config, /*shared_basis=*/state == kSharedBasis);
 }
 
 bool StatisticsDirectory::find(const Json& fingerprint) {
@@ -71,7 +68,7 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
     // Statistics may have parts that the method does not need.
     const SumsOfPasses sums = job_.method.sums();
     if (!sums.in_basis().cost) each->erase(kCosts);
-    if (!sums.second.any()) each->erase(kMapGroups);
+    if (!sums.second.any()) each->erase(kBases);
   }
   const std::string what = difference(wanted, found, "the statistics");
   if (!what.empty()) {
