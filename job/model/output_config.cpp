@@ -108,7 +108,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["tie_word_embeddings"] = output.tie_word_embeddings;
   config["head_dim"] = output.attention.head_dim;
   config["num_key_value_heads"] = output.attention.num_kv_heads;
-  config["dtype"] = config["torch_dtype"] = output.dtype;
+  config["dtype"] = config["torch_dtype"] = to_string(output.dtypes.main);
   write_rotary(config, output.attention.rotary);
   // Sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
   // transformers 4 and 5.

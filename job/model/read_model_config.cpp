@@ -150,18 +150,19 @@ void read_window(const ConfigFields& fields, const ModelFamily& family, ModelCon
                                         : family.sliding_window_if_absent;
 }
 
-std::string read_dtype(const ConfigFields& fields) {
-  std::string dtype;
+std::optional<Dtype> read_dtype(const ConfigFields& fields) {
+  std::optional<Dtype> dtype;
   for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
     const auto given = fields.text(key);
     if (!given) continue;
-    if (!find_dtype(*given)) {
+    const std::optional<Dtype> found = find_dtype(*given);
+    if (!found) {
       fields.fail(key, "'" + *given + "' is not one of float32, float16, bfloat16");
     }
-    if (!dtype.empty() && dtype != *given) {
-      fields.fail(key, "'" + *given + "' contradicts torch_dtype, '" + dtype + "'");
+    if (dtype && dtype != found) {
+      fields.fail(key, "'" + *given + "' contradicts torch_dtype, '" + to_string(*dtype) + "'");
     }
-    dtype = *given;
+    dtype = found;
   }
   return dtype;
 }
@@ -300,7 +301,8 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   read_window(fields, family, config);
   read_rotary_config(fields, family, config);
   config.mixture = read_mixture_config(fields, family, config);
-  config.dtype = read_dtype(fields);
+  config.stated_dtype = read_dtype(fields);
+  config.dtypes.main = config.stated_dtype.value_or(Dtype::kFloat32);
   config.form.junction_widths = read_junction_widths(fields, config);
   read_projections(fields, config);
   config.form.norm_weights = read_norm_weights(fields, config);

@@ -13,7 +13,7 @@
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "worker/checkpoint/dtypes.h"
-#include "worker/checkpoint/shard_index.h"
+#include "job/checkpoint/shard_index.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

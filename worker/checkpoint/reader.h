@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/files/input_file.h"
-#include "worker/checkpoint/safetensors_header.h"
+#include "job/checkpoint/safetensors_header.h"
 
 namespace dotresize {
 

@@ -41,7 +41,7 @@ TEST(ModelConfig, ReadsLlama31AsPublished) {
   EXPECT_EQ(config.attention.rotary.theta, 500000.0);
   EXPECT_EQ(config.attention.rotary.factor, 8.0);
   EXPECT_EQ(config.attention.rotary.original_max_position_embeddings, 8192);
-  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);
   EXPECT_EQ(config.attention.sliding_window, std::nullopt);
   EXPECT_THAT(config.form.junction_widths, SizeIs(65));
   EXPECT_THAT(config.form.junction_widths, Each(4096));
@@ -309,7 +309,7 @@ TEST(ModelConfig, ReadsTheExample) {
   const ModelConfig config = read_model_config(DOTRESIZE_SOURCE_DIR "/examples/docs-llama");
   EXPECT_EQ(config.hidden_size, 256);
   EXPECT_EQ(config.num_junctions(), 13);
-  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);
 }
 
 }  // namespace

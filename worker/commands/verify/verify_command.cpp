@@ -161,7 +161,7 @@ void Comparison::compare_tables() {
   const CheckpointReader output(request_.dir);
   const CheckpointReader source(request_.against);
   const StoredTensor table = embedding_tensor(output_);
-  const at::ScalarType dtype = scalar_type(dtype_named(output_.dtype));
+  const at::ScalarType dtype = scalar_type(output_.dtypes.main);
   for (int64_t first = 0; first < output_.vocab_size; first += kComparedRows) {
     const int64_t count = std::min(kComparedRows, output_.vocab_size - first);
     const auto rows = [&](const CheckpointReader& reader, const ModelConfig& config) {
@@ -185,12 +185,12 @@ void Comparison::compare_logits() {
   const at::Tensor found = logits_of(request_.dir, output_);
   const double difference =
       (found - expected).norm().item<double>() / expected.norm().item<double>();
-  const double tolerance = logits_tolerance(dtype_named(output_.dtype));
+  const double tolerance = logits_tolerance(output_.dtypes.main);
   if (difference <= tolerance) return;
   problems_.push_back(fmt::format(
       "the logits of output and source differ by {:.2g} of their norm; at full width in {} it "
       "should be at most {:g}",
-      difference, output_.dtype, tolerance));
+      difference, to_string(output_.dtypes.main), tolerance));
 }
 
 void Comparison::compare_perplexities() {
@@ -223,7 +223,8 @@ void Comparison::compare_perplexities() {
 }
 
 void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Problems& problems) {
-  if (config.dtype.empty()) return;
+  if (!config.stated_dtype) return;
+  const std::string stated = to_string(*config.stated_dtype);
   for (const auto& [name, shape] : expected_shapes(config)) {
     if (!reader.has(name) || reader.shape(name) != shape) continue;
     const at::ScalarType found = reader.get(name, shape).scalar_type();
@@ -231,9 +232,9 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
     for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
       if (scalar_type(known) == found) dtype = to_string(known);  // as config.json has it
     }
-    if (dtype == config.dtype) continue;
+    if (dtype == stated) continue;
     problems.push_back("tensor " + in_quotes(name) + " is " + dtype + ", config.json says " +
-                       config.dtype);
+                       stated);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "worker/checkpoint/safetensors_header.h"
+#include "job/checkpoint/safetensors_header.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/printable.h"
-#include "worker/checkpoint/strict_json.h"
+#include "job/checkpoint/strict_json.h"
 
 // The format: https://huggingface.co/docs/safetensors. 8 bytes of header length (little endian), a
 // JSON object {name: {dtype, shape, data_offsets: [begin, end]}, "__metadata__": {...}}, the data.
