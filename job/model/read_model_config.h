@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/files/confinement.h"
 #include "job/model/model_config.h"
@@ -13,6 +14,17 @@ namespace dotresize {
 /// unsupported architecture or variant (with its name and the reason), or contradictory values.
 ModelConfig read_model_config(const std::filesystem::path& model_dir,
                               const Confinement& confinement = Confinement::of_process());
+
+/// A config.json, and what became of its keys.
+struct ParsedConfig {
+  ModelConfig model;
+  /// Sentences on keys that are neither read nor known to be without effect.
+  std::vector<std::string> warnings;
+};
+
+ParsedConfig read_parsed_config(const std::filesystem::path& model_dir,
+                                const Confinement& confinement = Confinement::of_process());
+ParsedConfig parse_config(const std::string& json_text, const std::string& origin);
 
 /// Text version of read_model_config; `origin` names the text in errors.
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);
