@@ -132,6 +132,13 @@ SourceModel read_source_model(const fs::path& dir, const Confinement& confinemen
   return model;
 }
 
+SourceModel read_model_with_weights(const fs::path& dir) {
+  SourceModel model = read_source_model(dir);
+  if (!model.table) find_checkpoint_files(dir);  // throws, with what there is instead
+  require_equal_tied_head(dir, model);
+  return model;
+}
+
 void require_equal_tied_head(const fs::path& dir, const SourceModel& model,
                              const Confinement& confinement) {
   if (!model.table || !model.config.tie_word_embeddings) return;
