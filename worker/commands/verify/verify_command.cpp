@@ -13,6 +13,7 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
+#include "job/checkpoint/source_model.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/report/stored_report.h"
@@ -94,8 +95,8 @@ Comparison::Comparison(const VerifyRequest& request, const fs::path& cache_dir, 
     : request_(request),
       cache_dir_(cache_dir),
       problems_(problems),
-      output_(read_model_config(request.dir)),
-      source_(read_model_config(request.against)),
+      output_(read_source_model(request.dir).config),
+      source_(read_model_with_weights(request.against).config),
       report_(read_report_summary(request.dir)) {}
 
 void Comparison::run() {
@@ -126,7 +127,7 @@ void Comparison::run() {
 
 bool Comparison::compare_fingerprints() {
   const size_t before = problems_.size();
-  std::vector<fs::path> files = CheckpointReader(request_.against).files();
+  std::vector<fs::path> files = CheckpointReader(request_.against, source_).files();
   files.push_back(request_.against / "config.json");
   for (const fs::path& file : files) {
     const auto known = report_.fingerprints.find(file.filename().string());
@@ -166,7 +167,7 @@ void Comparison::compare_tables() {
                       output_.embedding_width() == source_.hidden_size;
   if (!common) return;
   const CheckpointReader output(request_.dir);
-  const CheckpointReader source(request_.against);
+  const CheckpointReader source(request_.against, source_);
   const StoredTensor table = embedding_tensor(output_);
   const at::ScalarType dtype = output.get(table.name, table.shape).scalar_type();
   for (int64_t first = 0; first < output_.vocab_size; first += kComparedRows) {
@@ -186,7 +187,7 @@ void Comparison::compare_tables() {
 void Comparison::compare_logits() {
   const at::Tensor ids = compared_ids();
   const auto logits_of = [&](const fs::path& dir, const ModelConfig& config) {
-    return logits(load_whole_model(CheckpointReader(dir), config, at::kFloat), ids);
+    return logits(load_whole_model(CheckpointReader(dir, config), config, at::kFloat), ids);
   };
   const at::Tensor expected = logits_of(request_.against, source_);
   const at::Tensor found = logits_of(request_.dir, output_);
@@ -219,7 +220,7 @@ void Comparison::compare_perplexities() {
   const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
   const auto compare = [&](const char* what, const fs::path& dir, const ModelConfig& config,
                            double reported) {
-    const CheckpointReader reader(dir);
+    const CheckpointReader reader(dir, config);
     const double measured =
         checkpoint_nll_alone(reader, config, tokens.windows, dtype).perplexity();
     if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
