@@ -163,6 +163,13 @@ json formats_json(const ServedSizes& sizes) {
   return document;
 }
 
+/// Row with the bytes of the source's files, if there is more in them than the model.
+std::string files_row(const ModelConfig& model, int64_t net_bytes) {
+  if (model.file_bytes == 0 || model.file_bytes == net_bytes) return "";
+  return fmt::format("on disk     {} of tensors, {} of them not of the model\n",
+                     human_bytes(model.file_bytes), human_bytes(model.file_bytes - net_bytes));
+}
+
 std::string size_warning(const JobPlan& plan) {
   return size_warning(plan.size, plan.job, stored_dtypes(plan.model), stored_dtypes(plan.output));
 }
@@ -241,10 +248,11 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
     served.insert(0, "\n\n");
   }
   return fmt::format(
-      "{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(plan), rank_rows(plan.model, job, plan.shards),
+      "{}\n{}\n{}\n{}\n{}\n{}{}{}{}", heading(plan), rank_rows(plan.model, job, plan.shards),
       passes_row(job, plan.shards), traffic,
-      size_row("dense", size.dense_parameters, size.dense_bytes, stored_dtypes(plan.model)), result,
-      served, time ? "\n\n" + time_table(*time) : "");
+      size_row("dense", size.dense_parameters, size.dense_bytes, stored_dtypes(plan.model)),
+      files_row(plan.model, size.dense_bytes), result, served,
+      time ? "\n\n" + time_table(*time) : "");
 }
 
 std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimate>& time) {
@@ -286,6 +294,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   }
   document["dense"]["parameters"] = size.dense_parameters;
   document["dense"]["bytes"] = size.dense_bytes;
+  if (planned.model.file_bytes > 0) document["dense"]["file_bytes"] = planned.model.file_bytes;
   add_size(document, planned);
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     document["ranks"].push_back(rank_json(planned.model, plan.ranks[rank], rank));

@@ -93,6 +93,14 @@ def test_a_plan_counts_the_bytes_that_are_stored(folder, stated, stored):
     assert (plan["dense"]["dtype"], plan["compressed"]["dtype"]) == (stored, stored)
 
 
+def test_a_plan_tells_what_else_is_in_the_files(folder):
+    tensors = tensors_of(folder / "mixed")
+    tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(6)
+    write_model(folder / "buffer", {**KEYS, "torch_dtype": "float16"}, tensors)
+    dense = plan_of(folder, "buffer")["dense"]
+    assert (dense["bytes"], dense["file_bytes"]) == (bytes_of(folder / "mixed"), bytes_of(folder / "buffer"))
+
+
 @pytest.mark.parametrize(("stated", "stored"), [("float32", "bfloat16"), ("bfloat16", "float32")])
 def test_an_output_has_the_dtype_that_is_stored(folder, stated, stored):
     out = run(folder, f"{stated}-{stored}", f"of-{stated}-{stored}")

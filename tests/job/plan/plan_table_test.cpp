@@ -105,6 +105,20 @@ TEST(PlanTable, MixedDtypesAreTold) {
             2 * document["compressed"]["parameters"].get<int64_t>() + 2 * 4096 * 128);
 }
 
+TEST(PlanTable, BytesOnDiskAreToldIfTheModelHasFewer) {
+  ModelConfig config = small_llama();
+  const auto plan = [&] { return make_job_plan(config, job_of_width(128)); };
+  EXPECT_FALSE(json::parse(plan_to_json(plan()))["dense"].contains("file_bytes"));
+  config.file_bytes = 13'244'928;
+  EXPECT_THAT(plan_table(plan()), Not(HasSubstr("on disk")));
+  config.file_bytes += 1 << 20;
+  EXPECT_THAT(plan_table(plan()),
+              HasSubstr("\non disk     13.6 MiB of tensors, 1.0 MiB of them not of the model\n"));
+  const json dense = json::parse(plan_to_json(plan()))["dense"];
+  EXPECT_EQ(dense["bytes"], 13'244'928);
+  EXPECT_EQ(dense["file_bytes"], 13'244'928 + (1 << 20));
+}
+
 TEST(PlanTable, WidthsThatTheLossWillDecideHaveABoundAlone) {
   ResolvedJob job = job_of_width(256);
   job.target.sparsity.reset();
