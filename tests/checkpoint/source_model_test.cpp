@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "tests/checkpoint/checkpoint_files.h"
 #include "tests/temporary_directory.h"
@@ -73,7 +74,7 @@ at::Tensor& tensor_of(NamedTensors& tensors, const std::string& name) {
 TEST_F(SourceModelTest, AModelAsTransformersWritesItHasNoWarnings) {
   write(llama());
   EXPECT_THAT(read().warnings, IsEmpty());
-  EXPECT_EQ(read().config.dtypes, StoredDtypes{Dtype::kBFloat16});
+  EXPECT_EQ(read().config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
 }
 
 TEST_F(SourceModelTest, DtypesAreThoseOfTheTensors) {

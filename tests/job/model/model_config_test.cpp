@@ -17,7 +17,7 @@ auto all_fields(const ModelConfig& c) {
                     c.attention.num_heads, c.attention.num_kv_heads, c.attention.head_dim,
                     c.vocab_size, c.max_position_embeddings, c.rms_norm_eps, c.attention.bias,
                     c.attention.output_bias, c.mlp_bias, c.fused_in_proj, c.attention.head_norms,
-                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary, c.dtype,
+                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary, c.stated_dtype,
                     c.form.junction_widths);
 }
 
@@ -92,7 +92,7 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(llama.attention.rotary.theta, 10000.0);
   EXPECT_EQ(llama.attention.rotary.type, "default");
   EXPECT_EQ(llama.max_position_embeddings, 2048);
-  EXPECT_EQ(llama.dtype, "");
+  EXPECT_FALSE(llama.stated_dtype);
   EXPECT_FALSE(llama.tie_word_embeddings);
   const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
   EXPECT_EQ(mistral.attention.num_kv_heads, 8);

@@ -50,7 +50,7 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.attention.rotary, source.attention.rotary);
     EXPECT_EQ(output.form.junction_widths.front(), 640);
     EXPECT_EQ(output.form.junction_widths.back(), source.hidden_size);
-    EXPECT_EQ(output.dtype, "bfloat16");
+    EXPECT_EQ(output.stated_dtype, Dtype::kBFloat16);
   }
 }
 
