@@ -1,6 +1,7 @@
 #include "worker/commands/eval/measure_models.h"
 
 #include <ATen/ATen.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
