@@ -77,7 +77,7 @@ def run(folder, source, name, heal=None, **output):
     assert report["dense"]["bytes"] == dense
     assert report["compressed"]["bytes"] == stored
     assert report["compressed"]["bytes_fraction"] == pytest.approx(stored / dense)
-    assert (SIZE - 0.02) * dense < stored <= SIZE * dense
+    assert (SIZE - 0.05) * dense < stored <= SIZE * dense  # a step of all features of the stock model is 0.03
     assert stored <= plan_of(folder, source, **output)["compressed"]["bytes_at_most"]
     verified = subprocess.run([BUILD / "bin" / "dotresize-worker", "verify", out], capture_output=True, text=True)
     assert verified.returncode == 0, verified.stdout
@@ -91,6 +91,7 @@ def test_a_plan_counts_the_bytes_that_are_stored(folder, stated, stored):
     assert plan["dense"]["bytes"] == sum(rank["bytes"] for rank in plan["ranks"]) == dense
     assert plan["compressed"]["bytes_at_most"] == int(SIZE * dense)
     assert (plan["dense"]["dtype"], plan["compressed"]["dtype"]) == (stored, stored)
+    assert any(stated in warning and stored in warning for warning in plan["warnings"]) == (stated != stored)
 
 
 def test_a_plan_tells_what_else_is_in_the_files(folder):
@@ -106,6 +107,7 @@ def test_an_output_has_the_dtype_that_is_stored(folder, stated, stored):
     out = run(folder, f"{stated}-{stored}", f"of-{stated}-{stored}")
     assert {tensor.dtype for tensor in tensors_of(out).values()} == {DTYPES[stored]}
     assert keys_of(out)["dtype"] == stored
+    assert any(stated in warning and stored in warning for warning in report_of(out)["warnings"])
 
 
 @pytest.fixture(scope="module")
