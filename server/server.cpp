@@ -161,15 +161,16 @@ Server::Server(const ServerOptions& options)
   listen(options);
   background_.scheduler = std::make_unique<Scheduler>(
       SchedulerContext{storage_.store, storage_.state, *background_.launchers, heartbeats_,
-                       storage_.trash, callers_.paths, machine_, storage_.drain, view_},
+                       storage_.trash, callers_.paths, callers_.access, machine_, storage_.drain,
+                       view_},
       SchedulerLimits{options.limits.max_attempts, options.limits.heartbeat_timeout,
                       options.limits.retry_delay});
   if (callers_.paths.remote().allows_any()) {
-    background_.stager =
-        std::make_unique<Stager>(storage_.store, callers_.paths, machine_, storage_.trash);
+    background_.stager = std::make_unique<Stager>(storage_.store, callers_.paths, callers_.access,
+                                                  machine_, storage_.trash);
   }
-  background_.notifier =
-      std::make_unique<Notifier>(storage_.store, callers_.webhooks, options.webhooks.secret);
+  background_.notifier = std::make_unique<Notifier>(storage_.store, callers_.webhooks,
+                                                    callers_.access, options.webhooks.secret);
   background_.watchdog = std::make_unique<Watchdog>(
       "unix:" + storage_.state.socket.string(), [this] { return first_fault(health()); },
       [this](bool serving) {
@@ -207,7 +208,17 @@ void Server::reload() {
     }
   };
   read_again("tokens", callers_.access);
+  const auto client_ca = [&] {
+    const std::shared_ptr<const TlsContent> tls = callers_.certificates.current();
+    return tls ? tls->client_ca : "";
+  };
+  const std::string before = client_ca();
   read_again("certificates", callers_.certificates);
+  if (client_ca() == before) return;
+  // A client that the new authority does not know must not keep the connection that the old one
+  // gave.
+  spdlog::info("SIGHUP: client-ca.crt has changed: closed {} connections",
+               ports_.clients->cut_connections());
 }
 
 std::vector<GuardedServer*> Server::grpc_servers() const {

@@ -95,6 +95,19 @@ def test_calls_are_counted_by_method_and_code(make_server):
         ("ListJobs", "OK"), ("GetJob", "NOT_FOUND"), ("NOT_FOUND", "WatchJob")}
 
 
+def test_malformed_requests_are_their_callers_fault(make_server):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    for method in ("Jobs/GetJob", "Jobs/CreateJob", "Workers/Heartbeat"):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+            server.channel.unary_unary(f"/dotresize.v1.{method}")(b"\x0a\xff", timeout=20)
+        assert found == ["INVALID_FIELD", {"request": "is not a message of this method's type"}]
+    for method in ("WatchJob", "GetLogs"):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT):
+            list(server.channel.unary_stream(f"/dotresize.v1.Jobs/{method}")(b"\x0a\xff", timeout=20))
+    calls = {name for name in metrics(server) if name.startswith("dotresize_calls_total")}
+    assert len(calls) == 4 and all('code="INVALID_ARGUMENT"' in name for name in calls)
+
+
 def test_readiness_is_that_of_the_job_table(make_server):
     server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
     assert fetch(server, "/readyz") == (200, "job table: ok\ndisk: ok\nscheduler: ok\nqueue: ok\n")
