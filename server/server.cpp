@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "job/status/job_rows.h"
 #include "server/access/endpoint.h"
 #include "server/launch/launcher.h"
 #include "server/store/files.h"
@@ -318,14 +317,23 @@ std::vector<HealthCheck> Server::health() {
   return health_.checks;
 }
 
+double Server::queue_head_age_s() {
+  using google::protobuf::util::TimeUtil;
+  const auto since = storage_.store.head_queued_since();
+  const std::string queued = since ? TimeUtil::ToString(*since) : "";
+  const std::lock_guard lock(head_.mutex);
+  if (queued != head_.queued) head_.clock.forget(std::exchange(head_.queued, queued));
+  if (!since) return 0.0;
+  const std::chrono::milliseconds by_wall(
+      TimeUtil::DurationToMilliseconds(TimeUtil::GetCurrentTime() - *since));
+  return std::chrono::duration<double>(head_.clock.passed(queued, by_wall)).count();
+}
+
 ServerFigures Server::figures() {
   ServerFigures figures;
   figures.jobs = storage_.store.counts();
   figures.totals = storage_.store.totals();
-  if (const auto since = storage_.store.head_queued_since()) {
-    const auto now = google::protobuf::util::TimeUtil::GetCurrentTime();
-    figures.queue_head_age_s = std::max(0.0, unix_time(now) - unix_time(*since));
-  }
+  figures.queue_head_age_s = queue_head_age_s();
   figures.longest_silence_s = std::chrono::duration<double>(heartbeats_.longest_silence()).count();
   figures.capacity = machine_.capacity;
   const std::shared_ptr<const QueueState> queue = view_.state();
