@@ -15,7 +15,6 @@
 #include "base/text/sha256.h"
 #include "job/report/stored_report.h"
 #include "job/spec/remote_url.h"
-#include "job/status/job_rows.h"
 #include "job/sweep/sweep_plan.h"
 #include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"

@@ -8,7 +8,7 @@ import time
 
 import grpc
 import pytest
-from conftest import PROGRAM, SOURCE, eventually, jobs_pb2, jobs_pb2_grpc, processes_of, refused, script, spec, sweep_pb2
+from conftest import PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, refused, script, spec, sweep_pb2
 from test_security import Client, audit_of, tokens  # noqa: F401
 from test_web import Browser
 from test_webhooks import Notification, listen, secret  # noqa: F401
