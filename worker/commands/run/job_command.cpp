@@ -241,9 +241,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
   if (rank_ == 0) {
-    const OutputOwner owner =
-        coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
-    output_.emplace(job.output.path, job.output.overwrite, options_.fresh, owner);
+    // The job of a sweep does not call the server, but makes its output for the sweep's owner.
+    const OutputRights rights = coordinator_ ? coordinator_->rights : rights_from_environment();
+    output_.emplace(job.output.path, job.output.overwrite, options_.fresh, rights);
   } else {
     comm.barrier();  // waits until rank 0 has created it
     output_.emplace(job.output.path);

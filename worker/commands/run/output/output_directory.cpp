@@ -7,11 +7,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
 #include "base/files/durable_file.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "job/plan/check_files.h"
 
@@ -52,13 +54,6 @@ void exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& 
   fs::rename(parent.path() / b, parent.path() / aside);
   fs::rename(parent.path() / a, parent.path() / b);
   fs::rename(parent.path() / aside, parent.path() / a);
-}
-
-/// Throws InputError if the job may not write its output at `path`. `shown`: the path in messages.
-void check_replaceable(const fs::path& path, bool overwrite, const fs::path& shown) {
-  if (const auto fault = output_fault(path, overwrite, shown)) {
-    throw InputError("output.path", fault->what);
-  }
 }
 
 /// Opens the directory that contains the output; creates it if `make`.
@@ -102,14 +97,14 @@ PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path
 }  // namespace
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
-                                 OutputOwner owner)
+                                 OutputRights rights)
     : path_(path),
       name_(output_name(path)),
       partial_name_(partial_path(name_)),
       overwrite_(overwrite),
-      owner_(std::move(owner)),
+      rights_(std::move(rights)),
       parent_(open_parent(path, /*make=*/true)) {
-  check_replaceable(beside(name_), overwrite, path_);
+  check_replaceable(beside(name_), overwrite);
   directory_ = lock_partial(parent_, path_);
   partial_ = directory_.path();
   const std::string shown = partial_path(path_).string();
@@ -118,11 +113,16 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
                                         " is not empty and was not written by a dotresize job; "
                                         "remove it or choose another path");
   }
+  const std::optional<OutputOwner> before = owner_of_partial(partial_);
+  if (!is_empty_partial(partial_) && !rights_.cover(before)) {
+    throw InputError("output.path",
+                     shown + " " + ownership_fault(before.value_or(OutputOwner{}).name));
+  }
   mark_stopped(directory_.descriptor(), false);
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", shown + ": " + error.message());
   fs::create_directory(journal());
-  write_output_owner(journal(), owner_);
+  write_output_owner(journal(), rights_.owner);
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path)
@@ -140,7 +140,9 @@ fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory;
 fs::path OutputDirectory::beside(const fs::path& name) const { return parent_.path() / name; }
 
 void OutputDirectory::close_journal() {
-  if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
+  if (!rights_.owner.job_id.empty()) {
+    write_output_owner(partial_ / kReportDirectory, rights_.owner);
+  }
   // The journal is renamed first. If this ends half-way, no partial journal is left, which a later
   // run would take for damage.
   const fs::path removed = partial_ / kRemovedJournal;
@@ -183,10 +185,20 @@ void OutputDirectory::require_name(const fs::path& name) const {
                            " is not what this job wrote: something else has replaced it");
 }
 
+void OutputDirectory::check_replaceable(const fs::path& path, bool overwrite) const {
+  if (const auto fault = output_fault(path, overwrite, path_)) {
+    throw InputError("output.path", fault->what);
+  }
+  const std::optional<OutputOwner> mark = owner_of_output(path);
+  if (!fs::exists(fs::symlink_status(path)) || rights_.cover(mark)) return;
+  throw InputError("output.path",
+                   path_.string() + " " + ownership_fault(mark.value_or(OutputOwner{}).name));
+}
+
 void OutputDirectory::replace() {
   const PinnedDirectory before = parent_.enter(name_);
   // A typing error in the path must not destroy other files, whatever has come there meanwhile.
-  check_replaceable(before ? before.path() : beside(name_), /*overwrite=*/true, path_);
+  check_replaceable(before ? before.path() : beside(name_), /*overwrite=*/true);
   exchange(parent_, partial_name_, name_);
   require_name(name_);
   settled_ = true;

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/files/directory.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 
 namespace dotresize {
@@ -25,10 +26,10 @@ class OutputDirectory {
  public:
   /// Creates `<path>.partial`. Keeps only the journal of an earlier job, or nothing if `fresh`.
   /// Throws InputError if `path` exists and `overwrite` is false or dotresize has not made it, if
-  /// another job holds the lock, or if `<path>.partial` is not dotresize's or belongs to another
-  /// user.
+  /// another job holds the lock, if `<path>.partial` is not dotresize's or belongs to another user,
+  /// or if `rights` do not cover one of the two.
   OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false,
-                  OutputOwner owner = {});
+                  OutputRights rights = {});
   /// Opens the directory on another rank, once rank 0 has created it. Throws InputError if it
   /// cannot be opened or belongs to another user.
   explicit OutputDirectory(const std::filesystem::path& path);
@@ -57,18 +58,23 @@ class OutputDirectory {
   /// `overwrite` allows it and dotresize has made that one too; otherwise throws InputError. Throws
   /// std::runtime_error if the unfinished output's name leads to something else.
   void commit();
+  /// Rights of this job over what exists; on rank 0.
+  const OutputRights& rights() const { return rights_; }
 
  private:
   /// Path of an entry of the parent directory.
   std::filesystem::path beside(const std::filesystem::path& name) const;
   void require_name(const std::filesystem::path& name) const;
+  /// Throws InputError if the job may not write its output at `path`, where the output's name leads
+  /// to.
+  void check_replaceable(const std::filesystem::path& path, bool overwrite) const;
   void replace();
 
   std::filesystem::path path_;
   std::filesystem::path name_;          ///< entry of the output in parent_
   std::filesystem::path partial_name_;  ///< entry of the unfinished output in parent_
   bool overwrite_ = false;
-  OutputOwner owner_;
+  OutputRights rights_;
   std::mutex mutex_;
   bool settled_ = false;  ///< committed or left
   PinnedDirectory parent_;
