@@ -10,8 +10,8 @@
 #include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
+#include "job/checkpoint/source_model.h"
 #include "job/model/model_size.h"
-#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/kept_states.h"
@@ -87,8 +87,8 @@ Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t
     : request_(request),
       number_(number),
       count_(count),
-      config_(read_model_config(model)),
-      reader_(model) {
+      config_(read_model_with_weights(model).config),
+      reader_(model, config_) {
   result_.model = model;
   result_.vocab_size = config_.vocab_size;
   result_.parameters = stored_parameters(config_);
