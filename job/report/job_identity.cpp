@@ -36,6 +36,12 @@ std::string job_identity(const v1::JobSpec& spec) {
   v1::JobSpec content = spec;
   content.mutable_output()->clear_path();
   content.mutable_output()->clear_overwrite();
+  v1::Resources& resources = *content.mutable_resources();
+  resources.clear_ranks();
+  resources.clear_memory();
+  resources.clear_device_memory();
+  resources.clear_timeout_s();
+  resources.clear_launcher();
   Json identity = {{"version", kVersion}, {"spec", job_spec_to_json(content)}};
   std::error_code unreadable;
   for (const fs::directory_entry& file : entries_of(spec.model().path(), unreadable)) {

@@ -174,7 +174,7 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
       return line.find_first_not_of("-=* ") != std::string::npos;
     });
   }
-  const std::string silent = evidence.sweep || evidence.alone || has_hosts
+  const std::string silent = evidence.sweep || evidence.alone || has_hosts || exit.signal != 0
                                  ? ""
                                  : " and gave no reason: `dotresize doctor`, run as the server's "
                                    "user, tries to start ranks";

@@ -66,24 +66,22 @@ fs::path exchange(const PinnedDirectory& parent, const fs::path& a, const fs::pa
                   const PinnedDirectory& old) {
   const int dir = parent.descriptor();
   if (::renameat2(dir, a.c_str(), dir, b.c_str(), RENAME_EXCHANGE) == 0) return a;
-  if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
   const fs::path aside = replaced_path(b);
-  const auto require = [&](int error) {
-    if (error == 0) return;
-    if (error == EEXIST) {
-      throw InputError("output.path", shown_path(parent.path() / aside) +
-                                          " is in the way: it may be the model that an earlier job "
-                                          "replaced; remove it, or move it away");
-    }
-    errno = error;
-    throw cannot_write(b);
-  };
-  require(rename_to_free_name(parent, b, aside));
-  const int error = parent.holds(aside, old) ? rename_to_free_name(parent, a, b) : EAGAIN;
-  if (error == 0) return aside;
-  rename_to_free_name(parent, aside, b);
+  int error = errno;
+  if (error == EINVAL || error == ENOSYS) error = rename_to_free_name(parent, b, aside);
+  if (error == EEXIST) {
+    throw InputError("output.path", shown_path(parent.path() / aside) +
+                                        " is in the way: it may be the model that an earlier job "
+                                        "replaced; remove it, or move it away");
+  }
+  if (error == 0) {
+    error = parent.holds(aside, old) ? rename_to_free_name(parent, a, b) : EAGAIN;
+    if (error == 0) return aside;
+    rename_to_free_name(parent, aside, b);
+  }
+  const std::string shown = shown_path(parent.path() / b);
   errno = error;
-  throw cannot_write(b);
+  throw cannot_write(shown);
 }
 
 /// Throws InputError if the job may not write its output at `path`. `shown`: the path in messages.
