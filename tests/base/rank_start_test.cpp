@@ -50,22 +50,24 @@ TEST(RankStart, RaisesTheLimitOfOpenFilesAsFarAsItMay) {
   EXPECT_GE(limit.rlim_cur, 64U) << "what mpirun needs for 8 ranks";
 }
 
+/// Lowers the hard limit of open files, which cannot be raised again, and ends the process with the
+/// error of two ranks.
+[[noreturn]] void ask_with_32_files() {
+  const rlimit limit = {32, 32};
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  require_rank_start(1);
+  try {
+    require_rank_start(2);
+  } catch (const ProgramMissing& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(3);
+  }
+  std::_Exit(0);
+}
+
 TEST(RankStart, RefusesALimitThatMpirunHangsAt) {
-  // In a child, since a hard limit cannot be raised again.
-  EXPECT_EXIT(
-      {
-        const rlimit limit = {32, 32};
-        ::setrlimit(RLIMIT_NOFILE, &limit);
-        require_rank_start(1);
-        try {
-          require_rank_start(2);
-        } catch (const ProgramMissing& error) {
-          std::fprintf(stderr, "%s\n", error.what());
-          std::_Exit(3);
-        }
-        std::_Exit(0);
-      },
-      testing::ExitedWithCode(3), "open files: 32 are too few .* 2 ranks.*ulimit -n");
+  EXPECT_EXIT(ask_with_32_files(), testing::ExitedWithCode(3),
+              "open files: 32 are too few .* 2 ranks.*ulimit -n");
 }
 
 TEST(RankStart, SaysWhichSharedMemoryIsMissing) {
