@@ -137,8 +137,8 @@ TEST_F(CheckFiles, AFolderOfOthersIsSeenBeforeTheWork) {
   std::filesystem::create_directory(dir_ / "theirs");
   std::filesystem::create_directories(dir_ / "shared" / "model" / kReportDirectory);
   dir_.write("shared/model/dotresize/report.json", "{}");
-  std::filesystem::permissions(dir_ / "shared", std::filesystem::perms::all |
-                                                    std::filesystem::perms::sticky_bit);
+  std::filesystem::permissions(dir_ / "shared",
+                               std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
   std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
   constexpr uid_t kNobody = 65534;
   ASSERT_EQ(::seteuid(kNobody), 0);
