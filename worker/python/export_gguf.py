@@ -20,7 +20,20 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporting import Checkpoint, Filling, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
+from exporting import (
+    Checkpoint,
+    Filling,
+    InputError,
+    Parser,
+    attention_shapes,
+    by_layer,
+    head_dim_of,
+    read_json,
+    refuse_maps,
+    require_free,
+    run,
+    value_filling,
+)
 
 # Architectures of GGUF by model_type, and true if the rotary embedding there turns neighbouring channels: the rows of queries
 # and keys are then put in that order.
@@ -364,8 +377,7 @@ def write_tensors(writer, tensors, checkpoint, wanted, gguf):
 def export(model_dir, out, type_name):
     import gguf
 
-    if out.exists():
-        raise InputError(f"{out}: is there already")
+    require_free(out)
     config = read_json(model_dir / "config.json")
     refuse_what_gguf_lacks(config, model_dir)
     config = as_engines_take_it(config)

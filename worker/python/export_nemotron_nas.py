@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from exporting import Checkpoint, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
+from exporting import Checkpoint, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, require_free, run, value_filling
 
 SHARD_BYTES = 5 << 30
 COPIED = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "chat_template*", "generation_config.json")
@@ -158,8 +158,7 @@ def sync(directory):
 
 
 def export(model_dir, out):
-    if out.exists():
-        raise InputError(f"{out}: is there already")
+    require_free(out)
     config = read_json(model_dir / "config.json")
     refuse_what_decilm_lacks(config, model_dir)
     checkpoint, layers = Checkpoint(model_dir), Layers(config)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import struct
 import sys
 from dataclasses import dataclass
@@ -40,6 +41,17 @@ class Filling:
         by_part = values.unflatten(self.axis, (self.parts, -1))
         missing = self.size - by_part.shape[self.axis + 1]
         return pad(by_part, (0, 0) * (by_part.ndim - self.axis - 2) + (0, missing)).flatten(self.axis, self.axis + 1)
+
+
+def require_free(out):
+    """Refuses a path at which nothing can be written."""
+    if out.exists():
+        raise InputError(f"{out}: is there already")
+    folder = out.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such directory")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: this user can make no files there")
 
 
 def read_json(path):
