@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "job/model/model_config.h"
 
 namespace dotresize {
+
+/// Largest size of a config.json.
+inline constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
 /// unsupported architecture or variant (with its name and the reason), or contradictory values.
