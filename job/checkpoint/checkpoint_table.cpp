@@ -222,11 +222,9 @@ CheckpointTable table_of_model(const CheckpointFiles& files,
   table.tensors = with_model_prefix(std::move(table.tensors));
   if (config.mixture) ExpertSplitter(config, table.tensors).split();
   // transformers 5 ties the two in either direction.
-  const std::string embedding = embedding_tensor(config).name;
   const auto head = table.tensors.find("lm_head.weight");
-  if (config.tie_word_embeddings && head != table.tensors.end() &&
-      !table.tensors.contains(embedding)) {
-    table.tensors.emplace(embedding, head->second);
+  if (config.tie_word_embeddings && head != table.tensors.end()) {
+    table.tensors.emplace(embedding_tensor(config).name, head->second);
   }
   return table;
 }

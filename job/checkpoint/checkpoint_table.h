@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/confinement.h"
 #include "job/checkpoint/safetensors_header.h"
 #include "job/model/model_config.h"
 

@@ -83,10 +83,11 @@ constexpr std::array<std::string_view, 28> kIdleNames = {
     "configuration_dotresize.py",
     "modeling_dotresize.py"};
 
-constexpr std::array<std::string_view, 22> kIdleExtensions = {
-    ".md",   ".txt",   ".png",     ".jpg", ".jpeg",    ".gif",  ".svg", ".pdf",
-    ".html", ".ipynb", ".bin",     ".pt",  ".pth",     ".ckpt", ".h5",  ".onnx",
-    ".gguf", ".ggml",  ".mlmodel", ".log", ".msgpack", ".csv"};
+constexpr std::array<std::string_view, 29> kIdleExtensions = {
+    ".md",   ".txt",   ".png",     ".jpg",   ".jpeg",    ".gif",  ".svg", ".pdf",
+    ".html", ".ipynb", ".bin",     ".pt",    ".pth",     ".ckpt", ".h5",  ".onnx",
+    ".gguf", ".ggml",  ".mlmodel", ".log",   ".msgpack", ".yaml", ".yml", ".py",
+    ".sh",   ".toml",  ".parquet", ".jsonl", ".csv"};
 
 bool is_idle(const std::string& name) {
   const std::string extension = fs::path(name).extension().string();

@@ -241,6 +241,11 @@ uint64_t header_length(const char* prefix, uint64_t prefix_size, uint64_t file_s
     throw InputError(origin + ": " + std::to_string(file_size) +
                      " bytes, too short for a safetensors file");
   }
+  if (std::string_view(prefix, kLengthBytes) == "version ") {
+    throw InputError(origin +
+                     ": is a pointer of git-lfs, not the file itself: run `git lfs pull` in its "
+                     "repository");
+  }
   uint64_t length = 0;
   for (uint64_t i = kLengthBytes; i-- > 0;) {
     length = (length << 8) | static_cast<unsigned char>(prefix[i]);

@@ -42,10 +42,10 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                 architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
                     " is refused; this model_type needs [\"" + expected + "\"]");
   }
-  for (const char* key : {"quantization_config", "compression_config"}) {
-    const json& quantisation = fields.raw(key);
+  for (const char* section : {"quantization_config", "compression_config"}) {
+    const json& quantisation = fields.raw(section);
     if (quantisation.is_null() || quantisation == json::object()) continue;
-    fields.fail(key,
+    fields.fail(section,
                 "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
   }
   // transformers 5 takes the causal mask away.
@@ -365,6 +365,10 @@ void require_regular_companions(const std::filesystem::path& model_dir) {
     if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) continue;
     throw InputError("model.path", (model_dir / name).string() +
                                        " is not a regular file, and the output needs a copy of it");
+  }
+  for (const char* name : kFilteredFiles) {
+    if (std::error_code error; !std::filesystem::exists(model_dir / name, error)) continue;
+    read_json_object(model_dir / name, kMaxCompanionBytes);
   }
 }
 

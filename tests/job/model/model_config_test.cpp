@@ -17,8 +17,8 @@ auto all_fields(const ModelConfig& c) {
                     c.attention.num_heads, c.attention.num_kv_heads, c.attention.head_dim,
                     c.vocab_size, c.max_position_embeddings, c.rms_norm_eps, c.attention.bias,
                     c.attention.output_bias, c.mlp_bias, c.fused_in_proj, c.attention.head_norms,
-                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary, c.dtype,
-                    c.form.junction_widths);
+                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary,
+                    c.stated_dtype, c.form.junction_widths);
 }
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
@@ -26,6 +26,20 @@ ModelConfig parse(const std::string& text) { return parse_model_config(text, "co
 std::string as_transformers5(const std::string& text, const std::string& rope_parameters) {
   return with(with(text, R"("torch_dtype")", R"("dtype")"), R"("model_type")",
               R"("rope_parameters": )" + rope_parameters + R"(, "model_type")");
+}
+
+TEST(ModelConfigKeys, ThetaOfRopeScalingIsReadAsTransformers5Does) {
+  const std::string outside = R"("rope_theta": 500000.0,)";
+  const std::string inside = with(with(kLlama31Config, outside, ""), R"("rope_type": "llama3")",
+                                  R"("rope_type": "llama3", "rope_theta": 500000.0)");
+  EXPECT_EQ(parse(inside).attention.rotary, parse(kLlama31Config).attention.rotary);
+}
+
+TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
+  for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
+                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
+    EXPECT_THAT(parse_config(text, "config.json").warnings, testing::IsEmpty()) << text;
+  }
 }
 
 TEST(ModelConfig, ReadsLlama31AsPublished) {
@@ -92,7 +106,7 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(llama.attention.rotary.theta, 10000.0);
   EXPECT_EQ(llama.attention.rotary.type, "default");
   EXPECT_EQ(llama.max_position_embeddings, 2048);
-  EXPECT_EQ(llama.dtype, "");
+  EXPECT_FALSE(llama.stated_dtype);
   EXPECT_FALSE(llama.tie_word_embeddings);
   const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
   EXPECT_EQ(mistral.attention.num_kv_heads, 8);

@@ -67,8 +67,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                     const CalibrationObserver& observer) {
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
-    cut_source.emplace(run.job.model.path, run.config,
-                       cut_files(opened.journal, run.config, cut));
+    cut_source.emplace(run.job.model.path, run.config, cut_files(opened.journal, run.config, cut));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);

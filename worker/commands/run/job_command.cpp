@@ -16,8 +16,8 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
-#include "job/checkpoint/source_model.h"
 #include "job/attempt/attempt_client.h"
+#include "job/checkpoint/source_model.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
 #include "job/report/report.h"
@@ -232,8 +232,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   const Report report =
       run_job(job, config, plan.shards,
-              {links_->comm(), progress_, *output_, cache_dir_, source.warnings, options_.trace, options_.dense_loss,
-               options_.decomposition_threads, device, svd_driver, usable_cores(ranks)});
+              {links_->comm(), progress_, *output_, cache_dir_, source.warnings, options_.trace,
+               options_.dense_loss, options_.decomposition_threads, device, svd_driver,
+               usable_cores(ranks)});
   links_->comm().barrier();  // notices ranks that fell silent before the output was complete
   if (rank_ == 0) print_summary(report);
 }

@@ -120,7 +120,7 @@ void Comparison::run() {
 
 bool Comparison::compare_fingerprints() {
   const size_t before = problems_.size();
-  std::vector<fs::path> files = CheckpointReader(request_.against).files();
+  std::vector<fs::path> files = CheckpointReader(request_.against, source_).files();
   files.push_back(request_.against / "config.json");
   for (const fs::path& file : files) {
     const auto known = report_.fingerprints.find(file.filename().string());
