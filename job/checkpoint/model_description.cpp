@@ -128,11 +128,10 @@ ModelDescription describe_model(const fs::path& dir) {
   const CheckpointFiles files = find_checkpoint_files(dir);
   const std::vector<std::string> companions = companions_in(dir);
   const json stamps = stamps_of(dir, files, companions);
-  SourceModel model = read_source_model(dir);
-  if (!model.table || model.files.names != files.names) {
-    throw InputError(dir.string() + ": was changed while it was read");
+  SourceModel model = read_model_with_weights(dir);
+  if (model.files.names != files.names) {
+    throw InputError(dir.string() + ": was changed while it was read; export the model again");
   }
-  require_equal_tied_head(dir, model);
   const json document = {{"name", fs::canonical(dir).filename().string()},
                          {"config", config_json(model.config)},
                          {"settings", settings_json(dir, model.config)},

@@ -242,7 +242,7 @@ def test_what_has_no_form_in_nemotron_nas_is_refused_by_name(tmp_path):
 
 def test_sizes_of_layers_are_those_of_the_tensors(tmp_path):
     refusal = refusals(tmp_path, "gguf")
-    assert "value_head_dims: must be from 0 to 12" in refusal(value_head_dims=[12, 10**9, 5])
+    assert "value_head_dims: 1000000000 is not a whole number from 0 to 12" in refusal(value_head_dims=[12, 10**9, 5])
     assert "has shape [24, 48], expected [22, 48]" in refusal(value_head_dims=[0, 11, 5])
 
 

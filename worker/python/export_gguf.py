@@ -10,8 +10,8 @@ numbers of heads and features of their own; narrower value heads are filled up w
 multiple of 32, without which its matrices would have no quantized type.
 
 Matrices get the type; vectors and a mixture's router stay float32. A number that becomes infinite in the type is refused.
-Tokenizer, special tokens and chat template are in the file. OUT must not exist, and appears whole or not at all. Progress is one line on stderr for each tenth of the tensors; at the
-end stdout has what was written.
+Tokenizer, special tokens and chat template are in the file. OUT must not exist, and appears whole or not at all. Progress is
+one line on stderr for each tenth of the tensors; at the end stdout has what was written.
 Exit codes: 0; 2 stopped by a signal; 64 usage; 65 the model has no form in GGUF, or none of this family; 69 a package is
 missing; 1 anything else. Errors are one line on stderr.
 """
@@ -106,7 +106,8 @@ def refuse_what_gguf_lacks(model):
     if config["compressed"]:
         refuse_maps(model, "GGUF")
     elif config["family"] not in FAMILIES:
-        raise InputError(f"{model.directory}: the family {config['family']} has no exporter; there is one of {', '.join(sorted(FAMILIES.keys() - {'custom'}))}")
+        exported = ", ".join(sorted(FAMILIES.keys() - {"custom"}))
+        raise InputError(f"{model.directory}: the family {config['family']} has no exporter; there is one of {exported}")
     rotary, mixture = config["rotary"], config["mixture"]
     if rotary["type"] not in ("default", "linear", "llama3"):
         raise InputError(f"{model.directory}: a rotary embedding of type {rotary['type']} is not exported")
