@@ -15,7 +15,7 @@ void check_access(const std::filesystem::path& file, const std::string& token) {
   const Access access(file);
   require(!access.open_to_all, "a file of tokens closes the server");
   try {
-    access.authenticate(token);
+    access.caller_of(Credential(token));
     require(false, "an unknown token is refused");
   } catch (const ApiError& error) {
     require(error.code == grpc::StatusCode::UNAUTHENTICATED, "an unknown token is refused as such");
