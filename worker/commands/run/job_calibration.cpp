@@ -247,7 +247,8 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
   if (!run.job.statistics.given()) return std::nullopt;
   std::optional<StatisticsDirectory> statistics;
   statistics.emplace(run.comm, run.job, run.config,
-                     statistics_fingerprint(run.job, tokens, run.source.files()));
+                     statistics_fingerprint(run.job, tokens, run.source.files()),
+                     run.environment.output.rights());
   if (run.root && !statistics->whole()) {
     const fs::path unfinished = partial_path(run.job.statistics.save);
     check_space(unfinished,

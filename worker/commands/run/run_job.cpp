@@ -25,6 +25,7 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/time_estimate.h"
 #include "job/plan/estimate/traffic.h"
+#include "job/report/job_identity.h"
 #include "job/report/model_card.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/run/job_steps.h"
@@ -64,10 +65,12 @@ void check_weights(JobContext& run) {
 
 JobTokens load_tokens(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "tokenize");
+  const JobResources& resources = run.job.resources;
+  const TokenizerLimits limits{resources.memory.value_or(usable_memory_bytes()),
+                               std::chrono::seconds(resources.timeout_s)};
   const auto load = [&](const TokenSource& source, const WindowUse& use) {
     return load_token_windows(run.comm, source, use, run.job.model.path, run.config,
-                              run.environment.cache_dir,
-                              run.job.resources.memory.value_or(usable_memory_bytes()));
+                              run.environment.cache_dir, limits);
   };
   JobTokens tokens{load(run.job.calibration, {.calibration = true}),
                    {},
@@ -173,6 +176,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   report.calibration_tokens = tokens.calibration.windows.numel();
   report.calibration_s = calibrated.seconds;
   report.fingerprints = inputs;
+  report.fingerprints[kJobFingerprint] = run.environment.identity;
   report.fingerprints["calibration_tokens"] = tokens.calibration.fingerprint;
   if (tokens.evaluation) {
     report.evaluation_seqlen = tokens.evaluation->windows.size(1);

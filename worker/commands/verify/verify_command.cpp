@@ -21,6 +21,7 @@
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/verify.h"
+#include "worker/commands/token_cache.h"
 #include "worker/commands/token_input.h"
 #include "worker/commands/worker_program.h"
 #include "worker/evaluation/perplexity.h"
@@ -317,9 +318,9 @@ int verify_command(const VerifyRequest& request, bool json) {
   const c10::InferenceMode no_autograd;
   VerifyResult result = verify_output(request.dir);
   if (!request.against.empty()) {
-    const fs::path cache_dir = token_cache_dir(request.source);
+    const TokenCache cache = TokenCache::of_user();
     try {
-      Comparison(request, cache_dir, result.problems).run();
+      Comparison(request, cache.path(), result.problems).run();
     } catch (const InputError& error) {
       result.problems.emplace_back(error.what());
     }

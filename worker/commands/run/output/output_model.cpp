@@ -20,11 +20,6 @@
 
 namespace dotresize {
 namespace fs = std::filesystem;
-namespace {
-
-constexpr size_t kMaxConfigBytes = 16 << 20;
-
-}  // namespace
 
 OutputShards::OutputShards(Communicator& comm, fs::path dir, const ModelConfig& source,
                            const ResolvedJob& job, const ShardPlan& plan)
