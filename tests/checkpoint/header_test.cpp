@@ -6,8 +6,8 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
-#include "tests/checkpoint/safetensors_bytes.h"
 #include "job/checkpoint/safetensors_header.h"
+#include "tests/checkpoint/safetensors_bytes.h"
 
 namespace dotresize {
 namespace {

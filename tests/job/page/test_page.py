@@ -69,7 +69,8 @@ def junction(name, width=200, rank=227):
 def example_report(**changes):
     """report.json of a job, with nearly all that it may have."""
     return {
-        "schema_version": 1, "name": "small", "model": {"path": "examples/small", "dtype": "float32"}, "device": "cpu",
+        "schema_version": 1, "name": "small", "device": "cpu",
+        "model": {"path": "examples/small", "dtype": "float32", "other_dtypes": {"lm_head.weight": "bfloat16"}},
         "method": {"name": "pca_dotresize", "width": 200, "hidden_size": 256, "lambda": 0.1, "metric": "activation"},
         "calibration": {"text": ["one.txt"], "token_count": 32768, "seconds": 12.3456}, "compute_dtype": "float32",
         "junctions": [junction("embed"), junction("layers.0.attention", rank=184)],
@@ -299,6 +300,7 @@ def test_job_has_tables_of_its_result_and_of_what_was_done(pages):
     assert [row[0] for row in shown["tables"]["Terms"]] == ["term", "KL", "agreement", "bytes", "effective rank"]
     done = dict(shown["tables"]["What was done"])
     assert (done["λ"], done["Calibration text"], done["Calibration tokens"]) == ("0.1", "one.txt", "32,768")
+    assert done["Dtype of the model"] == "float32, some bfloat16"
     assert done["Seconds of calibration"] == "12.35" and "Evaluation text" not in done
     assert shown["tables"]["Ranks"][1] == ["0", "host", "–", "0 to 6", "1.00 GiB"]
     assert shown["tables"]["Fingerprints of the input"][1] == ["config.json", "ab12"]

@@ -113,7 +113,7 @@ TEST(PlanTable, BytesOnDiskAreToldIfTheModelHasFewer) {
   EXPECT_THAT(plan_table(plan()), Not(HasSubstr("on disk")));
   config.file_bytes += 1 << 20;
   EXPECT_THAT(plan_table(plan()),
-              HasSubstr("\non disk     13.6 MiB of tensors, 1.0 MiB of them not of the model\n"));
+              HasSubstr("\non disk     13.6 MiB of tensors, 1.00 MiB of them not of the model\n"));
   const json dense = json::parse(plan_to_json(plan()))["dense"];
   EXPECT_EQ(dense["bytes"], 13'244'928);
   EXPECT_EQ(dense["file_bytes"], 13'244'928 + (1 << 20));
