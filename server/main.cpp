@@ -48,6 +48,17 @@ int serve(ServerOptions options) {
   return kExitOk;
 }
 
+void change_tokens(const TokenOptions& options) {
+  if (options.revoke) {
+    revoke_tokens(options.tokens, options.name);
+    std::cout << options.name << " has no token any more; a running server needs a SIGHUP\n";
+    return;
+  }
+  std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
+                               : add_token(options.tokens, options.name, role_of(options.role)))
+            << std::endl;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,10 +75,7 @@ int main(int argc, char** argv) {
       return kExitOk;
     }
     if (argc > 1 && std::string_view(argv[1]) == "token") {
-      const TokenOptions options = parse_token_options(argc - 1, argv + 1);
-      std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
-                                   : add_token(options.tokens, options.name, role_of(options.role)))
-                << std::endl;
+      change_tokens(parse_token_options(argc - 1, argv + 1));
       return kExitOk;
     }
     return serve(parse_options(argc, argv));

@@ -4,11 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
+#include <string>
 
-#include "base/errors.h"
 #include "base/files/durable_file.h"
-#include "base/files/input_file.h"
+#include "base/files/output_owner.h"
 #include "base/text/sha256.h"
 
 namespace dotresize {
@@ -121,36 +120,6 @@ int64_t size_of_directory(const fs::path& dir) {
 bool is_unfinished_output(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.ends_with(kPartial) || name.ends_with(kReplaced);
-}
-
-void write_output_owner(const fs::path& dir, const OutputOwner& owner) {
-  const nlohmann::json content = {{"job_id", owner.job_id}, {"attempt", owner.attempt}};
-  write_file_atomically(dir / kOwnerOfOutput, content.dump() + "\n");
-}
-
-std::optional<OutputOwner> read_output_owner(const fs::path& dir) {
-  constexpr size_t kMaxOwnerBytes = 4096;
-  const fs::path file = dir / kOwnerOfOutput;
-  std::error_code error;
-  if (!fs::is_regular_file(fs::symlink_status(file, error))) return std::nullopt;
-  try {
-    const nlohmann::json content = nlohmann::json::parse(read_whole_file(file, kMaxOwnerBytes));
-    return OutputOwner{content.at("job_id").get<std::string>(), content.at("attempt").get<int>()};
-  } catch (const InputError&) {
-    return std::nullopt;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
-}
-
-std::optional<OutputOwner> owner_of_output(const fs::path& output) {
-  return read_output_owner(output / kReportDirectory);
-}
-
-std::optional<OutputOwner> owner_of_partial(const fs::path& partial) {
-  // A job close to its end has already removed its journal.
-  const auto owner = read_output_owner(partial / kJournalDirectory);
-  return owner ? owner : owner_of_output(partial);
 }
 
 }  // namespace dotresize

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <system_error>
 
 #include "base/files/directory.h"
@@ -17,8 +15,6 @@ std::filesystem::path partial_path(const std::filesystem::path& output);
 /// (worker/calibration/storage/journal.h), and the file in it that identifies the job.
 inline constexpr char kJournalDirectory[] = "journal";
 inline constexpr char kJournalOfJob[] = "job.json";
-/// File with the output's OutputOwner: in the journal, then in kReportDirectory.
-inline constexpr char kOwnerOfOutput[] = "owner.json";
 
 /// Directory with the report in a model directory that dotresize has made, and its files. Every
 /// output has kReportFile.
@@ -66,25 +62,5 @@ std::filesystem::path replaced_path(const std::filesystem::path& output);
 
 /// True if `path` has the name of a partial_path() or replaced_path().
 bool is_unfinished_output(const std::filesystem::path& path);
-
-/// The job and attempt of a server that make an output. The file lies in the unfinished output's
-/// journal, then in the whole output's `dotresize` folder. So the output and its owner appear in
-/// one step.
-struct OutputOwner {
-  std::string job_id;  ///< empty: made without a server
-  int attempt = 0;
-};
-
-/// Writes DIR/owner.json. Throws std::system_error.
-void write_output_owner(const std::filesystem::path& dir, const OutputOwner& owner);
-
-/// Reads DIR/owner.json; nothing if it is missing or damaged. Does not follow a link in its place.
-std::optional<OutputOwner> read_output_owner(const std::filesystem::path& dir);
-
-/// Owner of the output at `output`; nothing if no server's job has made it.
-std::optional<OutputOwner> owner_of_output(const std::filesystem::path& output);
-
-/// Owner of the unfinished output at `partial`.
-std::optional<OutputOwner> owner_of_partial(const std::filesystem::path& partial);
 
 }  // namespace dotresize

@@ -396,6 +396,14 @@ void exec_program(const std::vector<std::string>& command) {
   throw cannot_start(command);
 }
 
+void exec_program(const std::vector<std::string>& command, const std::string& input) {
+  const UniqueFd file = file_in_memory(input);
+  require(::dup2(file.get(), STDIN_FILENO) < 0 ? errno : 0, "dup2");
+  // The file has that number already if this program was started without standard input.
+  require(::fcntl(STDIN_FILENO, F_SETFD, 0) != 0 ? errno : 0, "fcntl");
+  exec_program(command);
+}
+
 pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,
                      int standard_output, int standard_error) {
   const std::vector<char*> arguments = exec_vector(command);

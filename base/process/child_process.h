@@ -120,6 +120,8 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 /// Replaces this process with `command` (found through PATH), whose exit code becomes this
 /// program's. Throws ProgramMissing if it cannot be executed.
 [[noreturn]] void exec_program(const std::vector<std::string>& command);
+/// Version with a standard input. Throws std::system_error too.
+[[noreturn]] void exec_program(const std::vector<std::string>& command, const std::string& input);
 
 /// Starts `command` in its own process group, without standard input, with `signals` blocked. It
 /// does not outlive this thread. The caller must wait for it. A command that cannot be executed

@@ -12,6 +12,7 @@
 #include "base/process/rank_start.h"
 #include "base/text/human_text.h"
 #include "client/display/worker_view.h"
+#include "client/local/export_model.h"
 #include "client/local/finished_output.h"
 #include "client/local/job_template.h"
 #include "client/local/planned_job.h"
@@ -20,7 +21,6 @@
 #include "job/spec/command_options.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
-#include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace {
@@ -295,65 +295,38 @@ Verb verify_verb(CLI::App& app, CommonOptions& common) {
       });
 }
 
-struct ExportOptions {
-  std::string model;
-  std::string format;
-  std::string type;
-  std::string file;
-};
-
-constexpr char kGguf[] = "gguf";
-constexpr char kNemotronNas[] = "nemotron-nas";
-
-[[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
-  const bool gguf = options.format == kGguf;
-  if (!gguf && !options.type.empty()) {
-    throw InputError("--type", "is for --to gguf; the weights of nemotron-nas keep their type");
-  }
-  if (options.type.empty()) options.type = "f16";
-  const std::string ending = gguf ? "-" + options.type + ".gguf" : std::string("-") + kNemotronNas;
-  if (options.file.empty()) {  // in the working directory
-    const fs::path model = fs::absolute(options.model).lexically_normal();
-    const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
-    options.file = name.string() + ending;
-  }
-  std::vector<std::string> arguments = {options.model, options.file};
-  if (gguf) arguments.insert(arguments.end(), {"--type", options.type});
-  if (common.json()) arguments.emplace_back("--json");
-  const PythonModule program = gguf ? PythonModule{"export_gguf", export_gguf_py()}
-                                    : PythonModule{"export_nemotron_nas", export_nemotron_nas_py()};
-  exec_program(python_helper_command({{"exporting", exporting_py()}, program}, arguments));
-}
-
 Verb export_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("export", "Write a model without maps in the format of another engine");
-  auto options = std::make_shared<ExportOptions>();
+  auto request = std::make_shared<ExportRequest>();
   command
-      .add_option("MODEL_DIR", options->model,
+      .add_option("MODEL_DIR", request->model,
                   "An output without maps, or any model of its families")
       ->required()
       ->type_name("");
   command
-      .add_option("--to", options->format,
+      .add_option("--to", request->format,
                   "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
       ->required()
       ->type_name("FORMAT")
       ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
   command
-      .add_option("--type", options->type,
+      .add_option("--type", request->type,
                   "Type of the matrices of a gguf: f32, f16, bf16 or q8_0 (default: f16)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
-      .add_option("FILE", options->file,
+      .add_option("FILE", request->file,
                   "Output, which must not exist (default: NAME-TYPE.gguf, NAME-nemotron-nas)")
       ->type_name("");
   return finish_verb(command, common,
                      "  dotresize export out/stock --to gguf\n"
                      "  dotresize export out/stock small.gguf --to gguf --type q8_0\n"
                      "  dotresize export out/custom --to nemotron-nas\n",
-                     [options, &common]() -> int { export_model(*options, common); });
+                     [request, &common]() -> int {
+                       request->json = common.json();
+                       export_model(*request);
+                     });
 }
 
 }  // namespace

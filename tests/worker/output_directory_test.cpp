@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/text/sha256.h"
 #include "tests/temporary_directory.h"
@@ -154,7 +155,7 @@ TEST_F(OutputDirectoryTest, StartsEmptyAfterACrash) {
 }
 
 TEST_F(OutputDirectoryTest, SaysFromTheBeginningToTheEndWhichAttemptMakesIt) {
-  OutputDirectory output(out_, false, false, {"j-1", 2});
+  OutputDirectory output(out_, false, false, {{"j-1", 2, "ann"}, /*any=*/false});
   EXPECT_EQ(owner_of_partial(output.partial())->job_id, "j-1");
   fs::create_directory(output.partial() / kReportDirectory);
   output.close_journal();
@@ -162,7 +163,55 @@ TEST_F(OutputDirectoryTest, SaysFromTheBeginningToTheEndWhichAttemptMakesIt) {
   output.commit();
   EXPECT_EQ(owner_of_output(out_)->job_id, "j-1");
   EXPECT_EQ(owner_of_output(out_)->attempt, 2);
+  EXPECT_EQ(owner_of_output(out_)->name, "ann");
   EXPECT_FALSE(fs::exists(out_ / kJournalDirectory));
+}
+
+/// Makes a model of this owner; nullptr: of nobody.
+void put_model(const fs::path& out, const char* owner) {
+  fs::create_directories(out / kReportDirectory);
+  put_file(out / kReportDirectory / kReportFile, "{}");
+  if (owner != nullptr) write_output_owner(out / kReportDirectory, {"j-0", 1, owner});
+}
+
+TEST_F(OutputDirectoryTest, ReplacesTheModelsOfItsOwnerAlone) {
+  const OutputRights of_ben = {{"j-1", 1, "ben"}, /*any=*/false};
+  for (const char* owner : {"ann", "", static_cast<const char*>(nullptr)}) {
+    fs::remove_all(out_);
+    put_model(out_, owner);
+    EXPECT_THROW(OutputDirectory(out_, true, false, of_ben), InputError);
+    EXPECT_FALSE(fs::exists(partial_path(out_)));
+    EXPECT_NO_THROW(OutputDirectory(out_, true, false, {{"j-1", 1, "root"}, /*any=*/true}));
+  }
+  fs::remove_all(out_);
+  OutputDirectory output(out_, true, false, of_ben);
+  put_model(out_, "ann");
+  EXPECT_THAT([&] { output.commit(); }, ThrowsMessage<InputError>(HasSubstr("belongs to 'ann'")))
+      << "it has appeared since";
+  EXPECT_EQ(owner_of_output(out_)->name, "ann");
+  fs::remove_all(out_);
+  put_model(out_, "ben");
+  output.commit();
+  EXPECT_FALSE(owner_of_output(out_));
+}
+
+TEST_F(OutputDirectoryTest, ContinuesTheJournalsOfItsOwnerAlone) {
+  const fs::path journal = partial_path(out_) / kJournalDirectory;
+  fs::create_directories(journal);
+  write_output_owner(journal, {"j-0", 1, "ann"});
+  put_file(journal / "map-0.json", "{}");
+  for (const bool fresh : {false, true}) {
+    EXPECT_THAT(
+        [&] {
+          OutputDirectory(out_, false, fresh, {{"j-1", 1, "ben"}, /*any=*/false});
+        },
+        ThrowsMessage<InputError>(HasSubstr("belongs to 'ann'")));
+    EXPECT_TRUE(fs::exists(journal / "map-0.json"));
+  }
+  EXPECT_EQ(read_output_owner(journal)->name, "ann");
+  EXPECT_NO_THROW(OutputDirectory(out_, false, false, {{"j-2", 1, "ann"}, /*any=*/false}));
+  EXPECT_NO_THROW(OutputDirectory(out_, false, false, {{"j-2", 2, ""}, /*any=*/false}))
+      << "its own journal, of a version without owners";
 }
 
 /// Creates a journal with a map, like an interrupted job leaves it.

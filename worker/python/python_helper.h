@@ -13,11 +13,13 @@ namespace dotresize {
 /// configuration_dotresize.py: goes into every output directory.
 std::string_view configuration_py();
 
-/// export_gguf.py and export_nemotron_nas.py, two programs, and the module that both import:
-/// `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`.
+/// export_gguf.py and export_nemotron_nas.py, two programs, and the modules that they import:
+/// `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`. Their standard input is a
+/// description of the model (job/checkpoint/model_description.h).
 std::string_view export_gguf_py();
 std::string_view export_nemotron_nas_py();
 std::string_view exporting_py();
+std::string_view gguf_tokenizer_py();
 
 /// modeling_dotresize.py: goes into every output directory.
 std::string_view modeling_py();

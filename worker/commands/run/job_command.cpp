@@ -267,9 +267,9 @@ std::string JobCommand::begin_output(const ResolvedJob& job) {
   if (may_be_done && is_output_of(path, identity_)) {
     return fmt::format("done already: {} is the complete output of this job\n", path.string());
   }
-  const OutputOwner owner =
-      coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
-  output_.emplace(path, job.output.overwrite, options_.fresh, owner, identity_);
+  // The job of a sweep does not call the server, but makes its output for the sweep's owner.
+  const OutputRights rights = coordinator_ ? coordinator_->rights : rights_from_environment();
+  output_.emplace(path, job.output.overwrite, options_.fresh, rights, identity_);
   if (!output_->is_complete()) return kBegun;
   output_->commit();
   return fmt::format("done: {} lacked only its name, which it now has\n", path.string());

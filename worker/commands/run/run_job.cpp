@@ -46,7 +46,6 @@ constexpr char kPreparePhase[] = "prepare";
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
   const RankShard& shard = run.shard;
-  const at::ScalarType dtype = scalar_type(run.job.model.dtype);
   // A pipeline does not run the sublayers after the last junction with a map.
   const int64_t last_run = run.job.widths.mapped_count - 1;
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
@@ -55,7 +54,7 @@ void check_weights(JobContext& run) {
       const bool vocabulary =
           tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
       if (values || vocabulary) {
-        check_values(run.source, tensor, dtype);
+        check_values(run.source, tensor, scalar_type(run.config.dtypes.of(tensor.name)));
       } else {
         run.source.get(tensor.name, tensor.shape);
       }
@@ -169,9 +168,11 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   report.allocation = calibrated.allocation;
   report.held_out_kl = calibrated.held_out_kl;
   report.dense.parameters = stored_parameters(run.config);
-  report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.model.dtype);
+  report.dense.bytes = stored_bytes(run.config);
+  report.dense.dtypes = stored_dtypes(run.config);
   report.compressed.parameters = calibrated.layout.total_parameters;
   report.compressed.bytes = calibrated.layout.total_bytes;
+  report.compressed.dtypes = stored_dtypes(calibrated.output);
   report.calibration_tokens = tokens.calibration.windows.numel();
   report.calibration_s = calibrated.seconds;
   report.fingerprints = inputs;

@@ -17,6 +17,7 @@
 #include "base/files/confinement.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/text/sha256.h"
 #include "job/plan/check_files.h"
@@ -84,13 +85,6 @@ fs::path exchange(const PinnedDirectory& parent, const fs::path& a, const fs::pa
   throw cannot_write(shown);
 }
 
-/// Throws InputError if the job may not write its output at `path`. `shown`: the path in messages.
-void check_replaceable(const fs::path& path, bool overwrite, const fs::path& shown) {
-  if (const auto fault = output_fault(path, overwrite, shown)) {
-    throw InputError("output.path", fault->what);
-  }
-}
-
 /// Opens the directory that contains the output; creates it if `make`.
 PinnedDirectory open_parent(const fs::path& path, bool make) {
   const fs::path parent = fs::absolute(partial_path(path)).parent_path();
@@ -132,14 +126,14 @@ PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path
 }  // namespace
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
-                                 OutputOwner owner, const std::string& identity)
+                                 OutputRights rights, const std::string& identity)
     : path_(path),
       name_(output_name(path)),
       partial_name_(partial_path(name_)),
       overwrite_(overwrite),
-      owner_(std::move(owner)),
+      rights_(std::move(rights)),
       parent_(open_parent(path, /*make=*/true)) {
-  check_replaceable(beside(name_), overwrite, path_);
+  check_replaceable(beside(name_), overwrite);
   directory_ = lock_partial(parent_, path_);
   partial_ = directory_.path();
   if (!is_free_partial(partial_)) {
@@ -152,6 +146,11 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
 
 void OutputDirectory::begin(bool fresh, const std::string& identity) {
   const std::string shown = partial_path(path_).string();
+  const std::optional<OutputOwner> before = owner_of_partial(partial_);
+  if (!is_empty_partial(partial_) && !rights_.cover(before)) {
+    throw InputError("output.path",
+                     shown + " " + ownership_fault(before.value_or(OutputOwner{}).name));
+  }
   if (!fresh && is_complete_output(partial_)) {
     complete_ = is_output_of(partial_, identity);
     // A model beside its replacement is what that has replaced.
@@ -168,17 +167,17 @@ void OutputDirectory::begin(bool fresh, const std::string& identity) {
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", shown + ": " + error.message());
   fs::create_directory(journal());
-  write_output_owner(journal(), owner_);
+  write_output_owner(journal(), rights_.owner);
 }
 
 void OutputDirectory::take_over() {
   const std::optional<OutputOwner> before = owner_of_output(partial_);
-  if (owner_.job_id.empty() && !before) return;
+  if (rights_.owner.job_id.empty() && !before) return;
   std::vector<std::string> problems;
   std::map<std::string, std::string> known =
       parse_sha256_sums(read_whole_file(partial_ / kSumsFile, kMaxSumsBytes), problems);
   known.erase(fs::path(kReportDirectory) / kOwnerOfOutput);
-  write_output_owner(partial_ / kReportDirectory, owner_);
+  write_output_owner(partial_ / kReportDirectory, rights_.owner);
   write_file_atomically(partial_ / kSumsFile, sha256_sums(partial_, known));
 }
 
@@ -197,7 +196,9 @@ fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory;
 fs::path OutputDirectory::beside(const fs::path& name) const { return parent_.path() / name; }
 
 void OutputDirectory::close_journal() {
-  if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
+  if (!rights_.owner.job_id.empty()) {
+    write_output_owner(partial_ / kReportDirectory, rights_.owner);
+  }
   // The journal is renamed first. If this ends half-way, no partial journal is left, which a later
   // run would take for damage.
   const fs::path removed = partial_ / kRemovedJournal;
@@ -240,6 +241,20 @@ void OutputDirectory::require_name(const fs::path& name) const {
                            " is not what this job wrote: something else has replaced it");
 }
 
+void OutputDirectory::check_replaceable(const fs::path& path, bool overwrite) const {
+  if (const auto fault = output_fault(path, overwrite, path_)) {
+    throw InputError("output.path", fault->what);
+  }
+  require_covered(path);
+}
+
+void OutputDirectory::require_covered(const fs::path& path) const {
+  const std::optional<OutputOwner> mark = owner_of_output(path);
+  if (!fs::exists(fs::symlink_status(path)) || rights_.cover(mark)) return;
+  throw InputError("output.path",
+                   path_.string() + " " + ownership_fault(mark.value_or(OutputOwner{}).name));
+}
+
 void OutputDirectory::replace() {
   const PinnedDirectory before = parent_.enter(name_);
   // A typing error in the path must not destroy other files, whatever has come there meanwhile.
@@ -247,6 +262,7 @@ void OutputDirectory::replace() {
   if (const auto fault = replacement_fault(old, /*overwrite=*/true, path_)) {
     throw InputError("output.path", fault->what);
   }
+  require_covered(old);
   const fs::path left = exchange(parent_, partial_name_, name_, before);
   require_name(name_);
   settled_ = true;
@@ -267,7 +283,7 @@ void OutputDirectory::commit() {
       replace();
     } else {
       const int error = rename_to_free_name(parent_, partial_name_, name_);
-      if (error == EEXIST) check_replaceable(beside(name_), overwrite_, path_);
+      if (error == EEXIST) check_replaceable(beside(name_), overwrite_);
       errno = error;
       if (error != 0) throw cannot_write(path_);
       require_name(name_);

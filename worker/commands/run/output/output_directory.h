@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/files/directory.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 
 namespace dotresize {
@@ -27,10 +28,11 @@ class OutputDirectory {
   /// Creates `<path>.partial`. Keeps only the journal of an earlier job, or nothing if `fresh`. But
   /// if an earlier run of the job with this `identity` (job/report/job_identity.h) has failed in
   /// its last step, it keeps everything (is_complete()). Throws InputError if the output cannot be
-  /// written at `path` (output_fault), if another job holds the lock, or if `<path>.partial` is not
-  /// dotresize's, belongs to another user, or has the complete output of another job.
+  /// written at `path` (output_fault), if another job holds the lock, if `<path>.partial` is not
+  /// dotresize's, belongs to another user, or has the complete output of another job, or if
+  /// `rights` do not cover one of the two.
   OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false,
-                  OutputOwner owner = {}, const std::string& identity = "");
+                  OutputRights rights = {}, const std::string& identity = "");
   /// Opens the directory on another rank, once rank 0 has created it. Throws InputError if it
   /// cannot be opened or belongs to another user.
   explicit OutputDirectory(const std::filesystem::path& path);
@@ -63,11 +65,18 @@ class OutputDirectory {
   /// message says how to go on. Throws std::runtime_error if the unfinished output's name leads to
   /// something else.
   void commit();
+  /// Rights of this job over what exists; on rank 0.
+  const OutputRights& rights() const { return rights_; }
 
  private:
   /// Path of an entry of the parent directory.
   std::filesystem::path beside(const std::filesystem::path& name) const;
   void require_name(const std::filesystem::path& name) const;
+  /// Throws InputError if the job may not write its output at `path`, where the output's name leads
+  /// to.
+  void check_replaceable(const std::filesystem::path& path, bool overwrite) const;
+  /// Throws InputError if the job's rights do not cover what exists at `path`.
+  void require_covered(const std::filesystem::path& path) const;
   /// Readies `<path>.partial` for a new job, or finds it complete.
   void begin(bool fresh, const std::string& identity);
   /// Makes this attempt the owner of an output that an earlier one has completed.
@@ -78,7 +87,7 @@ class OutputDirectory {
   std::filesystem::path name_;          ///< entry of the output in parent_
   std::filesystem::path partial_name_;  ///< entry of the unfinished output in parent_
   bool overwrite_ = false;
-  OutputOwner owner_;
+  OutputRights rights_;
   std::mutex mutex_;
   bool complete_ = false;
   bool settled_ = false;  ///< committed or left
