@@ -1,5 +1,10 @@
 #include "job/plan/check_files.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <system_error>
 
 #include "base/errors.h"
@@ -7,6 +12,8 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/plan/block_sizes.h"
+#include "job/plan/text_files.h"
+#include "job/spec/remote_url.h"
 
 namespace dotresize {
 namespace {
@@ -20,20 +27,22 @@ constexpr int64_t kUsualBytesPerToken = 4;
 constexpr int64_t kAddedTokens = 16;
 
 /// Adds a finding if the texts are too short for `windows` windows of `seqlen` tokens, or may be.
-/// Each token has at least one byte.
+/// Each token of a text has at least one byte; those that a chat template adds have none. `purpose`
+/// may follow the number of windows.
 void check_length(const std::string& key, const std::vector<fs::path>& texts, int64_t windows,
-                  int64_t seqlen, std::vector<FileFinding>& findings) {
+                  int64_t seqlen, const std::string& purpose, std::vector<FileFinding>& findings) {
   const int64_t needed = windows * seqlen;
   int64_t bytes = 0;
   for (const fs::path& text : texts) {
     std::error_code error;
-    const auto size = fs::file_size(text, error);
-    if (!error) bytes += static_cast<int64_t>(size) + 2;  // a blank line between the files
+    const auto size = static_cast<int64_t>(fs::file_size(text, error));
+    if (!error) bytes += estimated_text_bytes(text, size) + 2;  // a blank line between the files
   }
+  const bool exact = std::ranges::none_of(texts, is_table);
   const std::string wanted =
-      counted(windows, "window") + " of " + std::to_string(seqlen) + " tokens";
+      counted(windows, "window") + " of " + std::to_string(seqlen) + " tokens" + purpose;
   const std::string remedy = ": give more text, fewer samples or a smaller seqlen";
-  if (bytes + kAddedTokens < needed) {
+  if (exact && bytes + kAddedTokens < needed) {
     findings.push_back({key, counted(bytes, "byte") + " of text cannot be " + wanted + remedy});
   } else if (bytes / kUsualBytesPerToken < needed) {
     findings.push_back({key,
@@ -44,37 +53,69 @@ void check_length(const std::string& key, const std::vector<fs::path>& texts, in
   }
 }
 
+/// Adds a finding if a token file has fewer windows than are needed. `purpose` may follow the
+/// number.
+void check_count(const std::string& key, const TokenSource& source, int64_t windows,
+                 const std::string& purpose, std::vector<FileFinding>& findings) {
+  const int64_t there = *source.count / *source.seqlen;
+  if (there >= windows) return;
+  findings.push_back({key, counted(*source.count, "token") + " are " + counted(there, "window") +
+                               " of seqlen " + std::to_string(*source.seqlen) + ", and " +
+                               std::to_string(windows) + (windows == 1 ? " is" : " are") +
+                               " needed" + purpose +
+                               ": give more tokens, fewer samples or a smaller seqlen"});
+}
+
+bool is_mount_point(const fs::path& path) {
+  struct statx found {};
+  return ::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &found) == 0 &&
+         (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+/// True for an empty directory of this user, which rename(2) replaces.
+bool is_own_empty_directory(const fs::path& path) {
+  struct stat found {};
+  std::error_code error;
+  return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
+         found.st_uid == ::geteuid() && fs::is_empty(path, error) && !error;
+}
+
 }  // namespace
 
 std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config) {
   std::vector<FileFinding> findings;
   const bool evaluates_text = job.evaluation && !job.evaluation->text.empty();
   if (!job.calibration.text.empty() || evaluates_text) {
-    std::error_code error;
-    if (!fs::exists(job.model.path / "tokenizer.json", error)) {
-      findings.push_back(
-          {"model.path", in_quotes(job.model.path.string()) +
-                             " has no tokenizer.json, which text needs: give "
-                             "tokens in place of text, or a model with a tokenizer"});
-    }
+    const std::string fault = tokenizer_fault(job.model.path);
+    if (!fault.empty()) findings.push_back({"model.path", fault});
   }
   const fs::path& statistics = job.statistics.directory();
   std::error_code missing;
   const bool there = job.statistics.used() || fs::exists(statistics, missing);
   if (job.statistics.given() && there && !fs::exists(statistics / kStatisticsFile, missing)) {
-    findings.push_back({job.statistics.key(), in_quotes(statistics.string()) +
-                                                  " has no statistics written by dotresize"});
+    findings.push_back({job.statistics.key(),
+                        in_quotes(statistics.string()) + " has no statistics written by dotresize" +
+                            (job.statistics.saved() ? ": choose another path or remove it" : "")});
   }
   const bool beside = job.evaluation && job.evaluation->unused_windows;
   const int64_t evaluated = job.evaluation ? job.evaluation->samples.value_or(1) : 0;
+  const std::string purpose =
+      beside ? ", " + with_separators(evaluated) + " of them for the evaluation" : "";
   if (!job.calibration.text.empty()) {
     check_length("calibration.text", job.calibration.text,
                  expected_samples(job) + (beside ? evaluated : 0), expected_seqlen(job, config),
-                 findings);
+                 purpose, findings);
+  }
+  if (job.calibration.count) {
+    check_count("calibration.tokens", job.calibration,
+                expected_samples(job) + (beside ? evaluated : 0), purpose, findings);
+  }
+  if (!beside && job.evaluation && job.evaluation->count) {
+    check_count("evaluation.tokens", *job.evaluation, evaluated, "", findings);
   }
   if (evaluates_text && !beside) {
     check_length("evaluation.text", job.evaluation->text, evaluated,
-                 job.evaluation->seqlen.value_or(kDefaultSeqlen), findings);
+                 job.evaluation->seqlen.value_or(expected_seqlen(job, config)), "", findings);
   }
   return findings;
 }
@@ -87,33 +128,49 @@ std::optional<OutputFault> output_fault(const fs::path& output, bool overwrite,
   if (type == fs::file_type::none) {
     return OutputFault{false, shown.string() + ": " + error.message()};
   }
-  if (!overwrite) {
-    return OutputFault{
-        false,
-        shown.string() + " exists: remove it, choose another path, or set output.overwrite: true"};
+  if (is_model_of_dotresize(output)) {
+    if (overwrite) return std::nullopt;
+    return OutputFault{false, shown.string() +
+                                  " exists: remove it, choose another path, or set "
+                                  "output.overwrite: true"};
   }
-  if (is_model_of_dotresize(output)) return std::nullopt;
-  return OutputFault{true, shown.string() + " is not a model made by dotresize (it has no " +
-                               kReportDirectory + "/" + kReportFile +
-                               "), so it is not overwritten"};
+  if (is_mount_point(output)) {
+    return OutputFault{overwrite, shown.string() +
+                                      " is a mount point, which no output can replace: choose a "
+                                      "path in it, such as " +
+                                      (shown / "output").string()};
+  }
+  if (is_own_empty_directory(output)) return std::nullopt;
+  if (type == fs::file_type::symlink && !fs::exists(output, error)) {
+    return OutputFault{overwrite, shown.string() +
+                                      " is a link to nothing: remove the link or "
+                                      "choose another path"};
+  }
+  return OutputFault{overwrite, shown.string() +
+                                    " exists and is not a model made by dotresize (it "
+                                    "has no " +
+                                    kReportDirectory + "/" + kReportFile +
+                                    "), so it is not overwritten: remove it or choose another "
+                                    "path"};
+}
+
+std::string model_directory_fault(const fs::path& model_path) {
+  std::error_code error;
+  if (fs::is_directory(model_path, error)) return "";
+  const std::string fault = in_quotes(model_path.string()) + " is not a local directory";
+  // The name of a model on the Hub ends in "org/name", and no directory "org" exists.
+  const fs::path organisation = model_path.parent_path();
+  if (fs::exists(organisation, error) || !organisation.has_filename()) return fault;
+  const std::string name = organisation.filename().string() + "/" + model_path.filename().string();
+  if (!is_plain_word(name, "-_./")) return fault;
+  const fs::path place = is_remote(model_path.string()) ? model_path.filename() : model_path;
+  return fault + "; a model of the Hugging Face Hub is fetched with hf download " + name +
+         " --local-dir " + place.string();
 }
 
 void require_model_directory(const fs::path& model_path) {
-  std::error_code error;
-  if (fs::is_directory(model_path, error)) return;
-  // The name of a model on the Hub ends in "org/name", and no directory "org" exists.
-  std::string name;
-  const fs::path organisation = model_path.parent_path();
-  if (!fs::exists(organisation, error) && organisation.has_filename()) {
-    name = organisation.filename().string() + "/" + model_path.filename().string();
-    if (!is_plain_word(name, "-_./")) name.clear();
-  }
-  throw InputError("model.path",
-                   in_quotes(model_path.string()) + " is not a local directory" +
-                       (name.empty() ? ""
-                                     : "; a model of the Hugging Face Hub is fetched with hf "
-                                       "download " +
-                                           name + " --local-dir " + model_path.string()));
+  const std::string fault = model_directory_fault(model_path);
+  if (!fault.empty()) throw InputError("model.path", fault);
 }
 
 }  // namespace dotresize

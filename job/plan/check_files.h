@@ -32,12 +32,16 @@ struct OutputFault {
 };
 
 /// Returns the reason why a job cannot write its output at `output`; nullopt if it can. Only a
-/// model that dotresize has made is ever overwritten. `shown`: the path in the text.
+/// model that dotresize has made is ever overwritten. An empty directory of this user may be there.
+/// `shown`: the path in the text.
 std::optional<OutputFault> output_fault(const std::filesystem::path& output, bool overwrite,
                                         const std::filesystem::path& shown);
 
-/// Throws InputError("model.path", ...) if `model_path` is not a directory. If it looks like a name
-/// on the Hugging Face Hub, the error says how to download the model.
+/// Reason why there is no model directory at this path; empty if there is a directory. If it looks
+/// like a name on the Hugging Face Hub, it says how to download the model.
+std::string model_directory_fault(const std::filesystem::path& model_path);
+
+/// Throws InputError("model.path", model_directory_fault()) if there is one.
 void require_model_directory(const std::filesystem::path& model_path);
 
 }  // namespace dotresize

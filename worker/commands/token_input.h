@@ -8,7 +8,7 @@
 
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
-#include "job/spec/requests.h"
+#include "job/plan/resolved_job.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {
@@ -22,33 +22,35 @@ struct TokenWindows {
   std::vector<int64_t> numbers = {};
 };
 
-/// Purpose of a source's windows.
-struct WindowUse {
-  bool calibration = false;
-  /// Calibration whose windows are left out; evaluation only; may be null.
-  const TokenWindows* beside = nullptr;
+/// Model that tokens are for.
+struct TokenReader {
+  const std::filesystem::path& model_dir;
+  const ModelConfig& config;
+  /// Text goes through the model's tokenizer once; the result is cached here.
+  const std::filesystem::path& cache_dir;
+  /// Byte limit of the tokenizer, raised to at least half a gigabyte, which its program needs.
+  int64_t memory = usable_memory_bytes();
 };
 
-/// Reads the source on rank 0, cuts it into the windows that `samples` and `seqlen` ask for, and
-/// shares them. Text goes through the model's tokenizer once; the result is cached in `cache_dir`.
-/// Without `samples` an evaluation uses all whole windows, or beside a calibration at most
-/// kDefaultUnusedSamples. `memory`: byte limit of the tokenizer, raised to at least half a
-/// gigabyte, which its program needs. Throws InputError.
-TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
-                                const std::filesystem::path& model_dir, const ModelConfig& config,
-                                const std::filesystem::path& cache_dir,
-                                int64_t memory = usable_memory_bytes());
+/// Each of the following reads a source on rank 0, chooses windows of it, and shares them. Throws
+/// InputError.
+/// Windows that a job's calibration or healing uses, spread evenly.
+TokenWindows load_calibration_windows(Communicator& comm, const TokenSource& calibration,
+                                      const TokenReader& reader);
+/// Windows that a job's evaluation uses: whoever measures a job's result again chooses them here.
+/// Without `samples` all whole windows, or of those that the calibration leaves at most
+/// kDefaultUnusedSamples. `calibration`: source of the same files if these are used.
+TokenWindows load_evaluation_windows(Communicator& comm, const EvaluationSource& evaluation,
+                                     const TokenSource& calibration, const TokenReader& reader);
 
 /// Cache directory of tokenised text outside of a job, below the user's cache; empty if the source
 /// has no text. Throws InputError if there is no user cache.
 std::filesystem::path token_cache_dir(const TokenSource& source);
 
 /// Returns the source's token file. Text is tokenised with the model's tokenizer, by Hugging Face
-/// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer
-/// and texts stay the same. The file's name contains the hash of exactly the bytes that were
-/// tokenised. Throws InputError.
-std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
-                                 const std::filesystem::path& cache_dir,
-                                 int64_t memory = usable_memory_bytes());
+/// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer,
+/// texts and, for conversations, the chat template stay the same. The file's name contains the hash
+/// of exactly the bytes that were tokenised. Throws InputError.
+std::filesystem::path token_file(const TokenSource& source, const TokenReader& reader);
 
 }  // namespace dotresize

@@ -51,9 +51,9 @@ std::vector<std::string> python_helper_command(const std::vector<PythonModule>& 
   return python_helper_command(kStart, all);
 }
 
-void run_python_helper(const std::string& what, std::string_view source,
-                       const std::vector<std::string>& arguments) {
-  const std::vector<std::string> command = python_helper_command(source, arguments);
+namespace {
+
+void run_helper(const std::string& what, const std::vector<std::string>& command) {
   ChildResult result;
   try {
     result = run_child(command);
@@ -63,10 +63,11 @@ void run_python_helper(const std::string& what, std::string_view source,
   }
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
   // A library misled by its input ends like this. It has run without input before (python_fault).
-  if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV) {
+  if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV ||
+      result.exit_code == 128 + SIGXCPU) {
     throw InputError("the " + what + " helper was killed by its input, by signal " +
                      std::to_string(result.exit_code - 128) +
-                     ": a file is damaged or needs more memory than is available");
+                     ": a file is damaged or needs more memory or time than is available");
   }
   if (result.exit_code == kExitUnavailable || result.exit_code == kExitCannotExecute) {
     throw ProgramMissing("the " + what + " helper cannot run in " + command.front() + ": " +
@@ -79,9 +80,22 @@ void run_python_helper(const std::string& what, std::string_view source,
   }
 }
 
+}  // namespace
+
+void run_python_helper(const std::string& what, std::string_view source,
+                       const std::vector<std::string>& arguments) {
+  run_helper(what, python_helper_command(source, arguments));
+}
+
+void run_tokenizer(const std::vector<std::string>& arguments) {
+  run_helper("tokenizer", python_helper_command({{"text_files", text_files_py()},
+                                                 {"tokenize_text", tokenize_text_py()}},
+                                                arguments));
+}
+
 std::string python_fault() {
   try {
-    run_python_helper("tokenize", tokenize_text_py(), {"--check"});
+    run_tokenizer({"--check"});
     return "";
   } catch (const std::exception& error) {
     return error.what();
