@@ -47,7 +47,8 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
     const json& quantisation = fields.raw(section);
     if (quantisation.is_null() || quantisation == json::object()) continue;
     fields.fail(section,
-                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
+                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model "
+                "(if these weights are not quantised, remove the key)");
   }
   // transformers 5 takes the causal mask away.
   if (!fields.boolean("is_causal", true)) {
