@@ -38,17 +38,16 @@ std::string tokenizer_fault(const fs::path& model_dir) {
     return fs::exists(model_dir / name, error);
   };
   if (has("tokenizer.json")) return "";
-  const bool convertible = has("tokenizer.model") || (has("vocab.json") && has("merges.txt"));
-  if (!convertible) {
-    return in_quotes(model_dir.string()) +
-           " has no tokenizer.json, which text needs: give tokens in place of text, or a model "
-           "with "
-           "a tokenizer";
+  const std::string fault =
+      in_quotes(model_dir.string()) + " has no tokenizer.json, which text needs";
+  const bool pieces = has("tokenizer.model");
+  if (!pieces && !(has("vocab.json") && has("merges.txt"))) {
+    return fault + ": give tokens in place of text, or a model with a tokenizer";
   }
   const std::string dir = "'" + model_dir.string() + "'";
-  return in_quotes(model_dir.string()) +
-         " has no tokenizer.json, which text needs; transformers makes it of the other files: "
-         "python -c \"from transformers import AutoTokenizer as T; T.from_pretrained(" +
+  return fault + "; transformers" + (pieces ? ", with the package sentencepiece," : "") +
+         " makes it of the other files: python -c \"from transformers import AutoTokenizer as T; "
+         "T.from_pretrained(" +
          dir + ").save_pretrained(" + dir + ")\"";
 }
 

@@ -1,4 +1,3 @@
-#include "job/checkpoint/source_model.h"
 #include "job/sweep/sweep_plan.h"
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
+#include "job/checkpoint/source_model.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/text_files.h"

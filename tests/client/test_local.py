@@ -239,6 +239,7 @@ def test_plan_sees_what_would_fail_later(offline, job_files, tmp_path):
     # The text may be longer on another machine.
     offline("plan", job, "--hardware", HARDWARE / "cpu.yaml")
     (tmp_path / "there").mkdir()
+    (tmp_path / "there/file").touch()
     job = job_files("exists", output={"path": str(tmp_path / "there")})
     assert "exists" in offline.json("plan", job)["warnings"][0]
     assert "output.path: " in offline("run", job, exit_code=65).stderr

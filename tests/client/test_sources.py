@@ -130,6 +130,7 @@ def test_a_tokenizer_is_made_as_the_refusal_says(offline, job_files, tmp_path):
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["merges"]]
     (model / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]))
     (model / "tokenizer.json").unlink()
+    (model / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
     (tmp_path / "text.txt").write_text("word " * 10_000)
     error = offline("eval", model, "--text", tmp_path / "text.txt", exit_code=65).stderr
     program = error.split("python -c ", 1)[1].strip().strip('"')

@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kLeastTokenizerMemory = int64_t{512} << 20;
 
+/// Changes with what text_files.py makes of a text: kept tokens of another version do not count.
+constexpr char kReading[] = "tables";
 constexpr char kAbsentFile[] = "absent";  // in place of a hash, for text_files.py
 
 std::vector<std::string> template_hashes(const fs::path& model_dir) {
@@ -69,7 +71,7 @@ fs::path token_file(const TokenSource& source, const TokenReader& reader) {
   }
   // The cached file is named after the hashes of tokenizer and texts, and how these are read.
   std::vector<std::string> hashes = {sha256_of_file(reader.model_dir / "tokenizer.json")};
-  std::string all = hashes.front();
+  std::string all = kReading + hashes.front();
   for (const fs::path& file : source.text) {
     all += hashes.emplace_back(sha256_of_file(file));
     if (is_table(file)) all += file.extension().string();
