@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 
 #include "base/errors.h"
@@ -67,17 +68,63 @@ void check_count(const std::string& key, const TokenSource& source, int64_t wind
 }
 
 bool is_mount_point(const fs::path& path) {
-  struct statx found {};
-  return ::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &found) == 0 &&
-         (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+  struct statx status {};
+  return ::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-/// True for an empty directory of this user, which rename(2) replaces.
-bool is_own_empty_directory(const fs::path& path) {
-  struct stat found {};
+/// Returns the reason why what exists at `output` cannot be replaced; empty if it can.
+std::string fault_of_existing(const fs::path& output, fs::file_type type, bool overwrite,
+                              const fs::path& shown) {
   std::error_code error;
-  return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
-         found.st_uid == ::geteuid() && fs::is_empty(path, error) && !error;
+  const std::string path = shown.string();
+  if (type == fs::file_type::symlink) {
+    const bool leads_on = fs::exists(output, error);
+    return path + " exists and is a link" + (leads_on ? "" : " to nothing") +
+           ": remove it, or give the path " + (leads_on ? "it leads to" : "of a new directory");
+  }
+  if (is_mount_point(output)) {
+    return path +
+           " exists and is a mount point, which cannot be replaced: give a directory in it, " +
+           "such as " + (shown / "model").string();
+  }
+  if (type == fs::file_type::directory && fs::is_empty(output, error) && !error) {
+    return path + " exists and is empty: remove it (rmdir " + path + "), or choose another path";
+  }
+  if (!is_model_of_dotresize(output)) {
+    return path + " exists and is not a model made by dotresize (it has no " + kReportDirectory +
+           "/" + kReportFile + "), so it is not overwritten: remove it or choose another path";
+  }
+  return overwrite
+             ? ""
+             : path + " exists: remove it, choose another path, or set output.overwrite: true";
+}
+
+/// Returns the reason why entries of the folder of `output` cannot be made or renamed; empty if
+/// they can. The folder and its parents may be missing.
+std::string fault_of_folder(const fs::path& output, const fs::path& shown) {
+  fs::path folder = partial_path(output).parent_path();
+  fs::path name = partial_path(shown).parent_path();
+  struct stat status {};
+  while (::stat(folder.c_str(), &status) != 0) {
+    if (errno != ENOENT) return name.string() + ": " + std::generic_category().message(errno);
+    std::error_code error;
+    if (fs::is_symlink(folder, error)) return name.string() + " is a link to nothing";
+    if (!folder.has_relative_path()) return "";
+    folder = folder.parent_path();
+    name = name.parent_path();
+  }
+  if (!S_ISDIR(status.st_mode)) return name.string() + " is not a directory";
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return name.string() + ": " + std::generic_category().message(errno) +
+           ", so no output can be made there";
+  }
+  struct stat old {};
+  const auto others = [](const struct stat& file) { return file.st_uid != ::geteuid(); };
+  if ((status.st_mode & S_ISVTX) == 0 || ::geteuid() == 0 || !others(status)) return "";
+  if (::lstat(output.c_str(), &old) != 0 || !others(old)) return "";
+  return shown.string() + " belongs to another user, and in " + name.string() +
+         " users can replace only what is theirs";
 }
 
 }  // namespace
@@ -122,36 +169,21 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
 
 std::optional<OutputFault> output_fault(const fs::path& output, bool overwrite,
                                         const fs::path& shown) {
+  if (auto fault = replacement_fault(output, overwrite, shown)) return fault;
+  const std::string fault = fault_of_folder(output, shown);
+  return fault.empty() ? std::nullopt : std::optional(OutputFault{false, fault});
+}
+
+std::optional<OutputFault> replacement_fault(const fs::path& output, bool overwrite,
+                                             const fs::path& shown) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(output, error).type();
   if (type == fs::file_type::not_found) return std::nullopt;
   if (type == fs::file_type::none) {
     return OutputFault{false, shown.string() + ": " + error.message()};
   }
-  if (is_model_of_dotresize(output)) {
-    if (overwrite) return std::nullopt;
-    return OutputFault{false, shown.string() +
-                                  " exists: remove it, choose another path, or set "
-                                  "output.overwrite: true"};
-  }
-  if (is_mount_point(output)) {
-    return OutputFault{overwrite, shown.string() +
-                                      " is a mount point, which no output can replace: choose a "
-                                      "path in it, such as " +
-                                      (shown / "output").string()};
-  }
-  if (is_own_empty_directory(output)) return std::nullopt;
-  if (type == fs::file_type::symlink && !fs::exists(output, error)) {
-    return OutputFault{overwrite, shown.string() +
-                                      " is a link to nothing: remove the link or "
-                                      "choose another path"};
-  }
-  return OutputFault{overwrite, shown.string() +
-                                    " exists and is not a model made by dotresize (it "
-                                    "has no " +
-                                    kReportDirectory + "/" + kReportFile +
-                                    "), so it is not overwritten: remove it or choose another "
-                                    "path"};
+  const std::string fault = fault_of_existing(output, type, overwrite, shown);
+  return fault.empty() ? std::nullopt : std::optional(OutputFault{overwrite, fault});
 }
 
 std::string model_directory_fault(const fs::path& model_path) {

@@ -39,6 +39,7 @@ void count_variants(v1::Sweep& sweep) {
 
 grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
                                       const v1::CreateSweepRequest* request, v1::Sweep* response) {
+  Permit permit(parts_.gate, "CreateSweep", origin_of(*context), Role::kSubmit, "");
   const auto create = [&](const Caller& caller, std::string& id) {
     v1::CreateSweepRequest named = *request;
     named.mutable_spec()->set_name(name_of(request->spec()));
@@ -66,6 +67,8 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
       }
       admitted = admit_sweep(named, parts_.machine, parts_.paths);
     }
+    permit.check();
+    require_ownership(admitted.job.claims, rights_of(parts_.gate.access(), caller.name));
     if (context->IsCancelled()) {
       throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
     }
@@ -86,7 +89,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     }
     count_variants(*response);
   };
-  return parts_.gate.serve("CreateSweep", origin_of(*context), Role::kSubmit, "", create);
+  return parts_.gate.serve("CreateSweep", permit.origin(), Role::kSubmit, "", create);
 }
 
 grpc::Status JobsService::GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request,

@@ -57,13 +57,6 @@ TokenWindows share_windows(Communicator& comm, const std::function<at::Tensor()>
 
 }  // namespace
 
-fs::path token_cache_dir(const TokenSource& source) {
-  if (source.text.empty()) return {};
-  fs::path cache = user_cache_dir();
-  if (!cache.empty()) return cache;
-  throw InputError("neither XDG_CACHE_HOME nor HOME says where to keep tokenised text");
-}
-
 fs::path token_file(const TokenSource& source, const TokenReader& reader) {
   if (source.text.empty()) return source.tokens;
   if (const std::string fault = tokenizer_fault(reader.model_dir); !fault.empty()) {
@@ -88,7 +81,7 @@ fs::path token_file(const TokenSource& source, const TokenReader& reader) {
   }
   fs::create_directories(reader.cache_dir);
   std::vector<std::string> arguments = {
-      "--memory", std::to_string(std::max(reader.memory, kLeastTokenizerMemory))};
+      "--memory", std::to_string(std::max(reader.limits.memory, kLeastTokenizerMemory))};
   const auto add_hashes = [&](const char* option, const std::vector<std::string>& given) {
     if (given.empty()) return;
     arguments.emplace_back(option);
@@ -98,7 +91,7 @@ fs::path token_file(const TokenSource& source, const TokenReader& reader) {
   add_hashes("--sha256", hashes);
   arguments.insert(arguments.end(), {"--", reader.model_dir.string(), out.string()});
   for (const fs::path& file : source.text) arguments.push_back(file.string());
-  run_tokenizer(arguments);
+  run_tokenizer(arguments, reader.limits.idle);
   return out;
 }
 

@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,18 +24,24 @@ struct TokenWindows {
   std::vector<int64_t> numbers = {};
 };
 
+struct TokenizerLimits {
+  /// Bytes, raised to at least half a gigabyte, which its program needs.
+  int64_t memory = usable_memory_bytes();
+  /// Time after which a tokenizer that uses no processor counts as hung; nullopt: for ever.
+  std::optional<std::chrono::seconds> idle = {};
+};
+
 /// Model that tokens are for.
 struct TokenReader {
   const std::filesystem::path& model_dir;
   const ModelConfig& config;
   /// Text goes through the model's tokenizer once; the result is cached here.
   const std::filesystem::path& cache_dir;
-  /// Byte limit of the tokenizer, raised to at least half a gigabyte, which its program needs.
-  int64_t memory = usable_memory_bytes();
+  TokenizerLimits limits = {};
 };
 
 /// Each of the following reads a source on rank 0, chooses windows of it, and shares them. Throws
-/// InputError.
+/// InputError, and std::runtime_error for a tokenizer that hangs.
 /// Windows that a job's calibration or healing uses, spread evenly.
 TokenWindows load_calibration_windows(Communicator& comm, const TokenSource& calibration,
                                       const TokenReader& reader);
@@ -42,10 +50,6 @@ TokenWindows load_calibration_windows(Communicator& comm, const TokenSource& cal
 /// kDefaultUnusedSamples. `calibration`: source of the same files if these are used.
 TokenWindows load_evaluation_windows(Communicator& comm, const EvaluationSource& evaluation,
                                      const TokenSource& calibration, const TokenReader& reader);
-
-/// Cache directory of tokenised text outside of a job, below the user's cache; empty if the source
-/// has no text. Throws InputError if there is no user cache.
-std::filesystem::path token_cache_dir(const TokenSource& source);
 
 /// Returns the source's token file. Text is tokenised with the model's tokenizer, by Hugging Face
 /// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer,

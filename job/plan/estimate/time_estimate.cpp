@@ -24,8 +24,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   const double evaluated =
       number(expected_evaluation_tokens(job, config)) / number(expected_tokens(job, config));
   if (job.evaluation) {
-    steps.evaluate_dense =
-        time.evaluate(config, job.model.dtype, /*first=*/true, evaluated).total();
+    steps.evaluate_dense = time.evaluate(config, /*first=*/true, evaluated).total();
     if (job.compares_predictions()) steps.evaluate_dense += time.keep_states(evaluated).total();
     times.add("evaluate_dense", steps.evaluate_dense);
   }
@@ -54,8 +53,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   }
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
-    steps.evaluate_compressed =
-        time.evaluate(output, job.output.dtype, /*first=*/false, evaluated).total();
+    steps.evaluate_compressed = time.evaluate(output, /*first=*/false, evaluated).total();
     if (job.compares_predictions()) {
       steps.evaluate_compressed += time.compare(output, evaluated).total();
     }
