@@ -25,7 +25,8 @@ def variants(base, methods, sizes):
             for target in ("sparsity", "width"):  # size takes their place
                 spec.method.ClearField(target)
             spec.method.size = size
-            spec.name = f"{base.name}-{method}-{size:g}"
+            if base.name:  # else the server takes that of the output
+                spec.name = f"{base.name}-{method}-{size:g}"
             spec.output.path = f"{base.output.path}-{method}-{size:g}"
             yield {"method": method, "size": f"{size:g}"}, spec
 

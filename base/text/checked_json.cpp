@@ -1,6 +1,8 @@
 #include "base/text/checked_json.h"
 
+#include <algorithm>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "base/errors.h"
@@ -17,6 +19,28 @@ std::string json_fault(const json::exception& error) {
   const size_t begin = bracket == std::string::npos ? 0 : bracket + 2;
   const size_t end = what.find("; last read");
   return what.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+std::string with_quoted_non_finite(std::string text) {
+  constexpr int kMostQuoted = 16;  // each one costs a pass over the text
+  for (int quoted = 0; quoted < kMostQuoted; ++quoted) {
+    try {
+      [[maybe_unused]] const json parsed = json::parse(text);
+      return text;
+    } catch (const json::parse_error& error) {
+      // The last byte that was read: the first one that is no JSON value, after a minus sign.
+      size_t begin = error.byte == 0 ? text.size() : error.byte - 1;
+      const std::string_view rest = std::string_view(text).substr(std::min(begin, text.size()));
+      const std::string_view name = rest.starts_with("NaN")        ? "NaN"
+                                    : rest.starts_with("Infinity") ? "Infinity"
+                                                                   : "";
+      if (name.empty()) return text;
+      const size_t end = begin + name.size();
+      if (begin > 0 && text[begin - 1] == '-') --begin;
+      text.insert(end, 1, '"').insert(begin, 1, '"');
+    }
+  }
+  return text;
 }
 
 json parse_json_object(const std::string& text, const std::string& origin) {

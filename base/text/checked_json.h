@@ -13,6 +13,11 @@ namespace dotresize {
 /// nesting deeper than 64.
 nlohmann::json parse_json_object(const std::string& text, const std::string& origin);
 
+/// Puts quotes around the first bare NaN, Infinity and -Infinity, which Python writes as numbers
+/// and JSON does not have: a reader that needs a number there refuses them. The parser tells where
+/// they are.
+std::string with_quoted_non_finite(std::string text);
+
 /// Reads and parses a regular file of at most `max_bytes`; its path is the origin.
 nlohmann::json read_json_object(const std::filesystem::path& file, uint64_t max_bytes);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +19,7 @@
 #include "client/local/size_alternatives.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/checkpoint/source_model.h"
+#include "job/checkpoint/token_shape.h"
 #include "job/model/model_size.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/check_files.h"
@@ -34,17 +36,26 @@ constexpr double kReasonableSeconds = 20.0 * 60.0;
 constexpr uint32_t kFewestSamples = 16;
 constexpr int64_t kSeqlen = 1024;
 
+/// True if YAML reads the plain scalar as a null, a truth value or a number, or may.
+bool has_other_meaning(const std::string& text) {
+  if (text[0] == '-' || text[0] == '_' || (text[0] >= '0' && text[0] <= '9')) return true;
+  const YAML::Node node = YAML::Load(text);
+  bool truth = false;
+  double number = 0.0;
+  return node.IsNull() || YAML::convert<bool>::decode(node, truth) ||
+         YAML::convert<double>::decode(node, number);
+}
+
 /// YAML scalar: plain if that is safe, else in double quotes (a JSON string is valid YAML).
 std::string yaml_text(const std::string& text) {
-  const bool number =
-      !text.empty() && (text[0] == '-' || text[0] == '_' || (text[0] >= '0' && text[0] <= '9'));
-  if (!text.empty() && !number && is_plain_word(text, "-_./")) return text;
+  if (!text.empty() && is_plain_word(text, "-_./") && !has_other_meaning(text)) return text;
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Path for a file in `folder`: absolute unless that is the working directory.
+/// Path for a file in `folder`: absolute unless that is the working directory. A job file expands a
+/// leading "~".
 std::string path_from(const fs::path& folder, const std::string& path) {
-  const bool same = folder.empty() || folder == ".";
+  const bool same = (folder.empty() || folder == ".") && !path.starts_with("~");
   return yaml_text(same ? path : fs::absolute(path).lexically_normal().string());
 }
 
@@ -64,7 +75,11 @@ v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& confi
   for (const std::string& text : request.text) calibration.add_text(text);
   calibration.set_tokens(request.tokens);
   calibration.set_samples(kDefaultSamples);
-  calibration.set_seqlen(static_cast<uint32_t>(std::min(kSeqlen, config.max_position_embeddings)));
+  int64_t seqlen = kSeqlen;
+  if (!request.tokens.empty()) {
+    seqlen = read_token_shape(request.tokens).row_length.value_or(seqlen);
+  }
+  calibration.set_seqlen(static_cast<uint32_t>(std::min(seqlen, config.max_position_embeddings)));
   spec.mutable_evaluation();
   constexpr int64_t kMostRanks = 8;
   const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -79,14 +94,16 @@ void choose_samples(const ModelConfig& config, v1::JobSpec& spec) {
   for (;;) {
     std::string fault;  // why the text is too short
     for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
-      if (finding.key == "calibration.text" && fault.empty()) fault = finding.what;
+      const bool of_source =
+          finding.key == "calibration.text" || finding.key == "calibration.tokens";
+      if (of_source && fault.empty()) fault = finding.what;
     }
     const uint32_t fewer = calibration.samples() / 2;
     if (fault.empty() &&
         (fewer < kFewestSamples || reference_seconds(spec, config) <= kReasonableSeconds)) {
       return;
     }
-    if (fewer == 0) throw InputError("--text", fault);
+    if (fewer == 0) throw InputError(calibration.text_size() > 0 ? "--text" : "--tokens", fault);
     calibration.set_samples(fewer);
   }
 }
@@ -111,7 +128,6 @@ std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
 constexpr char kTemplate[] =
     R"(# A job of dotresize: {time} on two cores. `dotresize plan {file}` shows what comes of it,
 # `dotresize run {file}` runs it; docs/job-file.md has all keys.
-name: {name}
 model:
   path: {model}   # {family}, {parameters} parameters
 output:
@@ -137,9 +153,11 @@ resources:
 
 void require_source(const TemplateRequest& request) {
   if (request.text.empty() && request.tokens.empty()) {
-    throw InputError("--text",
-                     "is needed for the calibration: UTF-8 text like that which the model will see "
-                     "(--tokens if the model has no tokenizer.json)");
+    throw InputError(
+        "--text",
+        "is needed for the calibration: text like that which the model will see, UTF-8 or "
+        "a .jsonl, .json or .parquet of texts or conversations (--tokens if the model "
+        "has no tokenizer.json)");
   }
   for (const std::string& file : request.text) {
     if (!fs::is_regular_file(file)) throw InputError("--text", in_quotes(file) + " is not a file");
@@ -178,8 +196,7 @@ std::string job_template(const TemplateRequest& request) {
   }
   return fmt::format(
       kTemplate, fmt::arg("time", time), fmt::arg("file", request.job_file),
-      fmt::arg("name", yaml_text(name)), fmt::arg("model", path_from(folder, request.model)),
-      fmt::arg("family", config.family),
+      fmt::arg("model", path_from(folder, request.model)), fmt::arg("family", config.family),
       fmt::arg("parameters", with_separators(stored_parameters(config))),
       fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
       fmt::arg("uniform", uniform_width_text(spec, config, time)),

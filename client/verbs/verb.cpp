@@ -3,6 +3,7 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
+#include "job/spec/spec_paths.h"
 #include "job/sweep/sweep_results.h"
 
 namespace dotresize {
@@ -76,6 +77,22 @@ std::vector<std::string> option_names(const CLI::App& app) {
     names.insert(names.end(), more.begin(), more.end());
   }
   return names;
+}
+
+void check_path_options(CLI::App& app) {
+  const CLI::Validator expand(
+      [](std::string& path) {
+        path = with_home(path);
+        return path.empty() ? std::string("an empty text is no path") : std::string();
+      },
+      "");
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("FILE") || type.starts_with("DIR") || type.starts_with("MODEL_DIR")) {
+      option->transform(expand);
+    }
+  }
+  for (CLI::App* command : app.get_subcommands(nullptr)) check_path_options(*command);
 }
 
 void add_labels(const std::vector<std::string>& texts,

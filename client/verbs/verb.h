@@ -59,6 +59,10 @@ Verb add_completion_verb(CLI::App& app);
 /// Names ("--text", "-o") of all options of `app`, including those in option groups.
 std::vector<std::string> option_names(const CLI::App& app);
 
+/// Makes all options of `app` and its verbs that are paths, by their type names, expand a leading
+/// "~", which a shell leaves in `--trace=~/x`, and refuse an empty path.
+void check_path_options(CLI::App& app);
+
 /// Adds the repeatable option --set KEY=VALUE (job/spec/job_file.h).
 void add_set_option(CLI::App& command, std::vector<std::string>& changes);
 

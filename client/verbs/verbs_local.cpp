@@ -18,6 +18,7 @@
 #include "client/local/planned_job.h"
 #include "client/local/remote_job.h"
 #include "client/verbs/verb.h"
+#include "job/plan/check_files.h"
 #include "job/spec/command_options.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
@@ -199,8 +200,8 @@ Verb init_verb(CLI::App& app) {
             // A job file's name may stand at the end of the texts.
             const std::string last = request->text.size() > 1 ? request->text.back() : "";
             const std::string extension = fs::path(last).extension();
-            if (job->count() == 0 &&
-                (extension == ".yaml" || extension == ".yml" || extension == ".json")) {
+            const bool json_job = extension == ".json" && !fs::exists(last);  // else a text
+            if (job->count() == 0 && (extension == ".yaml" || extension == ".yml" || json_job)) {
               request->job_file = last;
               request->text.pop_back();
             }
@@ -264,6 +265,14 @@ Verb run_verb(CLI::App& app, CommonOptions& common) {
                      [options, &common] { return run(*options, common); });
 }
 
+/// Throws InputError if a model is not there.
+void require_models(const std::vector<fs::path>& models) {
+  for (const fs::path& model : models) {
+    const std::string fault = model_directory_fault(model);
+    if (!fault.empty()) throw InputError(fault);
+  }
+}
+
 Verb eval_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("eval", "Compare models: perplexity, latency, how they continue a text");
@@ -277,6 +286,8 @@ Verb eval_verb(CLI::App& app, CommonOptions& common) {
       "  dotresize eval examples/docs-llama out/docs-llama-80 --latency --runtime transformers\n"
       "  dotresize eval examples/docs-llama out/docs-llama-80 --generate 'The module'\n",
       [request, &common] {
+        require_models(request->models);
+        if (!request->reference.empty()) require_models({request->reference});
         return run_worker(
             worker_command("eval", {"--progress", "json"}, eval_arguments(*request), common), {});
       });
@@ -291,6 +302,8 @@ Verb verify_verb(CLI::App& app, CommonOptions& common) {
       "  dotresize verify out/docs-llama-80\n"
       "  dotresize verify out/docs-llama-80 --against examples/docs-llama --text evaluation.txt\n",
       [request, &common]() -> int {
+        require_models({request->dir});
+        if (!request->against.empty()) require_models({request->against});
         exec_program(worker_command("verify", {}, verify_arguments(*request), common));
       });
 }

@@ -56,8 +56,12 @@ void require_found(const std::string& what) {
   if (fs::is_directory(what)) return;
   if (fs::exists(what))
     throw InputError(in_quotes(what) + " is a file: give the model directory that it is in");
-  const bool is_like_a_path = what.find_first_of("/.") != std::string::npos;  // ids are not
-  if (is_like_a_path) throw InputError(in_quotes(what) + ": no such directory");
+  const bool is_like_an_id = std::string_view(what)
+                                 .substr(what.starts_with("j-") ? 2 : 0)
+                                 .find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!is_like_an_id) {
+    throw InputError(in_quotes(what) + ": no such directory, and not the id of a job");
+  }
 }
 
 /// Finds the report of a model. `what`: the id of a succeeded job, or a model directory.

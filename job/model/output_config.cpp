@@ -99,7 +99,13 @@ json custom_code_map() {
 }
 
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {
-  json config = kept_config(parse_json_object(source_config_json, "config.json of the source"));
+  const json source =
+      parse_json_object(with_quoted_non_finite(source_config_json), "config.json of the source");
+  json config = kept_config(source);
+  for (auto key = config.begin(); key != config.end();) {  // JSON has no such numbers
+    const bool non_finite = *key == "NaN" || *key == "Infinity" || *key == "-Infinity";
+    key = non_finite ? config.erase(key) : std::next(key);
+  }
   if (output.compressed) {
     write_custom_code(config, output);
   } else {

@@ -303,7 +303,7 @@ std::vector<int64_t> read_by_layer(const ConfigFields& fields, const ModelConfig
 }  // namespace
 
 ParsedConfig parse_config(const std::string& json_text, const std::string& origin) {
-  const json root = parse_json_object(json_text, origin);
+  const json root = parse_json_object(with_quoted_non_finite(json_text), origin);
   const ConfigFields fields(root, origin);
   ParsedConfig parsed;
   ModelConfig& config = parsed.model;

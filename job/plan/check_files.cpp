@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -12,6 +13,8 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/plan/block_sizes.h"
+#include "job/plan/text_files.h"
+#include "job/spec/remote_url.h"
 
 namespace dotresize {
 namespace {
@@ -25,20 +28,22 @@ constexpr int64_t kUsualBytesPerToken = 4;
 constexpr int64_t kAddedTokens = 16;
 
 /// Adds a finding if the texts are too short for `windows` windows of `seqlen` tokens, or may be.
-/// Each token has at least one byte.
+/// Each token of a text has at least one byte; those that a chat template adds have none. `purpose`
+/// may follow the number of windows.
 void check_length(const std::string& key, const std::vector<fs::path>& texts, int64_t windows,
-                  int64_t seqlen, std::vector<FileFinding>& findings) {
+                  int64_t seqlen, const std::string& purpose, std::vector<FileFinding>& findings) {
   const int64_t needed = windows * seqlen;
   int64_t bytes = 0;
   for (const fs::path& text : texts) {
     std::error_code error;
-    const auto size = fs::file_size(text, error);
-    if (!error) bytes += static_cast<int64_t>(size) + 2;  // a blank line between the files
+    const auto size = static_cast<int64_t>(fs::file_size(text, error));
+    if (!error) bytes += estimated_text_bytes(text, size) + 2;  // a blank line between the files
   }
+  const bool exact = std::ranges::none_of(texts, is_table);
   const std::string wanted =
-      counted(windows, "window") + " of " + std::to_string(seqlen) + " tokens";
+      counted(windows, "window") + " of " + std::to_string(seqlen) + " tokens" + purpose;
   const std::string remedy = ": give more text, fewer samples or a smaller seqlen";
-  if (bytes + kAddedTokens < needed) {
+  if (exact && bytes + kAddedTokens < needed) {
     findings.push_back({key, counted(bytes, "byte") + " of text cannot be " + wanted + remedy});
   } else if (bytes / kUsualBytesPerToken < needed) {
     findings.push_back({key,
@@ -47,6 +52,19 @@ void check_length(const std::string& key, const std::vector<fs::path>& texts, in
                             wanted + remedy,
                         /*fatal=*/false});
   }
+}
+
+/// Adds a finding if a token file has fewer windows than are needed. `purpose` may follow the
+/// number.
+void check_count(const std::string& key, const TokenSource& source, int64_t windows,
+                 const std::string& purpose, std::vector<FileFinding>& findings) {
+  const int64_t there = *source.count / *source.seqlen;
+  if (there >= windows) return;
+  findings.push_back({key, counted(*source.count, "token") + " are " + counted(there, "window") +
+                               " of seqlen " + std::to_string(*source.seqlen) + ", and " +
+                               std::to_string(windows) + (windows == 1 ? " is" : " are") +
+                               " needed" + purpose +
+                               ": give more tokens, fewer samples or a smaller seqlen"});
 }
 
 bool is_mount_point(const fs::path& path) {
@@ -73,12 +91,13 @@ std::string fault_of_existing(const fs::path& output, fs::file_type type, bool o
   if (type == fs::file_type::directory && fs::is_empty(output, error) && !error) {
     return path + " exists and is empty: remove it (rmdir " + path + "), or choose another path";
   }
-  if (!overwrite) {
-    return path + " exists: remove it, choose another path, or set output.overwrite: true";
+  if (!is_model_of_dotresize(output)) {
+    return path + " exists and is not a model made by dotresize (it has no " + kReportDirectory +
+           "/" + kReportFile + "), so it is not overwritten: remove it or choose another path";
   }
-  if (is_model_of_dotresize(output)) return "";
-  return path + " is not a model made by dotresize (it has no " + kReportDirectory + "/" +
-         kReportFile + "), so it is not overwritten";
+  return overwrite
+             ? ""
+             : path + " exists: remove it, choose another path, or set output.overwrite: true";
 }
 
 /// Returns the reason why entries of the folder of `output` cannot be made or renamed; empty if
@@ -114,31 +133,36 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
   std::vector<FileFinding> findings;
   const bool evaluates_text = job.evaluation && !job.evaluation->text.empty();
   if (!job.calibration.text.empty() || evaluates_text) {
-    std::error_code error;
-    if (!fs::exists(job.model.path / "tokenizer.json", error)) {
-      findings.push_back(
-          {"model.path", in_quotes(job.model.path.string()) +
-                             " has no tokenizer.json, which text needs: give "
-                             "tokens in place of text, or a model with a tokenizer"});
-    }
+    const std::string fault = tokenizer_fault(job.model.path);
+    if (!fault.empty()) findings.push_back({"model.path", fault});
   }
   const fs::path& statistics = job.statistics.directory();
   std::error_code missing;
   const bool there = job.statistics.used() || fs::exists(statistics, missing);
   if (job.statistics.given() && there && !fs::exists(statistics / kStatisticsFile, missing)) {
-    findings.push_back({job.statistics.key(), in_quotes(statistics.string()) +
-                                                  " has no statistics written by dotresize"});
+    findings.push_back({job.statistics.key(),
+                        in_quotes(statistics.string()) + " has no statistics written by dotresize" +
+                            (job.statistics.saved() ? ": choose another path or remove it" : "")});
   }
   const bool beside = job.evaluation && job.evaluation->unused_windows;
   const int64_t evaluated = job.evaluation ? job.evaluation->samples.value_or(1) : 0;
+  const std::string purpose =
+      beside ? ", " + with_separators(evaluated) + " of them for the evaluation" : "";
   if (!job.calibration.text.empty()) {
     check_length("calibration.text", job.calibration.text,
                  expected_samples(job) + (beside ? evaluated : 0), expected_seqlen(job, config),
-                 findings);
+                 purpose, findings);
+  }
+  if (job.calibration.count) {
+    check_count("calibration.tokens", job.calibration,
+                expected_samples(job) + (beside ? evaluated : 0), purpose, findings);
+  }
+  if (!beside && job.evaluation && job.evaluation->count) {
+    check_count("evaluation.tokens", *job.evaluation, evaluated, "", findings);
   }
   if (evaluates_text && !beside) {
     check_length("evaluation.text", job.evaluation->text, evaluated,
-                 job.evaluation->seqlen.value_or(kDefaultSeqlen), findings);
+                 job.evaluation->seqlen.value_or(expected_seqlen(job, config)), "", findings);
   }
   return findings;
 }
@@ -162,22 +186,23 @@ std::optional<OutputFault> replacement_fault(const fs::path& output, bool overwr
   return fault.empty() ? std::nullopt : std::optional(OutputFault{overwrite, fault});
 }
 
-void require_model_directory(const fs::path& model_path) {
+std::string model_directory_fault(const fs::path& model_path) {
   std::error_code error;
-  if (fs::is_directory(model_path, error)) return;
+  if (fs::is_directory(model_path, error)) return "";
+  const std::string fault = in_quotes(model_path.string()) + " is not a local directory";
   // The name of a model on the Hub ends in "org/name", and no directory "org" exists.
-  std::string name;
   const fs::path organisation = model_path.parent_path();
-  if (!fs::exists(organisation, error) && organisation.has_filename()) {
-    name = organisation.filename().string() + "/" + model_path.filename().string();
-    if (!is_plain_word(name, "-_./")) name.clear();
-  }
-  throw InputError("model.path",
-                   in_quotes(model_path.string()) + " is not a local directory" +
-                       (name.empty() ? ""
-                                     : "; a model of the Hugging Face Hub is fetched with hf "
-                                       "download " +
-                                           name + " --local-dir " + model_path.string()));
+  if (fs::exists(organisation, error) || !organisation.has_filename()) return fault;
+  const std::string name = organisation.filename().string() + "/" + model_path.filename().string();
+  if (!is_plain_word(name, "-_./")) return fault;
+  const fs::path place = is_remote(model_path.string()) ? model_path.filename() : model_path;
+  return fault + "; a model of the Hugging Face Hub is fetched with hf download " + name +
+         " --local-dir " + place.string();
+}
+
+void require_model_directory(const fs::path& model_path) {
+  const std::string fault = model_directory_fault(model_path);
+  if (!fault.empty()) throw InputError("model.path", fault);
 }
 
 }  // namespace dotresize

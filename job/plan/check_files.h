@@ -41,8 +41,11 @@ std::optional<OutputFault> output_fault(const std::filesystem::path& output, boo
 std::optional<OutputFault> replacement_fault(const std::filesystem::path& output, bool overwrite,
                                              const std::filesystem::path& shown);
 
-/// Throws InputError("model.path", ...) if `model_path` is not a directory. If it looks like a name
-/// on the Hugging Face Hub, the error says how to download the model.
+/// Reason why there is no model directory at this path; empty if there is a directory. If it looks
+/// like a name on the Hugging Face Hub, it says how to download the model.
+std::string model_directory_fault(const std::filesystem::path& model_path);
+
+/// Throws InputError("model.path", model_directory_fault()) if there is one.
 void require_model_directory(const std::filesystem::path& model_path);
 
 }  // namespace dotresize

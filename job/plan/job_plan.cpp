@@ -48,8 +48,8 @@ JobPlan make_job_plan(const ModelConfig& config, ResolvedJob job) {
 }
 
 JobPlan plan_job(const v1::JobSpec& spec, const ModelConfig& config,
-                 const std::optional<LaunchFacts>& launch) {
-  ResolvedJob job = resolve_job(spec, config, launch);
+                 const std::optional<LaunchFacts>& launch, const Confinement& confinement) {
+  ResolvedJob job = resolve_job(spec, config, launch, confinement);
   const auto can_replace = [&](const Schedule& schedule) {
     return schedule.activations == job.schedule.activations && offers(schedule, job);
   };

@@ -32,6 +32,7 @@ JobPlan make_job_plan(const ModelConfig& config, ResolvedJob job);
 /// maps the job continues with (`launch->schedule`). Throws InputError naming the key, as
 /// resolve_job does, and if no schedule fits.
 JobPlan plan_job(const v1::JobSpec& spec, const ModelConfig& config,
-                 const std::optional<LaunchFacts>& launch = {});
+                 const std::optional<LaunchFacts>& launch = {},
+                 const Confinement& confinement = Confinement::of_process());
 
 }  // namespace dotresize

@@ -53,6 +53,11 @@ int64_t largest_bytes(double size, int64_t dense_bytes) {
   return static_cast<int64_t>(std::floor(size * static_cast<double>(dense_bytes) + kSlack));
 }
 
+std::string size_text(double fraction) {
+  constexpr double kSteps = 1e6;
+  return fmt::format("{:.6f}", std::ceil(fraction * kSteps) / kSteps);
+}
+
 int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
                         const ResolvedJob& job) {
   NetSize net;
@@ -69,9 +74,9 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
                     config.hidden_size, round_to));
   }
   throw InputError("method.size",
-                   fmt::format("{} is not available: the smallest width, {}, gives {:.6f} of the "
-                               "dense model's bytes",
-                               size, round_to, net.bytes_fraction()));
+                   fmt::format("{} is not available: the smallest width, {}, gives {} of the dense "
+                               "model's bytes",
+                               size, round_to, size_text(net.bytes_fraction())));
 }
 
 std::string size_warning(const NetSize& size, const ResolvedJob& job, const StoredDtypes& dense,
@@ -83,12 +88,13 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job, const Stor
       with_separators(size.compressed_bytes), with_separators(size.compressed_parameters),
       to_string(compressed), with_separators(size.dense_bytes),
       with_separators(size.dense_parameters), to_string(dense));
-  std::vector<std::string> remedies = {"a smaller width"};
-  if (!job.stock_output()) {
-    remedies.push_back("one map for all (output.format: stock), which needs no shortcuts");
-  }
+  std::vector<std::string> remedies;
   if (size_in_bytes(compressed.main) > size_in_bytes(dense.main)) {
     remedies.push_back("output.dtype: same");
+  }
+  remedies.push_back("a smaller width");
+  if (!job.stock_output()) {
+    remedies.push_back("one map for all (output.format: stock), which needs no shortcuts");
   }
   remedies.push_back("method.size, which finds the width for a size");
   return text + "; remedies: " + listed(remedies);

@@ -37,6 +37,9 @@ struct NetSize {
 /// Returns the net size of the job's output with these widths.
 NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths);
 
+/// Text of a fraction of bytes, rounded up: as `method.size` it is large enough.
+std::string size_text(double fraction);
+
 /// Largest number of bytes within the fraction `size` of `dense_bytes`.
 int64_t largest_bytes(double size, int64_t dense_bytes);
 

@@ -247,9 +247,11 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
     served.pop_back();
     served.insert(0, "\n\n");
   }
+  const std::string windows = fmt::format("windows     {} of {} tokens", expected_samples(job),
+                                          expected_seqlen(job, plan.model));
   return fmt::format(
-      "{}\n{}\n{}\n{}\n{}\n{}{}{}{}", heading(plan), rank_rows(plan.model, job, plan.shards),
-      passes_row(job, plan.shards), traffic,
+      "{}\n{}\n{}\n{}\n{}\n{}\n{}{}{}{}", heading(plan), rank_rows(plan.model, job, plan.shards),
+      windows, passes_row(job, plan.shards), traffic,
       size_row("dense", size.dense_parameters, size.dense_bytes, stored_dtypes(plan.model)),
       files_row(plan.model, size.dense_bytes), result, served,
       time ? "\n\n" + time_table(*time) : "");
@@ -260,31 +262,34 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   const ShardPlan& plan = planned.shards;
   const NetSize& size = planned.size;
   const Traffic& traffic = planned.traffic;
-  json document = {{"schema_version", 1},
-                   {"name", job.name},
-                   {"method", job.method.name},
-                   {"metric", to_string(job.maps.metric)},
-                   {"map_sharing", job.maps.sharing()},
-                   {"shortcuts", job.stock_output() ? "none" : to_string(job.maps.shortcuts)},
-                   {"target", target_text(job)},
-                   {"hidden_size", planned.model.hidden_size},
-                   {"schedule", job.schedule.name},
-                   {"passes", plan.passes},
-                   {"backward_passes", plan.passes_back},
-                   {"junction_groups", plan.junction_groups},
-                   {"solved_together", plan.ranks.front().solved_together},
-                   {"overlaps", plan.ranks.front().overlaps},
-                   {"traffic",
-                    {{"read_bytes", traffic.read_bytes},
-                     {"sent_bytes", traffic.sent_bytes},
-                     {"written_bytes", traffic.written_bytes},
-                     {"journal_bytes", traffic.journal_bytes},
-                     {"statistics_bytes", traffic.statistics_bytes}}},
-                   {"ranks", json::array()},
-                   {"dense", dtypes_json(stored_dtypes(planned.model))},
-                   {"compressed", dtypes_json(stored_dtypes(planned.output))},
-                   {"served", formats_json(planned.served)},
-                   {"warnings", json::array()}};
+  json document = {
+      {"schema_version", 1},
+      {"name", job.name},
+      {"method", job.method.name},
+      {"metric", to_string(job.maps.metric)},
+      {"map_sharing", job.maps.sharing()},
+      {"shortcuts", job.stock_output() ? "none" : to_string(job.maps.shortcuts)},
+      {"target", target_text(job)},
+      {"hidden_size", planned.model.hidden_size},
+      {"calibration",
+       {{"samples", expected_samples(job)}, {"seqlen", expected_seqlen(job, planned.model)}}},
+      {"schedule", job.schedule.name},
+      {"passes", plan.passes},
+      {"backward_passes", plan.passes_back},
+      {"junction_groups", plan.junction_groups},
+      {"solved_together", plan.ranks.front().solved_together},
+      {"overlaps", plan.ranks.front().overlaps},
+      {"traffic",
+       {{"read_bytes", traffic.read_bytes},
+        {"sent_bytes", traffic.sent_bytes},
+        {"written_bytes", traffic.written_bytes},
+        {"journal_bytes", traffic.journal_bytes},
+        {"statistics_bytes", traffic.statistics_bytes}}},
+      {"ranks", json::array()},
+      {"dense", dtypes_json(stored_dtypes(planned.model))},
+      {"compressed", dtypes_json(stored_dtypes(planned.output))},
+      {"served", formats_json(planned.served)},
+      {"warnings", json::array()}};
   if (job.mlp) {
     document["mlp_groups"] = plan.cut_groups;
     const bool known = !job.mlp->allocated;

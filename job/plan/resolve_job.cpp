@@ -7,6 +7,7 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "dotresize/v1/job.pb.h"
+#include "job/checkpoint/token_shape.h"
 #include "job/model/model_family.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/joint_allocation.h"
@@ -53,24 +54,49 @@ void require_regular_file(const std::string& key, const fs::path& path) {
   if (!fs::is_regular_file(status)) fail(key, in_quotes(path.string()) + " is not a regular file");
 }
 
+/// Sets the files of a source, and for a token file also what its header says.
 template <class Source>
-TokenSource token_source(const std::string& section, const Source& given) {
-  TokenSource source;
+std::optional<int64_t> resolve_source(const std::string& section, const Source& given,
+                                      const Confinement& confinement, TokenSource& source) {
   for (const std::string& text : given.text()) {
     require_regular_file(section + ".text", text);
     source.text.emplace_back(text);
   }
-  source.tokens = given.tokens();
-  if (source.text.empty()) require_regular_file(section + ".tokens", source.tokens);
   if (given.has_seqlen()) source.seqlen = given.seqlen();
+  if (given.has_samples()) source.samples = given.samples();
+  if (!source.text.empty()) return std::nullopt;
+  source.tokens = given.tokens();
+  require_regular_file(section + ".tokens", source.tokens);
+  try {
+    const TokenShape shape = read_token_shape(source.tokens, confinement);
+    source.count = shape.count;
+    return shape.row_length;
+  } catch (const InputError& error) {
+    fail(section + ".tokens", error.what());
+  }
+}
+
+TokenSource calibration_source(const v1::Calibration& given, const ModelConfig& config,
+                               const Confinement& confinement) {
+  TokenSource source;
+  const std::optional<int64_t> row_length =
+      resolve_source("calibration", given, confinement, source);
+  if (!source.seqlen) source.seqlen = row_length.value_or(default_seqlen(config));
+  if (!source.samples) {
+    source.samples =
+        row_length ? std::max<int64_t>(*source.count / *source.seqlen, 1) : kDefaultSamples;
+  }
   return source;
 }
 
-EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration) {
-  EvaluationSource source{calibration};
+EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration,
+                                   const Confinement& confinement) {
+  EvaluationSource source;
   source.unused_windows = given.text_size() == 0 && given.tokens().empty();
-  if (!source.unused_windows) {
-    static_cast<TokenSource&>(source) = token_source("evaluation", given);
+  if (source.unused_windows) {
+    static_cast<TokenSource&>(source) = calibration;
+  } else {
+    resolve_source("evaluation", given, confinement, source);
     if (!source.seqlen) source.seqlen = calibration.seqlen;
   }
   source.samples.reset();
@@ -79,16 +105,19 @@ EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSourc
   return source;
 }
 
-void check_seqlen(const std::string& section, const TokenSource& source,
+/// `given`: the job file has the key.
+void check_seqlen(const std::string& section, bool given, const TokenSource& source,
                   const ModelConfig& config) {
-  if (source.seqlen.value_or(0) > config.longest_window()) {
-    fail(section + ".seqlen", std::to_string(*source.seqlen) +
-                                  " is more than the model's max_position_embeddings, " +
-                                  std::to_string(config.max_position_embeddings) +
-                                  (config.attention.rotary.type == "dynamic"
-                                       ? ", times the factor of its rotary embedding"
-                                       : ""));
-  }
+  if (source.seqlen.value_or(0) <= config.longest_window()) return;
+  const bool stretched = config.attention.rotary.type == "dynamic";
+  fail(section + ".seqlen",
+       std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
+           std::to_string(config.max_position_embeddings) +
+           (stretched ? ", times the factor of its rotary embedding, " +
+                            std::to_string(config.longest_window())
+                      : "") +
+           (given ? ""
+                  : ": the rows of the token file have this length; a smaller seqlen cuts them"));
 }
 
 /// Sets the widths, or what decides them. Everything else that affects the output's size must be
@@ -122,11 +151,13 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
     job.target.sparsity = given.sparsity();
     const int64_t width = width_from_sparsity(given.sparsity(), config.hidden_size, round_to);
     if (width == 0) {
+      const bool rounded =
+          width_from_sparsity(given.sparsity(), config.hidden_size, /*round_to=*/unit) > 0;
       fail("method.sparsity",
            std::to_string(given.sparsity()) + " of hidden size " +
                std::to_string(config.hidden_size) + " leaves no width that is a multiple of " +
-               std::to_string(round_to) +
-               "; a smaller sparsity, a smaller round_to or an explicit width would do");
+               std::to_string(round_to) + "; a smaller sparsity" +
+               (rounded ? ", a smaller round_to" : "") + " or an explicit width would do");
     }
     set_width(width);
   } else if (job.target.allocation) {
@@ -338,14 +369,14 @@ std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {
 }
 
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
-                        const std::optional<LaunchFacts>& launch) {
+                        const std::optional<LaunchFacts>& launch, const Confinement& confinement) {
   if (config.compressed) {
     fail("model.path",
          "the model is already compressed (model_type dotresize); a dense one is "
          "needed");
   }
   ResolvedJob job;
-  job.name = spec.name();
+  job.name = name_of(spec);
   job.model.path = spec.model().path();
   job.output.path = spec.output().path();
   job.model.name = spec.model().origin().empty() ? spec.model().path() : spec.model().origin();
@@ -359,16 +390,11 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.statistics = {spec.calibration().statistics().save(), spec.calibration().statistics().use()};
   job.schedule = schedule_of(spec.calibration().activations(), job);
   resolve_resources(spec, config, launch, job.resources);
-  job.calibration = token_source("calibration", spec.calibration());
-  if (spec.calibration().has_samples()) job.calibration.samples = spec.calibration().samples();
-  if (!job.calibration.text.empty()) {
-    job.calibration.samples = expected_samples(job);
-    job.calibration.seqlen = job.calibration.seqlen.value_or(kDefaultSeqlen);
-  }
-  check_seqlen("calibration", job.calibration, config);
+  job.calibration = calibration_source(spec.calibration(), config, confinement);
+  check_seqlen("calibration", spec.calibration().has_seqlen(), job.calibration, config);
   if (spec.has_evaluation()) {
-    job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
-    check_seqlen("evaluation", *job.evaluation, config);
+    job.evaluation = evaluation_source(spec.evaluation(), job.calibration, confinement);
+    check_seqlen("evaluation", /*given=*/true, *job.evaluation, config);
   }
   if (spec.has_heal()) {
     Healing& healing = job.healing.emplace();

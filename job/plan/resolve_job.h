@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/files/confinement.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
@@ -33,11 +34,12 @@ struct LaunchFacts {
 /// dense model's unless larger ones are allowed; there are at most as many ranks as sublayers;
 /// seqlen is at most max_position_embeddings, times the factor of a dynamic rotary embedding.
 /// Checks against the file system: token and text files are regular files; no input lies in the
-/// output.
+/// output. The header of a token file decides the windows; it is opened within `confinement`.
 /// `spec` must have passed validate_spec. `launch`: facts about the ranks that will run the job, if
 /// they are launched already.
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
-                        const std::optional<LaunchFacts>& launch = {});
+                        const std::optional<LaunchFacts>& launch = {},
+                        const Confinement& confinement = Confinement::of_process());
 
 /// True if the schedule has everything that the job needs.
 bool offers(const Schedule& schedule, const ResolvedJob& job);

@@ -1,6 +1,7 @@
 #include "job/plan/resolved_job.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "job/plan/block_sizes.h"
 
@@ -19,16 +20,32 @@ bool takes_no_tokens(const ResolvedJob& job) {
   return job.statistics.used() && !job.target.allocation;
 }
 
+int64_t default_seqlen(const ModelConfig& config) {
+  return std::min(kDefaultSeqlen, config.max_position_embeddings);
+}
+
 int64_t expected_samples(const ResolvedJob& job) {
   return job.calibration.samples.value_or(kDefaultSamples);
 }
 
 int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config) {
-  return job.calibration.seqlen.value_or(std::min(kDefaultSeqlen, config.max_position_embeddings));
+  return job.calibration.seqlen.value_or(default_seqlen(config));
 }
 
 int64_t expected_tokens(const ResolvedJob& job, const ModelConfig& config) {
   return expected_samples(job) * expected_seqlen(job, config);
+}
+
+int64_t expected_evaluation_tokens(const ResolvedJob& job, const ModelConfig& config) {
+  if (!job.evaluation) return 0;
+  const EvaluationSource& source = *job.evaluation;
+  const int64_t seqlen = source.seqlen.value_or(expected_seqlen(job, config));
+  if (source.samples) return *source.samples * seqlen;
+  if (!source.count && !source.unused_windows) return expected_tokens(job, config);
+  int64_t windows = source.count ? *source.count / seqlen : INT64_MAX;
+  if (source.unused_windows)
+    windows = std::min(windows - expected_samples(job), kDefaultUnusedSamples);
+  return std::max<int64_t>(windows, 1) * seqlen;
 }
 
 bool may_be_cut(const ResolvedJob& job, int64_t sublayer) {

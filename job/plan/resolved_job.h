@@ -155,13 +155,19 @@ bool sums_junctions(const ResolvedJob& job);
 /// first round from them: its cuts and its maps depend on the sizes that it chooses.
 bool takes_no_tokens(const ResolvedJob& job);
 
-/// Number and length of the calibration windows, as far as they are known before the tokens are
-/// read: the defaults if the job does not say. The default length is at most the model's positions.
+/// Length of windows if nothing says it: kDefaultSeqlen, or the model's positions if they are
+/// fewer.
+int64_t default_seqlen(const ModelConfig& config);
+
+/// Number and length of the calibration windows. Texts are assumed to have as many.
 int64_t expected_samples(const ResolvedJob& job);
 int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config);
 /// Tokens in these windows. An evaluation runs as many at a time, all ranks together: its stream
 /// then takes no more memory than that of the calibration.
 int64_t expected_tokens(const ResolvedJob& job, const ModelConfig& config);
+/// Tokens in the windows of the evaluation. If it uses the whole of a text, whose length is not
+/// known, as many as the calibration has.
+int64_t expected_evaluation_tokens(const ResolvedJob& job, const ModelConfig& config);
 
 /// True if the job may cut the inner width of the sublayer.
 bool may_be_cut(const ResolvedJob& job, int64_t sublayer);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
@@ -10,6 +11,21 @@
 
 namespace dotresize {
 namespace {
+
+/// One line of text that Markdown and HTML show as it is.
+std::string as_markdown(const std::string& text) {
+  constexpr std::string_view kMarkup = "\\`*[]#!|~$";
+  std::string escaped;
+  for (const char c : printable(text)) {
+    if (c == '<' || c == '>' || c == '&') {
+      escaped += c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&amp;";
+      continue;
+    }
+    if (kMarkup.find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
 
 std::string size_table(const Report& report) {
   const bool evaluated = report.dense.perplexity && report.compressed.perplexity;
@@ -158,7 +174,7 @@ std::string model_card(const Report& report, const ModelConfig& config) {
   }
   std::string warnings;
   for (const std::string& warning : report.warnings) {
-    warnings += fmt::format("> **Warning:** {}.\n\n", printable(warning));
+    warnings += fmt::format("> **Warning:** {}.\n\n", as_markdown(warning));
   }
   return fmt::format(
       R"(---
@@ -185,7 +201,7 @@ A `{0}` model made narrower with dotresize {2}.
 {8}`dotresize/report.json` has the figures of every junction and the fingerprints of the inputs;
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
-      config.family, job.name, report.tool_version, about, size_table(report),
+      config.family, as_markdown(job.name), report.tool_version, about, size_table(report),
       evaluation_sentence(report), usage(job, job.output.stock_family.value_or(config.family)),
       warnings, serving(report, config));
 }

@@ -28,6 +28,20 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   return model;
 }
 
+/// Reads a section that source_json() (job/report/report.cpp) wrote.
+TokenSource read_source(const ConfigFields& section) {
+  TokenSource source;
+  const json& texts = section.raw("text");
+  for (const json& text : texts.is_array() ? texts : json::array()) {
+    if (!text.is_string()) section.fail("text", "must be a list of files");
+    source.text.emplace_back(text.get<std::string>());
+  }
+  source.tokens = section.text("tokens").value_or("");
+  source.samples = section.integer("samples", 1, kAny);
+  source.seqlen = section.integer("seqlen", 2, kAny);
+  return source;
+}
+
 /// Reads the dtypes of a model; nullopt if a report does not have them.
 std::optional<StoredDtypes> read_dtypes(const ConfigFields& root, const std::string& key) {
   const auto fields = root.object(key);
@@ -97,8 +111,12 @@ ReportSummary report_summary(const json& document, const std::string& origin) {
   summary.output_dtypes = read_dtypes(root, "output");
   summary.wall_time_s = root.required_positive("wall_time_s", 1e12);
   summary.compute_dtype = root.text("compute_dtype").value_or("");
+  if (const auto calibration = root.object("calibration")) {
+    summary.calibration = read_source(*calibration);
+  }
   if (const auto evaluation = root.object("evaluation")) {
-    summary.evaluation_seqlen = evaluation->integer("seqlen", 2, kAny);
+    summary.evaluation.emplace(EvaluationSource{read_source(*evaluation)}).unused_windows =
+        evaluation->boolean("beside_calibration", false);
   }
   const auto fingerprints = root.object("fingerprints");
   if (!fingerprints) root.fail("fingerprints", "is missing");

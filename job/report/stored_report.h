@@ -25,8 +25,9 @@ struct ReportSummary {
   ModelReport compressed;
   std::optional<StoredDtypes> output_dtypes;  ///< of the output's tensors
   double wall_time_s = 0.0;
-  std::string compute_dtype;                 ///< dtype in which the perplexities were computed
-  std::optional<int64_t> evaluation_seqlen;  ///< tokens per window
+  std::string compute_dtype;  ///< dtype in which the perplexities were computed
+  TokenSource calibration;
+  std::optional<EvaluationSource> evaluation;       ///< absent: no evaluation
   std::map<std::string, std::string> fingerprints;  ///< same as in Report
   std::vector<std::string> warnings = {};           ///< same as in Report
 

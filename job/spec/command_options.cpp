@@ -1,5 +1,6 @@
 #include "job/spec/command_options.h"
 
+#include <algorithm>
 #include <map>
 
 namespace dotresize {
@@ -49,7 +50,8 @@ void add_source_options(CLI::App& app, TokenSource& source, const std::string& p
       ->type_name("FILE");
   group->require_option(0, 1);
   app.add_option("--seqlen", source.seqlen,
-                 "Tokens per window (default: the token file's rows, else 2048)")
+                 "Tokens per window (default: the token file's rows, else 2048, or the model's "
+                 "positions if they are fewer)")
       ->type_name("N")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24).description(""));
 }
@@ -112,6 +114,9 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
       ->transform(CLI::CheckedTransformer(kRuntimes).description(""));
   app.callback([&request] {
     check_source_options(request.source);
+    if (std::ranges::any_of(request.prompts, &std::string::empty)) {
+      throw CLI::ValidationError("--generate needs a text with at least one character");
+    }
     if (!request.perplexity() && !request.latency && !request.generation()) {
       throw CLI::ValidationError(
           "eval needs --text or --tokens for perplexity, --latency or --generate");

@@ -84,11 +84,19 @@ JobFile parse_job(const std::string& text, const std::string& origin,
                   const std::filesystem::path& base_dir, const std::vector<std::string>& changes) {
   JobFile job;
   job.origin = origin;
+  const YAML::Node root = load_yaml(text, origin);
+  if (const YAML::Node section = root[kSweepSection]) {
+    throw_faults(origin,
+                 {{section.Mark().line + 1, kSweepSection,
+                   "makes this a sweep, not a job: `dotresize sweep " + origin + "` runs it"}});
+  }
   YamlMessageReader reader;
-  read_yaml_text(text, origin, reader, job.spec);
+  reader.read(root, job.spec);
+  if (!reader.faults.empty()) throw_faults(origin, reader.faults);
   job.lines = reader.lines;
   make_absolute(job.spec, base_dir);
   job.changed = apply_changes(changes, job.spec);
+  job.spec.set_name(name_of(job.spec));
   std::vector<Fault> faults;
   for (const FieldViolation& violation : validate_spec(job.spec, /*require_absolute_paths=*/true)) {
     const std::string& key = violation.field;

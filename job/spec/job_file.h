@@ -14,6 +14,9 @@ namespace dotresize {
 
 inline constexpr std::size_t kMaxJobFileBytes = std::size_t{1} << 20;
 
+/// Section of a file that describes a sweep (job/spec/sweep_file.h).
+inline constexpr char kSweepSection[] = "sweep";
+
 /// Keys that set the size of the output. A job has one of them.
 inline constexpr std::array<std::string_view, 3> kSizeKeys = {"method.sparsity", "method.width",
                                                               "method.size"};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/process/environment.h"
 #include "base/text/printable.h"
 #include "job/spec/remote_url.h"
 
@@ -40,10 +41,16 @@ fs::path absolute_path(const fs::path& path, const fs::path& base_dir) {
   return climbs ? fs::weakly_canonical(result) : result;
 }
 
+std::string with_home(const std::string& path) {
+  if (path != "~" && !path.starts_with("~/")) return path;
+  const std::string home = environment_variable("HOME");
+  return home.empty() ? path : home + path.substr(1);
+}
+
 void make_absolute(v1::JobSpec& spec, const fs::path& base_dir) {
   for (const SpecPath& path : paths_of(spec)) {
     if (path.value->empty() || is_remote(*path.value)) continue;
-    *path.value = absolute_path(*path.value, base_dir).string();
+    *path.value = absolute_path(with_home(*path.value), base_dir).string();
   }
 }
 

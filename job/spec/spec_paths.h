@@ -23,7 +23,10 @@ std::vector<SpecPath> paths_of(v1::JobSpec& spec);
 std::filesystem::path absolute_path(const std::filesystem::path& path,
                                     const std::filesystem::path& base_dir);
 
-/// Makes every path of the spec absolute with absolute_path. Empty and remote paths
+/// Replaces a leading "~" by this user's home directory, as a shell does; not "~user".
+std::string with_home(const std::string& path);
+
+/// Makes every path of the spec absolute with with_home and absolute_path. Empty and remote paths
 /// (job/spec/remote_url.h) stay as they are.
 void make_absolute(v1::JobSpec& spec, const std::filesystem::path& base_dir);
 

@@ -21,7 +21,6 @@
 namespace dotresize {
 namespace {
 
-constexpr char kSection[] = "sweep";
 constexpr char kKeep[] = "keep";
 constexpr char kStatistics[] = "calibration.statistics";
 constexpr std::size_t kMaxAxes = 64;  // more than a job has keys
@@ -43,7 +42,8 @@ class SweepReader {
 
  private:
   void fault(const YAML::Node& at, const std::string& key, const std::string& what) {
-    faults.push_back({line_at(at), std::string(kSection) + (key.empty() ? "" : "." + key), what});
+    faults.push_back(
+        {line_at(at), std::string(kSweepSection) + (key.empty() ? "" : "." + key), what});
   }
   void read_keep(const YAML::Node& node);
   void read_axis(const YAML::Node& name, const YAML::Node& values);
@@ -66,7 +66,7 @@ void SweepReader::read(const YAML::Node& section) {
       return fault(section, "", fmt::format("varies more than {} keys", kMaxAxes));
     }
     if (entry.first.IsScalar()) {
-      lines[std::string(kSection) + "." + entry.first.Scalar()] = line_at(entry.first);
+      lines[std::string(kSweepSection) + "." + entry.first.Scalar()] = line_at(entry.first);
     }
     if (entry.first.IsScalar() && entry.first.Scalar() == kKeep) {
       if (++keeps > 1) fault(entry.first, kKeep, "is given twice");
@@ -206,7 +206,7 @@ bool SweepReader::add_value(SweepAxis& axis, const YAML::Node& node, int line) {
   YamlMessageReader reader;
   reader.read(nested(axis.key, node), value.spec);
   const auto refuse = [&](const std::string& key, const std::string& what) {
-    faults.push_back({line, std::string(kSection) + "." + key, what});
+    faults.push_back({line, std::string(kSweepSection) + "." + key, what});
   };
   if (!reader.faults.empty()) {
     for (const Fault& found : reader.faults) refuse(found.key, found.what);
@@ -235,7 +235,7 @@ void check_size(const SweepFile& sweep, std::vector<Fault>& faults) {
     bytes += most;
   }
   if (variants * bytes <= kMaxBytes) return;
-  faults.push_back({1, kSection,
+  faults.push_back({1, kSweepSection,
                     fmt::format("has {} combinations of {} each, more than {} together", variants,
                                 human_bytes(static_cast<int64_t>(bytes)),
                                 human_bytes(static_cast<int64_t>(kMaxBytes)))});
@@ -326,20 +326,22 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   YAML::Node root = load_yaml(text, origin);
   SweepReader sweep_reader(base_dir, sweep);
   std::vector<Fault> faults;
-  const YAML::Node section = root[kSection];
+  const YAML::Node section = root[kSweepSection];
   if (!section) {
-    throw_faults(origin, {{1, kSection, "is missing: the section of keys to vary"}});
+    throw_faults(origin, {{1, kSweepSection,
+                           "is missing, the section of keys to vary: `dotresize run " + origin +
+                               "` runs a job"}});
   }
   int sections = 0;
   for (const auto& entry : root) {
-    if (!entry.first.IsScalar() || entry.first.Scalar() != kSection) continue;
-    sweep_reader.lines[kSection] = line_at(entry.first);
+    if (!entry.first.IsScalar() || entry.first.Scalar() != kSweepSection) continue;
+    sweep_reader.lines[kSweepSection] = line_at(entry.first);
     if (++sections < 2) continue;
-    throw_faults(origin, {{line_at(entry.first), kSection, "is given twice"}});
+    throw_faults(origin, {{line_at(entry.first), kSweepSection, "is given twice"}});
   }
   sweep_reader.read(section);
   faults = std::move(sweep_reader.faults);
-  root.remove(kSection);
+  root.remove(kSweepSection);
   YamlMessageReader reader;
   reader.read(root, sweep.base.spec);
   sweep.base.lines = reader.lines;
@@ -348,6 +350,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   make_absolute(sweep.base.spec, base_dir);
   sweep.base.changed = apply_changes(changes, sweep.base.spec);
+  sweep.base.spec.set_name(name_of(sweep.base.spec));
   refuse_remote_paths(sweep, faults);
   check_base(sweep, faults);
   check_size(sweep, faults);
@@ -358,7 +361,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
 
 bool is_sweep_file(const std::filesystem::path& path) {
   const YAML::Node root = load_yaml(read_whole_file(path, kMaxJobFileBytes), path.string());
-  return root[kSection].IsDefined();
+  return root[kSweepSection].IsDefined();
 }
 
 SweepFile open_sweep_file(const std::filesystem::path& path,

@@ -27,6 +27,7 @@ constexpr uint32_t kMaxEpochs = 100;
 constexpr double kMaxLearningRate = 0.1;
 constexpr int kMaxTextFiles = 10'000;
 constexpr std::size_t kMaxPathBytes = 4095;
+constexpr int kLongestName = 100;
 
 /// Hint for a fraction that may have been meant in percent.
 std::string percent_hint(double fraction) {
@@ -65,11 +66,9 @@ class Validator {
   }
 
   void check_name(const std::string& name) {
-    if (name.empty()) {
-      add("name", "is required: 1 to 100 characters");
-    } else if (display_width(name) > 100) {
-      add("name",
-          "has " + std::to_string(display_width(name)) + " characters; at most 100 are allowed");
+    if (display_width(name) > kLongestName) {
+      add("name", "has " + std::to_string(display_width(name)) + " characters; at most " +
+                      std::to_string(kLongestName) + " are allowed");
     } else if (!is_printable(name)) {
       add("name", in_quotes(name) + " has control characters");
     }
@@ -294,8 +293,9 @@ class Validator {
     if (is_remote(path)) {
       const std::string fault = remote_fault(key, path);
       if (!fault.empty()) add(key, fault);
-    } else if (require_absolute && !std::filesystem::path(path).is_absolute()) {
-      add(key, in_quotes(path) + " is not an absolute path");
+    } else if (const std::string fault = require_absolute ? absolute_fault(path) : "";
+               !fault.empty()) {
+      add(key, fault);
     }
   }
 
@@ -350,6 +350,18 @@ void complete_method(v1::Method& method) {
   method.set_name(allocates(method) ? v1::Method::slicegpt : v1::Method::pca_dotresize);
 }
 
+std::string name_of(const v1::JobSpec& spec) {
+  if (!spec.name().empty()) return spec.name();
+  const v1::Output& output = spec.output();
+  const std::string& place = output.destination().empty() ? output.path() : output.destination();
+  std::filesystem::path path = std::filesystem::path(without_revision(place)).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // trailing slash
+  // A byte takes at most one column.
+  const std::string name =
+      printable(path.filename().string(), static_cast<std::size_t>(kLongestName));
+  return name.empty() || name == "." || name == ".." ? "job" : name;
+}
+
 int ranks_of(const v1::JobSpec& spec) {
   return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
 }
@@ -378,6 +390,12 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require
   validator.check_enums(spec, "");
   validator.check_unknown(spec, "spec");
   return validator.violations;
+}
+
+std::string absolute_fault(const std::string& path) {
+  if (std::filesystem::path(path).is_absolute()) return "";
+  return in_quotes(path) + " is not an absolute path" +
+         (path.starts_with("~") ? "; ~ is not expanded here" : "");
 }
 
 bool is_launcher_name(std::string_view name) {

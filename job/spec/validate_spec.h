@@ -30,6 +30,12 @@ std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);
 /// with `allocate: auto`, else the paper's pca_dotresize.
 void complete_method(v1::Method& method);
 
+/// Name of the job: its own, or else the last component of its output's place.
+std::string name_of(const v1::JobSpec& spec);
+
+/// Fault of a path that must be absolute; empty if it is.
+std::string absolute_fault(const std::string& path);
+
 /// Ranks that the job asks for: 1 if it does not say.
 int ranks_of(const v1::JobSpec& spec);
 

@@ -18,6 +18,7 @@
 #include "job/checkpoint/source_model.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
+#include "job/plan/text_files.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
@@ -58,14 +59,6 @@ std::string facts_of_model(const fs::path& dir) {
   }
   std::string facts;
   for (const fs::path& file : files) facts += facts_of(file);
-  return facts;
-}
-
-template <class Source>
-std::string facts_of_tokens(const Source& source) {
-  std::string facts;
-  for (const std::string& text : source.text()) facts += facts_of(text);
-  if (!source.tokens().empty()) facts += facts_of(source.tokens());
   return facts;
 }
 
@@ -122,7 +115,7 @@ std::string label_of(const std::vector<SweepAxis>& axes, const std::vector<std::
 class SweepPlanner {
  public:
   /// Reads the model.
-  explicit SweepPlanner(SweepPlan& plan);
+  SweepPlanner(SweepPlan& plan, const Confinement& confinement);
 
   void add(const SweepVariant& variant);
   /// Sets the names of the statistics that jobs share.
@@ -139,23 +132,39 @@ class SweepPlanner {
   SweepJob make_job(const v1::JobSpec& spec, const std::vector<std::string>& values);
   std::optional<Statistics> statistics_of(const v1::JobSpec& spec, const ResolvedJob& job) const;
   std::string dense_loss_of(const v1::JobSpec& spec) const;
+  template <class Source>
+  std::string facts_of_tokens(const Source& source) const;
 
   SweepPlan& plan_;
+  const Confinement& confinement_;
   ModelConfig model_;
   std::string facts_of_model_;
   std::set<std::string> seen_;
   std::vector<std::optional<Statistics>> statistics_;  ///< by job
 };
 
-SweepPlanner::SweepPlanner(SweepPlan& plan) : plan_(plan) {
+SweepPlanner::SweepPlanner(SweepPlan& plan, const Confinement& confinement)
+    : plan_(plan), confinement_(confinement) {
   const std::string& path = plan_.file.base.spec.model().path();
   try {
     require_model_directory(path);
-    model_ = read_source_model(path).config;
+    model_ = read_source_model(path, confinement).config;
   } catch (const InputError& error) {
     throw InputError(located(plan_.file.base, "model.path", error.description()));
   }
   facts_of_model_ = facts_of_model(path);
+}
+
+template <class Source>
+std::string SweepPlanner::facts_of_tokens(const Source& source) const {
+  std::string facts;
+  for (const std::string& text : source.text()) facts += facts_of(text);
+  if (std::ranges::any_of(source.text(), [](const fs::path& text) { return is_table(text); })) {
+    for (const char* name : kTemplateFiles)
+      facts += facts_of(fs::path(plan_.file.base.spec.model().path()) / name);
+  }
+  if (!source.tokens().empty()) facts += facts_of(source.tokens());
+  return facts;
 }
 
 void SweepPlanner::add(const SweepVariant& variant) {
@@ -195,7 +204,7 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   made.spec.mutable_output()->clear_report_html();  // the sweep has one page for all
   made.spec.mutable_output()->set_path(
       VariantPaths{plan_.directory / kSweepVariants / made.id}.model);
-  const JobPlan plan = plan_job(made.spec, model_);
+  const JobPlan plan = plan_job(made.spec, model_, {}, confinement_);
   const ResolvedJob& job = plan.job;
   for (const FileFinding& finding : check_inputs(job, model_)) {
     if (finding.fatal) throw InputError(finding.key, finding.what);
@@ -284,11 +293,11 @@ void SweepPlanner::name_statistics() {
 
 }  // namespace
 
-SweepPlan plan_sweep(SweepFile file) {
+SweepPlan plan_sweep(SweepFile file, const Confinement& confinement) {
   SweepPlan plan;
   plan.file = std::move(file);
   plan.directory = plan.file.base.spec.output().path();
-  SweepPlanner planner(plan);
+  SweepPlanner planner(plan, confinement);
   for (const SweepVariant& variant : variants_of(plan.file)) {
     ++plan.combinations;
     planner.add(variant);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/confinement.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/plan/method.h"
 #include "job/spec/sweep_file.h"
@@ -66,7 +67,7 @@ struct SweepPlan {
 };
 
 /// Plans every job of the sweep. Throws InputError if the file or the model is faulty.
-SweepPlan plan_sweep(SweepFile file);
+SweepPlan plan_sweep(SweepFile file, const Confinement& confinement = Confinement::of_process());
 
 /// Text for people about the jobs that will run, one line per fact.
 std::string sweep_summary(const SweepPlan& plan, int at_once);

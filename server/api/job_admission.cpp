@@ -52,7 +52,7 @@ PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool her
                              const Confinement& confinement) {
   const ModelConfig config = checked_config(spec, confinement);
   if (here) set_memory_budget(spec, capacity.memory);
-  const JobPlan plan = with_field("spec", [&] { return plan_job(spec, config); });
+  const JobPlan plan = with_field("spec", [&] { return plan_job(spec, config, {}, confinement); });
   const std::vector<RankShard>& ranks = plan.shards.ranks;
   int64_t memory = 0;
   int64_t largest = 0;

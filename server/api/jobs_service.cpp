@@ -14,6 +14,7 @@
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
+#include "job/spec/validate_spec.h"
 #include "server/api/job_admission.h"
 #include "server/api/job_query.h"
 #include "server/api_error.h"
@@ -145,11 +146,13 @@ void JobsService::require_space() const {
 grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
                                     const v1::CreateJobRequest* request, v1::Job* response) {
   const auto create = [&](const Caller& caller, std::string& id) {
+    v1::CreateJobRequest named = *request;
+    named.mutable_spec()->set_name(name_of(request->spec()));
     // An earlier request is looked for first: its job may have made the output by now.
     auto earlier = request->validate_only()
                        ? std::nullopt
-                       : parts_.store.find_request(request->request_id(), request->spec(),
-                                                   caller.name, request->options());
+                       : parts_.store.find_request(named.request_id(), named.spec(), caller.name,
+                                                   named.options());
     if (earlier) {
       *response = *std::move(earlier);
       response->set_already_submitted(true);
@@ -159,7 +162,7 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
     if (request->options().priority() > 0) require_role(caller, Role::kAdmin);
     parts_.webhooks.require(request->options());
     require_space();
-    NewJob admitted = admit(*request, parts_.machine, parts_.paths);
+    NewJob admitted = admit(named, parts_.machine, parts_.paths);
     require_ownership(admitted.claims, rights_of(parts_.gate.access(), caller.name));
     if (request->validate_only()) {
       *response->mutable_spec() = admitted.spec;

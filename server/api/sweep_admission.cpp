@@ -55,7 +55,7 @@ SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& con
   checked_config(file.base.spec, confinement);
   SweepPlan plan;
   try {
-    plan = plan_sweep(std::move(file));
+    plan = plan_sweep(std::move(file), confinement);
   } catch (const InputError& error) {
     throw invalid_argument(error, "spec");
   }
@@ -112,8 +112,8 @@ SweepFile resolve_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep,
   // Relative paths are refused: they would depend on the server's working directory.
   std::vector<FieldViolation> violations;
   const auto check = [&](const std::string& field, const std::string& path) {
-    if (path.empty() || std::filesystem::path(path).is_absolute()) return;
-    violations.push_back({field, in_quotes(path) + " is not an absolute path"});
+    const std::string fault = path.empty() ? "" : absolute_fault(path);
+    if (!fault.empty()) violations.push_back({field, fault});
   };
   v1::JobSpec given = spec;
   for (const SpecPath& path : paths_of(given)) check(path.key, *path.value);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "job/spec/validate_spec.h"
 #include "server/api/job_admission.h"
 #include "server/api/jobs_service.h"
 #include "server/api_error.h"
@@ -40,12 +41,13 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
                                       const v1::CreateSweepRequest* request, v1::Sweep* response) {
   Permit permit(parts_.gate, "CreateSweep", origin_of(*context), Role::kSubmit, "");
   const auto create = [&](const Caller& caller, std::string& id) {
+    v1::CreateSweepRequest named = *request;
+    named.mutable_spec()->set_name(name_of(request->spec()));
     // An earlier request is looked for first: its sweep may be running in the directory by now.
-    auto earlier =
-        request->validate_only()
-            ? std::nullopt
-            : parts_.store.find_request(request->request_id(), request->spec(), caller.name,
-                                        request->options(), request->sweep());
+    auto earlier = request->validate_only()
+                       ? std::nullopt
+                       : parts_.store.find_request(named.request_id(), named.spec(), caller.name,
+                                                   request->options(), request->sweep());
     if (earlier) {
       earlier->set_already_submitted(true);
       id = earlier->id();
@@ -63,7 +65,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
         throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
                         "the server is planning other sweeps");
       }
-      admitted = admit_sweep(*request, parts_.machine, parts_.paths);
+      admitted = admit_sweep(named, parts_.machine, parts_.paths);
     }
     permit.check();
     require_ownership(admitted.job.claims, rights_of(parts_.gate.access(), caller.name));

@@ -194,12 +194,12 @@ def test_run_draws_one_line_on_a_terminal_and_ends_with_the_table_of_watch(job_f
 
 
 def test_a_failing_run_says_one_line(offline, job_files, tmp_path):
-    short = tmp_path / "short.safetensors"
-    save_file({"tokens": np.zeros(100, dtype=np.int32)}, short)
-    job = job_files("short", calibration={"tokens": str(short), "samples": 16, "seqlen": 64})
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"tokens": np.full(100, 5000, dtype=np.int32)}, foreign)
+    job = job_files("foreign", calibration={"tokens": str(foreign), "samples": 1, "seqlen": 64})
     lines = offline("run", job, exit_code=65).stderr.splitlines()
     errors = [line for line in lines if "error" in line.lower()]
-    assert len(errors) == 1 and "16 are needed" in errors[0], lines
+    assert len(errors) == 1 and "outside the vocabulary" in errors[0], lines
     assert not any("MPI" in line or "----" in line for line in lines), lines
     # --verbose shows mpirun's help text, or its own error if it ends before that arrives.
     verbose = offline("run", job, "--verbose", exit_code=65).stderr
@@ -239,6 +239,7 @@ def test_plan_sees_what_would_fail_later(offline, job_files, tmp_path):
     # The text may be longer on another machine.
     offline("plan", job, "--hardware", HARDWARE / "cpu.yaml")
     (tmp_path / "there").mkdir()
+    (tmp_path / "there/file").touch()
     job = job_files("exists", output={"path": str(tmp_path / "there")})
     assert "exists" in offline.json("plan", job)["warnings"][0]
     assert "output.path: " in offline("run", job, exit_code=65).stderr
@@ -267,69 +268,29 @@ def test_plan_shows_the_ways_to_a_size_and_warns_of_narrow_widths(offline, job_f
     assert offline.json("plan", job, "--set", "method={width: 176}")["warnings"] == []
 
 
-def test_plan_and_init_know_models_that_this_machine_has_no_memory_for(offline, tmp_path):
-    config = json.loads((MODEL / "config.json").read_text())
-    config |= {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
-               "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256, "torch_dtype": "bfloat16"}
-    (tmp_path / "large").mkdir()
-    (tmp_path / "large/config.json").write_text(json.dumps(config))
-    (tmp_path / "tokens.safetensors").touch()
-    job = tmp_path / "job.yaml"
-    offline("init", tmp_path / "large", job, "--tokens", tmp_path / "tokens.safetensors")
-    assert len(offline.json("plan", job)["alternatives"]) == 4
-
-
 MODEL = SOURCE / "examples/docs-llama"
 
 
-def test_init_writes_a_job_that_can_be_planned_and_overwrites_nothing(offline, tmp_path):
-    job, text = tmp_path / "job.yaml", tmp_path / "text.txt"
-    text.write_text("word " * 300_000)
-    offline("init", f"{MODEL}/", job, "--text", text)
-    plan = offline.json("plan", job)
-    assert plan["target"] == "size 0.8, allocated by loss" and plan["warnings"] == []
-    before = job.read_text()
-    assert "is not overwritten" in offline("init", MODEL, job, "--text", text, exit_code=65).stderr
-    assert job.read_text() == before
+def test_options_expand_the_home_directory_and_refuse_an_empty_path(offline, job_files, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "machine.yaml").write_text((HARDWARE / "cpu.yaml").read_text())
+    assert offline.json("plan", job_files(), "--hardware=~/machine.yaml")["seconds"]["total"] > 0
+    assert "--hardware: an empty text is no path" in offline("plan", job_files(), "--hardware", "", exit_code=64).stderr
+    (tmp_path / "m").symlink_to(MODEL)
+    assert offline.json("plan", job_files(), "--set", "model.path=~/m")["ranks"]
 
 
-def test_every_alternative_that_init_names_can_be_planned(offline, tmp_path):
-    job, text = tmp_path / "job.yaml", tmp_path / "text.txt"
-    text.write_text("word " * 300_000)
-    offline("init", MODEL, "--text", text, "--output", job)
-    written = job.read_text()
-    alternatives = re.findall(r"^ *# ((?:name|format): \w+)", written, re.MULTILINE)
-    assert alternatives == ["format: stock", "name: slicegpt", "name: pca_dotresize"]
-    for line in alternatives:
-        job.write_text(written.replace(f"# {line}", line))
-        offline("plan", job)
-    (tmp_path / "evaluation.txt").write_text(text.read_text())
-    job.write_text(written.replace("evaluation: {}", "# ").replace("# evaluation:", "evaluation:").replace(
-        "#   text: [evaluation.txt]", "  text: [evaluation.txt]"))
-    assert "evaluation.txt" in job.read_text()
-    offline("plan", job)
-
-
-def test_init_takes_a_job_file_behind_its_texts_for_one(offline, tmp_path):
-    texts = [tmp_path / "a.txt", tmp_path / "b.txt"]
-    for text in texts:
-        text.write_text("word " * 100_000)
-    job = tmp_path / "x.yaml"
-    offline("init", MODEL, "--text", *texts, job)
-    assert f"text: [{texts[0]}, {texts[1]}]" in job.read_text()
-    assert "--text: is needed" in offline("init", MODEL, tmp_path / "y.yaml", exit_code=65).stderr
-    error = offline("init", MODEL, tmp_path / "y.yaml", "--text", tmp_path / "c.txt", exit_code=65).stderr
-    assert "c.txt" in error and not (tmp_path / "y.yaml").exists()
-
-
-def test_init_takes_as_many_samples_as_the_text_has(offline, tmp_path):
-    text, job = tmp_path / "short.txt", tmp_path / "job.yaml"
-    text.write_text("word " * 10_000)  # about 12 windows of 1024 tokens, one of which is for the evaluation
-    offline("init", MODEL, job, "--text", text)
-    assert "  samples: 8 " in job.read_text()
-    text.write_text("word")
-    error = offline("init", MODEL, tmp_path / "none.yaml", "--text", text, exit_code=65).stderr
-    assert "--text: 6 bytes of text cannot be 2 windows of 1024 tokens" in error
+def test_files_of_the_wrong_kind_come_with_the_verb_for_them(offline, job_files, tmp_path):
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(yaml.safe_dump(json.loads(job_files().read_text()) | {"sweep": {"method.width": [64, 128]}}))
+    for verb in ("plan", "run"):
+        assert f"makes this a sweep, not a job: `dotresize sweep {sweep}` runs it" in offline(verb, sweep, exit_code=65).stderr
+    job = job_files()
+    assert f"`dotresize run {job}` runs a job" in offline("sweep", job, exit_code=65).stderr
+    error = offline("eval", "hf://owner/name", "--latency", exit_code=65).stderr
+    assert "is not a local directory; a model of the Hugging Face Hub is fetched with hf download owner/name --local-dir name" in error
+    assert "'nothing': no such directory, and not the id of a job" in offline("report", "nothing", exit_code=65).stderr
+    assert "--generate needs a text" in offline("eval", MODEL, "--generate", "", exit_code=64).stderr
 
 
 def test_the_job_of_the_readme_and_of_the_sweeps_can_be_planned(offline, tmp_path):

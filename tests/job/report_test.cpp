@@ -107,6 +107,13 @@ TEST(Report, WarnsOfAModelWithTenTimesThePerplexity) {
               Contains(HasSubstr("the perplexity is 10.100 times that of the dense model")));
 }
 
+TEST(Report, ItsNameIsNoMarkupOfTheCard) {
+  Report report = example();
+  report.job.name = "<img src=x onerror=alert(1)> & [a](b) *c*";
+  EXPECT_THAT(model_card(report, small_llama()),
+              HasSubstr("\n# &lt;img src=x onerror=alert(1)&gt; &amp; \\[a\\](b) \\*c\\*\n"));
+}
+
 TEST(Report, ItsWarningsAreInTheCardAndInTheSummary) {
   EXPECT_THAT(model_card(example(), small_llama()), HasSubstr("> **Warning:** careful.\n\n"));
   json document = json::parse(report_to_json(example()));
@@ -364,9 +371,30 @@ TEST_F(ReportOnDisk, AStoredReportIsSummedUp) {
   EXPECT_EQ(summary.compressed.bytes, 8290304);
   EXPECT_EQ(summary.compressed.perplexity, 399.0528030856072);
   EXPECT_EQ(summary.wall_time_s, 0.682682172);
-  EXPECT_EQ(summary.evaluation_seqlen, 64);
+  ASSERT_TRUE(summary.evaluation);
+  EXPECT_EQ(summary.evaluation->seqlen, 64);
   EXPECT_EQ(summary.fingerprints.at("calibration_tokens"),
             "4470c810f30f5d8354d31976f4db4d8c17f6e825308ec53817d93220621c32c1");
+}
+
+TEST_F(ReportOnDisk, TheWindowsOfTheEvaluationAreKnownAgain) {
+  Report report = example();
+  report.job.calibration = {.text = {"/a.txt", "/b.txt"}, .tokens = "", .samples = 8, .seqlen = 64};
+  EvaluationSource& evaluation =
+      report.job.evaluation.emplace(EvaluationSource{report.job.calibration});
+  evaluation.unused_windows = true;
+  evaluation.samples = 3;
+  report.evaluation_seqlen = 64;
+  write(report_to_json(report));
+  const ReportSummary summary = read_report_summary(dir_.path());
+  EXPECT_EQ(summary.calibration.text, report.job.calibration.text);
+  EXPECT_EQ(summary.calibration.samples, 8);
+  EXPECT_EQ(summary.calibration.seqlen, 64);
+  ASSERT_TRUE(summary.evaluation);
+  EXPECT_TRUE(summary.evaluation->unused_windows);
+  EXPECT_EQ(summary.evaluation->samples, 3);
+  EXPECT_EQ(summary.evaluation->seqlen, 64);
+  EXPECT_EQ(summary.evaluation->text, report.job.calibration.text);
 }
 
 TEST_F(ReportOnDisk, UnmeasuredPerplexityStaysUnmeasured) {

@@ -1,8 +1,9 @@
-"""Runs the tokeniser helper like the worker does: with the source on the command line."""
+"""Runs the tokeniser helper, as the worker does: in a Python that imports nothing of the user's."""
 
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ from tokenizers import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "examples" / "docs-llama"
-SOURCE = (ROOT / "worker" / "python" / "tokenize_text.py").read_text()
+SOURCES = ROOT / "worker" / "python"
+PROGRAM = f"import sys; sys.path.insert(0, {str(SOURCES)!r}); import tokenize_text; sys.exit(tokenize_text.main(sys.argv[1:]))"
 
 
 def run(model, out, *texts):
-    command = [sys.executable, "-I", "-c", SOURCE, str(model), str(out), *map(str, texts)]
+    command = [sys.executable, "-I", "-c", PROGRAM, str(model), str(out), *map(str, texts)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -141,7 +143,7 @@ def test_a_token_beyond_int32_is_refused(tmp_path, texts):
 
 
 def test_a_missing_package_is_a_fault_of_the_installation(tmp_path, texts):
-    command = [sys.executable, "-I", "-S", "-c", SOURCE, MODEL, tmp_path / "out.safetensors", *texts]
+    command = [sys.executable, "-I", "-S", "-c", PROGRAM, MODEL, tmp_path / "out.safetensors", *texts]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 69 and "No module named 'tokenizers'" in result.stderr
 
@@ -218,5 +220,163 @@ def test_nothing_of_the_working_directory_is_imported(tmp_path, texts):
     for module in ("json", "tokenizers", "numpy"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit('executed')")
     out = tmp_path / "tokens.safetensors"
-    command = [sys.executable, "-I", "-c", SOURCE, MODEL, out, *texts]
+    command = [sys.executable, "-I", "-c", PROGRAM, MODEL, out, *texts]
     assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == 0
+
+
+CONVERSATIONS = [
+    [{"role": "user", "content": "Zwölf ☃?"}, {"role": "assistant", "content": "Twelve."}],
+    [{"role": "user", "content": "for x in range(3):"}],
+]
+TEMPLATE = (
+    "{{ bos_token }}{%- for message in messages %}\n[{{ message['role'] | upper }}]\n{{ message.content | trim }}"
+    "{% generation %}{{ eos_token }}{% endgeneration %}\n{%- endfor %}{% if tools %}tools{% endif %}"
+    "{{ strftime_now('%Y') }}{{ {'a': '<é>'} | tojson }}"
+)
+
+
+def templated(folder, template, **files):
+    """Returns a model directory with a tokenizer and the template in tokenizer_config.json."""
+    folder.mkdir()
+    shutil.copy(MODEL / "tokenizer.json", folder)
+    tokens = {"bos_token": {"__type": "AddedToken", "content": "<|begin_of_text|>", "special": True}, "eos_token": "<|end_of_text|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokens | ({"chat_template": template} if template else {})))
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(content)
+    return folder
+
+
+def json_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def tokens_of(model, out, *texts):
+    result = run(model, out, *texts)
+    assert (result.returncode, result.stderr) == (0, "")
+    return load_file(out)["tokens"].tolist()
+
+
+def rendered(model):
+    """Returns the conversations as transformers renders them."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    return "".join(tokenizer.apply_chat_template(chat, tokenize=False) for chat in CONVERSATIONS)
+
+
+def test_conversations_are_written_as_transformers_does(tmp_path):
+    model = templated(tmp_path / "model", TEMPLATE.replace("strftime_now('%Y')", "'x'"))
+    text = json_lines(tmp_path / "chat.jsonl", [{"id": 1, "messages": chat} for chat in CONVERSATIONS])
+    expected = rendered(model)
+    assert expected.count("<|begin_of_text|>") == 2 and "[USER]" in expected and "<é>" in expected
+    tokens = tokens_of(model, tmp_path / "out.safetensors", text)
+    assert tokens == encode(expected) and tokens.count(encode("<|begin_of_text|>")[0]) == 2
+
+
+def test_a_template_writes_the_same_date_every_day(tmp_path):
+    model = templated(tmp_path / "model", "{{ strftime_now('%d %b %Y') }}")
+    text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[0]}])
+    assert tokens_of(model, tmp_path / "out.safetensors", text) == encode("26 Jul 2024")
+
+
+@pytest.mark.parametrize("place", ["chat_template.jinja", "chat_template.json", "list"])
+def test_the_template_is_found_where_transformers_finds_it(tmp_path, place):
+    other = "other {{ messages[0].content }}"
+    if place == "list":
+        model = templated(tmp_path / "model", [{"name": "default", "template": other}, {"name": "tool_use", "template": "t"}])
+    elif place == "chat_template.jinja":
+        model = templated(tmp_path / "model", TEMPLATE, chat_template__jinja=other)
+    else:
+        model = templated(tmp_path / "model", None, chat_template__json=json.dumps({"chat_template": other}))
+    text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[1]}])
+    assert tokens_of(model, tmp_path / "out.safetensors", text) == encode("other for x in range(3):")
+
+
+def test_columns_of_tables_are_read(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    model, out = templated(tmp_path / "model", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"), tmp_path / "out.safetensors"
+    texts = [{"label": 0, "text": "The with statement."}, {"label": 1, "text": "line\u2028separator"}]
+    chat = "".join(f"{message['role']}: {message['content']}\n" for chat in CONVERSATIONS for message in chat)
+    roles = {"user": "human", "assistant": "gpt"}
+    shared = [{"conversations": [{"from": roles[m["role"]], "value": m["content"]} for m in c]} for c in CONVERSATIONS]
+    lines = json_lines(tmp_path / "t.JSONL", texts)
+    (tmp_path / "t.json").write_text(json.dumps(texts, ensure_ascii=False))
+    shutil.copy(lines, tmp_path / "lines.json")
+    (tmp_path / "s.json").write_text(json.dumps(shared, indent=1))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(texts), tmp_path / "t.parquet")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"messages": chat} for chat in CONVERSATIONS]), tmp_path / "m.parquet")
+    for name in ("t.JSONL", "t.json", "lines.json", "t.parquet"):
+        assert tokens_of(model, out, tmp_path / name) == encode("\n\n".join(row["text"] for row in texts)), name
+    for name in ("s.json", "m.parquet"):
+        assert tokens_of(model, out, tmp_path / name) == encode(chat), name
+    plain = tmp_path / "plain.txt"
+    plain.write_text("{\n  a block of code\n}\n")
+    assert tokens_of(model, out, plain, tmp_path / "s.json") == encode(plain.read_text() + "\n\n" + chat)
+
+
+# Cases: name of the file, its content, message.
+REFUSED = {
+    "other columns": ("t.jsonl", '{"prompt": "a", "completion": "b"}', "has the columns 'prompt', 'completion', and one of messages, conversations, text"),
+    "JSON lines under another name": ("t.txt", '\n{"text": "a"}\n{"text": "b"}\n', "has JSON lines, not text: with a name that ends in .jsonl"),
+    "parquet under another name": ("t.txt", "PAR1 and more", "is a parquet file, not text: with a name that ends in .parquet"),
+    "no parquet": ("t.parquet", "PAR1 and more", "not a parquet file that can be read"),
+    "a line that is no JSON": ("t.jsonl", '{"text": "a"}\n{"text": ', "line 2 is not JSON: "),
+    "a row that is no object": ("t.json", '[{"text": "a"}, 3]', "row 2 is not an object"),
+    "a row without the column": ("t.jsonl", '{"text": "a"}\n{"label": 1}', "row 2 has no text"),
+    "a text that is none": ("t.jsonl", '{"text": ["a"]}', "row 1: text is not a text"),
+    "no rows": ("t.jsonl", "\n", "has no rows"),
+    "messages that are none": ("t.jsonl", '{"messages": [{"speaker": "a"}]}', "row 1: messages must be a list of objects with role and content"),
+    "an unknown speaker": ("t.jsonl", '{"conversations": [{"from": "moderator", "value": "a"}]}', "row 1: conversations: from 'moderator' is not one of human"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_tables_that_cannot_be_read_are_refused_with_their_fault(tmp_path, case):
+    name, content, said = REFUSED[case]
+    (tmp_path / name).write_text(content)
+    out = tmp_path / "tokens.safetensors"
+    message = refused(run(templated(tmp_path / "model", TEMPLATE), out, tmp_path / name), out)
+    assert f"{tmp_path / name}: {said}" in message
+
+
+# Cases: template, message.
+FAULTS = {
+    "endless loops": ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "took more than 5 s"),
+    "a power": ("{{ 9 ** 9 ** 9 }}", "fails: SecurityError"),
+    "classes": ("{{ ''.__class__.__mro__ }}", "fails: SecurityError"),
+    "changed messages": ("{{ messages.append(1) }}", "fails: SecurityError"),
+    "a file": ("{% include '/etc/passwd' %}", "fails: TypeError"),
+    "its own refusal": ("{{ raise_exception('roles must alternate') }}", "refuses it: roles must alternate"),
+    "a fault of syntax": ("{% if %}", "not a chat template: a fault at line 1"),
+    "none": (None, "has no chat template, which messages need"),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_template_has_neither_files_nor_endless_time(tmp_path, case):
+    template, said = FAULTS[case]
+    text, out = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[0]}]), tmp_path / "tokens.safetensors"
+    assert said in refused(run(templated(tmp_path / "model", template), out, text), out)
+
+
+def test_a_template_keeps_within_the_memory(tmp_path):
+    model, out = templated(tmp_path / "model", "{{ 'x' * 10000000000 }}"), tmp_path / "out.safetensors"
+    result = run(model, out, json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[0]}]), "--memory", str(512 << 20))
+    assert result.returncode == 1 and "bytes of memory are too few" in result.stderr and not out.exists()
+
+
+def test_another_template_than_the_one_that_was_hashed_is_refused(tmp_path):
+    model, out = templated(tmp_path / "model", TEMPLATE), tmp_path / "tokens.safetensors"
+    text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[0]}])
+    config = hashlib.sha256((model / "tokenizer_config.json").read_bytes()).hexdigest()
+    assert run(model, out, text, "--template-sha256", "absent", config, "absent", "absent").returncode == 0
+    out.unlink()
+    (model / "chat_template.jinja").write_text("ignored, as it was absent")
+    assert run(model, out, text, "--template-sha256", "absent", config, "absent", "absent").returncode == 0
+    out.unlink()
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": "another"}))
+    message = refused(run(model, out, text, "--template-sha256", "absent", config, "absent", "absent"), out)
+    assert "tokenizer_config.json: was changed while it was read" in message

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import shutil
 import subprocess
 
@@ -220,9 +221,56 @@ def test_other_tokens_than_the_evaluations_are_refused(folder, narrow):
     assert problem == "--seqlen 64: the job's evaluation had windows of 32 tokens"
 
 
+@pytest.fixture(scope="module")
+def spoken(folder):
+    """Returns a source with a tokenizer of characters, and a text for it."""
+    random_dense(KEYS, seed=5).save_pretrained(folder / "spoken")
+    characters = {character: number for number, character in enumerate("abcdefghijklmnopqrstuvwxyz \n")}
+    tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
+                 "post_processor": None, "decoder": None,
+                 "model": {"type": "BPE", "vocab": characters, "merges": [], "unk_token": None, "dropout": None,
+                           "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False}}
+    (folder / "spoken" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    rng = random.Random(1)
+    text = folder / "words.txt"
+    text.write_text(" ".join("".join(rng.choices("abcdefghij", k=rng.randint(1, 9))) for _ in range(800)))
+    return folder / "spoken", text
+
+
+# Evaluations of a job whose calibration has 8 windows, and a name.
+BESIDE = {"all the rest": {}, "some of the rest": {"samples": 3}}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_windows_beside_the_calibration_are_those_of_the_job(folder, spoken, tmp_path, monkeypatch, case):
+    source, text = spoken
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    calibration = {"text": [str(text)], "samples": 8, "seqlen": 32}
+    made = compress(tmp_path, "beside", {"width": 40}, "float32", model={"path": str(source)}, calibration=calibration, evaluation=BESIDE[case])
+    assert "parameters, OK" in verify(made, "--against", source, "--text", text)
+    shorter = tmp_path / "shorter.txt"
+    shorter.write_text(text.read_text()[:200])
+    (problem,) = problems_of(made, "--against", source, "--text", shorter)
+    assert problem.startswith(f"these are not the tokens of the job's evaluation, --text {text}: ")
+    assert f"evaluation, --text {text}" in verify(made, "--against", source, exit_code=64)
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_windows_beside_the_calibration_may_be_given_as_tokens(folder, tmp_path, case):
+    tokens = folder / "tokens.safetensors"
+    made = compress(folder, f"beside {case}", {"width": 40}, "float32", calibration={"tokens": str(tokens), "samples": 8}, evaluation=BESIDE[case])
+    assert "parameters, OK" in verify(made, "--against", folder / "source", "--tokens", tokens)
+
+
+def test_some_windows_of_an_evaluation_are_those_of_the_job(folder):
+    tokens = folder / "others.safetensors"
+    made = compress(folder, "some", {"width": 40}, "float32", evaluation={"tokens": str(tokens), "samples": 5, "seqlen": 48})
+    assert "parameters, OK" in verify(made, "--against", folder / "source", "--tokens", tokens)
+
+
 def test_tokens_that_are_needed_are_asked_for(folder, narrow):
     said = verify(narrow, "--against", folder / "source", exit_code=64)
-    assert "--text or --tokens" in said
+    assert f"evaluation, --tokens {folder / 'tokens.safetensors'}" in said
     assert "need --against" in verify(narrow, "--tokens", "x", exit_code=64)
 
 

@@ -166,6 +166,21 @@ def test_request_id_sent_twice_gives_one_job(server, tmp_path):
     assert len(server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs) == 1
 
 
+def test_a_job_without_a_name_has_that_of_its_output(server, tmp_path):
+    wanted = spec(f"{tmp_path}/llama-80/", name="")
+    first = server.create(wanted, "r-1")
+    assert server.get(first.id).spec.name == "llama-80"
+    server.wait(first.id)
+    again = server.create(wanted, "r-1")
+    assert (again.id, again.already_submitted) == (first.id, True)
+
+
+def test_a_server_expands_no_home_directory(server):
+    with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+        server.create(spec("~/out"))
+    assert found[1]["output.path"] == "'~/out' is not an absolute path; ~ is not expanded here"
+
+
 def test_request_id_sent_by_many_at_once_gives_one_job(server, tmp_path):
     wanted = spec(tmp_path / "out")
     with concurrent.futures.ThreadPoolExecutor(16) as pool:

@@ -167,13 +167,14 @@ def test_the_python_client_submits_waits_and_goes_on_with_a_fetch(server, folder
             client.submit({"modle": {"path": "x"}}, "bad")
 
 
-def test_the_python_client_asks_for_what_the_job_file_says_and_no_more(tmp_path):
+def test_the_python_client_asks_for_what_the_job_file_says_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
     (tmp_path / "job.yaml").write_text(json.dumps({
         "model": {"path": "model"}, "output": {"path": "s3://bucket/out"}, "method": {"size": 0.8},
-        "calibration": {"text": ["a.txt", "/b.txt"], "statistics": {"save": "kept"}}}))
+        "calibration": {"text": ["a.txt", "/b.txt", "~/c.txt"], "statistics": {"save": "kept"}}}))
     found = python_client.read_job(tmp_path / "job.yaml")
     assert (found.model.path, found.output.path) == (str(tmp_path / "model"), "s3://bucket/out")
-    assert list(found.calibration.text) == [str(tmp_path / "a.txt"), "/b.txt"]
+    assert list(found.calibration.text) == [str(tmp_path / "a.txt"), "/b.txt", "/home/somebody/c.txt"]
     assert found.calibration.statistics.save == str(tmp_path / "kept")
     assert {field.name for field, _ in found.ListFields()} == {"model", "output", "method", "calibration"}
 

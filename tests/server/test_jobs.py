@@ -11,6 +11,7 @@ import threading
 import time
 
 import grpc
+import numpy as np
 import pytest
 from conftest import (BINARIES, ENDED, SOURCE, endless_spec, eventually, jobs_pb2, long_spec, processes_of,
                       ranks_of, refused, script, spec)
@@ -384,8 +385,15 @@ def test_output_of_an_unfinished_job_is_taken(server, tmp_path):
     server.wait(id_)
 
 
-def test_bad_tokens_fail_the_job_as_invalid_input(server, tmp_path):
+def test_a_token_file_with_another_header_is_refused_at_once(server, tmp_path):
     (tmp_path / "tokens.safetensors").write_bytes(b"\xff" * 64)
+    with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+        server.create(spec(tmp_path / "out", calibration__tokens=str(tmp_path / "tokens.safetensors")))
+    assert "tokens.safetensors" in found[1]["calibration.tokens"]
+
+
+def test_bad_tokens_fail_the_job_as_invalid_input(server, tmp_path):
+    save_file({"tokens": np.full((8, 64), 5000, dtype=np.int32)}, tmp_path / "tokens.safetensors")
     id_ = server.create(
         spec(tmp_path / "out", calibration__tokens=str(tmp_path / "tokens.safetensors"))).id
     job = server.wait(id_)

@@ -3,12 +3,11 @@
 #include <ATen/ATen.h>
 
 #include "base/errors.h"
+#include "job/checkpoint/token_shape.h"
 #include "worker/checkpoint/reader.h"
 
 namespace dotresize {
 namespace {
-
-constexpr char kName[] = "tokens";
 
 /// Returns all whole windows of `seqlen`. Throws InputError with found and needed numbers if there
 /// are fewer than `needed`.
@@ -42,25 +41,15 @@ void check_predicts(int64_t seqlen) {
 
 TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size) {
   const SafetensorsFile file(path);
-  const at::Tensor stored = file.tensor(kName);
-  const std::string where = path.string() + ": tensor '" + kName + "'";
-  if (!at::isIntegralType(stored.scalar_type(), /*includeBool=*/false)) {
-    throw InputError(where + " has dtype " + file.header.tensors.at(kName).dtype +
-                     ", expected an integer one (I64, I32, I16, I8, U32, U16, U8)");
-  }
-  if (stored.dim() != 1 && stored.dim() != 2) {
-    throw InputError(where + " has " + std::to_string(stored.dim()) +
-                     " dimensions, expected [n] or [samples, seqlen]");
-  }
-  if (stored.numel() == 0) throw InputError(where + " is empty");
-  TokenFile tokens{stored.to(at::kLong).flatten(), std::nullopt};
-  if (stored.dim() == 2) tokens.row_length = stored.size(1);
+  const TokenShape shape = token_shape(file.header, path.string());
+  TokenFile tokens{file.tensor(kTokensTensor).to(at::kLong).flatten(), shape.row_length};
   const at::Tensor outside = tokens.tokens.lt(0).logical_or(tokens.tokens.ge(vocab_size));
   if (outside.any().item<bool>()) {
     const auto position = outside.nonzero()[0].item<int64_t>();
-    throw InputError(where + ": id " + std::to_string(tokens.tokens[position].item<int64_t>()) +
-                     " at position " + std::to_string(position) +
-                     " is outside the vocabulary, 0 to " + std::to_string(vocab_size - 1) +
+    throw InputError(path.string() + ": tensor '" + kTokensTensor + "': id " +
+                     std::to_string(tokens.tokens[position].item<int64_t>()) + " at position " +
+                     std::to_string(position) + " is outside the vocabulary, 0 to " +
+                     std::to_string(vocab_size - 1) +
                      "; were the tokens made with another tokenizer?");
   }
   return tokens;

@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/text/sha256.h"
 #include "job/plan/block_sizes.h"
+#include "job/plan/text_files.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/python/python_helper.h"
 
@@ -17,70 +19,105 @@ namespace {
 
 constexpr int64_t kLeastTokenizerMemory = int64_t{512} << 20;
 
-at::Tensor read_windows(const TokenSource& source, const WindowUse& use, const fs::path& model_dir,
-                        const ModelConfig& config, const fs::path& cache_dir,
-                        const TokenizerLimits& limits) {
-  const fs::path file = token_file(source, model_dir, cache_dir, limits);
-  const TokenFile tokens = read_tokens(file, config.vocab_size);
-  const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
-  if (use.calibration) {
-    const int64_t samples = source.samples.value_or(
-        tokens.row_length ? tokens.tokens.numel() / seqlen : kDefaultSamples);
-    return calibration_windows(tokens.tokens, samples, seqlen);
+/// Changes with what text_files.py makes of a text: kept tokens of another version do not count.
+constexpr char kReading[] = "tables";
+constexpr char kAbsentFile[] = "absent";  // in place of a hash, for text_files.py
+
+std::vector<std::string> template_hashes(const fs::path& model_dir) {
+  std::vector<std::string> hashes;
+  for (const char* name : kTemplateFiles) {
+    const fs::path file = model_dir / name;
+    hashes.push_back(fs::exists(file) ? sha256_of_file(file) : kAbsentFile);
   }
-  if (use.beside != nullptr) {
-    const at::Tensor unused = unused_windows(tokens.tokens, use.beside->windows.size(0), seqlen);
-    return spread_windows(unused,
-                          source.samples.value_or(std::min(kDefaultUnusedSamples, unused.size(0))));
-  }
-  const at::Tensor all = evaluation_windows(tokens.tokens, seqlen);
-  return source.samples ? spread_windows(all, *source.samples) : all;
+  return hashes;
 }
 
-}  // namespace
-
-fs::path token_file(const TokenSource& source, const fs::path& model_dir, const fs::path& cache_dir,
-                    const TokenizerLimits& limits) {
-  if (source.text.empty()) return source.tokens;
-  if (!fs::exists(model_dir / "tokenizer.json")) {
-    throw InputError(
-        model_dir.string() +
-        " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
-  }
-  // The cached file is named after the hashes of tokenizer and texts.
-  std::vector<std::string> hashes = {sha256_of_file(model_dir / "tokenizer.json")};
-  for (const fs::path& file : source.text) hashes.push_back(sha256_of_file(file));
-  std::string all;
-  for (const std::string& hash : hashes) all += hash;
-  const std::string key = sha256_of_bytes(all.data(), all.size()).substr(0, 32);
-  fs::path out = cache_dir / ("tokens-" + key + ".safetensors");
-  if (fs::exists(out)) {
-    std::error_code not_ours;  // another user's file; its age does not matter
-    fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
-    return out;
-  }
-  fs::create_directories(cache_dir);
-  std::vector<std::string> arguments = {
-      "--memory", std::to_string(std::max(limits.memory, kLeastTokenizerMemory)), "--sha256"};
-  arguments.insert(arguments.end(), hashes.begin(), hashes.end());
-  arguments.insert(arguments.end(), {"--", model_dir.string(), out.string()});
-  for (const fs::path& file : source.text) arguments.push_back(file.string());
-  run_python_helper("tokenizer", tokenize_text_py(), arguments, limits.idle);
-  return out;
+TokenFile read_source(const TokenSource& source, const TokenReader& reader) {
+  return read_tokens(token_file(source, reader), reader.config.vocab_size);
 }
 
-TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
-                                const fs::path& model_dir, const ModelConfig& config,
-                                const fs::path& cache_dir, const TokenizerLimits& limits) {
+int64_t seqlen_of(const TokenSource& source, const TokenFile& file, const ModelConfig& config) {
+  return source.seqlen.value_or(file.row_length.value_or(default_seqlen(config)));
+}
+
+int64_t calibration_samples(const TokenSource& source, const TokenFile& file, int64_t seqlen) {
+  return source.samples.value_or(file.row_length ? file.tokens.numel() / seqlen : kDefaultSamples);
+}
+
+/// Calls `read` on rank 0 and shares the windows.
+TokenWindows share_windows(Communicator& comm, const std::function<at::Tensor()>& read) {
   at::Tensor windows = at::empty({0, 0}, at::kLong);
-  if (comm.rank() == 0) {
-    windows = read_windows(source, use, model_dir, config, cache_dir, limits);
-  }
+  if (comm.rank() == 0) windows = read();
   at::Tensor shape = at::tensor(windows.sizes(), at::kLong);
   comm.broadcast(shape, 0);
   windows = broadcast_tensor(comm, windows, {shape[0].item<int64_t>(), shape[1].item<int64_t>()},
                              at::kLong, 0);
   return {windows, sha256_of_bytes(windows.const_data_ptr(), windows.nbytes())};
+}
+
+}  // namespace
+
+fs::path token_file(const TokenSource& source, const TokenReader& reader) {
+  if (source.text.empty()) return source.tokens;
+  if (const std::string fault = tokenizer_fault(reader.model_dir); !fault.empty()) {
+    throw InputError(fault);
+  }
+  // The cached file is named after the hashes of tokenizer and texts, and how these are read.
+  std::vector<std::string> hashes = {sha256_of_file(reader.model_dir / "tokenizer.json")};
+  std::string all = kReading + hashes.front();
+  for (const fs::path& file : source.text) {
+    all += hashes.emplace_back(sha256_of_file(file));
+    if (is_table(file)) all += file.extension().string();
+  }
+  std::vector<std::string> of_template;
+  if (std::ranges::any_of(source.text, is_table)) of_template = template_hashes(reader.model_dir);
+  for (const std::string& hash : of_template) all += hash;
+  const std::string key = sha256_of_bytes(all.data(), all.size()).substr(0, 32);
+  fs::path out = reader.cache_dir / ("tokens-" + key + ".safetensors");
+  if (fs::exists(out)) {
+    std::error_code not_ours;  // another user's file; its age does not matter
+    fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
+    return out;
+  }
+  fs::create_directories(reader.cache_dir);
+  std::vector<std::string> arguments = {
+      "--memory", std::to_string(std::max(reader.limits.memory, kLeastTokenizerMemory))};
+  const auto add_hashes = [&](const char* option, const std::vector<std::string>& given) {
+    if (given.empty()) return;
+    arguments.emplace_back(option);
+    arguments.insert(arguments.end(), given.begin(), given.end());
+  };
+  add_hashes("--template-sha256", of_template);
+  add_hashes("--sha256", hashes);
+  arguments.insert(arguments.end(), {"--", reader.model_dir.string(), out.string()});
+  for (const fs::path& file : source.text) arguments.push_back(file.string());
+  run_tokenizer(arguments, reader.limits.idle);
+  return out;
+}
+
+TokenWindows load_calibration_windows(Communicator& comm, const TokenSource& calibration,
+                                      const TokenReader& reader) {
+  return share_windows(comm, [&] {
+    const TokenFile file = read_source(calibration, reader);
+    const int64_t seqlen = seqlen_of(calibration, file, reader.config);
+    return calibration_windows(file.tokens, calibration_samples(calibration, file, seqlen), seqlen);
+  });
+}
+
+TokenWindows load_evaluation_windows(Communicator& comm, const EvaluationSource& evaluation,
+                                     const TokenSource& calibration, const TokenReader& reader) {
+  return share_windows(comm, [&] {
+    const TokenFile file = read_source(evaluation, reader);
+    const int64_t seqlen = seqlen_of(evaluation, file, reader.config);
+    if (!evaluation.unused_windows) {
+      const at::Tensor all = evaluation_windows(file.tokens, seqlen);
+      return evaluation.samples ? spread_windows(all, *evaluation.samples) : all;
+    }
+    const at::Tensor unused =
+        unused_windows(file.tokens, calibration_samples(calibration, file, seqlen), seqlen);
+    return spread_windows(
+        unused, evaluation.samples.value_or(std::min(kDefaultUnusedSamples, unused.size(0))));
+  });
 }
 
 }  // namespace dotresize

@@ -10,7 +10,7 @@
 
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
-#include "job/spec/requests.h"
+#include "job/plan/resolved_job.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {
@@ -31,28 +31,30 @@ struct TokenizerLimits {
   std::optional<std::chrono::seconds> idle = {};
 };
 
-/// Purpose of a source's windows.
-struct WindowUse {
-  bool calibration = false;
-  /// Calibration whose windows are left out; evaluation only; may be null.
-  const TokenWindows* beside = nullptr;
+/// Model that tokens are for.
+struct TokenReader {
+  const std::filesystem::path& model_dir;
+  const ModelConfig& config;
+  /// Text goes through the model's tokenizer once; the result is cached here.
+  const std::filesystem::path& cache_dir;
+  TokenizerLimits limits = {};
 };
 
-/// Reads the source on rank 0, cuts it into the windows that `samples` and `seqlen` ask for, and
-/// shares them. Text goes through the model's tokenizer once; the result is cached in `cache_dir`.
-/// Without `samples` an evaluation uses all whole windows, or beside a calibration at most
-/// kDefaultUnusedSamples. Throws InputError, and std::runtime_error for a tokenizer that hangs.
-TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
-                                const std::filesystem::path& model_dir, const ModelConfig& config,
-                                const std::filesystem::path& cache_dir,
-                                const TokenizerLimits& limits = {});
+/// Each of the following reads a source on rank 0, chooses windows of it, and shares them. Throws
+/// InputError, and std::runtime_error for a tokenizer that hangs.
+/// Windows that a job's calibration or healing uses, spread evenly.
+TokenWindows load_calibration_windows(Communicator& comm, const TokenSource& calibration,
+                                      const TokenReader& reader);
+/// Windows that a job's evaluation uses: whoever measures a job's result again chooses them here.
+/// Without `samples` all whole windows, or of those that the calibration leaves at most
+/// kDefaultUnusedSamples. `calibration`: source of the same files if these are used.
+TokenWindows load_evaluation_windows(Communicator& comm, const EvaluationSource& evaluation,
+                                     const TokenSource& calibration, const TokenReader& reader);
 
 /// Returns the source's token file. Text is tokenised with the model's tokenizer, by Hugging Face
-/// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer
-/// and texts stay the same. The file's name contains the hash of exactly the bytes that were
-/// tokenised. Throws InputError.
-std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
-                                 const std::filesystem::path& cache_dir,
-                                 const TokenizerLimits& limits = {});
+/// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer,
+/// texts and, for conversations, the chat template stay the same. The file's name contains the hash
+/// of exactly the bytes that were tokenised. Throws InputError.
+std::filesystem::path token_file(const TokenSource& source, const TokenReader& reader);
 
 }  // namespace dotresize

@@ -70,10 +70,10 @@ std::vector<std::string> python_helper_command(const std::vector<PythonModule>& 
   return python_helper_command(kStart, all);
 }
 
-void run_python_helper(const std::string& what, std::string_view source,
-                       const std::vector<std::string>& arguments,
-                       std::optional<std::chrono::seconds> idle_limit) {
-  const std::vector<std::string> command = python_helper_command(source, arguments);
+namespace {
+
+void run_helper(const std::string& what, const std::vector<std::string>& command,
+                std::optional<std::chrono::seconds> idle_limit) {
   ChildResult result;
   try {
     result = run_child(command, idle_limit);
@@ -89,10 +89,11 @@ void run_python_helper(const std::string& what, std::string_view source,
   }
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
   // A library misled by its input ends like this. It has run without input before (python_fault).
-  if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV) {
+  if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV ||
+      result.exit_code == 128 + SIGXCPU) {
     throw InputError("the " + what + " helper was killed by its input, by signal " +
                      std::to_string(result.exit_code - 128) +
-                     ": a file is damaged or needs more memory than is available");
+                     ": a file is damaged or needs more memory or time than is available");
   }
   if (result.exit_code == kExitUnavailable || result.exit_code == kExitCannotExecute) {
     throw ProgramMissing("the " + what + " helper cannot run in " + command.front() +
@@ -105,9 +106,26 @@ void run_python_helper(const std::string& what, std::string_view source,
   }
 }
 
+}  // namespace
+
+void run_python_helper(const std::string& what, std::string_view source,
+                       const std::vector<std::string>& arguments,
+                       std::optional<std::chrono::seconds> idle_limit) {
+  run_helper(what, python_helper_command(source, arguments), idle_limit);
+}
+
+void run_tokenizer(const std::vector<std::string>& arguments,
+                   std::optional<std::chrono::seconds> idle_limit) {
+  run_helper(
+      "tokenizer",
+      python_helper_command(
+          {{"text_files", text_files_py()}, {"tokenize_text", tokenize_text_py()}}, arguments),
+      idle_limit);
+}
+
 std::string python_fault() {
   try {
-    run_python_helper("tokenize", tokenize_text_py(), {"--check"});
+    run_tokenizer({"--check"});
     return "";
   } catch (const std::exception& error) {
     return error.what();

@@ -33,9 +33,8 @@ std::string_view remote_files_py();
 /// as in tokenize_text.py.
 std::string_view run_in_transformers_py();
 
-/// tokenize_text.py: run as `PYTHON -I -c SOURCE [--memory BYTES] [--sha256 HASH...] -- MODEL_DIR
-/// OUT.safetensors TEXT_FILE...`, or as `PYTHON -I -c SOURCE --encode|--decode MODEL_DIR IN.json
-/// OUT.json`. Exit code 65 if the input is wrong; the last line of stderr gives the reason.
+/// tokenize_text.py, a program, and the module that it imports: run_tokenizer().
+std::string_view text_files_py();
 std::string_view tokenize_text_py();
 
 /// Returns the command of one of the programs above, with $DOTRESIZE_PYTHON, or else the
@@ -59,6 +58,12 @@ std::vector<std::string> python_helper_command(const std::vector<PythonModule>& 
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments,
                        std::optional<std::chrono::seconds> idle_limit = {});
+
+/// Runs tokenize_text.py with arguments `[--memory BYTES] [--sha256 HASH...] -- MODEL_DIR
+/// OUT.safetensors TEXT_FILE...`, or `--encode|--decode MODEL_DIR IN.json OUT.json`. Throws like
+/// run_python_helper.
+void run_tokenizer(const std::vector<std::string>& arguments,
+                   std::optional<std::chrono::seconds> idle_limit = {});
 
 /// Returns the Python that these programs run in, chosen as above.
 std::string python_program();

@@ -5,56 +5,32 @@
     python tokenize_text.py --decode MODEL_DIR IDS.json TEXTS.json
     python tokenize_text.py --check
 
-The text files (UTF-8) are joined with a blank line and tokenised once. OUT holds one tensor,
+The text files (UTF-8, or tables: text_files.py) are joined with a blank line and tokenised once. OUT holds one tensor,
 "tokens", [n] int32, and appears whole or not at all. TEXTS is a list of texts, each tokenised by
 itself, IDS a list of lists of ids. No special tokens are added to a text, and none are left out of one.
 --check: imports the packages that all of this needs, and does nothing else.
 --sha256: what the caller has found of tokenizer.json and of each text; other bytes are refused before
-anything looks into them. --memory BYTES: the address space of this process, at most; a lower limit of its parent stays.
+anything looks into them. --template-sha256: likewise of the files of the chat template.
+--memory BYTES: the address space of this process, at most; a lower limit of its parent stays.
 Exit codes: 0; 64 usage; 65 the input is at fault; 69 a package is missing; 1 anything else. Errors are one line on stderr.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
 import resource
-import stat
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+
+from text_files import BLANK_LINE, TEMPLATE_FILES, ChatTemplate, InputError, read_bytes, text_of_file
 
 EXIT_USAGE = 64
 EXIT_DATA = 65
 EXIT_UNAVAILABLE = 69
 
 LARGEST_ID = 2**31 - 1  # OUT has int32
-
-
-class InputError(Exception):
-    """The model directory or a text cannot be used; the message names the file."""
-
-
-def read_bytes(path, sha256=None):
-    """Bytes of a regular file. Does not wait for the writer of a pipe."""
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InputError(f"{path}: is not a regular file")
-            content = file.read()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise InputError(f"{path}: was changed while it was read")
-    return content
-
-
-def read_text(path, sha256=None):
-    try:
-        return read_bytes(path, sha256).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: byte {error.start} is invalid") from error
 
 
 def tokenizer_file(model_dir):
@@ -88,10 +64,11 @@ def load_tokenizer(model_dir, sha256=None):
     return tokenizer
 
 
-def tokenize_files(model_dir, text_files, sha256=None):
-    """Token ids of the texts, a list of int. `sha256`: of tokenizer.json and of each text."""
+def tokenize_files(model_dir, text_files, sha256=None, template_sha256=None):
+    """Token ids of the texts, a list of int. `sha256`: of tokenizer.json and of each text; `template_sha256`: of TEMPLATE_FILES."""
     of_tokenizer, *of_texts = sha256 or [None] * (1 + len(text_files))
-    text = "\n\n".join(map(read_text, text_files, of_texts))
+    template = ChatTemplate(model_dir, template_sha256)
+    text = BLANK_LINE.join(text_of_file(file, template, of_text) for file, of_text in zip(text_files, of_texts, strict=True))
     tokenizer = load_tokenizer(model_dir, of_tokenizer)
     with faults_of(tokenizer_file(model_dir), "cannot tokenise the text"):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
@@ -157,6 +134,7 @@ def parse(arguments):
     direction.add_argument("--check", action="store_true")
     parser.add_argument("--memory", type=int)
     parser.add_argument("--sha256", nargs="+")
+    parser.add_argument("--template-sha256", nargs=len(TEMPLATE_FILES))
     parser.add_argument("paths", nargs="*")
     options = parser.parse_args(arguments)
     if options.check and not options.paths:
@@ -169,6 +147,7 @@ def parse(arguments):
 
 
 def import_packages():
+    import jinja2.sandbox  # noqa: F401
     import numpy  # noqa: F401
     import safetensors.numpy  # noqa: F401
     import tokenizers  # noqa: F401
@@ -181,7 +160,7 @@ def run(options):
         translate(options.direction, *options.paths)
     else:
         model_dir, out, *text_files = options.paths
-        write_tokens(out, tokenize_files(model_dir, text_files, options.sha256))
+        write_tokens(out, tokenize_files(model_dir, text_files, options.sha256, options.template_sha256))
 
 
 def main(arguments):

@@ -63,9 +63,12 @@ def read_job(job):
 
 
 def make_absolute(section, folder):
-    """Makes paths of present fields absolute. Creates no section: an empty one is a request, as `evaluation: {}` is."""
+    """Makes paths of present fields absolute; "~/" is the home directory. Creates no section: an empty one is a request, as
+    `evaluation: {}` is."""
     def absolute(path):
-        return path if not path or path.startswith(("hf://", "s3://")) else os.path.abspath(folder / path)
+        if not path or path.startswith(("hf://", "s3://")):
+            return path
+        return os.path.abspath(folder / (os.path.expanduser(path) if path == "~" or path.startswith("~/") else path))
     for field, value in section.ListFields():
         if field.name in PATHS and isinstance(value, str):
             setattr(section, field.name, absolute(value))

@@ -41,10 +41,13 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
     }
     const int64_t width = width_from_sparsity(*target.sparsity, features, round_to);
     if (width > 0) return width;
-    throw InputError("method.mlp.sparsity",
-                     fmt::format("{} of {} features leaves no multiple of {}; a smaller sparsity, "
-                                 "a smaller round_to or an explicit width would do",
-                                 *target.sparsity, features, round_to));
+    throw InputError(
+        "method.mlp.sparsity",
+        fmt::format(
+            "{} of {} features leaves no multiple of {}; a smaller sparsity{} "
+            "or an explicit width would do",
+            *target.sparsity, features, round_to,
+            width_from_sparsity(*target.sparsity, features, 1) > 0 ? ", a smaller round_to" : ""));
   };
   if (dense) target.width = left(config.intermediate_size);
   if (experts) target.expert_width = left(config.mixture->intermediate_size);

@@ -116,10 +116,11 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   const int64_t least_bytes = bytes_of(config, job, least);
   if (least_bytes <= largest_bytes(job.target.allocation->size, dense_bytes)) return;
   const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
-  throw InputError("method.size",
-                   fmt::format("{} is not available: the smallest widths, {}, and the fewest "
-                               "features give {:.6f} of the dense model's bytes",
-                               job.target.allocation->size, least.widths.all.front(), fraction));
+  throw InputError(
+      "method.size",
+      fmt::format("{} is not available: the smallest widths, {}, and the fewest "
+                  "features give {} of the dense model's bytes",
+                  job.target.allocation->size, least.widths.all.front(), size_text(fraction)));
 }
 
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,

@@ -78,22 +78,23 @@ PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
   PhaseTimes times;
   times.add("check", 2.0 * evaluate(config_, !job_.evaluation, held_out).total() +
                          evaluate(output, false, held_out).total() +
-                         2.0 * held_out * compare(output).total());
+                         2.0 * compare(output, held_out).total());
   return times;
 }
 
-PhaseTimes JobTime::keep_states() const {
+PhaseTimes JobTime::keep_states(double windows) const {
   const double bytes =
-      number(kept_states_bytes(config_, job_, expected_tokens(job_, config_))) / ranks_;
+      windows * number(kept_states_bytes(config_, job_, expected_tokens(job_, config_))) / ranks_;
   PhaseTimes times;
   times.add("journal", put(bytes));
   return times;
 }
 
-PhaseTimes JobTime::compare(const ModelConfig& output) const {
-  const double tokens = share_of_tokens_;
+PhaseTimes JobTime::compare(const ModelConfig& output, double windows) const {
+  const double tokens = windows * share_of_tokens_;
   const TensorsSize head = head_matrix_size(config_);
-  const double states = number(kept_states_bytes(config_, job_, expected_tokens(job_, config_)));
+  const double states =
+      windows * number(kept_states_bytes(config_, job_, expected_tokens(job_, config_)));
   // Work to compare the predictions of two heads, beside computing them: the maxima of both are
   // read. Then both, their exponentials, difference and product are written and read in float64.
   const double comparison =

@@ -31,14 +31,14 @@ class JobTime {
   /// Checks the vocabulary of the ends, and all sublayers if the first step does not load them.
   PhaseTimes check_weights() const;
   /// Computes the perplexity of the source or of the output. `first`: the model has not been read
-  /// before. `windows`: share of the calibration's windows.
-  PhaseTimes evaluate(const ModelConfig& model, bool first, double windows = 1.0) const;
+  /// before. `windows`: tokens, relative to those of the calibration.
+  PhaseTimes evaluate(const ModelConfig& model, bool first, double windows) const;
   /// Evaluates the dense model, a choice without maps and the output on the held-out windows
   /// (`method.allocate`).
   PhaseTimes check_choice(const ModelConfig& output) const;
   /// Additional time to evaluate the dense model and the output if their predictions are compared.
-  PhaseTimes keep_states() const;
-  PhaseTimes compare(const ModelConfig& output) const;
+  PhaseTimes keep_states(double windows) const;
+  PhaseTimes compare(const ModelConfig& output, double windows) const;
   PhaseTimes calibrate() const;
   /// Cuts the dense model's sublayers, before the calibration.
   PhaseTimes cut_sublayers() const;

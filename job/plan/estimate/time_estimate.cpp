@@ -21,9 +21,11 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   TimeEstimate::Steps steps;
   PhaseTimes times = time.check_weights();
   steps.check = times.total();
+  const double evaluated =
+      number(expected_evaluation_tokens(job, config)) / number(expected_tokens(job, config));
   if (job.evaluation) {
-    steps.evaluate_dense = time.evaluate(config, /*first=*/true).total();
-    if (job.compares_predictions()) steps.evaluate_dense += time.keep_states().total();
+    steps.evaluate_dense = time.evaluate(config, /*first=*/true, evaluated).total();
+    if (job.compares_predictions()) steps.evaluate_dense += time.keep_states(evaluated).total();
     times.add("evaluate_dense", steps.evaluate_dense);
   }
   const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
@@ -51,8 +53,10 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   }
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
-    steps.evaluate_compressed = time.evaluate(output, /*first=*/false).total();
-    if (job.compares_predictions()) steps.evaluate_compressed += time.compare(output).total();
+    steps.evaluate_compressed = time.evaluate(output, /*first=*/false, evaluated).total();
+    if (job.compares_predictions()) {
+      steps.evaluate_compressed += time.compare(output, evaluated).total();
+    }
     times.add("evaluate_compressed", steps.evaluate_compressed);
   }
   const PhaseTimes hashing = time.hash(calibration.total(), steps.evaluate_compressed);

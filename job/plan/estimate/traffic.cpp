@@ -132,7 +132,7 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
                             (job.mlp ? 2 : 0) + (job.target.allocation ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
-  const int64_t states = kept_states_bytes(config, job, expected_tokens(job, config));
+  const int64_t states = kept_states_bytes(config, job, expected_evaluation_tokens(job, config));
   traffic.journal_bytes = journal_bytes(config, job) + states;
   traffic.statistics_bytes = saved_statistics_bytes(config, job);
   traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes +

@@ -143,6 +143,13 @@ TEST(ModelConfig, NullCountsAsAbsent) {
   EXPECT_EQ(config.attention.sliding_window, std::nullopt);
 }
 
+TEST(ModelConfig, NumbersOfPythonInUnusedKeysAndAnEmptyQuantizationAreNothing) {
+  const std::string plain = kLlama31Config;
+  const std::string more = with(plain, "{", R"({"quantization_config": {}, "a": Infinity,
+      "b": [NaN, -Infinity, {"c": NaN}], "d": "say \"NaN\", Infinity", )");
+  EXPECT_EQ(all_fields(parse(more)), all_fields(llama31()));
+}
+
 TEST(ModelConfig, ExplicitHeadDimNeedNotDivideTheHiddenSize) {
   // Dimensions of Mistral-NeMo: 32 heads of 128 on a stream of 5120.
   const ModelConfig config = parse(

@@ -31,6 +31,12 @@ std::string stock_output_of(const std::string& source_text) {
   return output_config_json(source_text, output_model_config(source, job, widths));
 }
 
+TEST(OutputConfig, LeavesOutNumbersThatJsonDoesNotHave) {
+  const json found = json::parse(output_of(
+      with(kLlama31Config, R"("attention_dropout": 0.0)", R"("attention_dropout": Infinity)")));
+  EXPECT_FALSE(found.contains("attention_dropout"));
+}
+
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
                            kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {

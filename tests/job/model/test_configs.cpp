@@ -247,6 +247,20 @@ ResolvedJob small_job(const ModelConfig& config, int ranks) {
   return job;
 }
 
+std::string token_file(const std::vector<int64_t>& shape) {
+  int64_t bytes = 1;
+  std::string sizes;
+  for (const int64_t size : shape) {
+    bytes *= size;
+    sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
+  }
+  std::string header = R"({"tokens":{"dtype":"U8","shape":[)" + sizes + R"(],"data_offsets":[0,)" +
+                       std::to_string(bytes) + "]}}";
+  std::string content(8, '\0');
+  content[0] = static_cast<char>(header.size());
+  return content + header + std::string(static_cast<std::size_t>(bytes), '\0');
+}
+
 std::string with(const std::string& text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
   if (at == std::string::npos) throw std::invalid_argument("not in the text: " + from);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -26,6 +28,9 @@ ModelConfig llama31();
 ModelConfig small_llama();
 /// Returns a job for it: pca_dotresize to width 200, pipeline, 128 windows of 256 tokens.
 ResolvedJob small_job(const ModelConfig& config, int ranks);
+
+/// Returns the bytes of a token file of this shape, whose ids are all 0.
+std::string token_file(const std::vector<int64_t>& shape);
 
 /// Returns `text` with the first occurrence of `from` replaced. Throws std::invalid_argument if
 /// there is none.

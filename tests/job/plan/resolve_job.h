@@ -14,7 +14,7 @@ class ResolveJob : public testing::Test {
  protected:
   ResolveJob() {
     dir_.write("c.txt", "calibration");
-    dir_.write("c.safetensors", "");
+    dir_.write("c.safetensors", token_file({16, 1024}));
     dir_.write("e.txt", "evaluation");
     std::filesystem::create_directory(dir_.path() / "m");
     text(

@@ -53,19 +53,6 @@ TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
   EXPECT_FALSE(resolve().target.allocation);
 }
 
-TEST_F(ResolveJob, AnEvaluationWithoutASourceHasWhatTheCalibrationLeaves) {
-  spec_.mutable_evaluation();
-  EXPECT_TRUE(resolve().evaluation->unused_windows);
-  EXPECT_EQ(resolve().evaluation->text, resolve().calibration.text);
-  EXPECT_EQ(resolve().evaluation->tokens, resolve().calibration.tokens);
-  EXPECT_FALSE(resolve().evaluation->samples);
-  spec_.mutable_evaluation()->set_samples(4);
-  EXPECT_EQ(resolve().evaluation->samples, 4);
-  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
-  EXPECT_FALSE(resolve().evaluation->unused_windows);
-  EXPECT_EQ(resolve().evaluation->samples, 4);
-}
-
 TEST_F(ResolveJob, TheLastJunctionKeepsItsWidthUnlessTheHeadIsSliced) {
   const ResolvedJob job = resolve();
   ASSERT_THAT(job.widths.all, SizeIs(13));
@@ -281,17 +268,6 @@ TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   EXPECT_TRUE(resolve().stock_output());
 }
 
-TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
-  spec_.mutable_calibration()->set_seqlen(4096);
-  EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 4096 is more than the model's "
-                                 "max_position_embeddings, 2048"));
-  config_.attention.rotary.type = "dynamic";
-  config_.attention.rotary.factor = 2.0;
-  EXPECT_EQ(resolve().calibration.seqlen, 4096);
-  spec_.mutable_calibration()->set_seqlen(4097);
-  EXPECT_THAT(error(), HasSubstr("2048, times the factor of its rotary embedding"));
-}
-
 TEST_F(ResolveJob, TheOutputHasTheDtypeOfTheModelOrTheOneAskedFor) {
   config_.dtypes = {};
   EXPECT_EQ(resolve().output.dtypes, StoredDtypes{});
@@ -309,14 +285,6 @@ TEST_F(ResolveJob, TheHeadOfATiedModelHasTheDtypeOfItsEmbedding) {
   EXPECT_EQ(resolve().output.dtypes, StoredDtypes{Dtype::kBFloat16});
 }
 
-TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {
-  spec_.mutable_calibration()->set_seqlen(512);
-  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
-  EXPECT_EQ(resolve().evaluation->seqlen, 512);
-  spec_.mutable_evaluation()->set_seqlen(64);
-  EXPECT_EQ(resolve().evaluation->seqlen, 64);
-}
-
 TEST_F(ResolveJob, PredictionsAreComparedUnlessTheJobSaysNo) {
   EXPECT_FALSE(resolve().compares_predictions());  // there is no evaluation
   spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
@@ -325,13 +293,29 @@ TEST_F(ResolveJob, PredictionsAreComparedUnlessTheJobSaysNo) {
   EXPECT_FALSE(resolve().compares_predictions());
 }
 
-TEST_F(ResolveJob, ATokenFileKeepsItsOwnShapeUnlessOneIsGiven) {
-  text(
-      "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
-      "calibration: {tokens: c.safetensors}\n");
-  EXPECT_EQ(resolve().calibration.samples, std::nullopt);
-  EXPECT_EQ(resolve().calibration.seqlen, std::nullopt);
-  EXPECT_EQ(resolve().calibration.tokens, dir_.path() / "c.safetensors");
+TEST_F(ResolveJob, ASmallerRoundToIsAdvisedOnlyIfItHelps) {
+  spec_.mutable_method()->set_sparsity(0.99);
+  EXPECT_THAT(error(), HasSubstr("a smaller sparsity, a smaller round_to or an explicit width"));
+  spec_.mutable_method()->set_sparsity(0.999);
+  EXPECT_THAT(error(), HasSubstr("a smaller sparsity or an explicit width"));
+}
+
+TEST_F(ResolveJob, TheSizeThatIsSaidToBePossibleIs) {
+  for (const bool stock : {false, true}) {
+    spec_.mutable_output()->set_format(stock ? v1::Output::stock : v1::Output::any);
+    for (const auto name : {v1::Method::slicegpt, v1::Method::pca_dotresize}) {
+      for (const uint32_t round_to : {8, 24, 40}) {
+        spec_.mutable_method()->Clear();
+        spec_.mutable_method()->set_size(1e-4);
+        spec_.mutable_method()->set_round_to(round_to);
+        if (name != v1::Method::slicegpt) spec_.mutable_method()->set_name(name);
+        const std::string refusal = error();
+        const std::string give = refusal.substr(refusal.find(" give") + 5);
+        spec_.mutable_method()->set_size(std::stod(give.substr(give.find(' ') + 1)));
+        EXPECT_EQ(error(), "was accepted") << refusal;
+      }
+    }
+  }
 }
 
 TEST_F(ResolveJob, RefusesWhatTheModelCannotServe) {

@@ -23,7 +23,7 @@ class CheckFiles : public testing::Test {
   CheckFiles() {
     std::filesystem::create_directory(dir_ / "m");
     dir_.write("m/tokenizer.json", "{}");
-    dir_.write("t.safetensors", "");
+    dir_.write("t.safetensors", token_file({16, 256}));
     write_text(100'000);
   }
 
@@ -75,6 +75,42 @@ TEST_F(CheckFiles, OfAnEvaluationOneWindowIsEnough) {
   EXPECT_THAT(found[0].what, HasSubstr("1 window of 256 tokens"));
 }
 
+TEST_F(CheckFiles, WindowsOfTokenFilesAreCounted) {
+  EXPECT_TRUE(findings("tokens: t.safetensors", "evaluation: {samples: 8}").empty());
+  const auto found = findings("tokens: t.safetensors", "evaluation: {samples: 9}");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].fatal);
+  EXPECT_EQ(found[0].key, "calibration.tokens");
+  EXPECT_EQ(found[0].what,
+            "4,096 tokens are 16 windows of seqlen 256, and 17 are needed, 9 of them for the "
+            "evaluation: give more tokens, fewer samples or a smaller seqlen");
+  dir_.write("e.safetensors", token_file({255}));
+  const auto of_evaluation = findings("text: [c.txt]", "evaluation: {tokens: e.safetensors}");
+  ASSERT_EQ(of_evaluation.size(), 1u);
+  EXPECT_EQ(of_evaluation[0].key, "evaluation.tokens");
+  EXPECT_THAT(of_evaluation[0].what, HasSubstr("255 tokens are 0 windows of seqlen 256, and 1 is"));
+}
+
+TEST_F(CheckFiles, TheLengthOfATableIsAnEstimate) {
+  dir_.write("c.jsonl", std::string(2000, 'x'));
+  const auto found = findings("text: [c.jsonl]");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_FALSE(found[0].fatal);
+  dir_.write("c.parquet", std::string(3000, 'x'));
+  EXPECT_TRUE(findings("text: [c.parquet]").empty());
+}
+
+TEST_F(CheckFiles, ATokenizerOfOtherFilesComesWithTheWayToConvertIt) {
+  std::filesystem::rename(dir_ / "m/tokenizer.json", dir_ / "m/vocab.json");
+  EXPECT_THAT(findings().at(0).what, Not(HasSubstr("AutoTokenizer")));
+  dir_.write("m/merges.txt", "");
+  EXPECT_THAT(findings().at(0).what,
+              AllOf(HasSubstr("has no tokenizer.json, which text needs; "),
+                    HasSubstr("python -c \"from transformers import AutoTokenizer as T; "
+                              "T.from_pretrained('" +
+                              (dir_ / "m").string() + "').save_pretrained('")));
+}
+
 TEST_F(CheckFiles, TextNeedsATokenizerAndTokensDoNot) {
   std::filesystem::remove(dir_ / "m/tokenizer.json");
   const auto found = findings();
@@ -87,17 +123,21 @@ TEST_F(CheckFiles, TextNeedsATokenizerAndTokensDoNot) {
 
 TEST_F(CheckFiles, AnOutputThatExistsNeedsOverwriteAndMustBeOurs) {
   EXPECT_FALSE(output_fault(dir_ / "o", false, "shown"));
+  for (const bool overwrite : {false, true}) {
+    const auto foreign = output_fault(dir_ / "m", overwrite, "shown");
+    ASSERT_TRUE(foreign);
+    EXPECT_EQ(foreign->foreign, overwrite);
+    EXPECT_THAT(foreign->what, AllOf(HasSubstr("shown exists and is not a model made by dotresize"),
+                                     HasSubstr("remove it or choose another path"),
+                                     Not(HasSubstr("output.overwrite"))));
+  }
+  std::filesystem::create_directory(dir_ / "m/dotresize");
+  dir_.write("m/dotresize/report.json", "{}");
   const auto exists = output_fault(dir_ / "m", false, "shown");
   ASSERT_TRUE(exists);
   EXPECT_FALSE(exists->foreign);
   EXPECT_EQ(exists->what,
             "shown exists: remove it, choose another path, or set output.overwrite: true");
-  const auto foreign = output_fault(dir_ / "m", true, "shown");
-  ASSERT_TRUE(foreign);
-  EXPECT_TRUE(foreign->foreign);
-  EXPECT_THAT(foreign->what, HasSubstr("shown is not a model made by dotresize"));
-  std::filesystem::create_directory(dir_ / "m/dotresize");
-  dir_.write("m/dotresize/report.json", "{}");
   EXPECT_FALSE(output_fault(dir_ / "m", true, "shown"));
 }
 
@@ -158,6 +198,9 @@ TEST_F(CheckFiles, ANameOfTheHubComesWithTheWayToFetchIt) {
               ThrowsMessage<InputError>(
                   AllOf(HasSubstr("model.path: '"), HasSubstr("is not a local directory"),
                         HasSubstr("hf download meta-llama/Llama-3.2-1B --local-dir "))));
+  EXPECT_THAT([&] { require_model_directory("hf://meta-llama/Llama-3.2-1B"); },
+              ThrowsMessage<InputError>(
+                  HasSubstr("hf download meta-llama/Llama-3.2-1B --local-dir Llama-3.2-1B")));
   EXPECT_THAT([&] { require_model_directory(dir_ / "other"); },
               ThrowsMessage<InputError>(Not(HasSubstr("hf download"))));
 }

@@ -219,5 +219,51 @@ TEST(ValidateSpec, AnEmptySpecNamesEverythingThatIsMissing) {
                                            "calibration.text"));
 }
 
+TEST(JobFile, IsNamedAfterItsOutputUnlessItHasAName) {
+  const auto name_with = [](const std::string& output, const std::string& more = "") {
+    return parse_job("model: {path: m}\noutput: {path: " + output +
+                         "}\nmethod: {size: 0.8}\ncalibration: {text: [c.txt]}\n" + more,
+                     "job.yaml", "/base")
+        .spec.name();
+  };
+  EXPECT_EQ(name_with("out/llama-80"), "llama-80");
+  EXPECT_EQ(name_with("out/llama-80//"), "llama-80");
+  EXPECT_EQ(name_with("out/a/../b/."), "b");
+  EXPECT_EQ(name_with("hf://owner/model-80@main"), "model-80");
+  EXPECT_EQ(name_with("s3://bucket/some/model"), "model");
+  EXPECT_EQ(name_with("\"/out/a\\tb\\e[m\""), "a b?[m");
+  EXPECT_EQ(name_with("/out/" + std::string(300, 'x')), std::string(100, 'x'));
+  EXPECT_EQ(name_with("/"), "job");
+  EXPECT_EQ(name_with("out/llama-80", "name: mine\n"), "mine");
+  EXPECT_EQ(name_with("out/llama-80", "name:\n"), "llama-80");
+  v1::JobSpec copied;  // as a job whose output goes elsewhere afterwards
+  copied.mutable_output()->set_path("/cache/output");
+  copied.mutable_output()->set_destination("hf://owner/model-80");
+  EXPECT_EQ(name_of(copied), "model-80");
+}
+
+TEST(JobFile, PathsMayBeginWithTheHomeDirectory) {
+  const std::string home = ::getenv("HOME") ? ::getenv("HOME") : "";
+  ::setenv("HOME", "/home/somebody", 1);
+  const v1::JobSpec spec = parse_job(
+                               "model: {path: ~/m}\noutput: {path: out/~/x}\nmethod: {size: 0.8}\n"
+                               "calibration: {text: [~/c.txt, ~other/c.txt]}\n",
+                               "job.yaml", "/base", {"output.path=~/o"})
+                               .spec;
+  ::setenv("HOME", home.c_str(), 1);
+  EXPECT_EQ(spec.model().path(), "/home/somebody/m");
+  EXPECT_EQ(spec.output().path(), "/home/somebody/o");
+  EXPECT_EQ(spec.calibration().text(0), "/home/somebody/c.txt");
+  EXPECT_EQ(spec.calibration().text(1), "/base/~other/c.txt");
+}
+
+TEST(JobFile, AServerDoesNotKnowTheHomeDirectory) {
+  v1::JobSpec spec = parse_job(kMinimal, "job.yaml", "/base").spec;
+  spec.mutable_model()->set_path("~/m");
+  const auto violations = validate_spec(spec, /*require_absolute_paths=*/true);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].description, "'~/m' is not an absolute path; ~ is not expanded here");
+}
+
 }  // namespace
 }  // namespace dotresize

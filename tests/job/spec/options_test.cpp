@@ -57,6 +57,10 @@ TEST(EvalOptions, TextsToContinueMayBeginWithAHyphen) {
                CLI::ParseError);
 }
 
+TEST(EvalOptions, ATextToContinueHasCharacters) {
+  EXPECT_THROW(parsed<EvalRequest>({"a", "--generate", ""}, add_eval_options), CLI::ParseError);
+}
+
 TEST(EvalOptions, NeedSomethingToMeasure) {
   EXPECT_THROW(parsed<EvalRequest>({"a"}, add_eval_options), CLI::ParseError);
   EXPECT_THROW(parsed<EvalRequest>({"--latency"}, add_eval_options), CLI::ParseError);

@@ -106,7 +106,7 @@ std::optional<int64_t> reported_seqlen(const std::filesystem::path& model_dir) {
   if (!is_model_of_dotresize(model_dir)) return std::nullopt;
   const ReportSummary report = read_report_summary(model_dir);
   if (!report.compressed.perplexity) return std::nullopt;
-  return report.evaluation_seqlen;
+  return report.evaluation ? report.evaluation->seqlen : std::nullopt;
 }
 
 /// Returns a sentence for each perplexity that cannot be compared with the first model's, because

@@ -35,14 +35,13 @@ void check_positions(const fs::path& model_dir, const ModelConfig& config, const
                    std::to_string(config.longest_window()) + " (max_position_embeddings)");
 }
 
-/// Runs tokenize_text.py with this `direction` on a document, and returns the resulting one.
+/// Runs the tokenizer with this `direction` on a document, and returns the resulting one.
 Json translate(const char* direction, const fs::path& model_dir, const std::string& document) {
   const ScratchDirectory scratch;
   const fs::path from = scratch.path() / "from.json";
   const fs::path to = scratch.path() / "to.json";
   write_file_atomically(from, document);
-  run_python_helper("tokenizer", tokenize_text_py(),
-                    {direction, model_dir.string(), from.string(), to.string()});
+  run_tokenizer({direction, model_dir.string(), from.string(), to.string()});
   constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
   return Json::parse(read_whole_file(to, kMaxBytes));
 }
@@ -108,9 +107,10 @@ Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t
   if (request.runtime == Runtime::kTransformers) may_run_code(result_.model, config_);
   if (request.perplexity()) {
     SelfCommunicator self;
-    const TokenWindows tokens =
-        load_token_windows(self, request_.source, {}, result_.model, config_, cache_dir);
-    token_file_ = token_file(request_.source, result_.model, cache_dir);
+    const TokenReader token_reader{result_.model, config_, cache_dir};
+    const TokenWindows tokens = load_evaluation_windows(self, EvaluationSource{request_.source},
+                                                        /*calibration=*/{}, token_reader);
+    token_file_ = token_file(request_.source, token_reader);
     windows_ = tokens.windows;
     const int64_t seqlen = windows_.size(1);
     check_positions(result_.model, config_, "windows", seqlen);

@@ -217,9 +217,9 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   if (run.root) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
     int64_t bytes = traffic.written_bytes - traffic.statistics_bytes - size_of_directory(dir);
-    if (tokens.evaluation) {  // the estimate does not know its length
+    if (tokens.evaluation) {  // the estimate may not know its length
       const int64_t more =
-          tokens.evaluation->windows.numel() - expected_tokens(run.job, run.config);
+          tokens.evaluation->windows.numel() - expected_evaluation_tokens(run.job, run.config);
       bytes += kept_states_bytes(run.config, run.job, more);
     }
     if (run.job.heals()) {

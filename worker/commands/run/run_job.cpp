@@ -66,28 +66,25 @@ void check_weights(JobContext& run) {
 JobTokens load_tokens(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "tokenize");
   const JobResources& resources = run.job.resources;
-  const TokenizerLimits limits{resources.memory.value_or(usable_memory_bytes()),
-                               std::chrono::seconds(resources.timeout_s)};
-  const auto load = [&](const TokenSource& source, const WindowUse& use) {
-    return load_token_windows(run.comm, source, use, run.job.model.path, run.config,
-                              run.environment.cache_dir, limits);
-  };
-  JobTokens tokens{load(run.job.calibration, {.calibration = true}),
+  const TokenReader reader{run.job.model.path,
+                           run.config,
+                           run.environment.cache_dir,
+                           {resources.memory.value_or(usable_memory_bytes()),
+                            std::chrono::seconds(resources.timeout_s)}};
+  JobTokens tokens{load_calibration_windows(run.comm, run.job.calibration, reader),
                    {},
                    std::nullopt,
                    std::nullopt,
                    std::nullopt};
   if (run.job.evaluation) {
-    TokenSource source = *run.job.evaluation;
-    if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
-    const TokenWindows* beside = run.job.evaluation->unused_windows ? &tokens.calibration : nullptr;
-    tokens.evaluation = load(source, {.beside = beside});
+    tokens.evaluation =
+        load_evaluation_windows(run.comm, *run.job.evaluation, run.job.calibration, reader);
   }
   if (run.job.healing) {
     TokenSource source = run.job.calibration;
-    source.seqlen = tokens.calibration.windows.size(1);
     source.samples = run.job.healing->samples;
-    tokens.healing = source.samples ? load(source, {.calibration = true}) : tokens.calibration;
+    tokens.healing =
+        source.samples ? load_calibration_windows(run.comm, source, reader) : tokens.calibration;
   }
   tokens.all_windows = tokens.calibration.windows;
   if (run.job.target.allocation) {  // the job checks its own choice
@@ -109,10 +106,12 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
   const int64_t evaluated = tokens.evaluation ? tokens.evaluation->windows.numel() : 0;
   const TimeEstimate::Steps steps =
       estimate_time(config, job, plan, reference_hardware(run.environment.device.facts())).steps;
-  // The estimate is for the requested tokens. The text may have fewer.
-  const auto expected = static_cast<double>(expected_samples(job) * expected_seqlen(job, config));
-  const double calibration = static_cast<double>(calibrated) / expected;
-  const double evaluation = static_cast<double>(evaluated) / expected;
+  // The estimate is for the requested tokens. The text may have others.
+  const auto share = [](int64_t found, int64_t expected) {
+    return static_cast<double>(found) / static_cast<double>(std::max<int64_t>(expected, 1));
+  };
+  const double calibration = share(calibrated, expected_tokens(job, config));
+  const double evaluation = share(evaluated, expected_evaluation_tokens(job, config));
   const int64_t mapped = job.widths.mapped_count;
   const int64_t seen =
       takes_no_tokens(job)

@@ -67,6 +67,19 @@ double logits_tolerance(const StoredDtypes& dtypes) {
   return most;
 }
 
+/// Option that gives the source's files: "--text a.txt b.txt".
+std::string option_of(const TokenSource& source) {
+  if (source.text.empty()) return "--tokens " + source.tokens.string();
+  std::string option = "--text";
+  for (const fs::path& text : source.text) option += " " + text.string();
+  return option;
+}
+
+InputError other_tokens(const TokenSource& of_job, const std::string& detail) {
+  return InputError("these are not the tokens of the job's evaluation, " + option_of(of_job) +
+                    ": " + detail);
+}
+
 /// Compares an output with the model that it was made from.
 class Comparison {
  public:
@@ -82,6 +95,8 @@ class Comparison {
   void compare_logits();
   at::Tensor compared_ids() const;
   void compare_perplexities();
+  TokenReader token_reader() const { return {request_.against, source_, cache_dir_}; }
+  /// Windows of the given files that the job's evaluation has used.
   TokenWindows load_windows() const;
 
   const VerifyRequest& request_;
@@ -107,15 +122,17 @@ void Comparison::run() {
     full_width = full_width && mlp_width(output_, s) == mlp_width(source_, s) &&
                  value_head_dim(output_, s) == value_head_dim(source_, s);
   }
-  if (!full_width && (!report_.dense.perplexity || !report_.compressed.perplexity)) {
+  if (!full_width &&
+      (!report_.evaluation || !report_.dense.perplexity || !report_.compressed.perplexity)) {
     throw InputError((request_.dir / "dotresize/report.json").string() +
                      ": has no perplexities to measure again, because the job had no evaluation");
   }
   if (!full_width && !request_.source.given()) {
     throw UsageError(
         request_.dir.string() + " is narrower than " + request_.against.string() +
-        ", so the reported perplexities are measured again: give the texts or tokens of "
-        "its job's evaluation with --text or --tokens");
+        ", so the reported perplexities are measured again: give the text or tokens of its job's "
+        "evaluation, " +
+        option_of(*report_.evaluation));
   }
   if (!compare_fingerprints()) return;  // another model; its results need not agree
   compare_tables();
@@ -143,10 +160,23 @@ bool Comparison::compare_fingerprints() {
 }
 
 TokenWindows Comparison::load_windows() const {
-  TokenSource source = request_.source;
-  if (!source.seqlen) source.seqlen = report_.evaluation_seqlen;
-  SelfCommunicator self;
-  return load_token_windows(self, source, {}, request_.against, source_, cache_dir_);
+  EvaluationSource evaluation = *report_.evaluation;
+  TokenSource calibration = report_.calibration;
+  for (TokenSource* source : {static_cast<TokenSource*>(&evaluation), &calibration}) {
+    source->text = request_.source.text;
+    source->tokens = request_.source.tokens;
+  }
+  if (request_.source.seqlen && request_.source.seqlen != evaluation.seqlen) {
+    throw InputError(fmt::format("--seqlen {}: the job's evaluation had windows of {} tokens",
+                                 *request_.source.seqlen, evaluation.seqlen.value_or(0)));
+  }
+  token_file(request_.source, token_reader());  // has faults of its own
+  try {
+    SelfCommunicator self;
+    return load_evaluation_windows(self, evaluation, calibration, token_reader());
+  } catch (const InputError&) {
+    throw other_tokens(*report_.evaluation, "the given ones have too few windows");
+  }
 }
 
 /// Returns [windows, tokens]: the first given tokens, or random ones.
@@ -157,7 +187,11 @@ at::Tensor Comparison::compared_ids() const {
     return at::randint(0, source_.vocab_size, {kComparedTokens / tokens, tokens}, generator,
                        at::kLong);
   }
-  const at::Tensor windows = load_windows().windows;
+  EvaluationSource any{request_.source};
+  if (!any.seqlen && report_.evaluation) any.seqlen = report_.evaluation->seqlen;
+  SelfCommunicator self;
+  const at::Tensor windows =
+      load_evaluation_windows(self, any, /*calibration=*/{}, token_reader()).windows;
   const int64_t tokens = std::min(kComparedTokens, windows.size(1));
   const int64_t rows = std::min(kComparedTokens / tokens, windows.size(0));
   return windows.narrow(0, 0, rows).narrow(1, 0, tokens);
@@ -205,18 +239,12 @@ void Comparison::compare_logits() {
 
 void Comparison::compare_perplexities() {
   const TokenWindows tokens = load_windows();
-  const int64_t seqlen = tokens.windows.size(1);
-  if (seqlen != report_.evaluation_seqlen.value_or(seqlen)) {
-    throw InputError("--seqlen " + std::to_string(seqlen) +
-                     ": the job's evaluation had windows of " +
-                     std::to_string(*report_.evaluation_seqlen) + " tokens");
-  }
   const auto known = report_.fingerprints.find(kEvaluationTokens);
   if (known == report_.fingerprints.end() || known->second != tokens.fingerprint) {
-    throw InputError(
-        "these are not the tokens of the job's evaluation: the SHA-256 of their windows is " +
-        tokens.fingerprint + ", the report says " +
-        (known == report_.fingerprints.end() ? "nothing" : known->second));
+    throw other_tokens(*report_.evaluation,
+                       "the SHA-256 of the windows is " + tokens.fingerprint +
+                           ", the report says " +
+                           (known == report_.fingerprints.end() ? "nothing" : known->second));
   }
   const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
   const auto compare = [&](const char* what, const fs::path& dir, const ModelConfig& config,
