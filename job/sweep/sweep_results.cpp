@@ -12,6 +12,7 @@
 #include "base/failure.h"
 #include "base/files/durable_file.h"
 #include "base/files/partial_path.h"
+#include "base/process/work_budget.h"
 #include "base/text/encodings.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
@@ -188,6 +189,8 @@ std::string failure_in(const fs::path& log) {
 std::vector<SweepRow> rows_of(const SweepPlan& plan) {
   std::vector<SweepRow> rows;
   for (const SweepJob& job : plan.jobs) {
+    WorkBudget::check();
+    const WorkBudget::Temporary report_memory;
     SweepRow& row = rows.emplace_back();
     row.values = job.values;
     row.id = job.id;
@@ -208,6 +211,7 @@ std::vector<SweepRow> rows_of(const SweepPlan& plan) {
 void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
   std::map<std::vector<std::string>, SweepRow*> best;
   for (SweepRow& row : rows) {
+    WorkBudget::check();
     row.front = row.best = false;
     if (!row.report) continue;
     // A row that is at least as good in bytes and perplexity, and better in one, dominates.
@@ -338,6 +342,9 @@ void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
 v1::SweepResults results_message(const std::string& results_json) {
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;  // written by a later version
+  // A message takes about eight times as much memory as its text.
+  constexpr size_t kMessagePerByte = 8;
+  WorkBudget::take(kMessagePerByte * results_json.size());
   v1::SweepResults results;
   const auto status = google::protobuf::util::JsonStringToMessage(results_json, &results, options);
   if (!status.ok()) throw InputError("results.json is not the result of a sweep");

@@ -24,7 +24,7 @@ std::string address_of(const CallOrigin& origin) {
 }  // namespace
 
 CallOrigin origin_of(const grpc::ServerContextBase& context) {
-  CallOrigin origin{.peer = context.peer()};
+  CallOrigin origin{.peer = context.peer(), .call = &context};
   const auto& metadata = context.client_metadata();
   if (metadata.count("authorization") == 1) {
     const grpc::string_ref value = metadata.find("authorization")->second;
@@ -113,7 +113,10 @@ grpc::Status CallGate::serve(
     rate_.take(holder_of(caller, origin));
     identified = true;
     require_role(caller, least);
+    if (WorkBudget::exists()) return body(caller, id);
+    RequestBudget budget(resources_, holder_of(caller, origin), origin.call);
     body(caller, id);
+    budget.keep_for_answer();
   });
   const grpc::StatusCode code = status.error_code();
   const bool denied =

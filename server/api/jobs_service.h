@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -141,8 +140,6 @@ class JobsService final
   v1::ServerInfo server_info();
 
   const JobsContext parts_;
-  std::timed_mutex planning_;  ///< serializes the planning of sweeps
-  std::timed_mutex hashing_;   ///< serializes the hashing of artifacts
 };
 
 template <class Message, class Make>
@@ -150,7 +147,8 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
     const StreamKind& kind, const grpc::CallbackServerContext& context, const std::string& id,
     const Make& make) {
   grpc::ServerWriteReactor<Message>* reactor = nullptr;
-  const CallOrigin origin = origin_of(context);
+  CallOrigin origin = origin_of(context);
+  origin.call = nullptr;  // a stream keeps no memory of its beginning
   const grpc::Status status = parts_.gate.serve(
       kind.method, origin, kind.least, id, [&](const Caller& caller, const std::string&) {
         auto stream = make(caller);
