@@ -342,9 +342,6 @@ void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
 v1::SweepResults results_message(const std::string& results_json) {
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;  // written by a later version
-  // A message takes about eight times as much memory as its text.
-  constexpr size_t kMessagePerByte = 8;
-  WorkBudget::take(kMessagePerByte * results_json.size());
   v1::SweepResults results;
   const auto status = google::protobuf::util::JsonStringToMessage(results_json, &results, options);
   if (!status.ok()) throw InputError("results.json is not the result of a sweep");

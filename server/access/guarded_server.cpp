@@ -1,6 +1,7 @@
 #include "server/access/guarded_server.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -231,8 +232,7 @@ void GuardedServer::shutdown(std::chrono::milliseconds grace) {
 
 std::string GuardedServer::fault() const {
   const auto since = Clock::now() - last_refusal_.load();
-  if (since > kWarningInterval) return "";
-  return "new connections are closed: there are too many that are in use";
+  return since > kWarningInterval ? "" : "new ones are closed: too many are in use";
 }
 
 void GuardedServer::accept_loop() {
@@ -262,7 +262,8 @@ void GuardedServer::accept(int listener) {
   if (exhausted || connection.get() >= max_descriptors_ - max_descriptors_ / kFreeShare) {
     connections_.make_room();
   }
-  if (connection && connection.get() < max_descriptors_) {
+  const bool full = exhausted || connection.get() >= max_descriptors_;
+  if (!full) {
     const std::optional<Peer> peer = peer_of(connection.get());  // nullopt: a Unix socket
     if (!peer || connections_.add(connection.get(), *peer)) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
@@ -278,11 +279,12 @@ void GuardedServer::accept(int listener) {
     spare_ = open_spare();
   }
   const Clock::time_point now = Clock::now();
-  if (now - last_refusal_.exchange(now) > kWarningInterval) {
-    spdlog::warn(
-        "too many connections are in use, of all or of one address, for {} open files "
-        "(LimitNOFILE): new ones are closed",
-        max_descriptors_);
+  if (full) last_refusal_ = now;
+  if (now >= next_warning_) {
+    next_warning_ = now + kWarningInterval;
+    spdlog::warn("too many connections are in use, {}: new ones are closed",
+                 full ? fmt::format("for {} open files (LimitNOFILE)", max_descriptors_)
+                      : "all of one address");
   }
   if (exhausted) std::this_thread::sleep_for(kPauseWithoutDescriptors);
 }

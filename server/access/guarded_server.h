@@ -48,7 +48,7 @@ class GuardedServer {
   /// Stops accepting, waits up to `grace` for calls in progress, then cancels them. Cuts the
   /// connections that are left one second later.
   void shutdown(std::chrono::milliseconds grace);
-  /// Says that new connections were refused some seconds ago; empty: they were not.
+  /// Says that new connections of anybody were refused some seconds ago; empty: they were not.
   std::string fault() const;
 
  private:
@@ -61,7 +61,8 @@ class GuardedServer {
   const int max_descriptors_;
   ConnectionTable connections_;
   std::atomic<Clock::time_point> last_refusal_{Clock::time_point() - std::chrono::hours(1)};
-  UniqueFd stop_;   ///< eventfd that ends accept_loop()
+  Clock::time_point next_warning_;  ///< of the thread that accepts
+  UniqueFd stop_;                   ///< eventfd that ends accept_loop()
   UniqueFd spare_;  ///< closed to accept and drop a connection when no descriptor is free
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;

@@ -15,7 +15,7 @@
 
 namespace dotresize {
 
-/// What all requests of the server share: memory, and the right to compute for long. Thread-safe.
+/// Memory and the right to compute for long, which all requests of the server share. Thread-safe.
 class RequestResources {
  public:
   struct Limits {

@@ -26,6 +26,8 @@ namespace dotresize {
 namespace {
 
 constexpr char kOrigin[] = "sweep";
+// Memory of a message of results for each byte of its JSON.
+constexpr size_t kMessagePerByte = 8;
 // Keys that can be varied and name files.
 constexpr char kTextKey[] = "calibration.text";
 constexpr char kTokensKey[] = "calibration.tokens";
@@ -227,7 +229,9 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
   try {
     std::vector<SweepRow> rows = rows_of(plan);
     compare_rows(plan, rows);
-    return {std::move(job), results_message(sweep_json(plan, rows))};
+    const std::string results = sweep_json(plan, rows);
+    WorkBudget::take(kMessagePerByte * results.size());
+    return {std::move(job), results_message(results)};
   } catch (const InputError& error) {  // faulty report in the sweep's directory
     throw invalid_argument(error, "output.path");
   }

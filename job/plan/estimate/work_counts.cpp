@@ -253,7 +253,7 @@ FoldCounts fold_counts(const ModelConfig& config, int64_t sublayer, int64_t widt
 
 std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {
   const double d = number(config.hidden_size);
-  const int64_t width = job.widths.largest();  // all widths are looked at: not for each sublayer
+  const int64_t width = job.widths.largest();  // a look at all junctions
   const double k = number(width);
   const int64_t seqlen = expected_seqlen(job, config);
   const double tokens = number(expected_tokens(job, config));

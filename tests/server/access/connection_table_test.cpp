@@ -7,6 +7,8 @@
 
 #include <list>
 
+#include "server/access/guarded_server.h"
+
 namespace dotresize {
 namespace {
 
@@ -101,6 +103,23 @@ TEST_F(Connections, ReaderThatDoesNotReadTheEndOfItsAnswerIsCut) {
   EXPECT_EQ(table_.cut_stalled(later), 1);
   EXPECT_TRUE(is_cut(pair));
   table_.end_call(&pair);
+}
+
+TEST(GuardedServer, SaysThatNewConnectionsAreRefused) {
+  Listeners listeners = listen_on_tcp("127.0.0.1", 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+  address.sin_port = htons(static_cast<uint16_t>(listeners.port));
+  GuardedServerOptions options;
+  options.max_descriptors = 1;
+  const GuardedServer server(std::move(listeners), options);
+  EXPECT_EQ(server.fault(), "");
+  const UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  char byte = 0;
+  EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 0) << "it is closed";
+  EXPECT_EQ(server.fault(), "new ones are closed: too many are in use");
 }
 
 }  // namespace
