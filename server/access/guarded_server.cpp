@@ -23,6 +23,7 @@
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 #include "server/access/request_budget.h"
+#include "server/api_error.h"
 #include "server/http/metrics.h"
 #include "server/store/files.h"
 
@@ -35,7 +36,6 @@ constexpr int kMaxStreamsPerConnection = 100;
 constexpr int kPingAfterMs = 30'000;
 constexpr int kPingTimeoutMs = 10'000;
 constexpr int kHandshakeTimeoutMs = 10'000;
-constexpr std::string_view kJobsPrefix = "/dotresize.v1.Jobs/";
 constexpr rlim_t kMaxDescriptors = 4096;
 constexpr rlim_t kLeastDescriptors = 512;
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
@@ -47,17 +47,32 @@ constexpr std::chrono::milliseconds kTableLook{1000};
 constexpr int kShareOfOne = 4;
 constexpr int kFreeShare = 8;
 
-/// Follows a call from its beginning to its end, which is when its answer has been sent.
+/// Returns true for the status that gRPC itself gives a call whose request it cannot parse:
+/// INTERNAL, of a stream UNIMPLEMENTED. A service's own errors have details.
+bool is_of_malformed_request(const grpc::Status& status) {
+  return status.error_details().empty() && (status.error_code() == grpc::StatusCode::INTERNAL ||
+                                            status.error_code() == grpc::StatusCode::UNIMPLEMENTED);
+}
+
+/// Follows a call from its beginning to its end, which is when its answer has been sent. Blames the
+/// caller for a malformed request, and counts and times the call.
 class CallWatch final : public grpc::experimental::Interceptor {
  public:
-  /// `metrics`: null for a call that is not counted.
+  /// What is known about the method of a call.
+  struct Method {
+    std::string_view name;    ///< without its service
+    bool is_ours = false;     ///< of the services Jobs and Workers
+    bool is_counted = false;  ///< of the service Jobs
+  };
+
+  /// `resources` and `metrics` may be null.
   CallWatch(ConnectionTable& connections, RequestResources* resources, Metrics* metrics,
-            grpc::experimental::ServerRpcInfo& call)
+            const Method& method, grpc::experimental::ServerRpcInfo& call)
       : connections_(connections),
         resources_(resources),
-        metrics_(metrics),
+        metrics_(method.is_counted ? metrics : nullptr),
         call_(call.server_context()),
-        method_(call.method()),
+        method_(method),
         unary_(call.type() == grpc::experimental::ServerRpcInfo::Type::UNARY) {}
   ~CallWatch() override {
     if (begun_) connections_.end_call(this);
@@ -72,6 +87,11 @@ class CallWatch final : public grpc::experimental::Interceptor {
     }
     if (batch->QueryInterceptionHookPoint(Hook::PRE_SEND_STATUS)) {
       connections_.answer_call(this);
+      if (method_.is_ours && is_of_malformed_request(batch->GetSendStatus())) {
+        batch->ModifySendStatus(answer(std::string(method_.name).c_str(), [] {
+          throw invalid_argument("request", "is not a message of this method's type");
+        }));
+      }
       count(batch->GetSendStatus().error_code());
     }
     batch->Proceed();
@@ -83,7 +103,7 @@ class CallWatch final : public grpc::experimental::Interceptor {
   void count(int code) {
     if (metrics_ == nullptr) return;
     const std::chrono::duration<double> time = Clock::now() - begin_;
-    metrics_->count_call(std::string(method_.substr(kJobsPrefix.size())), code,
+    metrics_->count_call(std::string(method_.name), code,
                          unary_ ? std::optional(time.count()) : std::nullopt);
   }
 
@@ -91,7 +111,7 @@ class CallWatch final : public grpc::experimental::Interceptor {
   RequestResources* const resources_;
   Metrics* const metrics_;
   grpc::ServerContextBase* const call_;
-  const std::string_view method_;
+  const Method method_;
   const bool unary_;
   const Clock::time_point begin_ = Clock::now();
   bool begun_ = false;
@@ -106,18 +126,22 @@ class CallWatches final : public grpc::experimental::ServerInterceptorFactoryInt
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* call) override {
-    return new CallWatch(connections_, resources_, is_counted(call->method()) ? metrics_ : nullptr,
-                         *call);
+    return new CallWatch(connections_, resources_, metrics_, method_of(call->method()), *call);
   }
 
  private:
   /// Unknown methods are not counted: a client could create any number of metric labels with them.
-  static bool is_counted(std::string_view method) {
-    if (!method.starts_with(kJobsPrefix)) return false;
-    const auto* service =
-        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("dotresize.v1.Jobs");
-    return service != nullptr &&
-           service->FindMethodByName(std::string(method.substr(kJobsPrefix.size()))) != nullptr;
+  static CallWatch::Method method_of(std::string_view name) {
+    const size_t end = name.rfind('/');  // "/SERVICE/METHOD"
+    if (end == std::string_view::npos || end == 0) return {};
+    const std::string service(name.substr(1, end - 1));
+    const bool of_jobs = service == v1::Jobs::service_full_name();
+    if (!of_jobs && service != v1::Workers::service_full_name()) return {};
+    const auto* known =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(service);
+    name.remove_prefix(end + 1);
+    if (known == nullptr || known->FindMethodByName(std::string(name)) == nullptr) return {};
+    return {name, true, of_jobs};
   }
 
   ConnectionTable& connections_;
@@ -215,19 +239,27 @@ void GuardedServer::shutdown(std::chrono::milliseconds grace) {
     server_->Wait();
   });
   if (ended.wait_for(grace + kPatienceWithConnections) == std::future_status::ready) return;
-  // Connections whose peers read nothing are cut: gRPC keeps one until everything is written, so
-  // they would block the shutdown.
+  // gRPC keeps a connection until everything is written, so one whose peer reads nothing would
+  // block the shutdown.
+  const int cut = cut_connections();
+  if (cut > 0) spdlog::warn("stopping: closed {} connections whose readers had stalled", cut);
+}
+
+int GuardedServer::cut_connections() const {
   std::set<std::string> names;
-  for (const UniqueFd& socket : listeners_.sockets) names.insert(local_name(socket.get()));
-  listeners_.sockets.clear();
+  std::set<int> listening;
+  for (const UniqueFd& socket : listeners_.sockets) {
+    names.insert(local_name(socket.get()));
+    listening.insert(socket.get());
+  }
   int cut = 0;
   for (int descriptor = 0; descriptor < max_descriptors_; ++descriptor) {
     const std::string name = local_name(descriptor);
-    if (name.empty() || !names.contains(name)) continue;
+    if (name.empty() || !names.contains(name) || listening.contains(descriptor)) continue;
     ::shutdown(descriptor, SHUT_RDWR);
     ++cut;
   }
-  if (cut > 0) spdlog::warn("stopping: closed {} connections whose readers had stalled", cut);
+  return cut;
 }
 
 std::string GuardedServer::fault() const {

@@ -50,6 +50,8 @@ class GuardedServer {
   void shutdown(std::chrono::milliseconds grace);
   /// Says that new connections of anybody were refused some seconds ago; empty: they were not.
   std::string fault() const;
+  /// Closes all connections; their clients may connect again. Returns how many there were.
+  int cut_connections() const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -34,6 +34,7 @@ void count_variants(v1::Sweep& sweep) {
 
 grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
                                       const v1::CreateSweepRequest* request, v1::Sweep* response) {
+  Permit permit(parts_.gate, "CreateSweep", origin_of(*context), Role::kSubmit, "");
   const auto create = [&](const Caller& caller, std::string& id) {
     // An earlier request is looked for first: its sweep may be running in the directory by now.
     auto earlier =
@@ -51,6 +52,11 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     parts_.webhooks.require(request->options());
     require_space();
     AdmittedSweep admitted = admit_sweep(*request, parts_.machine, parts_.paths);
+    if (context->IsCancelled()) {
+      throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
+    }
+    permit.check();
+    require_ownership(admitted.job.claims, rights_of(parts_.gate.access(), caller.name));
     *response->mutable_results() = std::move(admitted.results);
     v1::Job& job = *response->mutable_job();
     if (request->validate_only()) {
@@ -68,7 +74,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     }
     count_variants(*response);
   };
-  return parts_.gate.serve("CreateSweep", origin_of(*context), Role::kSubmit, "", create);
+  return parts_.gate.serve("CreateSweep", permit.origin(), Role::kSubmit, "", create);
 }
 
 grpc::Status JobsService::GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request,

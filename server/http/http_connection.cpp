@@ -52,10 +52,13 @@ int size_for_tls(size_t size) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits)
+HttpConnection::HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits,
+                               bool asks_client)
     : HttpConnection(socket, context == nullptr ? nullptr : new_tls(context), limits) {
   own_tls_.reset(tls_);
-  if (tls_ != nullptr) ::SSL_set_fd(tls_, socket_);
+  if (tls_ == nullptr) return;
+  ::SSL_set_fd(tls_, socket_);
+  if (asks_client) ::SSL_set_verify(tls_, SSL_VERIFY_PEER, nullptr);
 }
 
 HttpConnection::HttpConnection(socket_t socket, SSL* tls, const Limits& limits)

@@ -21,7 +21,9 @@ class HttpConnection final : public httplib::Stream {
   };
 
   /// A server's connection. `context`: null without TLS. The caller closes the socket.
-  HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits);
+  /// `asks_client`: with TLS the client may show a certificate of the context's authorities of
+  /// clients.
+  HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits, bool asks_client);
   /// A client's connection, with the caller's TLS; null without.
   HttpConnection(socket_t socket, SSL* tls, const Limits& limits);
   ~HttpConnection() override = default;
@@ -30,6 +32,9 @@ class HttpConnection final : public httplib::Stream {
 
   /// Performs the TLS handshake. Returns false if it fails; true without TLS.
   bool handshake();
+
+  /// Null without TLS.
+  const SSL* tls() const { return tls_; }
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }

@@ -56,6 +56,14 @@ std::string refusal(const httplib::Request& request, int& status) {
   return "";
 }
 
+/// Returns true if the client has shown a certificate of the authority of clients.
+bool is_certified(const httplib::Request& request) {
+  if (request.ssl == nullptr || ::SSL_get_verify_result(request.ssl) != X509_V_OK) return false;
+  X509* const certificate = ::SSL_get1_peer_certificate(request.ssl);
+  ::X509_free(certificate);
+  return certificate != nullptr;
+}
+
 /// Answer to a request whose handler has thrown. The library's default quotes the exception.
 void answer_failed(const httplib::Request& request, httplib::Response& response,
                    std::exception_ptr thrown) {
@@ -74,8 +82,9 @@ void answer_failed(const httplib::Request& request, httplib::Response& response,
 /// budget for each request.
 class HttpServer::Library final : public httplib::Server {
  public:
-  Library(const Certificates& certificates, RequestResources& resources)
-      : certificates_(certificates), resources_(resources) {
+  /// `asks_clients`: clients may show a certificate.
+  Library(const Certificates& certificates, RequestResources& resources, bool asks_clients)
+      : certificates_(certificates), resources_(resources), asks_clients_(asks_clients) {
     set_payload_max_length(kMaxForm);
     set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
       const std::string why = refusal(request, response.status);
@@ -95,14 +104,18 @@ class HttpServer::Library final : public httplib::Server {
   void serve(int socket) noexcept {
     try {
       const std::shared_ptr<const TlsContent> tls = certificates_.current();
-      HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits);
+      HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits, asks_clients_);
       std::string address;
       int port = 0;
       connection.get_remote_ip_and_port(address, port);
       const RequestBudget budget(resources_, address);
       bool closed = false;
       if (connection.handshake()) {
-        process_request(connection, /*close_connection=*/true, closed, simplify);
+        process_request(connection, /*close_connection=*/true, closed,
+                        [&](httplib::Request& request) {
+                          request.ssl = connection.tls();
+                          simplify(request);
+                        });
       }
     } catch (const std::exception& error) {  // no memory is left to write the answer
       spdlog::error("HTTP: an answer was cut off: {}", error.what());
@@ -112,6 +125,7 @@ class HttpServer::Library final : public httplib::Server {
  private:
   const Certificates& certificates_;
   RequestResources& resources_;
+  const bool asks_clients_;
 };
 
 CallOrigin origin_of(const httplib::Request& request) {
@@ -124,7 +138,7 @@ CallOrigin origin_of(const httplib::Request& request) {
   origin.peer = (v6 ? "ipv6:%5B" + address + "%5D" : "ipv4:" + address) + ":" +
                 std::to_string(request.remote_port);
   if (request.get_header_value_count("Authorization") == 1) {
-    origin.token = token_of_header(request.get_header_value("Authorization"));
+    origin.credential = Credential(token_of_header(request.get_header_value("Authorization")));
   }
   return origin;
 }
@@ -164,7 +178,9 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
                        HttpContent content)
     : gate_(gate),
       content_(std::move(content)),
-      library_(std::make_unique<Library>(certificates, gate.resources())) {
+      by_certificate_(gate.access().open_to_all && certificates.current() &&
+                      !certificates.current()->client_ca.empty()),
+      library_(std::make_unique<Library>(certificates, gate.resources(), by_certificate_)) {
   library_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
     response.set_content("ok\n", kText);
   });
@@ -177,9 +193,15 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
     response.set_content(text, kText);
   });
   library_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
-    const grpc::Status status = gate_.serve(
-        "GetMetrics", origin_of(request), Role::kRead, "",
-        [&](const Caller&, auto&) { response.set_content(content_.metrics(), kPrometheusText); });
+    const grpc::Status status =
+        gate_.serve("GetMetrics", origin_of(request), Role::kRead, "", [&](const Caller&, auto&) {
+          if (by_certificate_ && !is_certified(request)) {
+            throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NO_CERTIFICATE",
+                           "this server knows its clients by certificates: show one of its "
+                           "client-ca.crt, or have its operator set --tokens");
+          }
+          response.set_content(content_.metrics(), kPrometheusText);
+        });
     if (status.ok()) return;
     refuse(status, response);
     response.set_content(status.error_message() + "\n", kText);
