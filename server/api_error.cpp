@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/text/printable.h"
@@ -108,6 +109,10 @@ grpc::Status answer(const char* method, const std::function<void()>& body) {
                     "the job table cannot be used at the moment: another program has locked it, or "
                     "its disk is full or failing; nothing was changed"));
     }
+  } catch (const std::bad_alloc&) {
+    spdlog::error("{} failed: no memory is left", method);
+    return to_status(try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "SERVER_BUSY",
+                               "the server has no memory left for this; try again later"));
   } catch (const std::exception& error) {
     fault = error.what();
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <system_error>
 #include <utility>
 
@@ -188,13 +189,17 @@ Server::Server(const ServerOptions& options)
 }
 
 Server::~Server() {
+  callers_.gate.resources().stop();
   http_.reset();
   background_.watchdog.reset();
   background_.stager.reset();
   background_.notifier.reset();
   streams_.changes.stop();
   streams_.transfers.stop();
-  for (GuardedServer* server : grpc_servers()) server->shutdown(kShutdownGrace);
+  std::vector<std::future<void>> ends;
+  for (GuardedServer* server : grpc_servers()) {
+    ends.push_back(std::async(std::launch::async, [server] { server->shutdown(kShutdownGrace); }));
+  }
 }
 
 void Server::reload() {
@@ -264,7 +269,8 @@ void Server::listen(const ServerOptions& options) {
                            kClientThreads,
                            {&jobs_, &workers_},
                            callers_.certificates.credentials(/*of_clients=*/true),
-                           &metrics_});
+                           &metrics_,
+                           &callers_.gate.resources()});
   ports_.workers = std::make_unique<GuardedServer>(
       listen_on_unix(storage_.state.socket),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
@@ -310,6 +316,7 @@ std::vector<HealthCheck> Server::health() {
         {"job table", storage_.store.fault()},
         {"disk", storage_.state.space_fault()},
         {"scheduler", stuck ? "has not looked at the jobs for a long time" : ""},
+        {"connections", ports_.clients->fault()},
         {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
          /*needed=*/false}};
     health_.time = std::chrono::steady_clock::now();

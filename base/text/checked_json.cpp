@@ -8,8 +8,16 @@
 #include "base/errors.h"
 #include "base/files/confinement.h"
 #include "base/files/input_file.h"
+#include "base/process/work_budget.h"
 
 namespace dotresize {
+namespace {
+
+// Memory of one parsed value, and of the copies that its readers make of the whole text.
+constexpr size_t kValueBytes = 64;
+constexpr size_t kCopies = 3;
+
+}  // namespace
 
 using nlohmann::json;
 
@@ -47,10 +55,13 @@ json parse_json_object(const std::string& text, const std::string& origin) {
   constexpr int kMaxDepth = 64;
   // nlohmann::json itself keeps the last of several equal keys.
   std::vector<std::set<std::string>> keys;  // keys of each open object
+  WorkBudget::take(kCopies * text.size());
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMaxDepth) {
       throw InputError(origin + ": is nested deeper than " + std::to_string(kMaxDepth) + " levels");
     }
+    WorkBudget::check();
+    WorkBudget::take(kValueBytes);
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key) {

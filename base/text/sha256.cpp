@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/files/input_file.h"
+#include "base/process/work_budget.h"
 #include "base/text/printable.h"
 
 namespace dotresize {
@@ -40,6 +41,7 @@ std::string sha256_of_file(const InputFile& file, const std::stop_token& stop) {
   std::string block(std::min(kBlockBytes, file.size()), '\0');
   for (uint64_t offset = 0; ok && offset < file.size(); offset += block.size()) {
     if (stop.stop_requested()) throw std::runtime_error(file.path() + ": hashing was stopped");
+    WorkBudget::check();
     block.resize(std::min(kBlockBytes, file.size() - offset));
     file.read(block.data(), block.size(), offset);
     ok = EVP_DigestUpdate(context.get(), block.data(), block.size()) == 1;

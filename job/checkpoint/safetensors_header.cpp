@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
+#include "base/process/work_budget.h"
 #include "base/text/printable.h"
 #include "job/checkpoint/strict_json.h"
 
@@ -20,6 +21,7 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  ///< limit of the format
 constexpr size_t kMaxDimensions = 64;
+constexpr uint64_t kMemoryPerHeaderByte = 4;  ///< of the text and the table that is made of it
 
 constexpr std::array<std::pair<std::string_view, int64_t>, 18> kDtypeSizes = {{
     {"F64", 8},
@@ -289,6 +291,8 @@ SafetensorsHeader read_safetensors_header(const InputFile& file) {
   std::string prefix(std::min(kLengthBytes, file.size()), '\0');
   file.read(prefix.data(), prefix.size(), 0);
   const uint64_t length = header_length(prefix.data(), prefix.size(), file.size(), file.path());
+  WorkBudget::check();
+  WorkBudget::take(kMemoryPerHeaderByte * length);
   prefix.resize(kLengthBytes + length);
   file.read(prefix.data() + kLengthBytes, length, kLengthBytes);
   return parse_safetensors_header(prefix.data(), prefix.size(), file.size(), file.path());

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/process/work_budget.h"
 #include "base/text/printable.h"
 #include "job/checkpoint/strict_json.h"
 
@@ -81,6 +82,10 @@ class IndexHandler final : public StrictJsonHandler {
 std::map<std::string, std::string> parse_shard_index(const std::string& text,
                                                      const std::string& origin) {
   IndexHandler handler(origin);
+  // The text, and the table that is made of it.
+  constexpr size_t kMemoryPerByte = 4;
+  WorkBudget::check();
+  WorkBudget::take(kMemoryPerByte * text.size());
   parse_strict_json(text.data(), text.size(), origin, handler);
   if (handler.files.empty()) {
     throw InputError(origin +

@@ -1,7 +1,6 @@
 #include "job/model/model_size.h"
 
 #include <functional>
-#include <numeric>
 #include <set>
 #include <string_view>
 
@@ -29,14 +28,13 @@ constexpr StorageType kQ4_K{256, 144, &kQ5_0};
 constexpr StorageType kW4A16{128, 64 + 2, &kF16};  // with a 16-bit scale per group
 constexpr StorageType kFp8{16, 16, &kF16};
 
-/// A matrix and its layer.
+/// A matrix, or one such matrix per expert, and its layer.
 struct PlacedTensor {
-  const StoredTensor& tensor;
+  const TensorRow& tensor;
+  int64_t columns;
   int64_t layer;  ///< -1: embedding or head
 
-  bool is(std::string_view module) const {
-    return tensor.name.ends_with("." + std::string(module) + ".weight");
-  }
+  bool is(std::string_view module) const { return tensor.module == module; }
   bool is_router() const { return tensor.role == TensorRole::kInProjWeight && is("gate"); }
 };
 
@@ -45,7 +43,7 @@ using TypeChoice = std::function<const StorageType&(const PlacedTensor&)>;
 const StorageType& q4_k_m(const ModelConfig& config, const PlacedTensor& placed) {
   if (placed.layer < 0) {
     if (placed.tensor.role == TensorRole::kEmbedding && !config.tie_word_embeddings) return kQ4_K;
-    return placed.tensor.shape.back() % kQ6_K.block == 0 ? kQ6_K : kQ8_0;
+    return placed.columns % kQ6_K.block == 0 ? kQ6_K : kQ8_0;
   }
   if (placed.is_router()) return kF32;
   const bool has_eight_experts = config.mixture && config.mixture->experts == 8;
@@ -89,23 +87,26 @@ FormatSize size_in(const char* format, const ModelConfig& config, const StorageT
   FormatSize size;
   size.format = format;
   std::set<int64_t> unfit;
-  const auto add = [&](const StoredTensor& tensor, int64_t layer) {
-    const int64_t row = tensor.shape.back();
-    const int64_t rows = std::accumulate(tensor.shape.begin(), tensor.shape.end() - 1, int64_t{1},
-                                         std::multiplies());
-    const StorageType* type = tensor.shape.size() < 2 ? &of_vectors : &choice({tensor, layer});
-    if (row % type->block != 0) unfit.insert(row);
-    while (row % type->block != 0) type = type->larger;
-    size.bytes += rows * (row / type->block) * type->bytes;
+  const auto add = [&](const std::vector<TensorRow>& tensors, int64_t layer, int64_t k_in,
+                       int64_t k_out) {
+    for (const TensorRow& tensor : tensors) {
+      if (tensor.role == TensorRole::kHead && config.tie_word_embeddings) continue;
+      const int64_t first = size_of(tensor.rows, k_in, k_out);
+      const int64_t row = tensor.columns ? size_of(*tensor.columns, k_in, k_out) : first;
+      const int64_t rows =
+          (tensor.columns ? first : 1) * (tensor.per_expert ? config.mixture->experts : 1);
+      const StorageType* type = tensor.columns ? &choice({tensor, row, layer}) : &of_vectors;
+      if (row % type->block != 0) unfit.insert(row);
+      while (row % type->block != 0) type = type->larger;
+      size.bytes += rows * (row / type->block) * type->bytes;
+    }
   };
-  for (const StoredTensor& tensor : embedding_tensors(config)) add(tensor, -1);
+  const std::vector<int64_t>& widths = config.form.junction_widths;
+  add(embedding_rows(config), -1, 0, widths.front());
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    for (const StoredTensor& tensor : sublayer_tensors(config, s)) add(tensor, layer_of(s));
+    add(sublayer_rows(config, s, stored_form(config, s)), layer_of(s), widths[s], widths[s + 1]);
   }
-  for (const StoredTensor& tensor : head_tensors(config)) {
-    const bool tied = tensor.role == TensorRole::kHead && config.tie_word_embeddings;
-    if (!tied) add(tensor, -1);
-  }
+  add(head_rows(config), -1, widths.back(), 0);
   size.unfit_rows.assign(unfit.begin(), unfit.end());
   return size;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/process/work_budget.h"
+
 namespace dotresize {
 namespace {
 
@@ -67,18 +69,6 @@ Projections projections_of(const ModelConfig& config, int64_t sublayer) {
           .out_bias = config.mlp_bias};
 }
 
-int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out) {
-  switch (extent.kind) {
-    case Extent::Kind::kIn:
-      return k_in;
-    case Extent::Kind::kOut:
-      return k_out;
-    case Extent::Kind::kConstant:
-      break;
-  }
-  return extent.constant;
-}
-
 /// Parameter name of a tensor in its module. The factors of a shortcut have their own names.
 std::string_view parameter_name(TensorRole role) {
   switch (role) {
@@ -138,8 +128,21 @@ void add_shortcut_rows(const ShortcutForm& form, std::string_view module,
 
 }  // namespace
 
+int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out) {
+  switch (extent.kind) {
+    case Extent::Kind::kIn:
+      return k_in;
+    case Extent::Kind::kOut:
+      return k_out;
+    case Extent::Kind::kConstant:
+      break;
+  }
+  return extent.constant;
+}
+
 std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer,
                                      SublayerForm form) {
+  WorkBudget::check();
   const std::string_view shortcut = is_attention(sublayer) ? "attention_shortcut" : "mlp_shortcut";
   std::vector<TensorRow> rows;
   if (is_skipped(config, sublayer)) {

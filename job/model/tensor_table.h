@@ -52,6 +52,8 @@ struct Extent {
   int64_t constant = 0;
 };
 
+int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out);
+
 /// One tensor with its widths left open, or one such tensor per expert.
 struct TensorRow {
   TensorRole role;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/errors.h"
+#include "base/process/work_budget.h"
 #include "job/model/model_size.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/block_sizes.h"
@@ -82,6 +83,7 @@ int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const Ra
 
 void set_peaks(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   for (RankShard& shard : plan.ranks) {
+    WorkBudget::check();
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
     if (job.resources.gpu_compute_dtype) {
       shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
@@ -200,6 +202,7 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
 
   std::vector<std::size_t> boundaries = {0};
   for (std::size_t left = parts - 1; left > 0; --left) {
+    WorkBudget::check();
     const std::size_t start = boundaries.back();
     const double fair = fair_share(costs, start, left + 1);
     std::size_t best = n;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/files/input_file.h"
+#include "base/process/work_budget.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
@@ -376,6 +377,8 @@ std::vector<SweepVariant> variants_of(const SweepFile& sweep) {
     std::vector<SweepVariant> longer;
     for (const SweepVariant& variant : variants) {
       for (const SweepAxis::Value& value : axis.values) {
+        WorkBudget::check();
+        WorkBudget::take(variant.spec.SpaceUsedLong());
         SweepVariant& next = longer.emplace_back(variant);
         next.values.push_back(value.text);
         set_key(axis.key, value.spec, next.spec);
@@ -384,6 +387,7 @@ std::vector<SweepVariant> variants_of(const SweepFile& sweep) {
     variants = std::move(longer);
   }
   for (SweepVariant& variant : variants) {
+    WorkBudget::check();
     variant.violations = validate_spec(variant.spec, /*require_absolute_paths=*/true);
     if (variant.violations.size() > kMaxViolations) variant.violations.resize(kMaxViolations);
   }

@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "base/files/directory.h"
 #include "base/process/program.h"
+#include "base/process/work_budget.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
@@ -43,6 +44,7 @@ fs::path real_path(const fs::path& path) {
 
 /// Text that identifies a file's version without reading it: path, size and time.
 std::string facts_of(const fs::path& named) {
+  WorkBudget::check();
   const fs::path file = real_path(named);
   std::error_code error;
   const auto size = fs::file_size(file, error);
@@ -168,6 +170,7 @@ std::string SweepPlanner::facts_of_tokens(const Source& source) const {
 }
 
 void SweepPlanner::add(const SweepVariant& variant) {
+  WorkBudget::check();
   v1::JobSpec spec = variant.spec;
   std::vector<std::string> values = variant.values;
   if (!method_of(spec).transport()) {  // whatever these keys are, the job is the same
@@ -176,7 +179,9 @@ void SweepPlanner::add(const SweepVariant& variant) {
       if (kTransportKeys.contains(plan_.file.axes[i].key)) values[i] = kNotApplicable;
     }
   }
-  if (!seen_.insert(identity_of(spec)).second) return;
+  const std::string identity = identity_of(spec);
+  WorkBudget::take(identity.size() + spec.SpaceUsedLong());
+  if (!seen_.insert(identity).second) return;
   if (!variant.violations.empty()) {
     const FieldViolation& first = variant.violations.front();
     plan_.refused.push_back({values, first.field + ": " + first.description});

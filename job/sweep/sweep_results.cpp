@@ -12,6 +12,7 @@
 #include "base/failure.h"
 #include "base/files/durable_file.h"
 #include "base/files/partial_path.h"
+#include "base/process/work_budget.h"
 #include "base/text/encodings.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
@@ -188,6 +189,8 @@ std::string failure_in(const fs::path& log) {
 std::vector<SweepRow> rows_of(const SweepPlan& plan) {
   std::vector<SweepRow> rows;
   for (const SweepJob& job : plan.jobs) {
+    WorkBudget::check();
+    const WorkBudget::Temporary report_memory;
     SweepRow& row = rows.emplace_back();
     row.values = job.values;
     row.id = job.id;
@@ -208,6 +211,7 @@ std::vector<SweepRow> rows_of(const SweepPlan& plan) {
 void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
   std::map<std::vector<std::string>, SweepRow*> best;
   for (SweepRow& row : rows) {
+    WorkBudget::check();
     row.front = row.best = false;
     if (!row.report) continue;
     // A row that is at least as good in bytes and perplexity, and better in one, dominates.

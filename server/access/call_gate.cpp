@@ -37,7 +37,7 @@ std::string token_of(const grpc::ServerContextBase& context) {
 }
 
 CallOrigin origin_of(const grpc::ServerContextBase& context) {
-  return {context.peer(), Credential(token_of(context))};
+  return {context.peer(), Credential(token_of(context)), &context};
 }
 
 std::string traceparent_of(const grpc::ServerContextBase& context) {
@@ -120,7 +120,10 @@ grpc::Status CallGate::serve(
     rate_.take(holder_of(caller, origin));
     identified = true;
     require_role(caller, least);
+    if (WorkBudget::exists()) return body(caller, id);
+    RequestBudget budget(resources_, holder_of(caller, origin), origin.call);
     body(caller, id);
+    budget.keep_for_answer();
   });
   if (is_denied(status)) {
     record_denied(method, caller.name, origin, id, status);

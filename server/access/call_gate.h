@@ -15,13 +15,15 @@
 
 #include "base/files/unique_fd.h"
 #include "server/access/access.h"
+#include "server/access/request_budget.h"
 
 namespace dotresize {
 
 /// Origin of a call, over gRPC or HTTP.
 struct CallOrigin {
-  std::string peer;            ///< address and port, as gRPC writes it
-  Credential credential = {};  ///< of the call, or of its session
+  std::string peer;                               ///< address and port, as gRPC writes it
+  Credential credential = {};                     ///< of the call, or of its session
+  const grpc::ServerContextBase* call = nullptr;  ///< null outside gRPC
 };
 
 /// Returns the token of the call's only "authorization: Bearer SECRET"; empty: none.
@@ -84,7 +86,8 @@ class AuditLog {
   const UniqueFd file_;
 };
 
-/// Authentication, rate limit and audit log for every API call, over gRPC or HTTP. Thread-safe.
+/// Authentication, rate limit, budget and audit log for every API call, over gRPC or HTTP.
+/// Thread-safe.
 class CallGate {
  public:
   /// `access` and `audit` outlive it. `max_rate`: calls of one caller per second; 0: no limit.
@@ -95,10 +98,12 @@ class CallGate {
 
   /// Runs `body` as answer() does, for a caller with at least the role `least`. Writes an audit
   /// line for a denied call, and for any other call that needs more than the role read. `body` gets
-  /// the caller and the job's id, which it may set.
+  /// the caller and the job's id, which it may set. Runs it within a budget of the call's holder,
+  /// unless the thread has one.
   grpc::Status serve(const char* method, const CallOrigin& origin, Role least, std::string id,
                      const std::function<void(const Caller& caller, std::string& id)>& body);
 
+  RequestResources& resources() { return resources_; }
   const Access& access() const { return access_; }
 
  private:
@@ -113,6 +118,7 @@ class CallGate {
   RateLimit rate_;
   RateLimit denials_{10};  ///< audit lines of denied calls, per address: protects the disk
   std::atomic<int64_t> unrecorded_ = 0;
+  RequestResources resources_;
 };
 
 /// Permission of a call that lasts: a stream, or a call with a long step before what it changes. It

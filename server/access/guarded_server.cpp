@@ -1,10 +1,9 @@
 #include "server/access/guarded_server.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
@@ -15,7 +14,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <future>
 #include <set>
 #include <stdexcept>
@@ -24,7 +22,7 @@
 #include "base/errors.h"
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "dotresize/v1/workers.grpc.pb.h"
-#include "server/access/endpoint.h"
+#include "server/access/request_budget.h"
 #include "server/api_error.h"
 #include "server/http/metrics.h"
 #include "server/store/files.h"
@@ -38,12 +36,16 @@ constexpr int kMaxStreamsPerConnection = 100;
 constexpr int kPingAfterMs = 30'000;
 constexpr int kPingTimeoutMs = 10'000;
 constexpr int kHandshakeTimeoutMs = 10'000;
-constexpr int kBacklog = 512;
 constexpr rlim_t kMaxDescriptors = 4096;
 constexpr rlim_t kLeastDescriptors = 512;
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
 constexpr std::chrono::seconds kPatienceWithConnections{1};
 constexpr std::chrono::seconds kWarningInterval{10};
+constexpr std::chrono::milliseconds kTableLook{1000};
+// Share of all connections that one address may have; share of the descriptors that is kept free by
+// cutting idle connections.
+constexpr int kShareOfOne = 4;
+constexpr int kFreeShare = 8;
 
 /// Returns true for the status that gRPC itself gives a call whose request it cannot parse:
 /// INTERNAL, of a stream UNIMPLEMENTED. A service's own errors have details.
@@ -52,26 +54,45 @@ bool is_of_malformed_request(const grpc::Status& status) {
                                             status.error_code() == grpc::StatusCode::UNIMPLEMENTED);
 }
 
-/// Blames the caller for a malformed request, and counts and times the call.
-class CallEnd final : public grpc::experimental::Interceptor {
+/// Follows a call from its beginning to its end, which is when its answer has been sent. Blames the
+/// caller for a malformed request, and counts and times the call.
+class CallWatch final : public grpc::experimental::Interceptor {
  public:
-  /// `metrics`: null if the call is not counted.
-  CallEnd(Metrics* metrics, std::string method, bool unary)
-      : metrics_(metrics), method_(std::move(method)), unary_(unary) {}
+  /// What is known about the method of a call.
+  struct Method {
+    std::string_view name;    ///< without its service
+    bool is_ours = false;     ///< of the services Jobs and Workers
+    bool is_counted = false;  ///< of the service Jobs
+  };
+
+  /// `resources` and `metrics` may be null.
+  CallWatch(ConnectionTable& connections, RequestResources* resources, Metrics* metrics,
+            const Method& method, grpc::experimental::ServerRpcInfo& call)
+      : connections_(connections),
+        resources_(resources),
+        metrics_(method.is_counted ? metrics : nullptr),
+        call_(call.server_context()),
+        method_(method),
+        unary_(call.type() == grpc::experimental::ServerRpcInfo::Type::UNARY) {}
+  ~CallWatch() override {
+    if (begun_) connections_.end_call(this);
+    if (resources_ != nullptr) resources_->answered(call_);
+  }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
-    if (batch->QueryInterceptionHookPoint(
-            grpc::experimental::InterceptionHookPoints::PRE_SEND_STATUS)) {
-      if (is_of_malformed_request(batch->GetSendStatus())) {
-        batch->ModifySendStatus(answer(method_.c_str(), [] {
+    using Hook = grpc::experimental::InterceptionHookPoints;
+    if (!begun_) {  // the peer is not known before the first hook
+      begun_ = true;
+      connections_.begin_call(this, call_->peer());
+    }
+    if (batch->QueryInterceptionHookPoint(Hook::PRE_SEND_STATUS)) {
+      connections_.answer_call(this);
+      if (method_.is_ours && is_of_malformed_request(batch->GetSendStatus())) {
+        batch->ModifySendStatus(answer(std::string(method_.name).c_str(), [] {
           throw invalid_argument("request", "is not a message of this method's type");
         }));
       }
-      const std::chrono::duration<double> time = Clock::now() - begin_;
-      if (metrics_ != nullptr) {
-        metrics_->count_call(method_, batch->GetSendStatus().error_code(),
-                             unary_ ? std::optional(time.count()) : std::nullopt);
-      }
+      count(batch->GetSendStatus().error_code());
     }
     batch->Proceed();
   }
@@ -79,48 +100,56 @@ class CallEnd final : public grpc::experimental::Interceptor {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void count(int code) {
+    if (metrics_ == nullptr) return;
+    const std::chrono::duration<double> time = Clock::now() - begin_;
+    metrics_->count_call(std::string(method_.name), code,
+                         unary_ ? std::optional(time.count()) : std::nullopt);
+  }
+
+  ConnectionTable& connections_;
+  RequestResources* const resources_;
   Metrics* const metrics_;
-  const std::string method_;
+  grpc::ServerContextBase* const call_;
+  const Method method_;
   const bool unary_;
   const Clock::time_point begin_ = Clock::now();
+  bool begun_ = false;
 };
 
-/// Gives the calls of the Jobs and Workers services a CallEnd. Those of the Jobs service are
-/// counted.
-class CallEnds final : public grpc::experimental::ServerInterceptorFactoryInterface {
+/// Makes a CallWatch for each call.
+class CallWatches final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  /// `metrics` outlives the server; may be null.
-  explicit CallEnds(Metrics* metrics) : metrics_(metrics) {}
+  /// All outlive the server; `resources` and `metrics` may be null.
+  CallWatches(ConnectionTable& connections, RequestResources* resources, Metrics* metrics)
+      : connections_(connections), resources_(resources), metrics_(metrics) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* call) override {
-    // Unknown methods are not counted: a client could create any number of metric labels with them.
-    const std::string_view name = call->method();  // "/SERVICE/METHOD"
-    const size_t end = name.rfind('/');
-    const std::string service(name.substr(1, end - 1));
-    const bool is_counted = service == v1::Jobs::service_full_name();
-    if (!is_counted && service != v1::Workers::service_full_name()) return nullptr;
-    const std::string method(name.substr(end + 1));
-    const auto* known =
-        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(service);
-    if (known == nullptr || known->FindMethodByName(method) == nullptr) return nullptr;
-    return new CallEnd(is_counted ? metrics_ : nullptr, method,
-                       call->type() == grpc::experimental::ServerRpcInfo::Type::UNARY);
+    return new CallWatch(connections_, resources_, metrics_, method_of(call->method()), *call);
   }
 
  private:
+  /// Unknown methods are not counted: a client could create any number of metric labels with them.
+  static CallWatch::Method method_of(std::string_view name) {
+    const size_t end = name.rfind('/');  // "/SERVICE/METHOD"
+    if (end == std::string_view::npos || end == 0) return {};
+    const std::string service(name.substr(1, end - 1));
+    const bool of_jobs = service == v1::Jobs::service_full_name();
+    if (!of_jobs && service != v1::Workers::service_full_name()) return {};
+    const auto* known =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(service);
+    name.remove_prefix(end + 1);
+    if (known == nullptr || known->FindMethodByName(std::string(name)) == nullptr) return {};
+    return {name, true, of_jobs};
+  }
+
+  ConnectionTable& connections_;
+  RequestResources* const resources_;
   Metrics* const metrics_;
 };
 
 UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
-
-void bind_and_listen(const UniqueFd& socket, const sockaddr* address, socklen_t length,
-                     const std::string& name) {
-  if (!socket || ::bind(socket.get(), address, length) != 0 ||
-      ::listen(socket.get(), kBacklog) != 0) {
-    throw_errno("cannot listen on " + name);
-  }
-}
 
 /// Returns the local port, or the path of a Unix socket. A listener and the connections that it
 /// accepted have the same name. Empty if `descriptor` is not a socket.
@@ -141,64 +170,6 @@ std::string local_name(int descriptor) {
 
 }  // namespace
 
-Listeners listen_on_tcp(const std::string& host, int port) {
-  Listeners listeners;
-  listeners.port = port;
-  const std::string name = host_of({host, port});
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) {
-    throw std::runtime_error("cannot listen on " + name + ": " + ::gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
-  for (addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
-    constexpr int kOn = 1;
-    UniqueFd socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket && errno == EAFNOSUPPORT) continue;
-    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof(kOn));
-    if (at->ai_family == AF_INET6) {
-      ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &kOn, sizeof(kOn));
-    }
-    // All addresses share the port that the first one got.
-    auto* inet = reinterpret_cast<sockaddr_in*>(at->ai_addr);
-    inet->sin_port = htons(static_cast<uint16_t>(listeners.port));
-    bind_and_listen(socket, at->ai_addr, at->ai_addrlen, host + ":" + std::to_string(port));
-    sockaddr_storage bound{};
-    socklen_t length = sizeof(bound);
-    if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
-      throw_errno("cannot read the port");
-    }
-    // IPv4 and IPv6 addresses have the port at the same offset.
-    listeners.port = ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
-    listeners.sockets.push_back(std::move(socket));
-  }
-  if (listeners.sockets.empty()) throw std::runtime_error("cannot listen on " + host);
-  return listeners;
-}
-
-Listeners listen_on_unix(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string name = path.string();
-  if (name.size() >= sizeof(address.sun_path)) {
-    throw std::runtime_error(
-        "the state directory's name is too long for the address of a socket: " + name + " has " +
-        std::to_string(name.size()) + " bytes, at most " +
-        std::to_string(sizeof(address.sun_path) - 1) + " are possible");
-  }
-  std::memcpy(address.sun_path, name.data(), name.size());
-  std::filesystem::remove(path);
-  Listeners listeners;
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  bind_and_listen(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address), name);
-  listeners.sockets.push_back(std::move(socket));
-  return listeners;
-}
-
 int raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) throw_errno("RLIMIT_NOFILE");
@@ -218,6 +189,7 @@ int raise_descriptor_limit() {
 GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& options)
     : listeners_(std::move(listeners)),
       max_descriptors_(options.max_descriptors),
+      connections_(static_cast<size_t>(options.max_descriptors / kShareOfOne)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       spare_(open_spare()) {
   grpc::ServerBuilder builder;
@@ -240,7 +212,8 @@ GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& op
                                                                    options.credentials);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-  creators.push_back(std::make_unique<CallEnds>(options.metrics));
+  creators.push_back(
+      std::make_unique<CallWatches>(connections_, options.resources, options.metrics));
   builder.experimental().SetInterceptorCreators(std::move(creators));
   server_ = builder.BuildAndStart();
   if (!server_) throw std::runtime_error("gRPC does not start");
@@ -289,40 +262,63 @@ int GuardedServer::cut_connections() const {
   return cut;
 }
 
+std::string GuardedServer::fault() const {
+  const auto since = Clock::now() - last_refusal_.load();
+  return since > kWarningInterval ? "" : "new ones are closed: too many are in use";
+}
+
 void GuardedServer::accept_loop() {
   std::vector<pollfd> waiting{{stop_.get(), POLLIN, 0}};
   for (const UniqueFd& socket : listeners_.sockets) waiting.push_back({socket.get(), POLLIN, 0});
-  std::chrono::steady_clock::time_point next_warning;
+  Clock::time_point next_look;
   while (true) {
-    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;  // EINTR
+    const int ready = ::poll(waiting.data(), waiting.size(), static_cast<int>(kTableLook.count()));
+    if (const auto now = Clock::now(); now >= next_look) {
+      next_look = now + kTableLook;
+      const size_t stalled = connections_.cut_stalled();
+      if (stalled > 0) spdlog::warn("closed {} connections whose readers had stalled", stalled);
+    }
+    if (ready <= 0) continue;  // nothing, or EINTR
     if (waiting[0].revents != 0) return;
     for (size_t i = 1; i < waiting.size(); ++i) {
-      if (waiting[i].revents == 0) continue;
-      const int listener = waiting[i].fd;
-      UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      const bool exhausted = !connection && (errno == EMFILE || errno == ENFILE);
-      if (!connection && !exhausted) continue;
-      // Descriptor numbers are given out lowest first, so this one tells how many are in use.
-      if (connection && connection.get() < max_descriptors_) {
-        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-        parameters.fd = connection.release();
-        acceptor_->HandleNewConnection(&parameters);
-        continue;
-      }
-      if (exhausted) {
-        spare_ = UniqueFd();
-        const int unwanted = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-        if (unwanted >= 0) ::close(unwanted);
-        spare_ = open_spare();
-      }
-      if (const auto now = std::chrono::steady_clock::now(); now >= next_warning) {
-        next_warning = now + kWarningInterval;
-        spdlog::warn("too many connections for {} open files (LimitNOFILE): new ones are closed",
-                     max_descriptors_);
-      }
-      if (exhausted) std::this_thread::sleep_for(kPauseWithoutDescriptors);
+      if (waiting[i].revents != 0) accept(waiting[i].fd);
     }
   }
+}
+
+void GuardedServer::accept(int listener) {
+  UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const bool exhausted = !connection && (errno == EMFILE || errno == ENFILE);
+  if (!connection && !exhausted) return;
+  // Descriptor numbers are given out lowest first, so this one tells how many are in use.
+  if (exhausted || connection.get() >= max_descriptors_ - max_descriptors_ / kFreeShare) {
+    connections_.make_room();
+  }
+  const bool full = exhausted || connection.get() >= max_descriptors_;
+  if (!full) {
+    const std::optional<Peer> peer = peer_of(connection.get());  // nullopt: a Unix socket
+    if (!peer || connections_.add(connection.get(), *peer)) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+      parameters.fd = connection.release();
+      acceptor_->HandleNewConnection(&parameters);
+      return;
+    }
+  }
+  if (exhausted) {
+    spare_ = UniqueFd();
+    const int unwanted = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (unwanted >= 0) ::close(unwanted);
+    spare_ = open_spare();
+  }
+  const Clock::time_point now = Clock::now();
+  if (full) last_refusal_ = now;
+  if (now >= next_warning_) {
+    next_warning_ = now + kWarningInterval;
+    spdlog::warn("too many connections are in use, {}: new ones are closed",
+                 full ? fmt::format("for {} open files (LimitNOFILE)", max_descriptors_)
+                      : "all of one address");
+  }
+  if (exhausted) std::this_thread::sleep_for(kPauseWithoutDescriptors);
 }
 
 }  // namespace dotresize

@@ -3,43 +3,33 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/files/unique_fd.h"
+#include "server/access/connection_table.h"
+#include "server/access/listeners.h"
 
 namespace dotresize {
-
-/// Listening sockets.
-struct Listeners {
-  std::vector<UniqueFd> sockets;
-  int port = 0;  ///< TCP port; 0 for a Unix socket
-};
-
-/// Listens on all addresses of the host ("127.0.0.1", "localhost", "[::1]"). Port 0: any free one.
-/// Throws std::system_error, or std::runtime_error for a host without an address.
-Listeners listen_on_tcp(const std::string& host, int port);
-
-/// Listens on a Unix socket; replaces an existing file of this name. Throws std::system_error, or
-/// std::runtime_error if the path is too long for a socket address.
-Listeners listen_on_unix(const std::filesystem::path& path);
 
 /// Raises this process's limit of open files, to at most 4096, and returns it. Throws InputError if
 /// the limit stays below 512.
 int raise_descriptor_limit();
 
 class Metrics;
+class RequestResources;
 
 struct GuardedServerOptions {
   int max_descriptors = 0;  ///< limit of open files; connections above it are closed at once
   int max_threads = 0;      ///< threads for blocking calls
   std::vector<grpc::Service*> services;
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  Metrics* metrics = nullptr;  ///< counts calls of the Jobs service; may be null
+  Metrics* metrics = nullptr;             ///< counts calls of the Jobs service; may be null
+  RequestResources* resources = nullptr;  ///< told of the end of each call; may be null
 };
 
 /// gRPC server that accepts its connections itself. gRPC 1.51 stops accepting forever once the
@@ -58,15 +48,23 @@ class GuardedServer {
   /// Stops accepting, waits up to `grace` for calls in progress, then cancels them. Cuts the
   /// connections that are left one second later.
   void shutdown(std::chrono::milliseconds grace);
+  /// Says that new connections of anybody were refused some seconds ago; empty: they were not.
+  std::string fault() const;
   /// Closes all connections; their clients may connect again. Returns how many there were.
   int cut_connections() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void accept_loop();
+  void accept(int listener);
 
   Listeners listeners_;
   const int max_descriptors_;
-  UniqueFd stop_;   ///< eventfd that ends accept_loop()
+  ConnectionTable connections_;
+  std::atomic<Clock::time_point> last_refusal_{Clock::time_point() - std::chrono::hours(1)};
+  Clock::time_point next_warning_;  ///< of the thread that accepts
+  UniqueFd stop_;                   ///< eventfd that ends accept_loop()
   UniqueFd spare_;  ///< closed to accept and drop a connection when no descriptor is free
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;

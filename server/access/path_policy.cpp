@@ -1,5 +1,7 @@
 #include "server/access/path_policy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -9,6 +11,7 @@
 #include "base/errors.h"
 #include "base/files/directory.h"
 #include "base/files/partial_path.h"
+#include "base/process/work_budget.h"
 #include "base/text/printable.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
@@ -129,7 +132,9 @@ void PathPolicy::check(const std::string& field, const std::string& given,
 
 v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
   v1::JobSpec resolved = spec;
+  size_t bytes = 0;
   for (const SpecPath& path : paths_of(resolved)) {
+    WorkBudget::check();
     if (path.value->empty()) continue;
     if (is_remote(*path.value)) {
       remote_.require(path.key, *path.value);
@@ -138,6 +143,8 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
     const fs::path actual = is_written(path.key) ? actual_output(path.key, *path.value)
                                                  : canonical_of(path.key, *path.value);
     check(path.key, *path.value, actual);
+    bytes += actual.native().size();
+    if (bytes > kMostClaimedBytes) refuse_claims("long paths");
     *path.value = actual.string();
   }
   // An output that overlaps an input is refused: overwriting it or cleaning up would remove the
@@ -146,6 +153,7 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
   for (const PathClaim& written : claims) {
     if (!written.writes) continue;
     for (const PathClaim& read : claims) {
+      WorkBudget::check();
       if (read.writes || !overlap(written.path, read.path)) continue;
       throw invalid_argument(written.field, "'" + written.path + "' collides with " + read.field +
                                                 ", '" + read.path + "'");
@@ -155,10 +163,18 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
   // Links in a model directory, as the Hugging Face cache has them, must not lead elsewhere.
   std::error_code error;  // an unreadable directory is refused later, when it is read
   for (const fs::directory_entry& file : entries_of(resolved.model().path(), error)) {
+    WorkBudget::check();
     if (!fs::is_symlink(file.symlink_status(error))) continue;
     check(kModelField, file.path().string(), canonical_of(kModelField, file.path()));
   }
   return resolved;
+}
+
+void refuse_claims(const std::string& what) {
+  throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_PATHS",
+                 fmt::format("the job names too many {}: with links resolved it may name {} paths "
+                             "of {} MiB together; fewer or longer files would do",
+                             what, kMostClaims, kMostClaimedBytes >> 20));
 }
 
 std::vector<PathClaim> claims_of(const v1::JobSpec& resolved) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@ struct PathClaim {
   std::string path;
   bool writes = false;
 };
+
+/// Limits of the claims of one job. With links resolved, paths may be much longer than in its spec.
+inline constexpr size_t kMostClaims = 20'000;
+inline constexpr size_t kMostClaimedBytes = size_t{2} << 20;
+
+/// Throws RESOURCE_EXHAUSTED for a job with too many `what`.
+[[noreturn]] void refuse_claims(const std::string& what);
 
 /// Policy on the URLs that jobs may name, and the cache of their copies. Thread-safe.
 class RemotePolicy {
@@ -51,8 +59,8 @@ class PathPolicy {
 
   /// Returns the spec with all paths resolved, without symbolic links, so that what was checked is
   /// what is opened. Does not change URLs. Throws PERMISSION_DENIED for a path outside the roots or
-  /// a URL that is not allowed; INVALID_ARGUMENT for a path that collides with the state directory,
-  /// or an output that collides with an input.
+  /// a URL that is not allowed; RESOURCE_EXHAUSTED for more than the limits; INVALID_ARGUMENT for a
+  /// path that collides with the state directory, or an output that collides with an input.
   v1::JobSpec resolve(const v1::JobSpec& spec) const;
 
   /// Directories that the server may read from on behalf of a job.

@@ -6,6 +6,7 @@
 #include "base/files/confinement.h"
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
+#include "base/process/work_budget.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "job/page/page.h"
@@ -23,6 +24,8 @@ constexpr char kLog[] = "log";
 constexpr char kJobFile[] = "job.json";
 constexpr char kPlan[] = "plan.txt";
 constexpr int64_t kMaxHashedBytes = int64_t{1} << 30;
+// Memory of all that is made of SHA256SUMS, for each of its bytes.
+constexpr size_t kMemoryPerSumByte = 8;
 
 bool is_file(const fs::path& path) {
   std::error_code error;
@@ -94,8 +97,10 @@ void JobArtifacts::add_of_model(bool whole) {
   std::vector<std::string> problems;  // malformed lines, ignored
   std::map<std::string, std::string> sums;
   try {
-    sums = parse_sha256_sums(
-        read_whole_file(output_.path() / kSumsFile, kMaxSumsBytes, Confinement()), problems);
+    const std::string text =
+        read_whole_file(output_.path() / kSumsFile, kMaxSumsBytes, Confinement());
+    WorkBudget::take(kMemoryPerSumByte * text.size());
+    sums = parse_sha256_sums(text, problems);
   } catch (const InputError&) {
     return;  // no entries for an output without hashes
   }

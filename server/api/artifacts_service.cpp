@@ -1,12 +1,11 @@
 // Calls of the Jobs service about files of ended jobs.
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/process/work_budget.h"
 #include "server/api/artifacts.h"
 #include "server/api/jobs_service.h"
 #include "server/api_error.h"
@@ -15,7 +14,6 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{256} << 10;
-constexpr std::chrono::seconds kHashingPatience(2);
 
 /// Error of a file that is not what the job has written.
 ApiError changed(const std::string& name, const InputError& error) {
@@ -90,15 +88,10 @@ grpc::Status JobsService::ListArtifacts(grpc::ServerContext* context,
     const v1::Job job = stored(id);
     if (request->model()) require_model(caller, job);
     const JobArtifacts artifacts(job, parts_.store, parts_.state);
-    // Hashing takes time: the lock limits it to one core.
-    const std::unique_lock lock(hashing_, kHashingPatience);
-    if (!lock) {
-      throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
-                      "the server is hashing other files");
-    }
     using Part = JobArtifacts::Part;
     bool has_model = false;
     for (const JobArtifacts::Entry& entry : artifacts.entries()) {
+      WorkBudget::check();
       if (entry.part == (request->model() ? Part::kJob : Part::kModel)) continue;
       has_model |= entry.part == Part::kModel;
       v1::Artifact& artifact = *response->add_artifacts();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/process/program.h"
+#include "base/process/work_budget.h"
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
@@ -29,6 +30,8 @@ constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
 constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
+// Memory of a listed job, in the answer and as it is sent, for each byte of its record.
+constexpr size_t kMemoryPerRecordByte = 4;
 constexpr size_t kLogChunkBytes = size_t{64} * 1024;
 
 void check_id(const std::string& id) {
@@ -227,6 +230,7 @@ grpc::Status JobsService::ListJobs(const CallOrigin& origin, const v1::ListJobsR
     query.limit = request.page_size() == 0 ? kDefaultPage : std::min(request.page_size(), kMaxPage);
     query.before = read_page_token(request.page_token(), request.filter());
     JobPage page = parts_.store.list(query);
+    WorkBudget::take(kMemoryPerRecordByte * page.bytes);
     const bool basic = request.view() == v1::ListJobsRequest::BASIC;
     for (v1::Job& job : page.jobs) {
       *response.add_jobs() = basic ? basic_view(std::move(job)) : std::move(job);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -143,8 +142,6 @@ class JobsService final
   v1::ServerInfo server_info();
 
   const JobsContext parts_;
-  std::timed_mutex planning_;  ///< serializes the planning of sweeps
-  std::timed_mutex hashing_;   ///< serializes the hashing of artifacts
 };
 
 template <class Message, class Make>
@@ -152,7 +149,10 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
     const StreamKind& kind, const grpc::CallbackServerContext& context, const std::string& id,
     const Make& make) {
   grpc::ServerWriteReactor<Message>* reactor = nullptr;
-  auto permit = std::make_shared<Permit>(parts_.gate, kind.method, origin_of(context), kind.least,
+  CallOrigin origin = origin_of(context);
+  origin.call =
+      nullptr;  // the permit outlives the call, and a stream keeps no memory of its beginning
+  auto permit = std::make_shared<Permit>(parts_.gate, kind.method, std::move(origin), kind.least,
                                          id, kind.condition);
   const grpc::Status status = parts_.gate.serve(
       kind.method, permit->origin(), kind.least, id, [&](const Caller& caller, const std::string&) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/process/work_budget.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/spec/job_file.h"
@@ -24,6 +26,8 @@ namespace dotresize {
 namespace {
 
 constexpr char kOrigin[] = "sweep";
+// Memory of a message of results for each byte of its JSON.
+constexpr size_t kMessagePerByte = 8;
 // Keys that can be varied and name files.
 constexpr char kTextKey[] = "calibration.text";
 constexpr char kTokensKey[] = "calibration.tokens";
@@ -43,6 +47,7 @@ void for_each_path_value(Sweep& sweep, const Body& body) {
       v1::JobSpec part = value.spec;
       const auto is_named = [](const SpecPath& path) { return !path.value->empty(); };
       if (std::ranges::none_of(paths_of(part), is_named)) continue;
+      const WorkBudget::Temporary memory_of_one;
       v1::JobSpec with = sweep.base.spec;
       set_key(axis.key, value.spec, with);
       body(axis.key, value, with);
@@ -151,10 +156,14 @@ SweepFile resolve_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep,
 
 std::vector<PathClaim> claims_of(const SweepFile& sweep) {
   std::vector<PathClaim> claims = claims_of(sweep.base.spec);
+  std::set<std::string> claimed;
+  for (const PathClaim& claim : claims) claimed.insert(claim.path);
   for_each_path_value(sweep,
                       [&](const std::string&, const SweepAxis::Value&, const v1::JobSpec& with) {
                         for (PathClaim& claim : claims_of(with)) {
-                          if (!claim.writes) claims.push_back(std::move(claim));
+                          if (!claim.writes && claimed.insert(claim.path).second) {
+                            claims.push_back(std::move(claim));
+                          }
                         }
                       });
   return claims;
@@ -220,7 +229,9 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
   try {
     std::vector<SweepRow> rows = rows_of(plan);
     compare_rows(plan, rows);
-    return {std::move(job), results_message(sweep_json(plan, rows))};
+    const std::string results = sweep_json(plan, rows);
+    WorkBudget::take(kMessagePerByte * results.size());
+    return {std::move(job), results_message(results)};
   } catch (const InputError& error) {  // faulty report in the sweep's directory
     throw invalid_argument(error, "output.path");
   }

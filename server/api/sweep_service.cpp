@@ -2,8 +2,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -17,8 +15,6 @@
 
 namespace dotresize {
 namespace {
-
-constexpr std::chrono::seconds kPlanningWait(10);
 
 void count_variants(v1::Sweep& sweep) {
   using Variant = v1::SweepResults::Variant;
@@ -57,21 +53,12 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     if (request->options().priority() > 0) require_role(caller, Role::kAdmin);
     parts_.webhooks.require(request->options());
     require_space();
-    AdmittedSweep admitted;
-    {
-      // Planning thousands of jobs takes seconds: the lock limits it to one core.
-      const std::unique_lock lock(planning_, kPlanningWait);
-      if (!lock) {
-        throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
-                        "the server is planning other sweeps");
-      }
-      admitted = admit_sweep(named, parts_.machine, parts_.paths);
-    }
-    permit.check();
-    require_ownership(admitted.job.claims, rights_of(parts_.gate.access(), caller.name));
+    AdmittedSweep admitted = admit_sweep(named, parts_.machine, parts_.paths);
     if (context->IsCancelled()) {
       throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
     }
+    permit.check();
+    require_ownership(admitted.job.claims, rights_of(parts_.gate.access(), caller.name));
     *response->mutable_results() = std::move(admitted.results);
     v1::Job& job = *response->mutable_job();
     if (request->validate_only()) {

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <limits>
+#include <new>
 
 #include "base/text/parse_number.h"
 
@@ -34,6 +35,17 @@ void name_of(NameFunction function, socket_t socket, std::string& ip, int& port)
   port = parse_number<int>(service.data()).value_or(0);
 }
 
+SSL* new_tls(SSL_CTX* context) {
+  SSL* const tls = ::SSL_new(context);
+  if (tls == nullptr) throw std::bad_alloc();
+  return tls;
+}
+
+void end_tls(SSL* tls) {
+  ::SSL_shutdown(tls);
+  ::SSL_free(tls);
+}
+
 int size_for_tls(size_t size) {
   return static_cast<int>(std::min<size_t>(size, std::numeric_limits<int>::max()));
 }
@@ -42,26 +54,26 @@ int size_for_tls(size_t size) {
 
 HttpConnection::HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits,
                                bool asks_client)
-    : socket_(socket),
-      tls_(context == nullptr ? nullptr : ::SSL_new(context)),
-      left_(limits.request_bytes),
-      request_end_(Clock::now() + limits.request_time),
-      answer_time_(limits.answer_time) {
-  ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
+    : HttpConnection(socket, context == nullptr ? nullptr : new_tls(context), limits) {
+  own_tls_.reset(tls_);
   if (tls_ == nullptr) return;
   ::SSL_set_fd(tls_, socket_);
   if (asks_client) ::SSL_set_verify(tls_, SSL_VERIFY_PEER, nullptr);
 }
 
-HttpConnection::~HttpConnection() {
-  if (tls_ == nullptr) return;
-  ::SSL_shutdown(tls_);
-  ::SSL_free(tls_);
+HttpConnection::HttpConnection(socket_t socket, SSL* tls, const Limits& limits)
+    : socket_(socket),
+      own_tls_(nullptr, end_tls),
+      tls_(tls),
+      left_(limits.read_bytes),
+      read_end_(Clock::now() + limits.read_time),
+      write_time_(limits.write_time) {
+  ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
 }
 
 bool HttpConnection::handshake() {
   if (tls_ == nullptr) return true;
-  return with_tls(request_end_, [this] { return ::SSL_accept(tls_); }) > 0;
+  return with_tls(read_end_, [this] { return ::SSL_accept(tls_); }) > 0;
 }
 
 bool HttpConnection::wait(short events, Clock::time_point end) const {
@@ -93,8 +105,8 @@ ssize_t HttpConnection::read(char* to, size_t size) {
   if (size == 0) return -1;
   ssize_t got = -1;
   if (tls_ != nullptr) {
-    got = with_tls(request_end_, [&] { return ::SSL_read(tls_, to, size_for_tls(size)); });
-  } else if (wait(POLLIN, request_end_)) {
+    got = with_tls(read_end_, [&] { return ::SSL_read(tls_, to, size_for_tls(size)); });
+  } else if (wait(POLLIN, read_end_)) {
     got = ::recv(socket_, to, size, 0);
   }
   if (got > 0) left_ -= static_cast<size_t>(got);
@@ -102,11 +114,11 @@ ssize_t HttpConnection::read(char* to, size_t size) {
 }
 
 ssize_t HttpConnection::write(const char* from, size_t size) {
-  if (answer_end_ == Clock::time_point()) answer_end_ = Clock::now() + answer_time_;
+  if (write_end_ == Clock::time_point()) write_end_ = Clock::now() + write_time_;
   if (tls_ != nullptr) {
-    return with_tls(answer_end_, [&] { return ::SSL_write(tls_, from, size_for_tls(size)); });
+    return with_tls(write_end_, [&] { return ::SSL_write(tls_, from, size_for_tls(size)); });
   }
-  if (!wait(POLLOUT, answer_end_)) return -1;
+  if (!wait(POLLOUT, write_end_)) return -1;
   return ::send(socket_, from, size, MSG_NOSIGNAL);
 }
 

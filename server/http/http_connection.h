@@ -4,24 +4,29 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 
 namespace dotresize {
 
-/// One request and its answer over a socket, with TLS if there is a context. The library limits
-/// each header line, but neither their number nor the time they take. This class limits the bytes
-/// and the time of the whole request, and the time of the answer.
+/// One request and its answer over a socket, of a server or of a client. The library limits neither
+/// the number of header lines nor the time they take, and as a client not even the length of a
+/// line. This class limits the bytes and the time of all that is read, and the time of all that is
+/// written.
 class HttpConnection final : public httplib::Stream {
  public:
   struct Limits {
-    size_t request_bytes;
-    std::chrono::seconds request_time;  ///< limit from construction, TLS handshake included
-    std::chrono::seconds answer_time;   ///< limit from the answer's first byte
+    size_t read_bytes;
+    std::chrono::seconds read_time;   ///< limit from construction, TLS handshake included
+    std::chrono::seconds write_time;  ///< limit from the first byte that is written
   };
 
-  /// `context`: null without TLS. The caller closes the socket. `asks_client`: with TLS the client
-  /// may show a certificate of the context's authorities of clients.
+  /// A server's connection. `context`: null without TLS. The caller closes the socket.
+  /// `asks_client`: with TLS the client may show a certificate of the context's authorities of
+  /// clients.
   HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits, bool asks_client);
-  ~HttpConnection() override;
+  /// A client's connection, with the caller's TLS; null without.
+  HttpConnection(socket_t socket, SSL* tls, const Limits& limits);
+  ~HttpConnection() override = default;
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
@@ -33,7 +38,7 @@ class HttpConnection final : public httplib::Stream {
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
-  /// Returns -1 once the request is too large or too slow.
+  /// Returns -1 once what is read is too large or too slow.
   ssize_t read(char* to, size_t size) override;
   ssize_t write(const char* from, size_t size) override;
   void get_remote_ip_and_port(std::string& ip, int& port) const override;
@@ -50,11 +55,12 @@ class HttpConnection final : public httplib::Stream {
   ssize_t with_tls(Clock::time_point end, const Operation& operation);
 
   socket_t socket_;
-  SSL* tls_ = nullptr;
-  size_t left_;  ///< bytes the request may still have
-  Clock::time_point request_end_;
-  std::chrono::seconds answer_time_;
-  Clock::time_point answer_end_;  ///< set when the answer begins
+  std::unique_ptr<SSL, void (*)(SSL*)> own_tls_;  ///< null for a client
+  SSL* tls_;                                      ///< null without TLS
+  size_t left_;                                   ///< bytes that may still be read
+  Clock::time_point read_end_;
+  std::chrono::seconds write_time_;
+  Clock::time_point write_end_;  ///< set by the first byte
 };
 
 }  // namespace dotresize

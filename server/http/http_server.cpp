@@ -2,98 +2,59 @@
 
 #include <httplib.h>
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <semaphore>
 #include <string_view>
 #include <utility>
 
+#include "base/text/parse_number.h"
 #include "server/api_error.h"
 #include "server/http/http_connection.h"
-#include "server/store/files.h"
+#include "server/http/http_port.h"
 
 namespace dotresize {
 namespace {
 
-// One thread per connection, so that slow connections do not block others.
-constexpr size_t kThreads = 32;
-constexpr std::ptrdiff_t kMaxConnections = 32;
-constexpr size_t kMaxBody = 1024;
-constexpr HttpConnection::Limits kLimits{(size_t{64} << 10) + kMaxBody, std::chrono::seconds(5),
+constexpr size_t kMaxForm = size_t{8} << 10;
+constexpr size_t kMaxHeaders = 100;
+constexpr HttpConnection::Limits kLimits{(size_t{32} << 10) + kMaxForm, std::chrono::seconds(5),
                                          std::chrono::seconds(30)};
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
+constexpr char kForm[] = "application/x-www-form-urlencoded";
 
-/// Thread pool that makes the listener wait at kMaxConnections, which bounds the file descriptors
-/// taken from the rest of the server.
-class BoundedPool final : public httplib::TaskQueue {
- public:
-  void enqueue(std::function<void()> answer) override {
-    room_.acquire();
-    pool_.enqueue([this, answer = std::move(answer)] {
-      answer();
-      room_.release();
-    });
+/// Drops what lets a short request have a large answer, or a costly one: ranges, which the library
+/// copies one by one and which nobody needs here, and brotli, whose compression takes seconds.
+void simplify(httplib::Request& request) {
+  request.ranges.clear();
+  const bool gzip = request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
+  request.headers.erase("Accept-Encoding");
+  if (gzip) request.set_header("Accept-Encoding", "gzip");
+}
+
+/// Returns why a request is refused before its body is read; empty: it is not. Sets the status.
+std::string refusal(const httplib::Request& request, int& status) {
+  const auto refused = [&](int code, const char* why) {
+    status = code;
+    return why;
+  };
+  if (request.headers.size() > kMaxHeaders) return refused(431, "too many header lines");
+  if (request.method == "GET" || request.method == "HEAD") return "";  // the body is not read
+  if (request.method != "POST") return refused(405, "only GET, HEAD and POST are known here");
+  if (request.has_header("Content-Encoding")) {
+    return refused(415, "a body is read as it is, without Content-Encoding");
   }
-  void shutdown() override { pool_.shutdown(); }
-
- private:
-  std::counting_semaphore<kMaxConnections> room_{kMaxConnections};
-  httplib::ThreadPool pool_{kThreads};
-};
-
-/// Serves each connection within kLimits, using the certificate that is current when it begins.
-class LimitedServer final : public httplib::Server {
- public:
-  /// `asks_clients`: clients may show a certificate.
-  LimitedServer(const Certificates& certificates, bool asks_clients)
-      : certificates_(certificates), asks_clients_(asks_clients) {
-    new_task_queue = [] { return new BoundedPool; };
-    set_payload_max_length(kMaxBody);
-    // The library's default options would let a second server listen on the same port.
-    set_socket_options([](int socket) {
-      constexpr int kOn = 1;
-      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
-    });
-    set_error_handler([](const httplib::Request&, httplib::Response& response) {
-      if (response.status == 404 && response.body.empty()) {
-        response.set_content("no such page\n", kText);
-      }
-    });
-    // The library's default answer quotes the exception.
-    set_exception_handler([](const httplib::Request& request, httplib::Response& response,
-                             std::exception_ptr thrown) {
-      try {
-        std::rethrow_exception(std::move(thrown));
-      } catch (const std::exception& error) {
-        spdlog::error("HTTP {}: {}", request.path, error.what());
-      }
-      response.status = 500;
-      response.set_content("the server failed to do this; its log says why\n", kText);
-    });
+  if (request.has_header("Transfer-Encoding") ||
+      request.get_header_value_count("Content-Length") != 1) {
+    return refused(411, "a body needs one Content-Length, and no Transfer-Encoding");
   }
-
- private:
-  bool process_and_close_socket(socket_t socket) override {
-    bool answered = false;
-    {
-      const std::shared_ptr<const TlsContent> tls = certificates_.current();
-      HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits, asks_clients_);
-      bool closed = false;
-      answered = connection.handshake() && process_request(connection, /*close_connection=*/true,
-                                                           closed, [&](httplib::Request& request) {
-                                                             request.ssl = connection.tls();
-                                                           });
-    }
-    ::shutdown(socket, SHUT_RDWR);
-    ::close(socket);
-    return answered;
+  const auto length = parse_number<size_t>(request.get_header_value("Content-Length"));
+  if (!length) return refused(400, "Content-Length is not a number");
+  if (*length > kMaxForm) return refused(413, "a form has at most 8 KiB");
+  if (*length > 0 && !request.get_header_value("Content-Type").starts_with(kForm)) {
+    return refused(415, "a body is a form: application/x-www-form-urlencoded");
   }
-
-  const Certificates& certificates_;
-  const bool asks_clients_;
-};
+  return "";
+}
 
 /// Returns true if the client has shown a certificate of the authority of clients.
 bool is_certified(const httplib::Request& request) {
@@ -103,7 +64,69 @@ bool is_certified(const httplib::Request& request) {
   return certificate != nullptr;
 }
 
+/// Answer to a request whose handler has thrown. The library's default quotes the exception.
+void answer_failed(const httplib::Request& request, httplib::Response& response,
+                   std::exception_ptr thrown) {
+  const grpc::Status status =
+      answer(("HTTP " + request.path).c_str(), [&] { std::rethrow_exception(std::move(thrown)); });
+  refuse(status, response);
+  response.set_content(status.error_message() + "\n", kText);
+}
+
 }  // namespace
+
+/// The library's server without its listener: it parses requests and finds their handlers. As
+/// packaged (0.11) it has no limits of its own on what a request becomes: ranges, encodings,
+/// multipart bodies. A later one is in no package that scripts/setup.sh could install, so limits
+/// stand in front of it: HttpConnection's on bytes and time, refusal() before a body is read, and a
+/// budget for each request.
+class HttpServer::Library final : public httplib::Server {
+ public:
+  /// `asks_clients`: clients may show a certificate.
+  Library(const Certificates& certificates, RequestResources& resources, bool asks_clients)
+      : certificates_(certificates), resources_(resources), asks_clients_(asks_clients) {
+    set_payload_max_length(kMaxForm);
+    set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+      const std::string why = refusal(request, response.status);
+      if (why.empty()) return HandlerResponse::Unhandled;
+      response.set_content(why + "\n", kText);
+      return HandlerResponse::Handled;
+    });
+    set_error_handler([](const httplib::Request&, httplib::Response& response) {
+      if (response.status == 404 && response.body.empty()) {
+        response.set_content("no such page\n", kText);
+      }
+    });
+    set_exception_handler(answer_failed);
+  }
+
+  /// Serves one request with the certificate that is current when it begins.
+  void serve(int socket) noexcept {
+    try {
+      const std::shared_ptr<const TlsContent> tls = certificates_.current();
+      HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits, asks_clients_);
+      std::string address;
+      int port = 0;
+      connection.get_remote_ip_and_port(address, port);
+      const RequestBudget budget(resources_, address);
+      bool closed = false;
+      if (connection.handshake()) {
+        process_request(connection, /*close_connection=*/true, closed,
+                        [&](httplib::Request& request) {
+                          request.ssl = connection.tls();
+                          simplify(request);
+                        });
+      }
+    } catch (const std::exception& error) {  // no memory is left to write the answer
+      spdlog::error("HTTP: an answer was cut off: {}", error.what());
+    }
+  }
+
+ private:
+  const Certificates& certificates_;
+  RequestResources& resources_;
+  const bool asks_clients_;
+};
 
 CallOrigin origin_of(const httplib::Request& request) {
   // The peer is written as gRPC does: "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
@@ -157,11 +180,11 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
       content_(std::move(content)),
       by_certificate_(gate.access().open_to_all && certificates.current() &&
                       !certificates.current()->client_ca.empty()),
-      server_(std::make_unique<LimitedServer>(certificates, by_certificate_)) {
-  server_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
+      library_(std::make_unique<Library>(certificates, gate.resources(), by_certificate_)) {
+  library_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
     response.set_content("ok\n", kText);
   });
-  server_->Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
+  library_->Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
     std::string text;
     for (const HealthCheck& check : content_.health()) {
       text += check.part + ": " + (check.fault.empty() ? "ok" : check.fault) + "\n";
@@ -169,7 +192,7 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
     }
     response.set_content(text, kText);
   });
-  server_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
+  library_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
     const grpc::Status status =
         gate_.serve("GetMetrics", origin_of(request), Role::kRead, "", [&](const Caller&, auto&) {
           if (by_certificate_ && !is_certified(request)) {
@@ -183,23 +206,14 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
     refuse(status, response);
     response.set_content(status.error_message() + "\n", kText);
   });
-  content_.add_pages(*server_);
-  const std::string host = host_of(endpoint);
-  const int port = endpoint.port == 0                           ? server_->bind_to_any_port(host)
-                   : server_->bind_to_port(host, endpoint.port) ? endpoint.port
-                                                                : -1;
-  if (port < 0) {
-    throw_errno("--http: cannot listen on " + endpoint.host + ":" + std::to_string(endpoint.port));
-  }
+  content_.add_pages(*library_);
+  Listeners listeners = listen_on_tcp(endpoint.host, endpoint.port);
   url_ = (certificates.current() ? "https://" : "http://") + endpoint.host + ":" +
-         std::to_string(port);
-  thread_ = std::thread([this] { server_->listen_after_bind(); });
-  while (!server_->is_running()) std::this_thread::yield();  // stop() has no effect before
+         std::to_string(listeners.port);
+  port_ = std::make_unique<HttpPort>(std::move(listeners),
+                                     [this](int socket) { library_->serve(socket); });
 }
 
-HttpServer::~HttpServer() {
-  server_->stop();
-  thread_.join();
-}
+HttpServer::~HttpServer() = default;
 
 }  // namespace dotresize

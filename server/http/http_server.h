@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/access/call_gate.h"
@@ -17,6 +16,8 @@ struct Response;
 }  // namespace httplib
 
 namespace dotresize {
+
+class HttpPort;
 
 /// Sender of the request, and the token of its header "Authorization: Bearer TOKEN".
 CallOrigin origin_of(const httplib::Request& request);
@@ -50,8 +51,8 @@ struct HttpContent {
 /// and the pages of `add_pages`.
 class HttpServer {
  public:
-  /// Listens until destruction. `certificates` and `gate` outlive the server. Throws
-  /// std::runtime_error if the address is not available.
+  /// Listens until destruction. `certificates` and `gate` outlive the server. Throws like
+  /// listen_on_tcp() if the address is not available.
   HttpServer(const Endpoint& endpoint, const Certificates& certificates, CallGate& gate,
              HttpContent content);
   ~HttpServer();
@@ -60,12 +61,14 @@ class HttpServer {
   const std::string& url() const { return url_; }
 
  private:
+  class Library;
+
   CallGate& gate_;
   const HttpContent content_;
   const bool by_certificate_;  ///< the API knows its callers by certificates alone
-  std::unique_ptr<httplib::Server> server_;
+  std::unique_ptr<Library> library_;
   std::string url_;
-  std::thread thread_;
+  std::unique_ptr<HttpPort> port_;  ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/text/printable.h"
+#include "server/http/http_connection.h"
 #include "server/log_format.h"
 
 namespace dotresize {
@@ -39,6 +41,25 @@ struct HookAnswer {
   std::string error;  ///< empty: message accepted
 };
 
+// An answer of more would be read in vain. One that is much longer would end this process: the
+// library matches the status line recursively.
+constexpr HttpConnection::Limits kHookAnswer{size_t{16} << 10, kHookLimit, kHookLimit};
+
+/// The library's client, which limits neither the length nor the number of an answer's header
+/// lines.
+template <class Client>
+class LimitedClient final : public Client {
+ public:
+  using Client::Client;
+
+ private:
+  bool process_socket(const typename Client::Socket& socket,
+                      std::function<bool(httplib::Stream&)> callback) override {
+    HttpConnection connection(socket.sock, socket.ssl, kHookAnswer);
+    return callback(connection);
+  }
+};
+
 HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::stop_token& stop) {
   httplib::Request request;
   request.method = "POST";
@@ -49,14 +70,18 @@ HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::st
                      {"webhook-id", message.id},
                      {"webhook-timestamp", std::to_string(message.time_s)},
                      {"webhook-signature", message.signature}};
-  // The answer's body is not kept.
-  request.content_receiver = [](const char*, size_t, uint64_t, uint64_t) { return true; };
+  // The answer's body is not read.
+  int status = 0;
+  request.response_handler = [&](const httplib::Response& response) {
+    status = response.status;
+    return false;
+  };
   const std::string host = host_of(url.endpoint);
   std::unique_ptr<httplib::ClientImpl> client;
   if (url.tls) {
-    client = std::make_unique<httplib::SSLClient>(host, url.endpoint.port);
+    client = std::make_unique<LimitedClient<httplib::SSLClient>>(host, url.endpoint.port);
   } else {
-    client = std::make_unique<httplib::ClientImpl>(host, url.endpoint.port);
+    client = std::make_unique<LimitedClient<httplib::ClientImpl>>(host, url.endpoint.port);
   }
   client->set_connection_timeout(kHookConnectLimit);
   client->set_read_timeout(kHookLimit);
@@ -71,7 +96,8 @@ HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::st
     }
   });
   const httplib::Result result = client->send(request);
-  if (!result) {
+  if (result) status = result->status;  // without a body
+  if (status == 0) {
     switch (result.error()) {
       case httplib::Error::Connection:
       case httplib::Error::ConnectionTimeout:
@@ -83,7 +109,6 @@ HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::st
         return {0, "it did not answer: " + httplib::to_string(result.error())};
     }
   }
-  const int status = result->status;
   if (status >= 200 && status < 300) return {status, ""};
   return {status, fmt::format("it answered with {}{}", status,
                               status / 100 == 3 ? "; redirects are not followed" : "")};

@@ -10,6 +10,7 @@
 #include "base/files/confinement.h"
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
+#include "base/process/work_budget.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
@@ -32,7 +33,7 @@ constexpr size_t kLongestWarning = 500;  // bytes
 
 }  // namespace
 
-std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_bytes) {
+std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_bytes, size_t memory) {
   const PinnedDirectory directory(path.parent_path());
   if (!directory) return std::nullopt;
   const UniqueFd file = open_beneath(directory.descriptor(), path.filename(), O_PATH);
@@ -42,6 +43,7 @@ std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_byt
     throw InputError(path.string() + ": is larger than " +
                      human_bytes(static_cast<int64_t>(max_bytes)));
   }
+  WorkBudget::take(memory * static_cast<size_t>(status.st_size));  // before there is any of it
   return read_file_start(path_of_descriptor(file.get()), max_bytes);
 }
 
@@ -148,7 +150,9 @@ void check_sweep_directory(const fs::path& output) {
 }
 
 std::optional<v1::SweepResults> read_sweep_results(const fs::path& output) {
-  const auto text = read_pinned_file(output / kSweepResults, kMaxSweepBytes);
+  // The text, its conversion, and the message itself.
+  constexpr size_t kMemoryPerByte = 8;
+  const auto text = read_pinned_file(output / kSweepResults, kMaxSweepBytes, kMemoryPerByte);
   if (!text) return std::nullopt;
   return results_message(*text);
 }

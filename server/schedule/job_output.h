@@ -20,8 +20,9 @@ inline constexpr char kModelCard[] = "README.md";  ///< model card in an output
 
 /// Reads the regular file at a canonical absolute path without following links. Returns nullopt if
 /// there is no such file or a link is on the way. Throws InputError if the file is larger than
-/// `max_bytes`.
-std::optional<std::string> read_pinned_file(const std::filesystem::path& path, size_t max_bytes);
+/// `max_bytes`. `memory`: bytes that the caller's work then takes for each byte of the file.
+std::optional<std::string> read_pinned_file(const std::filesystem::path& path, size_t max_bytes,
+                                            size_t memory = 1);
 
 /// The files that one job of this server has at its output path. `path` is the canonical path from
 /// admission. If a link is now on the way, or the files belong to another job, nothing is touched.

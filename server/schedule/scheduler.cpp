@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "server/access/request_budget.h"
 #include "server/api/job_admission.h"
 #include "server/api_error.h"
 #include "server/launch/attempt.h"
@@ -273,6 +274,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   log_job(spdlog::level::info, *started,
           fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
+    const BackgroundBudget budget;
     v1::Job launched = *started;
     // The rights are those of now: the job may have waited for long.
     const OutputRights rights = rights_of(*started);

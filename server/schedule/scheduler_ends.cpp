@@ -11,6 +11,8 @@
 #include "base/process/program.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
+#include "server/access/request_budget.h"
+#include "server/api_error.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
 #include "server/log_format.h"
@@ -41,13 +43,19 @@ JobOutput Scheduler::output_of(const v1::Job& job) const {
 }
 
 Outcome Scheduler::succeeded(const v1::Job& job) {
+  const auto without_report = [&](const std::exception& error) {
+    return failed({kRankFailed, -1, "", job.progress().phase(),
+                   std::string("the job succeeded but left no report: ") + error.what()});
+  };
   try {
+    const BackgroundBudget budget;
     const std::string output = context_.store.output_of(job.id());
     return {v1::Job::SUCCEEDED, std::nullopt,
             job.has_sweep() ? sweep_result_of(job, output, run_time(job)) : result_of(job, output)};
   } catch (const InputError& error) {
-    return failed({kRankFailed, -1, "", job.progress().phase(),
-                   std::string("the job succeeded but left no report: ") + error.what()});
+    return without_report(error);
+  } catch (const ApiError& error) {  // a report that costs too much to read
+    return without_report(error);
   }
 }
 

@@ -153,15 +153,15 @@ JobPage page_of(const SQLite::Database& database, const JobQuery& query) {
 
   JobPage page;
   int64_t last = 0;
-  size_t bytes = 0;
   while (select.executeStep()) {
-    bytes += static_cast<size_t>(select.getColumn(kBody).getBytes());
+    const auto bytes = static_cast<size_t>(select.getColumn(kBody).getBytes());
     const bool full = static_cast<int>(page.jobs.size()) == query.limit ||
-                      (!page.jobs.empty() && bytes > kMaxPageBytes);
+                      (!page.jobs.empty() && page.bytes + bytes > kMaxPageBytes);
     if (full) {
       page.next_before = last;
       break;
     }
+    page.bytes += bytes;
     page.jobs.push_back(row_of(database, select).job);
     last = select.getColumn(kNumber).getInt64();
   }

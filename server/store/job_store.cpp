@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -31,6 +32,14 @@ using google::protobuf::util::TimeUtil;
 namespace {
 
 constexpr size_t kDigits = 19;  // digits of a number in the file of AcknowledgedJobs
+constexpr size_t kMostLookUps = 30'000;
+
+void limit_claims(const std::vector<PathClaim>& claims) {
+  if (claims.size() > kMostClaims) refuse_claims("paths");
+  size_t bytes = 0;
+  for (const PathClaim& claim : claims) bytes += claim.path.size();
+  if (bytes > kMostClaimedBytes) refuse_claims("long paths");
+}
 
 }  // namespace
 
@@ -224,9 +233,11 @@ std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
 }
 
 void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
+  limit_claims(claims);
   const std::string select =
       "SELECT id, path FROM claims JOIN jobs ON job = jobs.number "
       "WHERE job != ? AND (writes OR ?) AND ";
+  std::set<std::pair<std::string, int>> looked_up;  // directories that several claims share
   for (const PathClaim& claim : claims) {
     const auto refuse_found = [&](SQLite::Statement query) {
       if (!query.executeStep()) return;
@@ -238,9 +249,10 @@ void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
                      {{"id", id}, {"field", claim.field}});
     };
     const int writes = claim.writes ? 1 : 0;
-    for (std::filesystem::path at = claim.path;; at = at.parent_path()) {
+    for (std::filesystem::path at = claim.path; looked_up.emplace(at.string(), writes).second;
+         at = at.parent_path()) {
+      if (looked_up.size() > kMostLookUps) refuse_claims("directories");
       refuse_found(prepare(table_, select + "path = ?", number, writes, at.string()));
-      if (at == at.parent_path()) break;
     }
     // Range of paths below this one: '0' follows '/'.
     refuse_found(prepare(table_, select + "path > ? AND path < ?", number, writes, claim.path + "/",

@@ -245,7 +245,8 @@ class JobStore {
                                        const std::string& owner, const v1::JobOptions& options,
                                        const std::optional<v1::SweepSpec>& sweep);
   /// Refuses claims that collide with another job's: a path of the one contains a path of the
-  /// other, and one of the two is written.
+  /// other, and one of the two is written. Throws RESOURCE_EXHAUSTED for more paths than one job
+  /// may have.
   void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue(const std::string& owner);
   /// Sets the time (Unix, ms) to send the notification of the job's end; 0: none.

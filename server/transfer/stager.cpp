@@ -13,6 +13,7 @@
 #include "base/files/partial_path.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
+#include "server/access/request_budget.h"
 #include "server/api/job_admission.h"
 #include "server/api_error.h"
 #include "server/launch/outcome.h"
@@ -166,6 +167,7 @@ void Stager::finish(Staging& staging, std::optional<TransferError> fault) {
       fetched.mutable_fetched()->Assign(staging.files.begin(), staging.files.end());
       v1::CreateJobRequest request;
       *request.mutable_spec() = job.spec();
+      const BackgroundBudget budget;
       const NewJob admitted = admit(request, machine_, paths_, copies_of(fetched));
       fetched.set_memory_bytes(admitted.memory);
       held_[job.id()] = std::move(staging.held);

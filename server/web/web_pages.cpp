@@ -25,7 +25,6 @@ using httplib::Response;
 constexpr int kShownLaunched = 100;
 constexpr int kShownQueued = 25;
 constexpr int kShownEnded = 10;
-constexpr std::chrono::seconds kReportPatience{2};
 
 /// Throws the status as an ApiError unless it is OK.
 void require(const grpc::Status& status) {
@@ -202,13 +201,9 @@ std::vector<v1::Job> WebPages::newest_jobs(const Visitor& visitor, const std::st
 }
 
 Page WebPages::read_report(const Visitor& visitor, const v1::Job& job) {
-  const std::unique_lock lock(reports_, kReportPatience);
   Page page;
   require(context_.gate.serve(
       "GetReport", visitor.origin, Role::kRead, job.id(), [&](const Caller&, const std::string&) {
-        if (!lock) {
-          throw try_again(grpc::StatusCode::UNAVAILABLE, "BUSY", "others read reports; try again");
-        }
         try {
           page = read_report_page(job, reported_in(job, context_.state.job(job.id()),
                                                    context_.store.output_of(job.id())));

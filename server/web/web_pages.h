@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -54,8 +53,8 @@ class WebPages {
   // API calls; they throw the ApiError of a refused call.
   v1::Job get_job(const Visitor& visitor, const std::string& id);
   std::vector<v1::Job> newest_jobs(const Visitor& visitor, const std::string& state, int count);
-  /// Throws NOT_FOUND with the reason if the report cannot be read, UNAVAILABLE if others read
-  /// reports for too long.
+  /// Throws NOT_FOUND with the reason if the report cannot be read, RESOURCE_EXHAUSTED if that
+  /// takes too much.
   Page read_report(const Visitor& visitor, const v1::Job& job);
 
   /// Performs the action of a form on a job's page; returns the path of the page to show next.
@@ -63,7 +62,6 @@ class WebPages {
 
   const WebContext context_;
   Visitors visitors_;
-  std::timed_mutex reports_;  ///< one report is read at a time: it may take seconds
 };
 
 }  // namespace dotresize

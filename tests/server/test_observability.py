@@ -123,7 +123,7 @@ def test_malformed_requests_are_their_callers_fault(make_server):
 
 def test_readiness_is_that_of_the_job_table(make_server):
     server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
-    assert fetch(server, "/readyz") == (200, "job table: ok\ndisk: ok\nscheduler: ok\nqueue: ok\n")
+    assert fetch(server, "/readyz") == (200, "job table: ok\ndisk: ok\nscheduler: ok\nconnections: ok\nqueue: ok\n")
     other = sqlite3.connect(server.state / "jobs.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     status, text = eventually(20, lambda: (answer := fetch(server, "/readyz"))[0] == 503 and answer)

@@ -6,6 +6,7 @@ import hmac
 import http.server
 import json
 import signal
+import socket
 import sqlite3
 import ssl
 import subprocess
@@ -279,3 +280,32 @@ def test_prefix_without_a_key_is_refused_at_the_start(tmp_path, prefix, content,
     done = subprocess.run([PROGRAM, "--state", tmp_path / "state", "--listen", "127.0.0.1:0", *options],
                           capture_output=True, text=True, timeout=20)
     assert done.returncode == 64 and said in done.stderr and "s3cret" not in done.stderr
+
+
+@pytest.mark.parametrize("first", [b"HTTP/1.1 200 OK\r\n" + b"X-Line: y\r\n" * 2_000_000, b"HTTP/1.1 200 " + b"K" * 20_000_000 + b"\r\n\r\n"])
+def test_endless_answer_is_cut_off(make_notifying, tmp_path, first):
+    sent = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                try:
+                    connection.sendall(first)
+                except OSError as error:
+                    sent.append(error)
+        thread = threading.Thread(target=answer)
+        thread.start()
+        server = make_notifying(origin := f"http://127.0.0.1:{listener.getsockname()[1]}")
+        before = memory_of(server)
+        told = create(server, tmp_path / "out", f"{origin}/")
+        eventually(30, lambda: server.get(told).notification.attempts > 0)
+        thread.join(20)
+    assert sent, "the server has read no more"
+    assert memory_of(server) < before + (16 << 20)
+    assert server.process.poll() is None
+
+
+def memory_of(server):
+    with open(f"/proc/{server.process.pid}/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))

@@ -256,7 +256,8 @@ FoldCounts fold_counts(const ModelConfig& config, int64_t sublayer, int64_t widt
 
 std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {
   const double d = number(config.hidden_size);
-  const double k = number(job.widths.largest());
+  const int64_t width = job.widths.largest();  // a look at all junctions
+  const double k = number(width);
   const int64_t seqlen = expected_seqlen(job, config);
   const double tokens = number(expected_tokens(job, config));
   const double evaluations = job.evaluation ? 2.0 : 0.0;
@@ -275,7 +276,7 @@ std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& 
     const ForwardCounts forward = forward_counts(config, s, widths_of(config, s), tokens, seqlen,
                                                  job.resources.compute_dtype);
     const CutCounts cut = cut_counts(config, job, s);
-    const FoldCounts fold = fold_counts(config, s, job.widths.largest());
+    const FoldCounts fold = fold_counts(config, s, width);
     work.push_back(passes * (forward.gemm + forward.attention) + tokens * cut.gram + cut.solve +
                    (s + 1 < job.widths.mapped_count ? junction : 0.0) + fold.in_proj +
                    fold.out_proj);

@@ -162,6 +162,21 @@ TEST_F(Store, TwoUnfinishedJobsNeverShareAnOutput) {
   EXPECT_NO_THROW(store_.create(new_job("a")));
 }
 
+TEST_F(Store, JobThatNamesTooManyPathsIsRefusedBeforeAnyIsWritten) {
+  const auto code_with = [&](int count, size_t length) {
+    NewJob job = new_job("x");
+    for (int i = 0; i < count; ++i) {
+      const std::string name = "/" + std::to_string(i);
+      job.claims.push_back({"calibration.text", "/" + std::string(length, 'd') + name, false});
+    }
+    return code_of([&] { store_.request_cancel(store_.create(job).id()); });
+  };
+  EXPECT_EQ(code_with(9000, 3600), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(code_with(30'000, 1), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(store_.list({}).jobs.size(), 0);
+  EXPECT_EQ(code_with(9000, 100), grpc::StatusCode::OK);
+}
+
 TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
   NewJob job = new_job("x");
   job.claims.push_back({"model.path", "/models/m", false});
