@@ -32,10 +32,10 @@ def score(model_dir, tokens, **settings):
         model, found = AutoModelForCausalLM.from_pretrained(
             model_dir, torch_dtype=torch.float32, local_files_only=True, use_safetensors=True, output_loading_info=True, **settings
         )
+        missing = sorted(found.get("missing_keys", []))
+        return f"not stored: {', '.join(missing)}" if missing else perplexity(model, tokens)
     except Exception as error:  # whatever it is, it is the answer
         return f"{type(error).__name__}: {error}"
-    missing = sorted(found.get("missing_keys", []))
-    return f"not stored: {', '.join(missing)}" if missing else perplexity(model, tokens)
 
 
 if __name__ == "__main__":

@@ -133,6 +133,10 @@ ROTARY = [  # transformers 4 has rope_theta and rope_scaling, 5 has rope_paramet
     reads("linear under the old key `type`", llama(rotary({"type": "linear", "factor": 4.0}, rope_theta=1e4)), equal(4, 5)),
     reads("yarn without the original positions", qwen2(rotary({"type": "yarn", "factor": 4.0}, rope_theta=1e4)), equal(4, 5)),
     reads("yarn with the original positions", mistral(rotary(YARN, rope_theta=1e4)), equal(4, 5)),
+    reads("yarn with the original positions outside rope_scaling",
+          qwen2(rotary({"type": "yarn", "factor": 4.0}, rope_theta=1e4, original_max_position_embeddings=32)), equal(5)),
+    reads("llama3 with the original positions outside rope_scaling",
+          llama(rotary(LLAMA3 | {"original_max_position_embeddings": None}, rope_theta=1e4, original_max_position_embeddings=32)), equal(5)),
     reads("dynamic beyond the positions", llama(rotary(DYNAMIC, rope_theta=1e4, max_position_embeddings=32)), equal(4, 5)),
     reads("longrope beyond the original positions",
           phi3(rotary({"type": "longrope", **LONGROPE}, rope_theta=1e4, original_max_position_embeddings=48)), equal(4, 5)),
@@ -338,8 +342,9 @@ PLACES = [
 ]
 
 KEYS = [
-    reads("Infinity in a key that is not used", llama(keys(initializer_cutoff=math.inf)), equal(4, 5)),
-    reads("a key that nobody knows", llama(keys(my_experiment={"seed": 3})), equal(4, 5)),
+    reads("Infinity in a key that is not used", llama(keys(initializer_cutoff=math.inf)), equal(4, 5, says="initializer_cutoff")),
+    reads("is_causal false, which transformers 5 heeds", llama(keys(is_causal=False)), contradiction("is_causal")),
+    reads("a key that nobody knows", llama(keys(my_experiment={"seed": 3})), equal(4, 5, says="my_experiment")),
     reads("architectures absent", llama(keys(architectures=ABSENT)), equal(4, 5)),
     reads("two architectures", llama(keys(architectures=["LlamaForCausalLM", "LlamaModel"])), either(equal(4, 5), refused("architectures"))),
     reads("keys that are null", llama(keys(rope_scaling=None, quantization_config=None, pad_token_id=None, sliding_window=None)), equal(5)),

@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 from conftest import place_of, program_environment, selected
+from expectations import found_in
 from table import TABLE
 
 LONGEST_S = 120
@@ -39,7 +40,7 @@ def test_situation(situation, commands, place, references, found):
     if not may_run(situation):
         pytest.skip("needs root, to mount file systems or to become another user")
     done = commands[situation.name].result()
-    row = [situation.name, situation.expectation.found(done, place), situation.expectation]
+    row = [situation.name, found_in(done), situation.expectation]
     try:
         situation.expectation.check(done, place, references)
         found.append([*row, "as expected"])
