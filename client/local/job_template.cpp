@@ -17,8 +17,8 @@
 #include "base/text/printable.h"
 #include "client/local/size_alternatives.h"
 #include "dotresize/v1/job.pb.h"
+#include "job/checkpoint/source_model.h"
 #include "job/model/model_size.h"
-#include "job/model/read_model_config.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/check_files.h"
 #include "job/plan/resolve_job.h"
@@ -153,7 +153,7 @@ void require_source(const TemplateRequest& request) {
 
 std::string job_template(const TemplateRequest& request) {
   require_model_directory(request.model);
-  const ModelConfig config = read_model_config(request.model);
+  const ModelConfig config = read_source_model(request.model).config;
   if (config.compressed) {
     throw InputError(request.model + " is already compressed; a dense model is needed");
   }

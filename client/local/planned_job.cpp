@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
 #include "client/local/remote_job.h"
+#include "job/checkpoint/source_model.h"
 #include "job/manifest/mpi_job.h"
 #include "job/manifest/yaml_json.h"
-#include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
 #include "job/spec/remote_url.h"
@@ -75,10 +77,14 @@ PlannedJob plan_job(const PlanRequest& request) {
   planned.given = planned.file.spec;
   planned.held = fetch_inputs(planned.file, request.remote, request.for_run);
   const v1::JobSpec& spec = planned.file.spec;
-  const ModelConfig model = with_place(planned.file, "model.path", [&] {
-    require_model_directory(spec.model().path());
-    return read_model_config(spec.model().path());
+  const SourceModel source = with_place(planned.file, "model.path", [&] {
+    const std::string& path = spec.model().path();
+    require_model_directory(path);
+    SourceModel read = read_source_model(path);
+    require_equal_tied_head(path, read);
+    return read;
   });
+  const ModelConfig& model = source.config;
   std::optional<v1::Hardware> hardware;
   if (!request.hardware.empty()) hardware = read_hardware(request.hardware);
   planned.plan = with_place(planned.file, "method", [&] {
@@ -87,7 +93,11 @@ PlannedJob plan_job(const PlanRequest& request) {
   if (hardware) {
     planned.time = estimate_time(model, planned.plan.job, planned.plan.shards, *hardware);
   }
-  planned.findings = find_faults(planned.plan, is_remote(planned.given.output().path()));
+  for (const std::string& warning : source.warnings) {
+    planned.findings.push_back({"model.path", warning, /*fatal=*/false});
+  }
+  std::ranges::move(find_faults(planned.plan, is_remote(planned.given.output().path())),
+                    std::back_inserter(planned.findings));
   return planned;
 }
 

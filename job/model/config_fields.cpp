@@ -18,12 +18,49 @@ std::string quoted(const json& value) {
 }  // namespace
 
 ConfigFields::ConfigFields(const json& object, std::string origin, std::string prefix)
-    : object_(object), origin_(std::move(origin)), prefix_(std::move(prefix)) {}
+    : object_(object),
+      origin_(std::move(origin)),
+      prefix_(std::move(prefix)),
+      read_(std::make_shared<std::set<std::string>>()) {}
+
+ConfigFields::ConfigFields(const json& object, const ConfigFields& outer, const std::string& key)
+    : object_(object),
+      origin_(outer.origin_),
+      prefix_(outer.prefix_ + key + "."),
+      read_(outer.read_) {}
 
 bool ConfigFields::has(const std::string& key) const { return !raw(key).is_null(); }
 
+bool ConfigFields::contains(const std::string& key) const {
+  read_->insert(prefix_ + key);
+  return object_.contains(key);
+}
+
+void ConfigFields::note(std::initializer_list<const char*> keys) const {
+  for (const char* key : keys) read_->insert(prefix_ + key);
+}
+
+std::vector<std::string> ConfigFields::unread() const {
+  std::vector<std::string> unread;
+  for (const auto& [key, value] : object_.items()) {
+    if (!read_->contains(key)) {
+      unread.push_back(key);
+      continue;
+    }
+    // An object of which no key was read is a value as a whole.
+    const auto first = read_->lower_bound(key + ".");
+    if (!value.is_object() || first == read_->end() || !first->starts_with(key + ".")) continue;
+    for (const auto& inner : value.items()) {
+      const std::string name = key + "." + inner.key();
+      if (!read_->contains(name)) unread.push_back(name);
+    }
+  }
+  return unread;
+}
+
 const json& ConfigFields::raw(const std::string& key) const {
   static const json absent;
+  read_->insert(prefix_ + key);
   const auto found = object_.find(key);
   return found == object_.end() ? absent : *found;
 }
@@ -111,7 +148,7 @@ std::optional<ConfigFields> ConfigFields::object(const std::string& key) const {
   const json& value = raw(key);
   if (value.is_null()) return std::nullopt;
   if (!value.is_object()) fail(key, quoted(value) + " is not an object");
-  return ConfigFields(value, origin_, prefix_ + key + ".");
+  return ConfigFields(value, *this, key);
 }
 
 void ConfigFields::fail(const std::string& key, const std::string& what) const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,8 @@ inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 31;
 
 /// Typed, bounded access to the keys of one JSON object. A null counts as absent, unless stated
-/// otherwise. Errors are InputError "ORIGIN: KEY: what is wrong and what would be right".
+/// otherwise. Notes which keys are looked at, those of nested objects too. Errors are InputError
+/// "ORIGIN: KEY: what is wrong and what would be right".
 class ConfigFields {
  public:
   /// `prefix` is the path of the object inside the file, such as "rope_scaling.", or empty.
@@ -22,7 +25,7 @@ class ConfigFields {
   /// Returns true if the key is present and not null.
   bool has(const std::string& key) const;
   /// Returns true if the key is present, perhaps as null.
-  bool contains(const std::string& key) const { return object_.contains(key); }
+  bool contains(const std::string& key) const;
   /// Returns the JSON value itself; null if it is absent.
   const nlohmann::json& raw(const std::string& key) const;
 
@@ -44,12 +47,21 @@ class ConfigFields {
   /// Returns the object under `key`. Throws if the value is not an object.
   std::optional<ConfigFields> object(const std::string& key) const;
 
+  /// Notes keys that a family has, although this model's other settings leave them without effect.
+  void note(std::initializer_list<const char*> keys) const;
+  /// Returns the present keys of the whole file that nobody has looked at, with their prefixes.
+  /// Only for the file's outermost object.
+  std::vector<std::string> unread() const;
+
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
 
  private:
+  ConfigFields(const nlohmann::json& object, const ConfigFields& outer, const std::string& key);
+
   const nlohmann::json& object_;
   std::string origin_;
   std::string prefix_;
+  std::shared_ptr<std::set<std::string>> read_;  ///< with prefixes; shared with nested objects
 };
 
 }  // namespace dotresize

@@ -184,8 +184,17 @@ std::optional<RotaryConfig> read_version4(const ConfigFields& config, const Mode
   const auto theta = config.positive("rope_theta", kMaxTheta);
   const auto scaling = config.object("rope_scaling");
   if (scaling) {
+    // transformers 5 prefers the value inside; transformers 4 reads only the one outside.
+    const auto inside = scaling->positive("rope_theta", kMaxTheta);
+    if (inside && theta && *inside != *theta) {
+      config.fail("rope_scaling",
+                  "rope_theta " + shown(*inside) + " contradicts the one outside, " +
+                      shown(*theta) +
+                      ": transformers 5 takes the first, transformers 4 the "
+                      "second; give both the value that the model was trained with");
+    }
     return read_scaling({*scaling, config, family, model},
-                        theta.value_or(model.attention.rotary.theta));
+                        inside ? *inside : theta.value_or(model.attention.rotary.theta));
   }
   if (!theta) return std::nullopt;
   RotaryConfig rotary = model.attention.rotary;
@@ -198,8 +207,9 @@ void read_partial_factor(const ConfigFields& config, const ModelFamily& family,
                          ModelConfig& model) {
   const auto version4 = config.positive("partial_rotary_factor", 1.0);
   const auto parameters = config.object("rope_parameters");
-  const auto version5 =
-      parameters ? parameters->positive("partial_rotary_factor", 1.0) : std::nullopt;
+  const auto scaling = config.object("rope_scaling");
+  auto version5 = parameters ? parameters->positive("partial_rotary_factor", 1.0) : std::nullopt;
+  if (!version5 && scaling) version5 = scaling->positive("partial_rotary_factor", 1.0);
   if (version4 && version5 && *version4 != *version5) {
     config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
   }
@@ -243,6 +253,8 @@ std::vector<bool> read_layers(const ConfigFields& fields, const ModelFamily::Mix
 void read_rotary_config(const ConfigFields& config, const ModelFamily& family, ModelConfig& model) {
   model.attention.rotary = RotaryConfig{};
   model.attention.rotary.theta = family.rope_theta_if_absent;
+  // Every config of such a family has it, whatever its rotary type.
+  if (family.original_max_position_embeddings_if_absent) config.note({kOriginalPositions});
   read_partial_factor(config, family, model);
   const auto version5 = read_version5(config, family, model);
   const auto version4 = read_version4(config, family, model);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -31,6 +32,18 @@ inline std::optional<Dtype> find_dtype(std::string_view name) {
   }
   return std::nullopt;
 }
+
+/// Dtypes of the tensors of one checkpoint.
+struct StoredDtypes {
+  Dtype main = Dtype::kFloat32;         ///< of most elements of the layers, and of new tensors
+  std::map<std::string, Dtype> others;  ///< by name: the tensors of another dtype
+
+  Dtype of(const std::string& tensor) const {
+    const auto found = others.find(tensor);
+    return found == others.end() ? main : found->second;
+  }
+  bool operator==(const StoredDtypes&) const = default;
+};
 
 inline int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
 

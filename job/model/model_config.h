@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "job/model/dtype.h"
+
 namespace dotresize {
 
 // Sublayer 2l is the attention of layer l, sublayer 2l+1 its MLP. Junction 0 is the embedding's
@@ -131,7 +133,10 @@ struct ModelConfig {
   bool fused_in_proj = false;        ///< q, k, v are one matrix; gate and up are another
   bool tie_word_embeddings = false;  ///< the head uses the embedding's matrix
   std::optional<MixtureConfig> mixture;
-  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty if absent
+  std::optional<Dtype> stated_dtype;  ///< in config.json
+  /// Dtypes of the stored tensors. They are those of the files once these are read
+  /// (job/checkpoint/source_model.h); before that, stated_dtype or float32 for all.
+  StoredDtypes dtypes;
   NarrowForm form;
 
   /// Channels of a head that the rotary embedding rotates.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text/checked_json.h"
+#include "job/model/config_keys.h"
 #include "job/model/model_family.h"
 
 namespace dotresize {
@@ -78,7 +79,6 @@ void write_custom_code(json& config, const ModelConfig& output) {
 }
 
 void write_stock(json& config, const ModelConfig& output) {
-  config.erase("auto_map");
   config["hidden_size"] = output.hidden_size;
   config["rms_norm_eps"] = output.rms_norm_eps;
   if (config["model_type"] == output.family) return;
@@ -99,7 +99,7 @@ json custom_code_map() {
 }
 
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {
-  json config = parse_json_object(source_config_json, "config.json of the source");
+  json config = kept_config(parse_json_object(source_config_json, "config.json of the source"));
   if (output.compressed) {
     write_custom_code(config, output);
   } else {
@@ -108,7 +108,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["tie_word_embeddings"] = output.tie_word_embeddings;
   config["head_dim"] = output.attention.head_dim;
   config["num_key_value_heads"] = output.attention.num_kv_heads;
-  config["dtype"] = config["torch_dtype"] = output.dtype;
+  config["dtype"] = config["torch_dtype"] = to_string(output.dtypes.main);
   write_rotary(config, output.attention.rotary);
   // Sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
   // transformers 4 and 5.

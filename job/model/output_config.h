@@ -11,7 +11,8 @@ namespace dotresize {
 /// code.
 nlohmann::json custom_code_map();
 
-/// config.json of `output`: the source's keys, sorted, with the changed values. Rotary settings and
+/// config.json of `output`: the source's keys that are kept (kept_config), sorted, with the changed
+/// values. Rotary settings and
 /// dtype are written in the dialects of transformers 4 and 5. Ends with a newline.
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output);
 

@@ -7,6 +7,7 @@
 #include "base/files/input_file.h"
 #include "base/text/checked_json.h"
 #include "job/model/config_fields.h"
+#include "job/model/config_keys.h"
 #include "job/model/config_sections.h"
 #include "job/model/dtype.h"
 #include "job/model/model_family.h"
@@ -42,9 +43,19 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                 architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
                     " is refused; this model_type needs [\"" + expected + "\"]");
   }
-  if (fields.has("quantization_config")) {
-    fields.fail("quantization_config",
+  for (const char* section : {"quantization_config", "compression_config"}) {
+    const json& quantisation = fields.raw(section);
+    if (quantisation.is_null() || quantisation == json::object()) continue;
+    fields.fail(section,
                 "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
+  }
+  // transformers 5 takes the causal mask away.
+  if (!fields.boolean("is_causal", true)) {
+    fields.fail("is_causal", "is false; only models that see earlier tokens alone are supported");
+  }
+  if (fields.boolean("use_bidirectional_attention", false)) {
+    fields.fail("use_bidirectional_attention",
+                "is true; only models that see earlier tokens alone are supported");
   }
   const std::string activation = fields.text("hidden_act").value_or("silu");
   if (activation != "silu") {
@@ -130,6 +141,11 @@ int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& conf
 }
 
 void read_window(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  // Keys that every published config of these families has, whether or not a window is used.
+  if (family.window == ModelFamily::Window::kIfUsed ||
+      family.window == ModelFamily::Window::kByLayerType) {
+    fields.note({"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"});
+  }
   if (family.window == ModelFamily::Window::kNone) return;
   if (family.window == ModelFamily::Window::kIfUsed &&
       !fields.boolean("use_sliding_window", false)) {
@@ -150,18 +166,19 @@ void read_window(const ConfigFields& fields, const ModelFamily& family, ModelCon
                                         : family.sliding_window_if_absent;
 }
 
-std::string read_dtype(const ConfigFields& fields) {
-  std::string dtype;
+std::optional<Dtype> read_dtype(const ConfigFields& fields) {
+  std::optional<Dtype> dtype;
   for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
     const auto given = fields.text(key);
     if (!given) continue;
-    if (!find_dtype(*given)) {
+    const std::optional<Dtype> found = find_dtype(*given);
+    if (!found) {
       fields.fail(key, "'" + *given + "' is not one of float32, float16, bfloat16");
     }
-    if (!dtype.empty() && dtype != *given) {
-      fields.fail(key, "'" + *given + "' contradicts torch_dtype, '" + dtype + "'");
+    if (dtype && dtype != found) {
+      fields.fail(key, "'" + *given + "' contradicts torch_dtype, '" + to_string(*dtype) + "'");
     }
-    dtype = *given;
+    dtype = found;
   }
   return dtype;
 }
@@ -285,10 +302,11 @@ std::vector<int64_t> read_by_layer(const ConfigFields& fields, const ModelConfig
 
 }  // namespace
 
-ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
+ParsedConfig parse_config(const std::string& json_text, const std::string& origin) {
   const json root = parse_json_object(json_text, origin);
   const ConfigFields fields(root, origin);
-  ModelConfig config;
+  ParsedConfig parsed;
+  ModelConfig& config = parsed.model;
   const ModelFamily& family = read_family(fields, config);
   read_sizes(fields, family, config);
   config.rms_norm_eps =
@@ -300,7 +318,8 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   read_window(fields, family, config);
   read_rotary_config(fields, family, config);
   config.mixture = read_mixture_config(fields, family, config);
-  config.dtype = read_dtype(fields);
+  config.stated_dtype = read_dtype(fields);
+  config.dtypes.main = config.stated_dtype.value_or(Dtype::kFloat32);
   config.form.junction_widths = read_junction_widths(fields, config);
   read_projections(fields, config);
   config.form.norm_weights = read_norm_weights(fields, config);
@@ -317,17 +336,27 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
                 "the value heads of a model of the family " + config.family +
                     " are as wide as head_dim says; those of model_type dotresize may not be");
   }
-  return config;
+  parsed.warnings = warnings_about_keys(fields, config.family);
+  return parsed;
+}
+
+ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
+  return parse_config(json_text, origin).model;
 }
 
 ModelConfig read_model_config(const std::filesystem::path& model_dir,
                               const Confinement& confinement) {
+  return read_parsed_config(model_dir, confinement).model;
+}
+
+ParsedConfig read_parsed_config(const std::filesystem::path& model_dir,
+                                const Confinement& confinement) {
   std::error_code error;
   if (!std::filesystem::is_directory(model_dir, error)) {
     throw InputError(model_dir.string() + ": no such model directory");
   }
   const std::filesystem::path path = model_dir / "config.json";
-  return parse_model_config(read_whole_file(path, kMaxConfigBytes, confinement), shown_path(path));
+  return parse_config(read_whole_file(path, kMaxConfigBytes, confinement), shown_path(path));
 }
 
 void require_regular_companions(const std::filesystem::path& model_dir) {
@@ -337,6 +366,10 @@ void require_regular_companions(const std::filesystem::path& model_dir) {
     if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) continue;
     throw InputError("model.path", (model_dir / name).string() +
                                        " is not a regular file, and the output needs a copy of it");
+  }
+  for (const char* name : kFilteredFiles) {
+    if (std::error_code error; !std::filesystem::exists(model_dir / name, error)) continue;
+    read_json_object(model_dir / name, kMaxCompanionBytes);
   }
 }
 

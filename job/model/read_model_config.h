@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/files/confinement.h"
 #include "job/model/model_config.h"
@@ -13,6 +15,17 @@ namespace dotresize {
 /// unsupported architecture or variant (with its name and the reason), or contradictory values.
 ModelConfig read_model_config(const std::filesystem::path& model_dir,
                               const Confinement& confinement = Confinement::of_process());
+
+/// A config.json, and what became of its keys.
+struct ParsedConfig {
+  ModelConfig model;
+  /// Sentences on keys that are neither read nor known to be without effect.
+  std::vector<std::string> warnings;
+};
+
+ParsedConfig read_parsed_config(const std::filesystem::path& model_dir,
+                                const Confinement& confinement = Confinement::of_process());
+ParsedConfig parse_config(const std::string& json_text, const std::string& origin);
 
 /// Text version of read_model_config; `origin` names the text in errors.
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);
@@ -25,8 +38,15 @@ inline constexpr std::array<const char*, 10> kCompanionFiles = {
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-/// Throws InputError if one of these files exists but is not a regular file, so that the job fails
-/// at its start and not at its end.
+/// Those of them of which an output gets the known keys alone (job/model/config_keys.h):
+/// transformers may load what others name.
+inline constexpr std::array<const char*, 2> kFilteredFiles = {"tokenizer_config.json",
+                                                              "generation_config.json"};
+/// Limit of a companion file; vocabularies of a million tokens take a tenth of it.
+inline constexpr uint64_t kMaxCompanionBytes = uint64_t{1} << 30;
+
+/// Throws InputError if one of the companion files exists but is not a regular file, or not JSON
+/// although its keys are looked at, so that the job fails at its start and not at its end.
 void require_regular_companions(const std::filesystem::path& model_dir);
 
 }  // namespace dotresize

@@ -16,7 +16,7 @@ namespace dotresize {
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths) {
   ModelConfig output = with_cut_mlps(source, job.mlp);
-  output.dtype = to_string(job.output.dtype);
+  output.dtypes = {job.output.dtype, {}};
   output.form.junction_widths = widths.all;
   if (job.stock_output()) {
     output.hidden_size = widths.largest();

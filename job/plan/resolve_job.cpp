@@ -340,8 +340,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.output.overwrite = spec.output().overwrite();
   job.output.report_html = spec.output().report_html();
   job.output.writes_maps = spec.output().maps();
-  // The dtype is float32 if config.json does not say, as in transformers.
-  job.model.dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
+  job.model.dtype = config.dtypes.main;
   job.output.dtype =
       find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.model.dtype);
   resolve_method(spec, config, job);

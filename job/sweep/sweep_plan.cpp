@@ -1,3 +1,4 @@
+#include "job/checkpoint/source_model.h"
 #include "job/sweep/sweep_plan.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,6 @@
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
-#include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
 #include "job/spec/job_file.h"
@@ -151,7 +151,7 @@ SweepPlanner::SweepPlanner(SweepPlan& plan) : plan_(plan) {
   const std::string& path = plan_.file.base.spec.model().path();
   try {
     require_model_directory(path);
-    model_ = read_model_config(path);
+    model_ = read_source_model(path).config;
   } catch (const InputError& error) {
     throw InputError(located(plan_.file.base, "model.path", error.description()));
   }

@@ -8,6 +8,8 @@
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "job/checkpoint/source_model.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
@@ -158,7 +160,7 @@ ModelConfig checked_config(const v1::JobSpec& spec, const Confinement& confineme
   return with_field("model.path", [&] {
     require_model_directory(spec.model().path());
     require_regular_companions(spec.model().path());
-    return read_model_config(spec.model().path(), confinement);
+    return read_source_model(spec.model().path(), confinement).config;
   });
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "job/model/read_model_config.h"
 #include "job/spec/sweep_file.h"
 #include "server/access/path_policy.h"
 #include "server/store/job_store.h"

@@ -7,7 +7,7 @@
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "tests/checkpoint/safetensors_bytes.h"
-#include "worker/checkpoint/safetensors_header.h"
+#include "job/checkpoint/safetensors_header.h"
 
 namespace dotresize {
 namespace {

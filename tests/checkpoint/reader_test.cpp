@@ -91,7 +91,7 @@ TEST(CheckpointReader, ReadsReplacementsInPlaceOfTheTensorsOfTheirNames) {
   const TemporaryDirectory other;
   write_single_file(dir.path(), three_tensors());
   write_single_file(other.path(), {{"b", at::ones({2}, at::kDouble)}, {"d", at::ones({1})}});
-  const CheckpointReader reader(dir.path(), {other.path() / "model.safetensors"});
+  const CheckpointReader reader(dir.path(), ModelConfig(), {other.path() / "model.safetensors"});
   EXPECT_THAT(reader.names(), ElementsAre("a", "b", "c"));
   EXPECT_TRUE(at::equal(reader.get("a", {2, 3}), three_tensors().front().second));
   EXPECT_TRUE(at::equal(reader.get("b", {2}), at::ones({2}, at::kDouble)));

@@ -1,4 +1,4 @@
-#include "worker/checkpoint/shard_index.h"
+#include "job/checkpoint/shard_index.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,8 +3,8 @@
 
 #include "base/errors.h"
 #include "tests/fuzz/targets.h"
-#include "worker/checkpoint/safetensors_header.h"
-#include "worker/checkpoint/shard_index.h"
+#include "job/checkpoint/safetensors_header.h"
+#include "job/checkpoint/shard_index.h"
 
 namespace dotresize {
 namespace {

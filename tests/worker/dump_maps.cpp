@@ -60,7 +60,7 @@ void dump(char** argv) {
   at::set_num_threads(1);
   MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(std::chrono::seconds(60)));
   const ModelConfig config = read_model_config(argv[1]);
-  const CheckpointReader reader(argv[1]);
+  const CheckpointReader reader(argv[1], config);
   const TokenFile tokens = read_tokens(argv[2], config.vocab_size);
   // Checkpoints depend on the number of ranks here: they must not change a bit.
   const Checkpoints checkpoints =

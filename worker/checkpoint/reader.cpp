@@ -13,39 +13,9 @@
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "worker/checkpoint/dtypes.h"
-#include "worker/checkpoint/shard_index.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr char kSingleFile[] = "model.safetensors";
-constexpr char kIndexFile[] = "model.safetensors.index.json";
-
-/// Checks both directions: each file has the tensors that the index lists, and no others.
-void check_index(const std::map<std::string, std::string>& index,
-                 const std::map<std::string, SafetensorsFile>& files, const fs::path& index_path) {
-  for (const auto& [name, file] : index) {
-    if (!files.at(file).header.tensors.contains(name)) {
-      throw InputError(index_path.string() + ": tensor " + in_quotes(name) + " should be in " +
-                       file + ", which does not hold it");
-    }
-  }
-  for (const auto& [file_name, file] : files) {
-    for (const auto& entry : file.header.tensors) {
-      const auto listed = index.find(entry.first);
-      if (listed == index.end() || listed->second != file_name) {
-        throw InputError(
-            file.path.string() + ": tensor " + in_quotes(entry.first) + " is in this file, but " +
-            kIndexFile + " " +
-            (listed == index.end() ? "does not list it" : "places it in " + listed->second));
-      }
-    }
-  }
-}
-
-}  // namespace
 
 SafetensorsFile::SafetensorsFile(const fs::path& file_path, const InputFile& file)
     : path(file_path),
@@ -65,37 +35,42 @@ SafetensorsFile::SafetensorsFile(const fs::path& file_path, const InputFile& fil
 std::string SafetensorsFile::sha256() const { return sha256_of_bytes(mapping_.get(), size_); }
 
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
-  const std::string where = path.string() + ": tensor " + in_quotes(name);
   const auto found = header.tensors.find(name);
-  if (found == header.tensors.end()) throw InputError(where + " is not there");
+  if (found == header.tensors.end()) {
+    throw InputError(path.string() + ": tensor " + in_quotes(name) + " is not there");
+  }
   const TensorInfo& info = found->second;
+  return tensor(TensorPlace{"", name, info.dtype, info.shape, info.begin, info.end});
+}
+
+at::Tensor SafetensorsFile::tensor(const TensorPlace& place) const {
   at::ScalarType dtype;
   try {
-    dtype = torch_dtype(info.dtype);
+    dtype = torch_dtype(place.dtype);
   } catch (const InputError& error) {
-    throw InputError(where + ": " + error.what());
+    throw InputError(path.string() + ": tensor " + in_quotes(place.stored_name) + ": " +
+                     error.what());
   }
-  if (info.begin == info.end) return at::empty(info.shape, dtype);
-  char* data = mapping_.get() + info.begin;
-  if (info.begin % c10::elementSize(dtype) != 0) {
-    at::Tensor copy = at::empty(info.shape, dtype);
-    std::memcpy(copy.data_ptr(), data, info.end - info.begin);
+  if (place.begin == place.end) return at::empty(place.shape, dtype);
+  char* data = mapping_.get() + place.begin;
+  if (place.begin % c10::elementSize(dtype) != 0) {
+    at::Tensor copy = at::empty(place.shape, dtype);
+    std::memcpy(copy.data_ptr(), data, place.end - place.begin);
     return copy;
   }
   const auto keep_mapped = [mapping = mapping_](void*) {};
   if (dtype == at::kBool) {  // a byte other than 0 or 1 must not be loaded as bool
-    return at::from_blob(data, info.shape, keep_mapped, at::kByte).ne(0);
+    return at::from_blob(data, place.shape, keep_mapped, at::kByte).ne(0);
   }
-  return at::from_blob(data, info.shape, keep_mapped, dtype);
+  return at::from_blob(data, place.shape, keep_mapped, dtype);
 }
 
-void SafetensorsFile::read_ahead(const std::string& name) const {
-  const TensorInfo& info = header.tensors.at(name);
-  if (info.begin == info.end) return;
+void SafetensorsFile::read_ahead(const TensorPlace& place) const {
+  if (place.begin == place.end) return;
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const uint64_t from = info.begin / page * page;
+  const uint64_t from = place.begin / page * page;
   // Only advice: failure is harmless.
-  ::madvise(mapping_.get() + from, info.end - from, MADV_WILLNEED);
+  ::madvise(mapping_.get() + from, place.end - from, MADV_WILLNEED);
 }
 
 void SafetensorsFile::release(const at::Tensor& view) const {
@@ -110,80 +85,81 @@ void SafetensorsFile::release(const at::Tensor& view) const {
   if (from < to) ::madvise(mapping_.get() + from, to - from, MADV_DONTNEED);
 }
 
-CheckpointReader::CheckpointReader(const fs::path& model_dir,
+CheckpointReader::CheckpointReader(const fs::path& model_dir) : dir_(model_dir) {
+  const CheckpointFiles files = find_checkpoint_files(dir_);
+  add_tensors(table_as_stored(files, map_files(files), dir_));
+}
+
+CheckpointReader::CheckpointReader(const fs::path& model_dir, const ModelConfig& config,
                                    const std::vector<fs::path>& replacements)
     : dir_(model_dir) {
-  const fs::path index_path = dir_ / kIndexFile;
-  if (fs::exists(dir_ / kSingleFile)) {
-    files_.try_emplace(kSingleFile, dir_ / kSingleFile);
-  } else if (fs::exists(index_path)) {
-    const auto index = parse_shard_index(read_whole_file(index_path.string(), kMaxIndexBytes),
-                                         index_path.string());
-    for (const auto& [name, file] : index) {
-      if (!fs::exists(dir_ / file)) {
-        throw InputError(index_path.string() + ": shard " + in_quotes(file) + " of tensor " +
-                         in_quotes(name) + " is missing");
-      }
-      if (!files_.contains(file)) files_.try_emplace(file, dir_ / file);
-    }
-    check_index(index, files_, index_path);
-  } else if (!fs::is_directory(dir_)) {
-    throw InputError(dir_.string() + ": no such model directory");
-  } else {
-    const bool pickled =
-        fs::exists(dir_ / "pytorch_model.bin") || fs::exists(dir_ / "pytorch_model.bin.index.json");
-    throw InputError(dir_.string() + ": neither " + kSingleFile + " nor " + kIndexFile +
-                     (pickled ? "; pytorch_model.bin is not read: load the model with transformers "
-                                "and save it with save_pretrained, which writes safetensors"
-                              : "; a model directory needs one of them"));
-  }
-  for (const auto& [file_name, file] : files_) {
-    for (const auto& entry : file.header.tensors) owner_.emplace(entry.first, &file);
-  }
+  const CheckpointFiles files = find_checkpoint_files(dir_);
+  add_tensors(table_of_model(files, map_files(files), dir_, config));
   for (const fs::path& path : replacements) {
     const SafetensorsFile& file = replacements_.emplace_back(path);
-    for (const auto& entry : file.header.tensors) {
-      const auto replaced = owner_.find(entry.first);
-      if (replaced != owner_.end()) replaced->second = &file;
+    for (const auto& [name, info] : file.header.tensors) {
+      const auto replaced = tensors_.find(name);
+      if (replaced == tensors_.end()) continue;
+      replaced->second = {&file, {"", name, info.dtype, info.shape, info.begin, info.end}};
     }
   }
 }
 
-const SafetensorsFile& CheckpointReader::file_of(const std::string& name) const {
-  const auto found = owner_.find(name);
-  if (found == owner_.end()) {
+std::map<std::string, SafetensorsHeader> CheckpointReader::map_files(const CheckpointFiles& files) {
+  std::map<std::string, SafetensorsHeader> headers;
+  for (const std::string& name : files.names) {
+    headers.emplace(name, files_.try_emplace(name, dir_ / name).first->second.header);
+  }
+  return headers;
+}
+
+void CheckpointReader::add_tensors(CheckpointTable table) {
+  for (auto& [name, place] : table.tensors) {
+    const SafetensorsFile* file = &files_.at(place.file);
+    tensors_.emplace(name, MappedTensor{file, std::move(place)});
+  }
+}
+
+const CheckpointReader::MappedTensor& CheckpointReader::tensor_named(
+    const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
     throw InputError(dir_.string() + ": the checkpoint has no tensor " + in_quotes(name));
   }
-  return *found->second;
+  return found->second;
 }
 
 std::vector<std::string> CheckpointReader::names() const {
   std::vector<std::string> names;
-  names.reserve(owner_.size());
-  for (const auto& entry : owner_) names.push_back(entry.first);
+  names.reserve(tensors_.size());
+  for (const auto& entry : tensors_) names.push_back(entry.first);
   return names;
 }
 
 std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
-  return file_of(name).header.tensors.at(name).shape;
+  return tensor_named(name).place.shape;
 }
 
-const SafetensorsFile& CheckpointReader::file_with(const std::string& name,
-                                                   at::IntArrayRef shape) const {
-  const SafetensorsFile& file = file_of(name);
-  const at::IntArrayRef found = file.header.tensors.at(name).shape;
-  if (shape == found) return file;
-  throw InputError(c10::str(file.path.string(), ": tensor ", in_quotes(name), " has shape ", found,
-                            ", expected ", shape));
+const CheckpointReader::MappedTensor& CheckpointReader::tensor_with(const std::string& name,
+                                                                    at::IntArrayRef shape) const {
+  const MappedTensor& tensor = tensor_named(name);
+  const at::IntArrayRef found = tensor.place.shape;
+  if (shape == found) return tensor;
+  throw InputError(c10::str(tensor.file->path.string(), ": tensor ", in_quotes(name), " has shape ",
+                            found, ", expected ", shape));
+}
+
+void CheckpointReader::read_ahead(const std::string& name, at::IntArrayRef expected_shape) const {
+  const MappedTensor& tensor = tensor_with(name, expected_shape);
+  tensor.file->read_ahead(tensor.place);
 }
 
 at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expected_shape) const {
-  const SafetensorsFile& file = file_with(name, expected_shape);
-  at::Tensor tensor = file.tensor(name);
+  const auto& [file, place] = tensor_with(name, expected_shape);
+  at::Tensor tensor = file->tensor(place);
   if (!tensor.is_floating_point()) {
-    throw InputError(file.path.string() + ": tensor " + in_quotes(name) + " has dtype " +
-                     file.header.tensors.at(name).dtype +
-                     ", expected a floating one (F64, F32, F16, BF16)");
+    throw InputError(file->path.string() + ": tensor " + in_quotes(name) + " has dtype " +
+                     place.dtype + ", expected a floating one (F64, F32, F16, BF16)");
   }
   return tensor;
 }

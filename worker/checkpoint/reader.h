@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "base/files/input_file.h"
-#include "worker/checkpoint/safetensors_header.h"
+#include "job/checkpoint/checkpoint_table.h"
+#include "job/checkpoint/safetensors_header.h"
 
 namespace dotresize {
 
@@ -28,8 +29,10 @@ class SafetensorsFile {
   /// dtype other than F64, F32, F16, BF16, I64, I32, I16, I8, U32, U16, U8, BOOL. The mapping is
   /// private (copy-on-write).
   at::Tensor tensor(const std::string& name) const;
-  /// Starts to read the tensor's elements from disk, without waiting for them.
-  void read_ahead(const std::string& name) const;
+  /// The same for a tensor, or a part of one, at a place in this file.
+  at::Tensor tensor(const TensorPlace& place) const;
+  /// Starts to read the elements from disk, without waiting for them.
+  void read_ahead(const TensorPlace& place) const;
   /// Frees the memory of a view of the mapping; it is read again on the next use. Does nothing for
   /// any other tensor.
   void release(const at::Tensor& view) const;
@@ -45,20 +48,22 @@ class SafetensorsFile {
   std::shared_ptr<char> mapping_;  ///< all bytes of the file
 };
 
-/// The weights of a Hugging Face directory: model.safetensors, or else model.safetensors.index.json
-/// with its shards. Maps every file at once, and reads only the tensors that are used. Thread-safe.
+/// The weights of a Hugging Face directory (find_checkpoint_files). Maps every file at once, and
+/// reads only the tensors that are used. Thread-safe.
 class CheckpointReader {
  public:
-  /// Throws InputError if there is neither file, the index is malformed, a shard name leaves the
-  /// directory, a shard is missing, or the index and the shards' headers disagree.
-  /// Takes tensors from the safetensors files `replacements` instead of the directory, and ignores
-  /// their tensors that the directory does not have.
-  explicit CheckpointReader(const std::filesystem::path& model_dir,
-                            const std::vector<std::filesystem::path>& replacements = {});
+  /// Reads the files as they are (table_as_stored). Throws InputError if there are none, a shard is
+  /// missing, or the index and the shards' headers disagree.
+  explicit CheckpointReader(const std::filesystem::path& model_dir);
+  /// Reads a model as transformers does (table_of_model). Takes tensors from the safetensors files
+  /// `replacements` instead of the directory, and ignores their tensors that the directory does not
+  /// have. Throws InputError as read_source_model() does.
+  CheckpointReader(const std::filesystem::path& model_dir, const ModelConfig& config,
+                   const std::vector<std::filesystem::path>& replacements = {});
   CheckpointReader(CheckpointReader&&) = default;
   CheckpointReader& operator=(CheckpointReader&&) = default;
 
-  bool has(const std::string& name) const { return owner_.contains(name); }
+  bool has(const std::string& name) const { return tensors_.contains(name); }
   /// Tensor names, sorted.
   std::vector<std::string> names() const;
   /// Returns the stored shape. Throws InputError for a missing tensor.
@@ -68,13 +73,11 @@ class CheckpointReader {
   at::Tensor get(const std::string& name, at::IntArrayRef expected_shape) const;
   /// Starts to read the tensor from disk, without waiting for it. Throws InputError if it is
   /// missing or has another shape.
-  void read_ahead(const std::string& name, at::IntArrayRef expected_shape) const {
-    file_with(name, expected_shape).read_ahead(name);
-  }
+  void read_ahead(const std::string& name, at::IntArrayRef expected_shape) const;
   /// Frees the memory of a view that get() returned. The system's file cache keeps it. In-place
   /// changes of its elements are lost.
   void release(const std::string& name, const at::Tensor& view) const {
-    file_of(name).release(view);
+    tensor_named(name).file->release(view);
   }
   /// Sorted safetensors files of the checkpoint, for fingerprints and sizes; without replacements.
   std::vector<std::filesystem::path> files() const;
@@ -82,14 +85,22 @@ class CheckpointReader {
   std::map<std::string, FileStamp> stamps() const;
 
  private:
-  const SafetensorsFile& file_of(const std::string& name) const;
-  /// Returns the file of a tensor that has this shape.
-  const SafetensorsFile& file_with(const std::string& name, at::IntArrayRef shape) const;
+  struct MappedTensor {
+    const SafetensorsFile* file;
+    TensorPlace place;
+  };
+
+  /// Maps the files, and returns their headers.
+  std::map<std::string, SafetensorsHeader> map_files(const CheckpointFiles& files);
+  void add_tensors(CheckpointTable table);
+  const MappedTensor& tensor_named(const std::string& name) const;
+  /// Returns the tensor of this name if it has this shape.
+  const MappedTensor& tensor_with(const std::string& name, at::IntArrayRef shape) const;
 
   std::filesystem::path dir_;
   std::map<std::string, SafetensorsFile> files_;  ///< mapped files by name
   std::list<SafetensorsFile> replacements_;
-  std::map<std::string, const SafetensorsFile*> owner_;  ///< file of each tensor, by tensor name
+  std::map<std::string, MappedTensor> tensors_;  ///< by name
 };
 
 }  // namespace dotresize

@@ -17,8 +17,8 @@ auto all_fields(const ModelConfig& c) {
                     c.attention.num_heads, c.attention.num_kv_heads, c.attention.head_dim,
                     c.vocab_size, c.max_position_embeddings, c.rms_norm_eps, c.attention.bias,
                     c.attention.output_bias, c.mlp_bias, c.fused_in_proj, c.attention.head_norms,
-                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary, c.dtype,
-                    c.form.junction_widths);
+                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary,
+                    c.stated_dtype, c.form.junction_widths);
 }
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
@@ -26,6 +26,20 @@ ModelConfig parse(const std::string& text) { return parse_model_config(text, "co
 std::string as_transformers5(const std::string& text, const std::string& rope_parameters) {
   return with(with(text, R"("torch_dtype")", R"("dtype")"), R"("model_type")",
               R"("rope_parameters": )" + rope_parameters + R"(, "model_type")");
+}
+
+TEST(ModelConfigKeys, ThetaOfRopeScalingIsReadAsTransformers5Does) {
+  const std::string outside = R"("rope_theta": 500000.0,)";
+  const std::string inside = with(with(kLlama31Config, outside, ""), R"("rope_type": "llama3")",
+                                  R"("rope_type": "llama3", "rope_theta": 500000.0)");
+  EXPECT_EQ(parse(inside).attention.rotary, parse(kLlama31Config).attention.rotary);
+}
+
+TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
+  for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
+                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
+    EXPECT_THAT(parse_config(text, "config.json").warnings, testing::IsEmpty()) << text;
+  }
 }
 
 TEST(ModelConfig, ReadsLlama31AsPublished) {
@@ -41,7 +55,7 @@ TEST(ModelConfig, ReadsLlama31AsPublished) {
   EXPECT_EQ(config.attention.rotary.theta, 500000.0);
   EXPECT_EQ(config.attention.rotary.factor, 8.0);
   EXPECT_EQ(config.attention.rotary.original_max_position_embeddings, 8192);
-  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);
   EXPECT_EQ(config.attention.sliding_window, std::nullopt);
   EXPECT_THAT(config.form.junction_widths, SizeIs(65));
   EXPECT_THAT(config.form.junction_widths, Each(4096));
@@ -92,7 +106,7 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(llama.attention.rotary.theta, 10000.0);
   EXPECT_EQ(llama.attention.rotary.type, "default");
   EXPECT_EQ(llama.max_position_embeddings, 2048);
-  EXPECT_EQ(llama.dtype, "");
+  EXPECT_FALSE(llama.stated_dtype);
   EXPECT_FALSE(llama.tie_word_embeddings);
   const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
   EXPECT_EQ(mistral.attention.num_kv_heads, 8);
@@ -309,7 +323,7 @@ TEST(ModelConfig, ReadsTheExample) {
   const ModelConfig config = read_model_config(DOTRESIZE_SOURCE_DIR "/examples/docs-llama");
   EXPECT_EQ(config.hidden_size, 256);
   EXPECT_EQ(config.num_junctions(), 13);
-  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);
 }
 
 }  // namespace

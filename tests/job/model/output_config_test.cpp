@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/model/config_keys.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/net_size.h"
@@ -50,7 +51,7 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.attention.rotary, source.attention.rotary);
     EXPECT_EQ(output.form.junction_widths.front(), 640);
     EXPECT_EQ(output.form.junction_widths.back(), source.hidden_size);
-    EXPECT_EQ(output.dtype, "bfloat16");
+    EXPECT_EQ(output.stated_dtype, Dtype::kBFloat16);
   }
 }
 
@@ -221,6 +222,31 @@ TEST(OutputConfig, KeepsANullPaddingToken) {
   for (const std::string& output : {output_of(text), stock_output_of(text)}) {
     EXPECT_TRUE(json::parse(output).at("pad_token_id").is_null());
   }
+}
+
+TEST(OutputConfig, LeavesOutWhatTransformersWouldLoad) {
+  const std::string text = with(kLlama31Config, R"("use_cache": true)",
+                                R"("use_cache": true, "auto_map": {"AutoModel": "a--b.C"},
+                                   "custom_pipelines": {"x": {"impl": "evil.Pipeline"}},
+                                   "attn_implementation": "org/kernel", "bos_token_id2": "x")");
+  for (const std::string& output : {output_of(text), stock_output_of(text)}) {
+    const json config = json::parse(output);
+    EXPECT_FALSE(config.contains("custom_pipelines"));
+    EXPECT_FALSE(config.contains("attn_implementation"));
+    EXPECT_FALSE(config.contains("bos_token_id2"));
+    EXPECT_TRUE(config.contains("use_cache"));
+  }
+  EXPECT_FALSE(json::parse(stock_output_of(text)).contains("auto_map"));
+  const json tokenizer = {{"auto_map", {"a", "b"}},
+                          {"custom", "org/code"},
+                          {"image_token", "<i>"},
+                          {"chat_template", "{{ x }}"},
+                          {"model_max_length", 1e30}};
+  EXPECT_EQ(
+      kept_tokenizer_config(tokenizer),
+      json({{"image_token", "<i>"}, {"chat_template", "{{ x }}"}, {"model_max_length", 1e30}}));
+  EXPECT_EQ(kept_generation_config({{"custom_generate", "org/code"}, {"eos_token_id", {1, 2}}}),
+            json({{"eos_token_id", {1, 2}}}));
 }
 
 TEST(OutputConfig, TiedEmbeddingsStayTied) {

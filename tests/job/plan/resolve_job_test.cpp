@@ -293,8 +293,8 @@ TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
   EXPECT_THAT(error(), HasSubstr("2048, times the factor of its rotary embedding"));
 }
 
-TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {
-  config_.dtype.clear();
+TEST_F(ResolveJob, TheOutputHasTheDtypeOfTheModelOrTheOneAskedFor) {
+  config_.dtypes = {};
   EXPECT_EQ(resolve().model.dtype, Dtype::kFloat32);
   spec_.mutable_output()->set_dtype(v1::Output::float16);
   EXPECT_EQ(resolve().output.dtype, Dtype::kFloat16);

@@ -1,6 +1,7 @@
 #include "worker/commands/eval/measure_models.h"
 
 #include <ATen/ATen.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,8 @@
 #include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
+#include "job/checkpoint/source_model.h"
 #include "job/model/model_size.h"
-#include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/kept_states.h"
@@ -82,13 +83,22 @@ constexpr char kLatencyPhase[] = "latency";
 constexpr char kGenerationPhase[] = "generate";
 constexpr char kTransformersPhase[] = "in transformers";
 
+/// Returns the config of a model whose weights are read. Prints the reader's warnings.
+ModelConfig read_and_warn(const fs::path& model) {
+  SourceModel source = read_model_with_weights(model);
+  for (const std::string& warning : source.warnings) {
+    fmt::print(stderr, "warning: {}: {}\n", model.string(), warning);
+  }
+  return std::move(source.config);
+}
+
 Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t number,
                        size_t count, const fs::path& cache_dir)
     : request_(request),
       number_(number),
       count_(count),
-      config_(read_model_config(model)),
-      reader_(model) {
+      config_(read_and_warn(model)),
+      reader_(model, config_) {
   result_.model = model;
   result_.vocab_size = config_.vocab_size;
   result_.parameters = stored_parameters(config_);

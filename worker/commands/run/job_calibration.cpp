@@ -67,7 +67,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                     const CalibrationObserver& observer) {
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
-    cut_source.emplace(run.job.model.path, cut_files(opened.journal, run.config, cut));
+    cut_source.emplace(run.job.model.path, run.config, cut_files(opened.journal, run.config, cut));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
@@ -161,7 +161,7 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
   CalibrationJob dense = calibration_job(run, run.config, run.source, tokens.calibration, opened);
   if (statistics) dense.first_round = &statistics->journal();
   const auto trial = [&](const ModelConfig& cut) {
-    const CheckpointReader source(asked.model.path,
+    const CheckpointReader source(asked.model.path, run.config,
                                   cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
     return divergence_of(source, cut);
   };

@@ -17,7 +17,7 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "job/attempt/attempt_client.h"
-#include "job/model/read_model_config.h"
+#include "job/checkpoint/source_model.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
 #include "job/report/report.h"
@@ -201,7 +201,13 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && !device.why_not_cuda.empty()) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);
   }
-  const ModelConfig config = read_model_config(spec.model().path());
+  const SourceModel source = read_model_with_weights(spec.model().path());
+  const ModelConfig& config = source.config;
+  if (rank_ == 0) {
+    for (const std::string& warning : source.warnings) {
+      fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);
+    }
+  }
   const JobPlan plan = plan_job(
       spec, config, launch_facts(before_job, ranks, device, spec.output().path(), options_.fresh));
   const ResolvedJob& job = plan.job;
@@ -226,8 +232,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   const Report report =
       run_job(job, config, plan.shards,
-              {links_->comm(), progress_, *output_, cache_dir_, options_.trace, options_.dense_loss,
-               options_.decomposition_threads, device, svd_driver, usable_cores(ranks)});
+              {links_->comm(), progress_, *output_, cache_dir_, source.warnings, options_.trace,
+               options_.dense_loss, options_.decomposition_threads, device, svd_driver,
+               usable_cores(ranks)});
   links_->comm().barrier();  // notices ranks that fell silent before the output was complete
   if (rank_ == 0) print_summary(report);
 }

@@ -31,7 +31,7 @@ struct JobContext {
                        ? MarkMoment()
                        : [cuda = environment.device.cuda] { return cuda->mark(); }};
   TimedCommunicator comm{environment.comm, clock};
-  CheckpointReader source{job.model.path};
+  CheckpointReader source{job.model.path, config};
   const FileStamp config_stamp = InputFile((job.model.path / kConfigFile).string()).stamp();
 
   const bool root = comm.rank() == 0;

@@ -7,7 +7,7 @@
 #include "base/errors.h"
 #include "base/files/durable_file.h"
 #include "base/text/checked_json.h"
-#include "job/model/read_model_config.h"
+#include "job/checkpoint/source_model.h"
 #include "worker/commands/run/job_steps.h"
 #include "worker/commands/run/output/fingerprints.h"
 #include "worker/transformer/stage/microbatches.h"
@@ -139,7 +139,7 @@ std::optional<EvaluationSums> evaluate_compressed(JobContext& run, const JobToke
                                                   const std::optional<DenseEvaluation>& dense) {
   if (!tokens.evaluation) return std::nullopt;
   const CheckpointReader written(run.partial);
-  const ModelConfig config = read_model_config(run.partial);
+  const ModelConfig config = read_source_model(run.partial).config;
   CheckpointEvaluation evaluation = evaluation_of(run, written, config, tokens.evaluation->windows);
   std::optional<EvaluatedReference> reference;
   if (dense->states) {

@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -189,7 +191,8 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
     report.compressed.kl = compressed->divergence->mean_kl();
     report.compressed.agreement = compressed->divergence->agreement();
   }
-  report.warnings = warnings_of(report);
+  report.warnings = run.environment.model_warnings;
+  std::ranges::move(warnings_of(report), std::back_inserter(report.warnings));
   const std::string& on_cpu = run.environment.device.why_not_cuda;
   if (!on_cpu.empty()) report.warnings.push_back(on_cpu);
   return report;

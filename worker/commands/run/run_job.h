@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -21,6 +23,7 @@ struct RunEnvironment {
   Progress& progress;
   OutputDirectory& output;           ///< this rank's object of the shared directory
   std::filesystem::path cache_dir;   ///< cache of tokenised text
+  std::vector<std::string> model_warnings = {};  ///< SourceModel::warnings
   std::filesystem::path trace = {};  ///< file for the timeline of all ranks; empty: no timeline
   /// File to read the dense model's loss from, or to write it to (evaluate_dense); empty: no file.
   std::filesystem::path dense_loss = {};

@@ -13,6 +13,7 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
+#include "job/checkpoint/source_model.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/report/stored_report.h"
@@ -87,8 +88,8 @@ Comparison::Comparison(const VerifyRequest& request, const fs::path& cache_dir, 
     : request_(request),
       cache_dir_(cache_dir),
       problems_(problems),
-      output_(read_model_config(request.dir)),
-      source_(read_model_config(request.against)),
+      output_(read_source_model(request.dir).config),
+      source_(read_model_with_weights(request.against).config),
       report_(read_report_summary(request.dir)) {}
 
 void Comparison::run() {
@@ -119,7 +120,7 @@ void Comparison::run() {
 
 bool Comparison::compare_fingerprints() {
   const size_t before = problems_.size();
-  std::vector<fs::path> files = CheckpointReader(request_.against).files();
+  std::vector<fs::path> files = CheckpointReader(request_.against, source_).files();
   files.push_back(request_.against / "config.json");
   for (const fs::path& file : files) {
     const auto known = report_.fingerprints.find(file.filename().string());
@@ -159,9 +160,9 @@ void Comparison::compare_tables() {
                       output_.embedding_width() == source_.hidden_size;
   if (!common) return;
   const CheckpointReader output(request_.dir);
-  const CheckpointReader source(request_.against);
+  const CheckpointReader source(request_.against, source_);
   const StoredTensor table = embedding_tensor(output_);
-  const at::ScalarType dtype = scalar_type(dtype_named(output_.dtype));
+  const at::ScalarType dtype = scalar_type(output_.dtypes.main);
   for (int64_t first = 0; first < output_.vocab_size; first += kComparedRows) {
     const int64_t count = std::min(kComparedRows, output_.vocab_size - first);
     const auto rows = [&](const CheckpointReader& reader, const ModelConfig& config) {
@@ -179,18 +180,18 @@ void Comparison::compare_tables() {
 void Comparison::compare_logits() {
   const at::Tensor ids = compared_ids();
   const auto logits_of = [&](const fs::path& dir, const ModelConfig& config) {
-    return logits(load_whole_model(CheckpointReader(dir), config, at::kFloat), ids);
+    return logits(load_whole_model(CheckpointReader(dir, config), config, at::kFloat), ids);
   };
   const at::Tensor expected = logits_of(request_.against, source_);
   const at::Tensor found = logits_of(request_.dir, output_);
   const double difference =
       (found - expected).norm().item<double>() / expected.norm().item<double>();
-  const double tolerance = logits_tolerance(dtype_named(output_.dtype));
+  const double tolerance = logits_tolerance(output_.dtypes.main);
   if (difference <= tolerance) return;
   problems_.push_back(fmt::format(
       "the logits of output and source differ by {:.2g} of their norm; at full width in {} it "
       "should be at most {:g}",
-      difference, output_.dtype, tolerance));
+      difference, to_string(output_.dtypes.main), tolerance));
 }
 
 void Comparison::compare_perplexities() {
@@ -211,7 +212,7 @@ void Comparison::compare_perplexities() {
   const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
   const auto compare = [&](const char* what, const fs::path& dir, const ModelConfig& config,
                            double reported) {
-    const CheckpointReader reader(dir);
+    const CheckpointReader reader(dir, config);
     const double measured =
         checkpoint_nll_alone(reader, config, tokens.windows, dtype).perplexity();
     if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
@@ -223,7 +224,8 @@ void Comparison::compare_perplexities() {
 }
 
 void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Problems& problems) {
-  if (config.dtype.empty()) return;
+  if (!config.stated_dtype) return;
+  const std::string stated = to_string(*config.stated_dtype);
   for (const auto& [name, shape] : expected_shapes(config)) {
     if (!reader.has(name) || reader.shape(name) != shape) continue;
     const at::ScalarType found = reader.get(name, shape).scalar_type();
@@ -231,9 +233,9 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
     for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
       if (scalar_type(known) == found) dtype = to_string(known);  // as config.json has it
     }
-    if (dtype == config.dtype) continue;
+    if (dtype == stated) continue;
     problems.push_back("tensor " + in_quotes(name) + " is " + dtype + ", config.json says " +
-                       config.dtype);
+                       stated);
   }
 }
 

@@ -8,6 +8,8 @@
 
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
+#include "base/text/checked_json.h"
+#include "job/model/config_keys.h"
 #include "job/model/output_config.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
@@ -20,10 +22,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxConfigBytes = 16 << 20;
-
-constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
-/// Limit of a companion file; vocabularies of a million tokens take a tenth of it.
-constexpr uint64_t kMaxCompanionBytes = uint64_t{1} << 30;
 
 }  // namespace
 
@@ -86,13 +84,14 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
   for (const char* name : kCompanionFiles) {
     if (!fs::exists(job.model.path / name)) continue;
     std::string text = read_whole_file(job.model.path / name, kMaxCompanionBytes);
-    if (name == kTokenizerConfig) {
-      // Classes of the source's own code go: that code is not copied, and a user who trusts the
-      // output's code has not seen it.
-      using Json = nlohmann::ordered_json;
-      Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-      if (config.is_object() && config.erase("auto_map") > 0) {
-        text = config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string_view file = name;
+    const bool of_tokenizer = file == "tokenizer_config.json";
+    if (of_tokenizer || file == "generation_config.json") {
+      const nlohmann::json given = parse_json_object(text, (job.model.path / name).string());
+      const nlohmann::json kept =
+          of_tokenizer ? kept_tokenizer_config(given) : kept_generation_config(given);
+      if (kept != given) {
+        text = kept.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
       }
     }
     write_file_atomically(dir / name, text);

@@ -1,11 +1,11 @@
-#include "worker/checkpoint/shard_index.h"
+#include "job/checkpoint/shard_index.h"
 
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
 #include "base/text/printable.h"
-#include "worker/checkpoint/strict_json.h"
+#include "job/checkpoint/strict_json.h"
 
 namespace dotresize {
 namespace {

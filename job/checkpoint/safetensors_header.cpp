@@ -1,4 +1,4 @@
-#include "worker/checkpoint/safetensors_header.h"
+#include "job/checkpoint/safetensors_header.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/printable.h"
-#include "worker/checkpoint/strict_json.h"
+#include "job/checkpoint/strict_json.h"
 
 // The format: https://huggingface.co/docs/safetensors. 8 bytes of header length (little endian), a
 // JSON object {name: {dtype, shape, data_offsets: [begin, end]}, "__metadata__": {...}}, the data.
@@ -240,6 +240,11 @@ uint64_t header_length(const char* prefix, uint64_t prefix_size, uint64_t file_s
   if (file_size < kLengthBytes || prefix_size < kLengthBytes) {
     throw InputError(origin + ": " + std::to_string(file_size) +
                      " bytes, too short for a safetensors file");
+  }
+  if (std::string_view(prefix, kLengthBytes) == "version ") {
+    throw InputError(origin +
+                     ": is a pointer of git-lfs, not the file itself: run `git lfs pull` in its "
+                     "repository");
   }
   uint64_t length = 0;
   for (uint64_t i = kLengthBytes; i-- > 0;) {

@@ -1,0 +1,241 @@
+#include "job/checkpoint/checkpoint_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/errors.h"
+#include "base/files/input_file.h"
+#include "base/text/printable.h"
+#include "job/checkpoint/shard_index.h"
+#include "job/checkpoint/weights_advice.h"
+#include "job/model/tensor_table.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+/// Limit of the tensors that fused experts become, larger than in any existing model. A small
+/// header may ask for billions.
+constexpr std::size_t kMaxExpertTensors = 1'000'000;
+
+constexpr std::array<std::string_view, 3> kWeightDtypes = {"F32", "F16", "BF16"};
+
+[[noreturn]] void refuse_placement(const fs::path& dir, const std::string& file,
+                                   const std::string& tensor, const std::string& listed_in) {
+  throw InputError((dir / file).string() + ": tensor " + in_quotes(tensor) +
+                   " is in this file, but " + kIndexFile + " " +
+                   (listed_in.empty() ? "does not list it" : "places it in " + listed_in));
+}
+
+TensorPlace place_of(const std::string& file, const std::string& name, const TensorInfo& info) {
+  return {file, name, info.dtype, info.shape, info.begin, info.end};
+}
+
+/// Returns the tensors of all headers under their stored names.
+std::map<std::string, TensorPlace> stored_places(
+    const CheckpointFiles& files, const std::map<std::string, SafetensorsHeader>& headers,
+    const fs::path& dir) {
+  std::map<std::string, TensorPlace> places;
+  for (const std::string& file : files.names) {
+    for (const auto& [name, info] : headers.at(file).tensors) {
+      const auto listed = files.index.find(name);
+      if (listed != files.index.end() && listed->second != file) {
+        refuse_placement(dir, file, name, listed->second);
+      }
+      const auto [other, is_new] = places.emplace(name, place_of(file, name, info));
+      if (!is_new) refuse_placement(dir, file, name, "");
+    }
+  }
+  return places;
+}
+
+/// Adds `model.`, which the files of a base model leave out, to all names but the head's.
+std::map<std::string, TensorPlace> with_model_prefix(std::map<std::string, TensorPlace> places) {
+  constexpr std::string_view kPrefix = "model.";
+  const auto begins = [&](std::string_view prefix) {
+    const auto first = places.lower_bound(std::string(prefix));
+    return first != places.end() && first->first.starts_with(prefix);
+  };
+  if (begins(kPrefix) || !begins("layers.")) return places;
+  std::map<std::string, TensorPlace> named;
+  for (auto& [name, place] : places) {
+    const bool is_head = name.starts_with("lm_head.");
+    named.emplace(is_head ? name : std::string(kPrefix) + name, std::move(place));
+  }
+  return named;
+}
+
+/// Takes the experts of fused tensors apart: gate_up_proj [experts, 2 d_ff, d] and down_proj
+/// [experts, d, d_ff]. Each matrix of an expert is contiguous in them.
+class ExpertSplitter {
+ public:
+  ExpertSplitter(const ModelConfig& config, std::map<std::string, TensorPlace>& places)
+      : config_(config), names_(config.mixture->names), places_(places) {}
+
+  void split() {
+    for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+      const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+      split_layer(prefix);
+      // transformers 5 has the router of every family in `mlp`.
+      if (names_.block != "mlp")
+        rename(prefix + "mlp.gate.weight", prefix + names_.block + ".gate.weight");
+    }
+  }
+
+ private:
+  void split_layer(const std::string& prefix) {
+    const int64_t experts = config_.mixture->experts;
+    const int64_t rows = config_.mixture->intermediate_size;
+    const int64_t d = config_.hidden_size;
+    for (const std::string& block : {std::string("mlp"), names_.block}) {
+      const std::string stored = prefix + block + ".experts.";
+      const std::string to = prefix + names_.block + ".experts.";
+      split_tensor(stored + "gate_up_proj", {experts, 2 * rows, d}, to, {names_.gate, names_.up});
+      split_tensor(stored + "down_proj", {experts, d, rows}, to, {names_.down});
+    }
+  }
+
+  void split_tensor(const std::string& fused, const std::vector<int64_t>& shape,
+                    const std::string& prefix, const std::vector<std::string>& parts) {
+    const auto found = places_.find(fused);
+    if (found == places_.end() || found->second.shape != shape) return;
+    const TensorPlace whole = found->second;
+    places_.erase(found);
+    const auto count = static_cast<int64_t>(parts.size());
+    const std::vector<int64_t> part_shape = {shape[1] / count, shape[2]};
+    made_ += static_cast<std::size_t>(shape[0] * count);
+    if (made_ > kMaxExpertTensors) {
+      throw InputError("the fused experts are more than " + std::to_string(kMaxExpertTensors) +
+                       " matrices");
+    }
+    const uint64_t bytes = (whole.end - whole.begin) / static_cast<uint64_t>(shape[0] * count);
+    uint64_t begin = whole.begin;
+    for (int64_t expert = 0; expert < shape[0]; ++expert) {
+      for (const std::string& part : parts) {
+        places_.insert_or_assign(prefix + std::to_string(expert) + "." + part + ".weight",
+                                 TensorPlace{whole.file, whole.stored_name, whole.dtype, part_shape,
+                                             begin, begin + bytes});
+        begin += bytes;
+      }
+    }
+  }
+
+  void rename(const std::string& from, const std::string& to) {
+    auto node = places_.extract(from);
+    if (node.empty()) return;
+    node.key() = to;
+    places_.insert(std::move(node));
+  }
+
+  const ModelConfig& config_;
+  const MixtureNames& names_;
+  std::map<std::string, TensorPlace>& places_;
+  std::size_t made_ = 0;
+};
+
+void require_tensor(const CheckpointTable& table, const fs::path& dir, const StoredTensor& tensor) {
+  const auto found = table.tensors.find(tensor.name);
+  if (found == table.tensors.end()) {
+    throw InputError(dir.string() + ": the checkpoint has no tensor " + in_quotes(tensor.name) +
+                     advice_on_missing_tensor(table, tensor.name));
+  }
+  const TensorPlace& place = found->second;
+  const std::string where = (dir / place.file).string() + ": tensor " + in_quotes(tensor.name);
+  if (!std::ranges::count(kWeightDtypes, place.dtype)) {
+    throw InputError(where + " has dtype " + place.dtype + ", expected one of F32, F16, BF16" +
+                     advice_on_dtype(place.dtype));
+  }
+  if (place.shape == tensor.shape) return;
+  throw InputError(where + " has shape " + shape_text(place.shape) + ", expected " +
+                   shape_text(tensor.shape));
+}
+
+}  // namespace
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+bool has_checkpoint_files(const fs::path& dir) {
+  std::error_code error;
+  return std::ranges::any_of(std::array{kSingleFile, kIndexFile}, [&](const char* name) {
+    return fs::exists(fs::symlink_status(dir / name, error));
+  });
+}
+
+CheckpointFiles find_checkpoint_files(const fs::path& dir, const Confinement& confinement) {
+  std::error_code error;
+  if (!fs::is_directory(dir, error)) throw InputError(dir.string() + ": no such model directory");
+  CheckpointFiles found;
+  const auto add = [&](const std::string& file, const std::string& where) {
+    if (std::ranges::count(found.names, file) > 0) return;
+    if (fs::exists(dir / file, error)) return found.names.push_back(file);
+    const bool link = fs::is_symlink(fs::symlink_status(dir / file, error));
+    throw InputError(where + (link ? " is a link to a file that is not there; fetch the model again"
+                                   : " is missing"));
+  };
+  const fs::path index_path = dir / kIndexFile;
+  if (fs::exists(fs::symlink_status(dir / kSingleFile, error))) {
+    add(kSingleFile, (dir / kSingleFile).string());
+  } else if (fs::exists(index_path, error)) {
+    found.index = parse_shard_index(read_whole_file(index_path, kMaxIndexBytes, confinement),
+                                    index_path.string());
+    for (const auto& [name, file] : found.index) {
+      add(file,
+          index_path.string() + ": shard " + in_quotes(file) + " of tensor " + in_quotes(name));
+    }
+    std::ranges::sort(found.names);
+  } else {
+    throw InputError(dir.string() + ": neither " + kSingleFile + " nor " + kIndexFile +
+                     advice_on_missing_weights(dir));
+  }
+  return found;
+}
+
+CheckpointTable table_as_stored(const CheckpointFiles& files,
+                                const std::map<std::string, SafetensorsHeader>& headers,
+                                const fs::path& dir) {
+  CheckpointTable table{stored_places(files, headers, dir), {}};
+  if (files.index.empty()) return table;
+  for (const auto& [name, file] : files.index) {
+    if (table.tensors.contains(name)) continue;
+    throw InputError((dir / kIndexFile).string() + ": tensor " + in_quotes(name) +
+                     " should be in " + file + ", which does not hold it");
+  }
+  for (const auto& [name, place] : table.tensors) {
+    if (!files.index.contains(name)) refuse_placement(dir, place.file, name, "");
+  }
+  return table;
+}
+
+CheckpointTable table_of_model(const CheckpointFiles& files,
+                               const std::map<std::string, SafetensorsHeader>& headers,
+                               const fs::path& dir, const ModelConfig& config) {
+  CheckpointTable table{stored_places(files, headers, dir), {}};
+  for (const auto& entry : files.index) {
+    if (!table.tensors.contains(entry.first)) table.absent.push_back(entry.first);
+  }
+  table.tensors = with_model_prefix(std::move(table.tensors));
+  if (config.mixture) ExpertSplitter(config, table.tensors).split();
+  // transformers 5 ties the two in either direction.
+  const auto head = table.tensors.find("lm_head.weight");
+  if (config.tie_word_embeddings && head != table.tensors.end()) {
+    table.tensors.emplace(embedding_tensor(config).name, head->second);
+  }
+  return table;
+}
+
+void require_tensors(const CheckpointTable& table, const fs::path& dir, const ModelConfig& config) {
+  // One sublayer at a time: a hostile config may describe more tensors than fit in memory.
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    for (const StoredTensor& tensor : shard_tensors(config, sublayer, sublayer + 1)) {
+      require_tensor(table, dir, tensor);
+    }
+  }
+}
+
+}  // namespace dotresize

@@ -1,0 +1,176 @@
+#include "job/checkpoint/source_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "base/errors.h"
+#include "base/files/input_file.h"
+#include "base/text/human_text.h"
+#include "base/text/printable.h"
+#include "job/checkpoint/model_files.h"
+#include "job/model/read_model_config.h"
+#include "job/model/tensor_table.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::size_t kNamedTensors = 3;  // in one sentence
+
+constexpr std::array<std::pair<std::string_view, Dtype>, 3> kDtypes = {
+    {{"F32", Dtype::kFloat32}, {"F16", Dtype::kFloat16}, {"BF16", Dtype::kBFloat16}}};
+
+Dtype dtype_of(const TensorPlace& place) {
+  return std::ranges::find(kDtypes, place.dtype, &std::pair<std::string_view, Dtype>::first)
+      ->second;
+}
+
+int64_t elements_of(const TensorPlace& place) {
+  return static_cast<int64_t>(place.end - place.begin) / size_in_bytes(dtype_of(place));
+}
+
+/// Calls `visit` with the name and the place of each tensor of the model, and with true for those
+/// of its layers.
+template <class Visit>
+void for_each_tensor(const ModelConfig& config, const CheckpointTable& table, const Visit& visit) {
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    for (const StoredTensor& tensor : shard_tensors(config, sublayer, sublayer + 1)) {
+      visit(tensor.name, table.tensors.at(tensor.name), tensor.name.starts_with("model.layers."));
+    }
+  }
+}
+
+StoredDtypes dtypes_of(const ModelConfig& config, const CheckpointTable& table) {
+  std::map<Dtype, int64_t> elements;
+  for_each_tensor(config, table, [&](const auto&, const TensorPlace& place, bool in_layer) {
+    // Layers without any tensor leave the choice to the ends.
+    elements[dtype_of(place)] += in_layer ? elements_of(place) : 0;
+  });
+  StoredDtypes dtypes;
+  dtypes.main =
+      std::ranges::max_element(elements, {}, [](const auto& entry) { return entry.second; })->first;
+  for_each_tensor(config, table, [&](const std::string& name, const TensorPlace& place, bool) {
+    if (dtype_of(place) != dtypes.main) dtypes.others.emplace(name, dtype_of(place));
+  });
+  return dtypes;
+}
+
+/// Returns true for stored tensors that a model computes anew, so that they are without effect.
+bool is_computed(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".masked_bias") ||
+         name.ends_with(".rotary_emb.cos_cached") || name.ends_with(".rotary_emb.sin_cached");
+}
+
+std::string tensors_text(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (const std::string& name : names) {
+    if (shown.size() == kNamedTensors) break;
+    shown.push_back(in_quotes(name));
+  }
+  if (names.size() > shown.size()) {
+    shown.push_back(std::to_string(names.size() - shown.size()) + " more");
+  }
+  return listed(shown);
+}
+
+void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
+                        std::vector<std::string>& warnings) {
+  std::set<std::string_view> used;
+  for_each_tensor(config, table, [&](const std::string& name, const TensorPlace&, bool) {
+    used.insert(table.tensors.find(name)->first);
+  });
+  std::vector<std::string> unused;
+  for (const auto& entry : table.tensors) {
+    const bool is_tied_head = config.tie_word_embeddings && entry.first == kHead;
+    if (used.contains(entry.first) || is_computed(entry.first) || is_tied_head) continue;
+    unused.push_back(entry.first);
+  }
+  if (!unused.empty()) {
+    warnings.push_back((unused.size() == 1 ? "tensor " : "tensors ") + tensors_text(unused) +
+                       ": not part of a " + config.family + " with this config.json, and not read");
+  }
+  if (config.dtypes.others.empty()) return;
+  std::vector<std::string> others;
+  for (const auto& [name, dtype] : config.dtypes.others) others.push_back(name);
+  warnings.push_back((others.size() == 1 ? "tensor " : "tensors ") + tensors_text(others) + ": " +
+                     to_string(config.dtypes.others.begin()->second) + ", unlike most, which are " +
+                     to_string(config.dtypes.main) + "; each keeps its dtype");
+}
+
+}  // namespace
+
+SourceModel read_source_model(const fs::path& dir, const Confinement& confinement) {
+  SourceModel model;
+  ParsedConfig parsed = read_parsed_config(dir, confinement);
+  model.config = std::move(parsed.model);
+  model.warnings = std::move(parsed.warnings);
+  if (!has_checkpoint_files(dir)) {
+    std::ranges::move(check_model_files(dir, {}), std::back_inserter(model.warnings));
+    return model;
+  }
+  model.files = find_checkpoint_files(dir, confinement);
+  std::ranges::move(check_model_files(dir, model.files), std::back_inserter(model.warnings));
+  std::map<std::string, SafetensorsHeader> headers;
+  for (const std::string& name : model.files.names) {
+    headers.emplace(name, read_safetensors_header(InputFile((dir / name).string(), confinement)));
+  }
+  const CheckpointTable& table =
+      model.table.emplace(table_of_model(model.files, headers, dir, model.config));
+  require_tensors(table, dir, model.config);
+  model.config.dtypes = dtypes_of(model.config, table);
+  const std::optional<Dtype> stated = model.config.stated_dtype;
+  if (stated && *stated != model.config.dtypes.main) {
+    model.warnings.push_back("config.json says " + to_string(*stated) + ", and the tensors are " +
+                             to_string(model.config.dtypes.main) +
+                             ": sizes and the output's dtype are those of the tensors");
+  }
+  warn_about_tensors(model.config, table, model.warnings);
+  return model;
+}
+
+SourceModel read_model_with_weights(const fs::path& dir) {
+  SourceModel model = read_source_model(dir);
+  if (!model.table) find_checkpoint_files(dir);  // throws, with what there is instead
+  require_equal_tied_head(dir, model);
+  return model;
+}
+
+void require_equal_tied_head(const fs::path& dir, const SourceModel& model,
+                             const Confinement& confinement) {
+  if (!model.table || !model.config.tie_word_embeddings) return;
+  const auto head = model.table->tensors.find(std::string(kHead));
+  if (head == model.table->tensors.end()) return;
+  const TensorPlace& one = model.table->tensors.at(embedding_tensor(model.config).name);
+  const TensorPlace& other = head->second;
+  const auto refuse = [&](const std::string& difference) {
+    throw InputError(
+        (dir / "config.json").string() + ": tie_word_embeddings: is true, and " + in_quotes(kHead) +
+        " is stored with " + difference +
+        ": transformers 4 ties them, transformers 5 does not. If the head is a matrix of its own, "
+        "set \"tie_word_embeddings\": false; if not, remove it: load the model with transformers "
+        "4, and save it with save_pretrained");
+  };
+  if (one.dtype != other.dtype)
+    refuse("dtype " + other.dtype + ", the embedding with " + one.dtype);
+  if (one.shape != other.shape) {
+    refuse("shape " + shape_text(other.shape) + ", the embedding with " + shape_text(one.shape));
+  }
+  const InputFile first((dir / one.file).string(), confinement);
+  const InputFile second((dir / other.file).string(), confinement);
+  constexpr uint64_t kBlock = uint64_t{1} << 20;
+  std::vector<char> left(kBlock);
+  std::vector<char> right(kBlock);
+  for (uint64_t done = 0; done < one.end - one.begin; done += kBlock) {
+    const uint64_t count = std::min(kBlock, one.end - one.begin - done);
+    first.read(left.data(), count, one.begin + done);
+    second.read(right.data(), count, other.begin + done);
+    if (std::memcmp(left.data(), right.data(), count) != 0)
+      refuse("other values than the embedding");
+  }
+}
+
+}  // namespace dotresize

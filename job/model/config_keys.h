@@ -1,0 +1,25 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "job/model/config_fields.h"
+
+namespace dotresize {
+
+/// Returns sentences on the keys of a config.json that reading has not looked at and that are not
+/// known to be without effect on a model's predictions.
+std::vector<std::string> warnings_about_keys(const ConfigFields& fields, const std::string& family);
+
+/// Returns those keys of a source's config.json that an output keeps: known ones with values of a
+/// known kind. All others, code that transformers would load among them, are left out.
+nlohmann::json kept_config(const nlohmann::json& source);
+
+/// The same for a generation_config.json: only numbers, lists of numbers and truth values.
+nlohmann::json kept_generation_config(const nlohmann::json& source);
+
+/// The same for a tokenizer_config.json.
+nlohmann::json kept_tokenizer_config(const nlohmann::json& source);
+
+}  // namespace dotresize
