@@ -47,14 +47,12 @@ def place(situation):
     return place_of(situation)
 
 
-def scores_in_transformers_4(situations):
-    """Returns transformers 4's perplexity, or its refusal, by the name of the situation. One process computes all of them."""
-    file = Path(session_folder().name) / "pairs.json"
-    file.write_text(json.dumps([[str(place_of(situation) / name) for name in ("model", "tokens.safetensors")] for situation in situations]))
-    done = subprocess.run([sys.executable, reference.__file__, file], env=os.environ | {"PYTHONPATH": str(ROOT / ".venv-transformers4")},
+def scores_in_transformers_4(names, pairs):
+    """Returns transformers 4's perplexity, or its refusal, by name. One process computes all of them."""
+    done = subprocess.run([sys.executable, reference.__file__, pairs], env=os.environ | {"PYTHONPATH": str(ROOT / ".venv-transformers4")},
                           capture_output=True, text=True, timeout=LONGEST_S)  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip([situation.name for situation in situations], json.loads(done.stdout), strict=True))
+    return dict(zip(names, json.loads(done.stdout), strict=True))
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +65,11 @@ def pool():
 
 @pytest.fixture(scope="session")
 def in_transformers_4(request, pool):
-    return pool.submit(scores_in_transformers_4, [situation for situation in selected(request) if 4 in situation.versions])
+    asked = [situation for situation in selected(request) if 4 in situation.versions]
+    pairs = Path(session_folder().name) / "pairs.json"
+    # Places are made by this thread alone.
+    pairs.write_text(json.dumps([[str(place_of(situation) / name) for name in ("model", "tokens.safetensors")] for situation in asked]))
+    return pool.submit(scores_in_transformers_4, [situation.name for situation in asked], pairs)
 
 
 @pytest.fixture

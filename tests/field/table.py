@@ -143,6 +143,9 @@ ROTARY = [  # transformers 4 has rope_theta and rope_scaling, 5 has rope_paramet
     reads("longrope under the name su, which transformers 5 has no more",
           phi3(rotary({"type": "su", **LONGROPE}, rope_theta=1e4, original_max_position_embeddings=48)), equal(4)),
     reads("a partial rotary embedding", phi3(rotary(None, rope_theta=1e4, partial_rotary_factor=0.5)), equal(4, 5)),
+    reads("a partial rotary embedding inside rope_scaling", phi3(rotary(DEFAULT | {"partial_rotary_factor": 0.5}, rope_theta=1e4)), equal(5)),
+    reads("theta null, which transformers cannot compute with", llama(rotary(rope_theta=None)), refused("rope_theta")),
+    reads("a factor beside a rotary type that is null", llama(rotary({"type": None, "factor": 4.0}, rope_theta=1e4)), refused("type")),
     reads("a rotary type that nobody knows", llama(rotary({"rope_type": "mrope", "mrope_section": [2, 1, 1]}, rope_theta=1e4)), refused("mrope")),
 ]
 
