@@ -56,6 +56,7 @@ from expectations import contradiction, either, equal, exported, of_text, refuse
 from situations import Situation, made, rendered, text_of
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+LLAMA3_ALONE = {key: value for key, value in LLAMA3.items() if "original" not in key}
 LONGROPE = {"short_factor": [1.0, 1.25, 1.5, 1.75], "long_factor": [3.0, 3.75, 4.5, 5.25]}
 DEFAULT = {"rope_type": "default"}
 LINEAR = {"rope_type": "linear", "factor": 4.0}
@@ -136,7 +137,7 @@ ROTARY = [  # transformers 4 has rope_theta and rope_scaling, 5 has rope_paramet
     reads("yarn with the original positions outside rope_scaling",
           qwen2(rotary({"type": "yarn", "factor": 4.0}, rope_theta=1e4, original_max_position_embeddings=32)), equal(5)),
     reads("llama3 with the original positions outside rope_scaling",
-          llama(rotary(LLAMA3 | {"original_max_position_embeddings": None}, rope_theta=1e4, original_max_position_embeddings=32)), equal(5)),
+          llama(rotary(LLAMA3_ALONE, rope_theta=1e4, original_max_position_embeddings=32)), equal(5)),
     reads("dynamic beyond the positions", llama(rotary(DYNAMIC, rope_theta=1e4, max_position_embeddings=32)), equal(4, 5)),
     reads("longrope beyond the original positions",
           phi3(rotary({"type": "longrope", **LONGROPE}, rope_theta=1e4, original_max_position_embeddings=48)), equal(4, 5)),
@@ -175,7 +176,7 @@ HEADS_AND_BIASES = [
     reads("head_dim null", mistral(keys(head_dim=None)), equal(4, 5)),
     reads("head_dim other than hidden_size / heads", qwen3(), equal(4, 5)),
     reads("head_dim absent where the family has 128", made("qwen3 of wide heads", keys(head_dim=ABSENT)), equal(4, 5)),
-    reads("head_dim absent where the model has another than the family", qwen3(keys(head_dim=ABSENT)), refused("k_norm", "head_dim")),
+    reads("head_dim absent where the model has another than the family", qwen3(keys(head_dim=ABSENT)), refused("shape", "head_dim")),
     reads("num_key_value_heads absent where each head has its keys", llama(own_keys_of_heads, keys(num_key_value_heads=ABSENT)), equal(4, 5)),
     reads("num_key_value_heads absent where heads share keys", llama(keys(num_key_value_heads=ABSENT)), refused("k_proj", "num_key_value_heads")),
     reads("num_key_value_heads null", llama(keys(num_key_value_heads=None)), refused("k_proj", "num_key_value_heads")),
@@ -214,7 +215,7 @@ FILES = [
     reads("shards without an index",  # unslothai/unsloth#1521
           llama(shards(2), without("model/model.safetensors.index.json")), either(equal(), refused("model-00001-of-00002", "index.json"))),
     reads("consolidated.safetensors beside the weights", mistral(copied("model/model.safetensors", "model/consolidated.safetensors")), equal(4, 5)),
-    reads("an adapter beside the weights", llama(adapter), refused("adapter_config.json", "merge|remove")),
+    reads("an adapter beside the weights", llama(adapter), refused("adapter_(config|model)", "merge")),
     reads("a download that broke off", llama(cut_off("model/model.safetensors", 0.6)), refused("model.safetensors", "cut off|beyond the end")),
     reads("a header with an entry of no dtype",  # pytorch/torchtitan#3764
           llama(removed("lm_head"), dtype_without_name("lm_head.weight")), refused("lm_head.weight", "dtype")),
@@ -231,14 +232,14 @@ FILES = [
 ]
 
 NAMES_AND_SHAPES = [
-    reads("names without `model.`", llama(renamed("model.", "")), equal(4, 5)),
+    reads("names without `model.`", llama(renamed("model.", "")), equal(5)),
     reads("names without `model.` and a tied head", qwen3(renamed("model.", ""), removed("lm_head"), keys(tie_word_embeddings=True)), equal(4, 5)),
     reads("names of a compiled model", llama(prefixed("_orig_mod.")), refused(r"_orig_mod\.", "rename|save")),
-    reads("names of a vision model's language part", llama(prefixed("language_model.")), refused(r"language_model\.", "rename|save")),
+    reads("names of a vision model's language part", llama(prefixed("language_model.")), refused(r"language_model\.", "save|give")),
     reads("names of a merged PEFT model", llama(prefixed("base_model.model.")), refused(r"base_model\.model\.", "PEFT|merge|rename")),
     reads("names of a model with activation checkpoints", llama(checkpoint_wrapped),  # pytorch/pytorch#117399
           refused(r"_checkpoint_wrapped_module\.", "rename|save")),
-    reads("a LoRA that is not merged", llama(unmerged_lora), refused("lora_A", "merge")),
+    reads("a LoRA that is not merged", llama(unmerged_lora), refused(r"lora_A|base_model\.model\.", "merge")),
     reads("experts fused as transformers 5 has them in memory", qwen3_moe(fused_experts), equal(5)),
     reads("rotary buffers in the file", llama(in_layers("self_attn.rotary_emb.inv_freq", torch.ones(4))), equal(4, 5)),
     reads("a value head beside the model",  # hiyouga/LLaMA-Factory#1411
@@ -277,14 +278,16 @@ DTYPES_OF_FILES = [
     compresses("an output of bfloat16 that config.json calls float32",
                llama(stored_as("bfloat16"), job(method={"name": None, "width": None, "allow_larger": None, "size": 0.9})),
                written(0.9, rest="bfloat16")),
-    reads("float64 weights", llama(stored_as("float64")), equal(4, 5)),
-    plans("an output of float64 weights", llama(stored_as("float64")), either(refused("float64", "output.dtype"), runs("float64"))),
+    reads("float64 weights", llama(stored_as("float64")), either(equal(4, 5), refused("F64|float64", "save_pretrained"))),
+    plans("an output of float64 weights", llama(stored_as("float64")),
+          either(refused("F64|float64", "save_pretrained|output.dtype"), runs("float64"))),
     reads("float8 weights with a scale", llama(fp8), refused("F8|FP8|float8", "bfloat16|quantis")),
     reads("GPTQ without quantization_config", llama(gptq), refused("GPTQ", "quantis")),
     reads("AWQ without quantization_config", llama(awq), refused("AWQ", "quantis")),
     reads("MLX with 4 bits", llama(mlx), refused("MLX", "quantis")),
     reads("bitsandbytes without quantization_config", llama(bitsandbytes), refused("bitsandbytes", "quantis")),
-    reads("an empty quantization_config", llama(keys(quantization_config={})), either(equal(4), refused("quantization_config", "empty|remove"))),
+    reads("an empty quantization_config", llama(keys(quantization_config={})),
+          either(runs("perplexity"), refused("quantization_config", "empty|remove"))),
     reads("a quantization_config left beside merged weights of 16 bits",  # unslothai/unsloth#1601
           llama(stored_as("bfloat16"), keys(dtype="bfloat16", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})),
           refused("quantization_config", "remove")),
@@ -294,7 +297,7 @@ TOKENIZERS = [
     exports("tekken", mistral(split_by(TEKKEN, ignore_merges=True)), exported(**{"tokenizer.ggml.pre": "tekken"})),
     exports("o200k", llama(split_by(O200K)), exported(**{"tokenizer.ggml.pre": "gpt-4o"})),
     reads_text("vocab.json and merges.txt alone", qwen2(vocabulary_and_merges, file("text.txt", TEXT)),
-               refused("tokenizer.json", "vocab.json", "save_pretrained")),
+               refused("tokenizer.json", "save_pretrained")),
     reads_text("no tokenizer", llama(without("model/tokenizer.json"), file("text.txt", TEXT)), refused("tokenizer.json", "tokens")),
     reads_text("a token beyond the vocabulary",  # huggingface/transformers#27053
                llama(token_beyond_the_vocabulary, file("text.txt", TEXT + "<pad>" + TEXT)), refused("300", "vocab|embedding")),
@@ -367,7 +370,7 @@ GGUF = [
     exports("tie false without a head", llama(removed("lm_head")), refused("lm_head.weight", "tie_word_embeddings")),
     exports("tie true with another head", llama(keys(tie_word_embeddings=True)), contradiction("tie_word_embeddings", "lm_head.weight", "false")),
     exports("a weight beyond float16", llama(scaled("layers.0.mlp.up_proj", 1e5)), refused("up_proj|ffn_up", "float16|f16", "bf16|f32"), "f16"),
-    exports("an adapter beside the weights", llama(adapter), refused("adapter_config.json")),
+    exports("an adapter beside the weights", llama(adapter), refused("adapter_(config|model)", "merge")),
 ]
 
 TABLE = [*ROTARY, *WINDOWS, *HEADS_AND_BIASES, *TIES, *FILES, *NAMES_AND_SHAPES, *DTYPES_OF_FILES, *TOKENIZERS, *TEXTS_AS_FILES, *PROCESSES,
