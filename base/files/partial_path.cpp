@@ -8,6 +8,7 @@
 
 #include "base/files/durable_file.h"
 #include "base/files/output_owner.h"
+#include "base/text/sha256.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -28,6 +29,13 @@ bool is_model_of_dotresize(const fs::path& dir) {
   std::error_code error;
   return fs::is_directory(fs::symlink_status(dir, error)) &&
          fs::is_regular_file(fs::symlink_status(dir / kReportDirectory / kReportFile, error));
+}
+
+bool is_complete_output(const fs::path& dir) {
+  std::error_code error;
+  return is_model_of_dotresize(dir) &&
+         fs::is_regular_file(fs::symlink_status(dir / kSumsFile, error)) &&
+         !fs::exists(fs::symlink_status(dir / kJournalDirectory, error));
 }
 
 bool is_empty_partial(const fs::path& partial) {
@@ -74,6 +82,7 @@ std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
 
 std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& name,
                                 const PinnedDirectory& partial) {
+  if (is_complete_output(partial.path())) return {};
   const fs::path journal = partial.path() / kJournalDirectory;
   // The owner file goes last, because the process may be killed in between.
   std::error_code error = empty_directory(partial.path(), journal);

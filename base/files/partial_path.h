@@ -25,6 +25,10 @@ inline constexpr char kMapsFile[] = "maps.safetensors";
 /// True if dotresize has made this directory. Only such a directory is ever overwritten.
 bool is_model_of_dotresize(const std::filesystem::path& dir);
 
+/// True if this is such a directory and none of its files is missing: the last one, SHA256SUMS, is
+/// written when all others are on disk.
+bool is_complete_output(const std::filesystem::path& dir);
+
 /// True if the directory is empty, or holds only an empty journal or one whose owner file was never
 /// completed. Then it belongs to nobody.
 bool is_empty_partial(const std::filesystem::path& partial);
@@ -40,7 +44,8 @@ std::error_code empty_directory(const std::filesystem::path& dir,
                                 const std::filesystem::path& kept = {});
 
 /// Removes everything in `partial` that no later job can use: all but a journal with entries. If
-/// there is no such journal, removes the directory too, which is `name` in `parent`.
+/// there is no such journal, removes the directory too, which is `name` in `parent`. Leaves a
+/// complete output alone, which lacks only its name.
 std::error_code trim_unfinished(const PinnedDirectory& parent, const std::filesystem::path& name,
                                 const PinnedDirectory& partial);
 

@@ -132,7 +132,12 @@ SourceModel read_source_model(const fs::path& dir, const Confinement& confinemen
   std::ranges::move(check_model_files(dir, model.files), std::back_inserter(model.warnings));
   std::map<std::string, SafetensorsHeader> headers;
   for (const std::string& name : model.files.names) {
-    headers.emplace(name, read_safetensors_header(InputFile((dir / name).string(), confinement)));
+    const InputFile file((dir / name).string(), confinement);
+    const SafetensorsHeader& header =
+        headers.emplace(name, read_safetensors_header(file)).first->second;
+    for (const auto& [tensor, info] : header.tensors) {
+      model.config.file_bytes += static_cast<int64_t>(info.end - info.begin);
+    }
   }
   const CheckpointTable& table =
       model.table.emplace(table_of_model(model.files, headers, dir, model.config));

@@ -21,7 +21,6 @@ using nlohmann::json;
 // overflows 64 bits.
 constexpr int64_t kMaxSize = int64_t{1} << 22;
 constexpr int64_t kMaxHeads = int64_t{1} << 11;
-constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
 constexpr const char* kCompressedType = "dotresize";
 constexpr const char* kCompressedArchitecture = "DotResizeForCausalLM";

@@ -23,6 +23,7 @@
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
+#include "base/process/rank_start.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
@@ -297,6 +298,11 @@ void SweepRun::show() {
 }
 
 int SweepRun::run() {
+  int ranks = 1;
+  for (const SweepJob& job : plan_.jobs) ranks = std::max(ranks, job.ranks);
+  require_rank_start(ranks);
+  const SharedMemoryFolder own(shared_memory_.empty() ? ranks : 1);
+  if (!own.path().empty()) shared_memory_ = own.path();
   lock_ = open_sweep_directory(plan_.directory, rights_);
   find_pending();
   write_results(plan_, rows_);

@@ -10,6 +10,7 @@
 #include "base/files/attempt_file.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
+#include "base/process/rank_start.h"
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"
 #include "server/launch/launcher.h"
@@ -54,6 +55,7 @@ void LocalLauncher::require_ready() const {
 }
 
 void LocalLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
+  if (!job.has_sweep()) require_rank_start(ranks_of(job.spec()));
   const fs::path job_file = write_job_file(context_.state, job);
   AttemptCommand attempt;
   attempt.dir = context_.state.attempt(job.id(), job.attempt());

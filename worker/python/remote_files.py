@@ -108,7 +108,8 @@ def parse(arguments):
 def main(arguments):
     options = parse(arguments)
     os.umask(0o022)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    memory = min(MEMORY_BYTES, *(limit % 2**64 for limit in resource.getrlimit(resource.RLIMIT_AS)))  # -1 is no limit
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         say({"result": options.action(options)})
