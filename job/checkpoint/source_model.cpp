@@ -109,7 +109,7 @@ void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
   for (const auto& [name, dtype] : config.dtypes.others) others.push_back(name);
   warnings.push_back((others.size() == 1 ? "tensor " : "tensors ") + tensors_text(others) + ": " +
                      to_string(config.dtypes.others.begin()->second) + ", unlike most, which are " +
-                     to_string(config.dtypes.main) + "; each keeps its dtype");
+                     to_string(config.dtypes.main) + "; output.dtype: same keeps each");
 }
 
 }  // namespace
