@@ -3,6 +3,7 @@
 #include <httplib.h>
 #include <spdlog/spdlog.h>
 
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -54,6 +55,14 @@ std::string refusal(const httplib::Request& request, int& status) {
     return refused(415, "a body is a form: application/x-www-form-urlencoded");
   }
   return "";
+}
+
+Listeners listen_for_http(const Endpoint& endpoint) {
+  try {
+    return listen_on_tcp(endpoint.host, endpoint.port);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(std::string("--http: ") + error.what());
+  }
 }
 
 /// Returns true if the client has shown a certificate of the authority of clients.
@@ -207,7 +216,7 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
     response.set_content(status.error_message() + "\n", kText);
   });
   content_.add_pages(*library_);
-  Listeners listeners = listen_on_tcp(endpoint.host, endpoint.port);
+  Listeners listeners = listen_for_http(endpoint);
   url_ = (certificates.current() ? "https://" : "http://") + endpoint.host + ":" +
          std::to_string(listeners.port);
   port_ = std::make_unique<HttpPort>(std::move(listeners),

@@ -51,8 +51,8 @@ struct HttpContent {
 /// and the pages of `add_pages`.
 class HttpServer {
  public:
-  /// Listens until destruction. `certificates` and `gate` outlive the server. Throws like
-  /// listen_on_tcp() if the address is not available.
+  /// Listens until destruction. `certificates` and `gate` outlive the server. Throws
+  /// std::runtime_error if the address is not available.
   HttpServer(const Endpoint& endpoint, const Certificates& certificates, CallGate& gate,
              HttpContent content);
   ~HttpServer();
