@@ -364,7 +364,7 @@ TEST_F(OutputDirectoryTest, WhatAFinishedReplacementHasLeftIsNoJobsWork) {
 
 TEST_F(OutputDirectoryTest, ACompleteOutputIsTakenOverByTheNextAttempt) {
   put_complete(partial_path(out_), "this job");
-  OutputDirectory output(out_, false, false, {"j-1", 2}, "this job");
+  OutputDirectory output(out_, false, false, {{"j-1", 2}}, "this job");
   output.commit();
   EXPECT_EQ(owner_of_output(out_)->attempt, 2);
   EXPECT_EQ(file_bytes(out_ / kSumsFile), sha256_sums(out_));
