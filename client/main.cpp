@@ -1,6 +1,8 @@
 #include <sysexits.h>
 
+#include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include "base/errors.h"
 #include "base/failure.h"
@@ -8,8 +10,10 @@
 #include "base/process/program.h"
 #include "client/local/remote_job.h"
 #include "client/verbs/verb.h"
+#include "job/spec/command_options.h"
 
 namespace dotresize {
+namespace fs = std::filesystem;
 namespace {
 
 constexpr char kFooter[] =
@@ -31,8 +35,18 @@ int fail(const CommonOptions& common, int exit_code, const std::string& code,
   return exit_code;
 }
 
+/// Throws InputError if the working directory cannot be found: relative paths then lead nowhere,
+/// and libraries of the worker do not load.
+void require_working_directory() {
+  std::error_code error;
+  if (!fs::current_path(error).empty()) return;
+  throw InputError("the working directory cannot be found (" + error.message() +
+                   "): it may have been removed; change to another one, as in cd ~");
+}
+
 int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
   try {
+    require_working_directory();
     for (const Verb& verb : verbs) {
       if (verb.command->parsed()) return verb.action();
     }
@@ -53,6 +67,8 @@ int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
 
 int main(int argc, char** argv) {
   limit_spinning();
+  leave_parent_step();
+  survive_file_size_limit();
   CLI::App app("Compress language models by narrowing their hidden size.", "dotresize");
   app.set_version_flag("--version", std::string("dotresize ") + kVersion);
   app.footer(kFooter);
@@ -67,6 +83,7 @@ int main(int argc, char** argv) {
   verbs.push_back(add_completion_verb(app));
   try {
     app.parse(argc, argv);
+    refuse_empty_arguments(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help, version
     std::cerr << "dotresize: error: " << usage_fault(app, error)

@@ -34,6 +34,7 @@ int serve(ServerOptions options) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  survive_file_size_limit();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   Server server(options);
@@ -45,6 +46,17 @@ int serve(ServerOptions options) {
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) server.reload();
   spdlog::info("stopping; running jobs continue, and the next start finds them again");
   return kExitOk;
+}
+
+void change_tokens(const TokenOptions& options) {
+  if (options.revoke) {
+    revoke_tokens(options.tokens, options.name);
+    std::cout << options.name << " has no token any more; a running server needs a SIGHUP\n";
+    return;
+  }
+  std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
+                               : add_token(options.tokens, options.name, role_of(options.role)))
+            << std::endl;
 }
 
 }  // namespace
@@ -63,10 +75,7 @@ int main(int argc, char** argv) {
       return kExitOk;
     }
     if (argc > 1 && std::string_view(argv[1]) == "token") {
-      const TokenOptions options = parse_token_options(argc - 1, argv + 1);
-      std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
-                                   : add_token(options.tokens, options.name, role_of(options.role)))
-                << std::endl;
+      change_tokens(parse_token_options(argc - 1, argv + 1));
       return kExitOk;
     }
     return serve(parse_options(argc, argv));

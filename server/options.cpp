@@ -275,10 +275,11 @@ TokenOptions parse_token_options(int argc, char** argv) {
   app.add_flag("--rotate", options.rotate,
                "Issue a new token with the same role to NAME; the previous token stays valid until "
                "the next rotation");
+  app.add_flag("--revoke", options.revoke,
+               "Remove the tokens of NAME; a running server reads the file again at SIGHUP");
   parse(app, argc, argv);
-  if (options.rotate == (role->count() > 0)) {
-    exit_after(app,
-               CLI::ValidationError("ROLE", "cannot be given with --rotate, which keeps the role"));
+  if (int{options.rotate} + int{options.revoke} + int{role->count() > 0} != 1) {
+    exit_after(app, CLI::ValidationError("NAME", "needs one of ROLE, --rotate and --revoke"));
   }
   return options;
 }

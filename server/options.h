@@ -88,6 +88,7 @@ struct TokenOptions {
   std::string name;
   std::string role;
   bool rotate = false;  ///< adds a new token for a name that has one
+  bool revoke = false;  ///< removes all tokens of the name
 };
 
 /// Parses `argv`, which begins with "token". Throws ExitNow.

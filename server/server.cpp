@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "job/status/job_rows.h"
 #include "server/access/endpoint.h"
 #include "server/launch/launcher.h"
 #include "server/store/files.h"
@@ -161,15 +160,16 @@ Server::Server(const ServerOptions& options)
   listen(options);
   background_.scheduler = std::make_unique<Scheduler>(
       SchedulerContext{storage_.store, storage_.state, *background_.launchers, heartbeats_,
-                       storage_.trash, callers_.paths, machine_, storage_.drain, view_},
+                       storage_.trash, callers_.paths, callers_.access, machine_, storage_.drain,
+                       view_},
       SchedulerLimits{options.limits.max_attempts, options.limits.heartbeat_timeout,
                       options.limits.retry_delay});
   if (callers_.paths.remote().allows_any()) {
-    background_.stager =
-        std::make_unique<Stager>(storage_.store, callers_.paths, machine_, storage_.trash);
+    background_.stager = std::make_unique<Stager>(storage_.store, callers_.paths, callers_.access,
+                                                  machine_, storage_.trash);
   }
-  background_.notifier =
-      std::make_unique<Notifier>(storage_.store, callers_.webhooks, options.webhooks.secret);
+  background_.notifier = std::make_unique<Notifier>(storage_.store, callers_.webhooks,
+                                                    callers_.access, options.webhooks.secret);
   background_.watchdog = std::make_unique<Watchdog>(
       "unix:" + storage_.state.socket.string(), [this] { return first_fault(health()); },
       [this](bool serving) {
@@ -207,7 +207,17 @@ void Server::reload() {
     }
   };
   read_again("tokens", callers_.access);
+  const auto client_ca = [&] {
+    const std::shared_ptr<const TlsContent> tls = callers_.certificates.current();
+    return tls ? tls->client_ca : "";
+  };
+  const std::string before = client_ca();
   read_again("certificates", callers_.certificates);
+  if (client_ca() == before) return;
+  // A client that the new authority does not know must not keep the connection that the old one
+  // gave.
+  spdlog::info("SIGHUP: client-ca.crt has changed: closed {} connections",
+               ports_.clients->cut_connections());
 }
 
 std::vector<GuardedServer*> Server::grpc_servers() const {
@@ -307,14 +317,23 @@ std::vector<HealthCheck> Server::health() {
   return health_.checks;
 }
 
+double Server::queue_head_age_s() {
+  using google::protobuf::util::TimeUtil;
+  const auto since = storage_.store.head_queued_since();
+  const std::string queued = since ? TimeUtil::ToString(*since) : "";
+  const std::lock_guard lock(head_.mutex);
+  if (queued != head_.queued) head_.clock.forget(std::exchange(head_.queued, queued));
+  if (!since) return 0.0;
+  const std::chrono::milliseconds by_wall(
+      TimeUtil::DurationToMilliseconds(TimeUtil::GetCurrentTime() - *since));
+  return std::chrono::duration<double>(head_.clock.passed(queued, by_wall)).count();
+}
+
 ServerFigures Server::figures() {
   ServerFigures figures;
   figures.jobs = storage_.store.counts();
   figures.totals = storage_.store.totals();
-  if (const auto since = storage_.store.head_queued_since()) {
-    const auto now = google::protobuf::util::TimeUtil::GetCurrentTime();
-    figures.queue_head_age_s = std::max(0.0, unix_time(now) - unix_time(*since));
-  }
+  figures.queue_head_age_s = queue_head_age_s();
   figures.longest_silence_s = std::chrono::duration<double>(heartbeats_.longest_silence()).count();
   figures.capacity = machine_.capacity;
   const std::shared_ptr<const QueueState> queue = view_.state();

@@ -16,6 +16,7 @@
 #include "server/launch/launcher.h"
 #include "server/options.h"
 #include "server/schedule/heartbeats.h"
+#include "server/schedule/run_clock.h"
 #include "server/schedule/scheduler.h"
 #include "server/schedule/watchdog.h"
 #include "server/store/job_store.h"
@@ -53,6 +54,8 @@ class Server {
   /// cheap.
   std::vector<HealthCheck> health();
   ServerFigures figures();
+  /// Time since the job at the head of the queue was queued; 0 if there is none.
+  double queue_head_age_s();
 
   /// Lasting state: files and the job table.
   struct Storage {
@@ -85,6 +88,12 @@ class Server {
     std::vector<HealthCheck> checks;
     std::chrono::steady_clock::time_point time;
   };
+  /// Age of the queue's head, which does not change when the wall clock is set.
+  struct Head {
+    std::mutex mutex;  ///< guards the others
+    RunClock clock;
+    std::string queued;  ///< time when the head was queued, by which the clock knows it
+  };
   struct Ports {
     std::string endpoint;  ///< HOST:PORT of clients, with the actual port
     std::unique_ptr<GuardedServer> clients;
@@ -108,6 +117,7 @@ class Server {
   Heartbeats heartbeats_;
   Metrics metrics_;
   Health health_;
+  Head head_;
   Streams streams_;
   JobsService jobs_;
   WorkersService workers_;

@@ -19,20 +19,26 @@ constexpr uint64_t kMaxAttemptFileBytes = uint64_t{2} << 20;
 
 std::string attempt_file_text(const AttemptFile& attempt) {
   const Json content = {
-      {"coordinator", attempt.coordinator}, {"ca", attempt.ca},       {"job_id", attempt.job_id},
-      {"attempt", attempt.attempt},         {"token", attempt.token}, {"roots", attempt.roots}};
+      {"coordinator", attempt.coordinator},   {"ca", attempt.ca},       {"job_id", attempt.job_id},
+      {"attempt", attempt.attempt},           {"token", attempt.token}, {"roots", attempt.roots},
+      {"rights", rights_text(attempt.rights)}};
   return content.dump() + "\n";
 }
 
 AttemptFile read_attempt_file(const std::filesystem::path& path) {
   const Json content = read_json_object(path, kMaxAttemptFileBytes);
   try {
-    return {content.at("coordinator").get<std::string>(),
-            content.at("ca").get<std::string>(),
-            content.at("job_id").get<std::string>(),
-            content.at("attempt").get<int>(),
-            content.at("token").get<std::string>(),
-            content.value("roots", std::vector<std::string>())};
+    AttemptFile attempt{content.at("coordinator").get<std::string>(),
+                        content.at("ca").get<std::string>(),
+                        content.at("job_id").get<std::string>(),
+                        content.at("attempt").get<int>(),
+                        content.at("token").get<std::string>(),
+                        content.value("roots", std::vector<std::string>())};
+    // A server of an earlier version, which looked at its job table, wrote no rights.
+    attempt.rights = content.contains("rights")
+                         ? parse_rights(content.at("rights").get<std::string>())
+                         : OutputRights{{attempt.job_id, attempt.attempt}, /*any=*/true};
+    return attempt;
   } catch (const Json::exception& error) {
     throw InputError(path.string() + ": " + json_fault(error));
   }
@@ -46,6 +52,7 @@ std::optional<AttemptFile> attempt_from_environment() {
   attempt.attempt = parse_number<int>(environment_variable("DOTRESIZE_ATTEMPT")).value_or(0);
   attempt.token = environment_variable("DOTRESIZE_ATTEMPT_TOKEN");
   attempt.roots = roots_from_environment();
+  attempt.rights = rights_from_environment();
   return attempt;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files/output_owner.h"
+
 namespace dotresize {
 
 /// Data that a process of one attempt needs to call its server. On the server's machine the process
@@ -18,6 +20,7 @@ struct AttemptFile {
   std::string token;  ///< secret
   std::vector<std::string>
       roots;  ///< directories that the process may read and write for the job; empty: any
+  OutputRights rights = {};
 };
 
 /// Returns the content of an attempt file.

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
+#include <string>
 
-#include "base/errors.h"
 #include "base/files/durable_file.h"
-#include "base/files/input_file.h"
+#include "base/files/output_owner.h"
+#include "base/text/sha256.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -29,6 +29,13 @@ bool is_model_of_dotresize(const fs::path& dir) {
   std::error_code error;
   return fs::is_directory(fs::symlink_status(dir, error)) &&
          fs::is_regular_file(fs::symlink_status(dir / kReportDirectory / kReportFile, error));
+}
+
+bool is_complete_output(const fs::path& dir) {
+  std::error_code error;
+  return is_model_of_dotresize(dir) &&
+         fs::is_regular_file(fs::symlink_status(dir / kSumsFile, error)) &&
+         !fs::exists(fs::symlink_status(dir / kJournalDirectory, error));
 }
 
 bool is_empty_partial(const fs::path& partial) {
@@ -75,6 +82,7 @@ std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
 
 std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& name,
                                 const PinnedDirectory& partial) {
+  if (is_complete_output(partial.path())) return {};
   const fs::path journal = partial.path() / kJournalDirectory;
   // The owner file goes last, because the process may be killed in between.
   std::error_code error = empty_directory(partial.path(), journal);
@@ -112,36 +120,6 @@ int64_t size_of_directory(const fs::path& dir) {
 bool is_unfinished_output(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.ends_with(kPartial) || name.ends_with(kReplaced);
-}
-
-void write_output_owner(const fs::path& dir, const OutputOwner& owner) {
-  const nlohmann::json content = {{"job_id", owner.job_id}, {"attempt", owner.attempt}};
-  write_file_atomically(dir / kOwnerOfOutput, content.dump() + "\n");
-}
-
-std::optional<OutputOwner> read_output_owner(const fs::path& dir) {
-  constexpr size_t kMaxOwnerBytes = 4096;
-  const fs::path file = dir / kOwnerOfOutput;
-  std::error_code error;
-  if (!fs::is_regular_file(fs::symlink_status(file, error))) return std::nullopt;
-  try {
-    const nlohmann::json content = nlohmann::json::parse(read_whole_file(file, kMaxOwnerBytes));
-    return OutputOwner{content.at("job_id").get<std::string>(), content.at("attempt").get<int>()};
-  } catch (const InputError&) {
-    return std::nullopt;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
-}
-
-std::optional<OutputOwner> owner_of_output(const fs::path& output) {
-  return read_output_owner(output / kReportDirectory);
-}
-
-std::optional<OutputOwner> owner_of_partial(const fs::path& partial) {
-  // A job close to its end has already removed its journal.
-  const auto owner = read_output_owner(partial / kJournalDirectory);
-  return owner ? owner : owner_of_output(partial);
 }
 
 }  // namespace dotresize

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <system_error>
 
 #include "base/files/directory.h"
@@ -17,8 +15,6 @@ std::filesystem::path partial_path(const std::filesystem::path& output);
 /// (worker/calibration/storage/journal.h), and the file in it that identifies the job.
 inline constexpr char kJournalDirectory[] = "journal";
 inline constexpr char kJournalOfJob[] = "job.json";
-/// File with the output's OutputOwner: in the journal, then in kReportDirectory.
-inline constexpr char kOwnerOfOutput[] = "owner.json";
 
 /// Directory with the report in a model directory that dotresize has made, and its files. Every
 /// output has kReportFile.
@@ -28,6 +24,10 @@ inline constexpr char kMapsFile[] = "maps.safetensors";
 
 /// True if dotresize has made this directory. Only such a directory is ever overwritten.
 bool is_model_of_dotresize(const std::filesystem::path& dir);
+
+/// True if this is such a directory and none of its files is missing: the last one, SHA256SUMS, is
+/// written when all others are on disk.
+bool is_complete_output(const std::filesystem::path& dir);
 
 /// True if the directory is empty, or holds only an empty journal or one whose owner file was never
 /// completed. Then it belongs to nobody.
@@ -44,7 +44,8 @@ std::error_code empty_directory(const std::filesystem::path& dir,
                                 const std::filesystem::path& kept = {});
 
 /// Removes everything in `partial` that no later job can use: all but a journal with entries. If
-/// there is no such journal, removes the directory too, which is `name` in `parent`.
+/// there is no such journal, removes the directory too, which is `name` in `parent`. Leaves a
+/// complete output alone, which lacks only its name.
 std::error_code trim_unfinished(const PinnedDirectory& parent, const std::filesystem::path& name,
                                 const PinnedDirectory& partial);
 
@@ -61,25 +62,5 @@ std::filesystem::path replaced_path(const std::filesystem::path& output);
 
 /// True if `path` has the name of a partial_path() or replaced_path().
 bool is_unfinished_output(const std::filesystem::path& path);
-
-/// The job and attempt of a server that make an output. The file lies in the unfinished output's
-/// journal, then in the whole output's `dotresize` folder. So the output and its owner appear in
-/// one step.
-struct OutputOwner {
-  std::string job_id;  ///< empty: made without a server
-  int attempt = 0;
-};
-
-/// Writes DIR/owner.json. Throws std::system_error.
-void write_output_owner(const std::filesystem::path& dir, const OutputOwner& owner);
-
-/// Reads DIR/owner.json; nothing if it is missing or damaged. Does not follow a link in its place.
-std::optional<OutputOwner> read_output_owner(const std::filesystem::path& dir);
-
-/// Owner of the output at `output`; nothing if no server's job has made it.
-std::optional<OutputOwner> owner_of_output(const std::filesystem::path& output);
-
-/// Owner of the unfinished output at `partial`.
-std::optional<OutputOwner> owner_of_partial(const std::filesystem::path& partial);
 
 }  // namespace dotresize

@@ -14,6 +14,8 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <ctime>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,12 +24,15 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/directory.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 
 namespace dotresize {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
 constexpr size_t kMaxCapturedOutput = size_t{64} << 20;
@@ -101,16 +106,56 @@ void kill_and_reap(pid_t pid, pid_t target) {
   static std::mutex mutex;  // guards `unreaped`
   static std::vector<pid_t> unreaped;
   ::kill(target, SIGKILL);
-  const auto end = std::chrono::steady_clock::now() + kKillPatience;
+  const auto end = Clock::now() + kKillPatience;
   pid_t reaped = 0;
-  while ((reaped = ::waitpid(pid, nullptr, WNOHANG)) == 0 &&
-         std::chrono::steady_clock::now() < end) {
+  while ((reaped = ::waitpid(pid, nullptr, WNOHANG)) == 0 && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   const std::lock_guard lock(mutex);
   std::erase_if(unreaped, [](pid_t each) { return ::waitpid(each, nullptr, WNOHANG) != 0; });
   if (reaped == 0) unreaped.push_back(pid);
 }
+
+/// Returns the processor time of a process and its descendants.
+std::chrono::nanoseconds processor_time(pid_t pid) {
+  clockid_t clock = 0;
+  timespec used = {};
+  std::chrono::nanoseconds time{0};
+  if (::clock_getcpuclockid(pid, &clock) == 0 && ::clock_gettime(clock, &used) == 0) {
+    time = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  }
+  const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
+  std::error_code gone;
+  for (const auto& task : entries_of(tasks, gone)) {
+    std::ifstream children(task.path() / "children");
+    for (pid_t child = 0; children >> child;) time += processor_time(child);
+  }
+  return time;
+}
+
+/// Time for which a child has used no processor, as far as this process could watch it.
+class IdleTime {
+ public:
+  explicit IdleTime(pid_t pid) : pid_(pid) {}
+
+  /// Call several times a second.
+  Clock::duration passed() {
+    constexpr std::chrono::milliseconds kLook{500};
+    const Clock::time_point now = Clock::now();
+    if (now < looked_ + kLook) return idle_;
+    const std::chrono::nanoseconds used = processor_time(pid_);
+    // A longer time since the last look means that this process was stopped.
+    idle_ += std::min<Clock::duration>(now - std::exchange(looked_, now), 2 * kLook);
+    if (std::exchange(used_, used) != used) idle_ = {};
+    return idle_;
+  }
+
+ private:
+  pid_t pid_;
+  std::chrono::nanoseconds used_{-1};
+  Clock::time_point looked_ = Clock::now();
+  Clock::duration idle_{};
+};
 
 /// Returns a file without a name that is read from its beginning.
 UniqueFd file_in_memory(const std::string& content) {
@@ -131,7 +176,6 @@ UniqueFd file_in_memory(const std::string& content) {
 /// of the signals that end it, and of SIGCHLD; or empty) and `stop` end it.
 int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
                 const sigset_t& blocked, const UniqueFd& signals, const std::stop_token& stop) {
-  using Clock = std::chrono::steady_clock;
   Pipe out = make_pipe();
   Pipe err = make_pipe();
   const pid_t pid = start_in_group(command, blocked, out.write_end.get(), err.write_end.get());
@@ -264,23 +308,33 @@ pid_t start_child(const ChildStart& start) {
   return pid;
 }
 
-ChildResult run_child(const std::vector<std::string>& command) {
+ChildResult run_child(const std::vector<std::string>& command,
+                      std::optional<std::chrono::seconds> idle_limit) {
   Pipe output = make_pipe();
   const pid_t pid =
       start_child({.command = command, .descriptors = {{output.write_end.get(), STDERR_FILENO}}});
   output.write_end = UniqueFd();
+  IdleTime idle(pid);
   std::string errors;
-  while (output.read_end) read_errors(output.read_end, errors);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  std::optional<int> status;
+  while (!status || output.read_end) {
+    constexpr int kTickMs = 50;
+    pollfd polled = {output.read_end.get(), POLLIN, 0};  // a closed pipe counts as silent
+    const int ready = ::poll(&polled, 1, kTickMs);
+    if (ready > 0) read_errors(output.read_end, errors);
+    if (ready == 0 && status) break;  // its own children may keep the pipe open
+    int ended = 0;
+    if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
+    if (status || !idle_limit || idle.passed() < *idle_limit) continue;
+    kill_and_reap(pid, pid);
+    return {128 + SIGKILL, last_line(errors), /*hung=*/true};
   }
-  return {exit_code_of(status), last_line(errors)};
+  return {exit_code_of(*status), last_line(errors)};
 }
 
 CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  Captured child =
-      capture({.command = command}, [&] { return std::chrono::steady_clock::now() >= end; });
+  const auto end = Clock::now() + limit;
+  Captured child = capture({.command = command}, [&] { return Clock::now() >= end; });
   if (!child.status) kill_and_reap(child.pid, child.pid);
   return std::move(child.result);
 }
@@ -294,10 +348,9 @@ std::optional<CapturedChild> ask_child(const ChildQuestion& question) {
   if (question.kept_descriptor >= 0) {
     start.descriptors.emplace_back(question.kept_descriptor, question.kept_number);
   }
-  const auto end = std::chrono::steady_clock::now() + question.limit;
-  Captured child = capture(std::move(start), [&] {
-    return question.stop.stop_requested() || std::chrono::steady_clock::now() >= end;
-  });
+  const auto end = Clock::now() + question.limit;
+  Captured child = capture(std::move(start),
+                           [&] { return question.stop.stop_requested() || Clock::now() >= end; });
   if (child.status) return std::move(child.result);
   const bool goes_on = question.stop.stop_requested() && question.outlives_stop;
   if (!goes_on) kill_and_reap(child.pid, -child.pid);
@@ -321,8 +374,8 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
   const std::vector<std::string> options = {
       // There may be fewer cores than ranks. Ranks then share them, and none is bound to one.
       "--oversubscribe", "--bind-to", "none",
-      // All ranks run on this machine, so no remote shell is needed.
-      "--mca", "plm_rsh_agent", "",
+      // All ranks run on this machine, also within an allocation of others.
+      "--mca", "plm", "isolated", "--mca", "ras", "^slurm,gridengine,tm,lsf",
       // Ranks exchange messages through shared memory and cannot be reached from outside.
       "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
       // Containers may forbid ranks to read each other's memory, so messages are copied through
@@ -341,6 +394,14 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 void exec_program(const std::vector<std::string>& command) {
   execvp(command.front().c_str(), exec_vector(command).data());
   throw cannot_start(command);
+}
+
+void exec_program(const std::vector<std::string>& command, const std::string& input) {
+  const UniqueFd file = file_in_memory(input);
+  require(::dup2(file.get(), STDIN_FILENO) < 0 ? errno : 0, "dup2");
+  // The file has that number already if this program was started without standard input.
+  require(::fcntl(STDIN_FILENO, F_SETFD, 0) != 0 ? errno : 0, "fcntl");
+  exec_program(command);
 }
 
 pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,

@@ -66,12 +66,16 @@ std::string last_line(std::string text);
 struct ChildResult {
   int exit_code = 0;      ///< see exit_code_of()
   std::string last_line;  ///< last line of stderr
+  bool hung = false;      ///< killed, because it had used no processor for too long
 };
 
 /// Runs a program (argument vector, found through PATH, no shell) to its end, without standard
-/// input. Its stdout goes to ours. Its stderr is read for the last line. Throws std::system_error
-/// if it cannot be started.
-ChildResult run_child(const std::vector<std::string>& command);
+/// input. Its stdout goes to ours. Its stderr is read for the last line. Kills it if neither it nor
+/// its children have used a processor for `idle_limit`: it is stopped, or waits for what does not
+/// come. Time in which this process itself was stopped does not count. Throws std::system_error if
+/// it cannot be started.
+ChildResult run_child(const std::vector<std::string>& command,
+                      std::optional<std::chrono::seconds> idle_limit = {});
 
 struct CapturedChild {
   int exit_code = 0;      ///< see exit_code_of()
@@ -116,6 +120,8 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 /// Replaces this process with `command` (found through PATH), whose exit code becomes this
 /// program's. Throws ProgramMissing if it cannot be executed.
 [[noreturn]] void exec_program(const std::vector<std::string>& command);
+/// Version with a standard input. Throws std::system_error too.
+[[noreturn]] void exec_program(const std::vector<std::string>& command, const std::string& input);
 
 /// Starts `command` in its own process group, without standard input, with `signals` blocked. It
 /// does not outlive this thread. The caller must wait for it. A command that cannot be executed

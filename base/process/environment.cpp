@@ -1,16 +1,21 @@
 #include "base/process/environment.h"
 
+#include <pwd.h>
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -53,6 +58,25 @@ bool is_executable(const fs::path& program) {
   return S_ISREG(status.st_mode);
 }
 
+bool has_prefix(std::string_view text, std::initializer_list<std::string_view> prefixes) {
+  return std::ranges::any_of(prefixes, [&](auto prefix) { return text.starts_with(prefix); });
+}
+
+/// True for a variable of an MPI or Slurm step. `in_mpi`: this process belongs to a step of MPI,
+/// which passes its own state on as parameters too.
+bool describes_step(std::string_view name, bool in_mpi) {
+  if (has_prefix(name, {"OMPI_MCA_", "PRTE_MCA_"})) {
+    const std::string_view parameter = name.substr(name.find("_MCA_") + 5);
+    return in_mpi && (parameter == "ess" || parameter == "pmix" || parameter == "initial_wdir" ||
+                      has_prefix(parameter, {"ess_base_", "orte_", "prte_", "shmem_RUNTIME_"}));
+  }
+  // The first two allow something to mpirun, the third one says where Slurm is.
+  if (has_prefix(name, {"OMPI_ALLOW_RUN_AS_ROOT", "PMIX_MCA_", "SLURM_CONF"})) return false;
+  // Slurm's variables make mpirun start its daemons with srun on all nodes of the allocation, and a
+  // worker expect the other tasks of the step. Ranks that are started here stay here.
+  return has_prefix(name, {"OMPI_", "PMIX_", "PMI_", "ORTE_", "PRTE_", "SLURM_"});
+}
+
 }  // namespace
 
 std::string environment_variable(const char* name) {
@@ -69,6 +93,22 @@ std::string host_name() {
 void limit_spinning() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "1000", 0);
 }
+
+void leave_parent_step() {
+  const bool in_mpi =
+      std::getenv("PMIX_NAMESPACE") != nullptr || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+  std::vector<std::string> dropped;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (describes_step(name, in_mpi)) dropped.emplace_back(name);
+  }
+  for (const std::string& name : dropped) ::unsetenv(name.c_str());
+  const bool homeless = std::getenv("HOME") == nullptr && ::getpwuid(::geteuid()) == nullptr;
+  if (homeless) ::setenv("HOME", "/", 0);
+}
+
+void survive_file_size_limit() { std::signal(SIGXFSZ, SIG_IGN); }
 
 std::string random_bytes(size_t count) {
   std::string bytes(count, '\0');
@@ -91,6 +131,16 @@ int64_t usable_memory_bytes() {
     if (file >> most && most > 0) bytes = std::min(bytes, most);  // "max" does not parse
   }
   return bytes;
+}
+
+std::optional<int64_t> process_memory_limit() {
+  std::optional<int64_t> least;
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit limit = {};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    least = std::min(least.value_or(INT64_MAX), static_cast<int64_t>(limit.rlim_cur));
+  }
+  return least;
 }
 
 int visible_cores() {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace dotresize {
@@ -12,6 +13,10 @@ int64_t usable_memory_bytes();
 
 /// Memory of the machine in bytes, regardless of limits.
 int64_t machine_memory_bytes();
+
+/// Bytes that this process, and each of its children, may map (RLIMIT_AS, RLIMIT_DATA); nullopt
+/// without a limit.
+std::optional<int64_t> process_memory_limit();
 
 /// Number of processors that this process may run on.
 int visible_cores();
@@ -38,6 +43,17 @@ std::string host_name();
 /// is milliseconds: on a machine with other load, spinning threads keep the cores from the threads
 /// that they wait for (docs/performance.md).
 void limit_spinning();
+
+/// Removes the variables by which the MPI or Slurm step that has started this process describes
+/// itself: an mpirun started here would take itself for a part of that step and end without a word.
+/// What users set to tune MPI (OMPI_MCA_btl, PMIX_MCA_gds) stays. Gives a user without a home
+/// directory and without an entry in the list of users the home directory "/", which nobody else
+/// can write to, because OpenMPI crashes without one. Call before other threads start.
+void leave_parent_step();
+
+/// Makes a write beyond the limit of file sizes fail with a message instead of killing this process
+/// without a word.
+void survive_file_size_limit();
 
 /// Returns `count` bytes from the operating system's generator. Throws std::system_error.
 std::string random_bytes(size_t count);

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iostream>
 #include <optional>
 
@@ -60,6 +61,7 @@ void WorkerView::take(const std::string& line) {
     mpi_text_ += line + "\n";
     if (!options_.verbose) return;
   }
+  has_error_ = has_error_ || line.find("error: ") != std::string::npos;
   const auto failure = parse_failure_line(line);
   if (failure && !failures_.insert(failure->message).second) return;  // repeated by another rank
   display_.print(printable_lines(line));
@@ -70,6 +72,14 @@ void WorkerView::finish(int exit_code) {
   display_.clear();
   const bool explained = exit_code == kExitOk || exit_code == kExitCancelled || !failures_.empty();
   if (!explained && !options_.verbose) std::cerr << mpi_text_ << std::flush;
+  if (explained || has_error_ || !mpi_text_.empty()) return;
+  const char* signal = exit_code > 128 ? ::sigdescr_np(exit_code - 128) : nullptr;
+  std::cerr << "dotresize: error: "
+            << (signal == nullptr ? "the ranks ended with exit code " + std::to_string(exit_code)
+                                  : "the ranks were killed by signal " +
+                                        std::to_string(exit_code - 128) + " (" + signal + ")")
+            << " and gave no reason: `dotresize doctor` tries to start ranks here, and dmesg tells "
+               "whether the kernel has killed them for lack of memory\n";
 }
 
 bool WorkerView::is_of_mpi(const std::string& line) {

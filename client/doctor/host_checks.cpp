@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/process/environment.h"
+#include "base/process/rank_start.h"
 #include "base/text/human_text.h"
 #include "client/doctor/checks.h"
 
@@ -13,8 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-/// Minimum for two ranks: OpenMPI gives each rank a segment of 4 MiB and some small ones.
-constexpr int64_t kLeastSharedMemory = 16 * kMiB;
 /// Enough for eight ranks and the buffers of NCCL between GPUs without a direct link.
 constexpr int64_t kAmpleSharedMemory = 256 * kMiB;
 constexpr int64_t kLeastSpace = 64 * kMiB;
@@ -67,11 +66,7 @@ Check shared_memory_check(const fs::path& directory) {
   Check check = space_check(directory, {kLeastSharedMemory, kAmpleSharedMemory});
   check.part = "shared memory";
   if (check.state == Check::kFault) {
-    check.advice =
-        "ranks exchange messages there: remove the files of killed jobs, or make it larger "
-        "(docker "
-        "run --shm-size=1g, an emptyDir with medium Memory in Kubernetes, mount -o "
-        "remount,size=1g)";
+    check.advice = kSharedMemoryAdvice;
   } else if (check.state == Check::kNote) {
     check.advice = "many ranks, and NCCL between GPUs, may need 1 GiB (docker run --shm-size=1g)";
   }

@@ -11,6 +11,7 @@
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
+#include "base/process/rank_start.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
@@ -67,8 +68,14 @@ Json document_of(const std::vector<std::string>& command, std::chrono::seconds l
 
 /// Runs the worker's self-test with `ranks` ranks.
 Json self_test(int ranks, const char* device) {
+  try {
+    require_rank_start(ranks);
+  } catch (const ProgramMissing& error) {
+    throw Failed(error.what());
+  }
+  const SharedMemoryFolder shared_memory(ranks);
   return document_of(
-      launch_command(ranks, {},
+      launch_command(ranks, shared_memory.path(),
                      {worker_program().string(), "self-test", "--device", device, "-o", "json"}),
       kPatienceForRanks);
 }

@@ -75,7 +75,7 @@ bool RemoteOutput::require_free() const {
                                         path_.string() +
                                         ": run that one again, which pushes it, or remove it");
   }
-  transfer(kPushPhase, look_command(url_, overwrite_, made ? path_ : fs::path()));
+  transfer(kPushPhase, look_command({url_, overwrite_}, made ? path_ : fs::path()));
   return made;
 }
 
@@ -85,7 +85,7 @@ void RemoteOutput::prepare() const {
 }
 
 std::string RemoteOutput::push() const {
-  const TransferResult pushed = transfer(kPushPhase, push_command(path_, url_, overwrite_));
+  const TransferResult pushed = transfer(kPushPhase, push_command(path_, {url_, overwrite_}));
   fs::remove_all(path_.parent_path());
   return fmt::format("{} ({})", url_, pushed.revision);
 }

@@ -9,8 +9,11 @@
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
+#include "base/process/rank_start.h"
 #include "base/text/human_text.h"
 #include "client/display/worker_view.h"
+#include "client/local/export_model.h"
+#include "client/local/finished_output.h"
 #include "client/local/job_template.h"
 #include "client/local/planned_job.h"
 #include "client/local/remote_job.h"
@@ -18,7 +21,6 @@
 #include "job/spec/command_options.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
-#include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace {
@@ -60,8 +62,9 @@ struct RunOptions {
   bool verbose = false;
 };
 
-/// Command that starts the ranks of a job.
-std::vector<std::string> job_command(const RunOptions& options, const PlannedJob& planned) {
+/// Command that starts the ranks of a job, which exchange messages in `shared_memory`.
+std::vector<std::string> job_command(const RunOptions& options, const PlannedJob& planned,
+                                     const fs::path& shared_memory) {
   std::vector<std::string> worker = {worker_program(), fs::absolute(options.job.job_file).string(),
                                      "--progress", "json"};
   std::vector<std::string> changes = options.job.changes;
@@ -71,13 +74,36 @@ std::vector<std::string> job_command(const RunOptions& options, const PlannedJob
     worker.insert(worker.end(), {"--trace", fs::absolute(options.trace).string()});
   }
   if (options.fresh) worker.push_back("--fresh");
-  return launch_command(planned.plan.job.resources.ranks, {}, worker);
+  return launch_command(planned.plan.job.resources.ranks, shared_memory, worker);
+}
+
+/// Runs the ranks of a planned job and returns the exit code of the run. If the output is complete,
+/// the job has succeeded, however mpirun has ended.
+int run_ranks(const RunOptions& options, const CommonOptions& common, const PlannedJob& planned) {
+  const FinishedOutput output(planned);
+  const SharedMemoryFolder shared_memory(planned.plan.job.resources.ranks);
+  // If -o json is given, stdout already has its one document.
+  const int exit_code = run_worker(job_command(options, planned, shared_memory.path()),
+                                   {.output_to_stderr = common.json(), .verbose = options.verbose});
+  if (exit_code == kExitOk || !output.came_since()) return exit_code;
+  std::cerr << "warning: the ranks ended with exit code " << exit_code
+            << " after the output was complete\n";
+  return kExitOk;
 }
 
 int run(const RunOptions& options, const CommonOptions& common) {
   PlannedJob planned = plan_job(options.job);
+  const bool pushed = is_remote(planned.given.output().path());
+  if (!options.fresh && !pushed && FinishedOutput(planned).is_there()) {
+    if (common.json()) std::cout << plan_json(planned) << std::flush;
+    std::cerr << "done already: " << planned.plan.job.output.path.string()
+              << " is the complete output of this job\n";
+    return kExitOk;
+  }
   require_runnable(planned, /*to_write=*/true);
-  if (planned.plan.job.resources.ranks > 1) require_program("mpirun");
+  const int ranks = planned.plan.job.resources.ranks;
+  if (ranks > 1) require_program("mpirun");
+  require_rank_start(ranks);
   if (is_remote(planned.given.model().path())) {
     // The weights are fetched only now, so that a faulty job fails early.
     PlanRequest request = options.job;
@@ -85,17 +111,14 @@ int run(const RunOptions& options, const CommonOptions& common) {
     planned = plan_job(request);
   }
   std::optional<RemoteOutput> output;
-  if (is_remote(planned.given.output().path())) {
+  if (pushed) {
     output.emplace(planned.given, planned.file.spec, options.job.remote);
   }
   const bool made = output && output->require_free();
   std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
   if (!made) {
     if (output) output->prepare();
-    // If -o json is given, stdout already has its one document.
-    const int exit_code =
-        run_worker(job_command(options, planned),
-                   {.output_to_stderr = common.json(), .verbose = options.verbose});
+    const int exit_code = run_ranks(options, common, planned);
     if (exit_code != kExitOk) return exit_code;
   }
   if (output) (common.json() ? std::cerr : std::cout) << "pushed to " << output->push() << "\n";
@@ -272,65 +295,38 @@ Verb verify_verb(CLI::App& app, CommonOptions& common) {
       });
 }
 
-struct ExportOptions {
-  std::string model;
-  std::string format;
-  std::string type;
-  std::string file;
-};
-
-constexpr char kGguf[] = "gguf";
-constexpr char kNemotronNas[] = "nemotron-nas";
-
-[[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
-  const bool gguf = options.format == kGguf;
-  if (!gguf && !options.type.empty()) {
-    throw InputError("--type", "is for --to gguf; the weights of nemotron-nas keep their type");
-  }
-  if (options.type.empty()) options.type = "f16";
-  const std::string ending = gguf ? "-" + options.type + ".gguf" : std::string("-") + kNemotronNas;
-  if (options.file.empty()) {  // in the working directory
-    const fs::path model = fs::absolute(options.model).lexically_normal();
-    const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
-    options.file = name.string() + ending;
-  }
-  std::vector<std::string> arguments = {options.model, options.file};
-  if (gguf) arguments.insert(arguments.end(), {"--type", options.type});
-  if (common.json()) arguments.emplace_back("--json");
-  const PythonModule program = gguf ? PythonModule{"export_gguf", export_gguf_py()}
-                                    : PythonModule{"export_nemotron_nas", export_nemotron_nas_py()};
-  exec_program(python_helper_command({{"exporting", exporting_py()}, program}, arguments));
-}
-
 Verb export_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("export", "Write a model without maps in the format of another engine");
-  auto options = std::make_shared<ExportOptions>();
+  auto request = std::make_shared<ExportRequest>();
   command
-      .add_option("MODEL_DIR", options->model,
+      .add_option("MODEL_DIR", request->model,
                   "An output without maps, or any model of its families")
       ->required()
       ->type_name("");
   command
-      .add_option("--to", options->format,
+      .add_option("--to", request->format,
                   "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
       ->required()
       ->type_name("FORMAT")
       ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
   command
-      .add_option("--type", options->type,
+      .add_option("--type", request->type,
                   "Type of the matrices of a gguf: f32, f16, bf16 or q8_0 (default: f16)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
-      .add_option("FILE", options->file,
+      .add_option("FILE", request->file,
                   "Output, which must not exist (default: NAME-TYPE.gguf, NAME-nemotron-nas)")
       ->type_name("");
   return finish_verb(command, common,
                      "  dotresize export out/stock --to gguf\n"
                      "  dotresize export out/stock small.gguf --to gguf --type q8_0\n"
                      "  dotresize export out/custom --to nemotron-nas\n",
-                     [options, &common]() -> int { export_model(*options, common); });
+                     [request, &common]() -> int {
+                       request->json = common.json();
+                       export_model(*request);
+                     });
 }
 
 }  // namespace

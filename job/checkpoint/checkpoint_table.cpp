@@ -22,7 +22,7 @@ namespace {
 /// header may ask for billions.
 constexpr std::size_t kMaxExpertTensors = 1'000'000;
 
-constexpr std::array<std::string_view, 3> kWeightDtypes = {"F32", "F16", "BF16"};
+constexpr std::array<std::string_view, 4> kWeightDtypes = {"F64", "F32", "F16", "BF16"};
 
 [[noreturn]] void refuse_placement(const fs::path& dir, const std::string& file,
                                    const std::string& tensor, const std::string& listed_in) {
@@ -141,17 +141,17 @@ void require_tensor(const CheckpointTable& table, const fs::path& dir, const Sto
   const auto found = table.tensors.find(tensor.name);
   if (found == table.tensors.end()) {
     throw InputError(dir.string() + ": the checkpoint has no tensor " + in_quotes(tensor.name) +
-                     advice_on_missing_tensor(table, tensor.name));
+                     advice_on_missing_tensor(table, dir, tensor.name));
   }
   const TensorPlace& place = found->second;
   const std::string where = (dir / place.file).string() + ": tensor " + in_quotes(tensor.name);
   if (!std::ranges::count(kWeightDtypes, place.dtype)) {
     throw InputError(where + " has dtype " + place.dtype + ", expected one of F32, F16, BF16" +
-                     advice_on_dtype(place.dtype));
+                     advice_on_dtype(table));
   }
   if (place.shape == tensor.shape) return;
   throw InputError(where + " has shape " + shape_text(place.shape) + ", expected " +
-                   shape_text(tensor.shape));
+                   shape_text(tensor.shape) + advice_on_shape(tensor.name, place.shape));
 }
 
 }  // namespace
@@ -176,7 +176,7 @@ CheckpointFiles find_checkpoint_files(const fs::path& dir, const Confinement& co
     if (fs::exists(dir / file, error)) return found.names.push_back(file);
     const bool link = fs::is_symlink(fs::symlink_status(dir / file, error));
     throw InputError(where + (link ? " is a link to a file that is not there; fetch the model again"
-                                   : " is missing"));
+                                   : " is missing" + advice_on_missing_shard(dir)));
   };
   const fs::path index_path = dir / kIndexFile;
   if (fs::exists(fs::symlink_status(dir / kSingleFile, error))) {

@@ -11,6 +11,7 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/checkpoint/model_files.h"
+#include "job/checkpoint/weights_advice.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 
@@ -21,8 +22,12 @@ namespace {
 constexpr std::string_view kHead = "lm_head.weight";
 constexpr std::size_t kNamedTensors = 3;  // in one sentence
 
-constexpr std::array<std::pair<std::string_view, Dtype>, 3> kDtypes = {
-    {{"F32", Dtype::kFloat32}, {"F16", Dtype::kFloat16}, {"BF16", Dtype::kBFloat16}}};
+/// float64 is read as float32.
+constexpr std::array<std::pair<std::string_view, Dtype>, 4> kDtypes = {
+    {{"F64", Dtype::kFloat32},
+     {"F32", Dtype::kFloat32},
+     {"F16", Dtype::kFloat16},
+     {"BF16", Dtype::kBFloat16}}};
 
 Dtype dtype_of(const TensorPlace& place) {
   return std::ranges::find(kDtypes, place.dtype, &std::pair<std::string_view, Dtype>::first)
@@ -30,7 +35,7 @@ Dtype dtype_of(const TensorPlace& place) {
 }
 
 int64_t elements_of(const TensorPlace& place) {
-  return static_cast<int64_t>(place.end - place.begin) / size_in_bytes(dtype_of(place));
+  return static_cast<int64_t>(place.end - place.begin) / safetensors_dtype_size(place.dtype);
 }
 
 /// Calls `visit` with the name and the place of each tensor of the model, and with true for those
@@ -93,6 +98,12 @@ void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
     warnings.push_back((unused.size() == 1 ? "tensor " : "tensors ") + tensors_text(unused) +
                        ": not part of a " + config.family + " with this config.json, and not read");
   }
+  const bool float64 = std::ranges::any_of(
+      table.tensors, [](const auto& entry) { return entry.second.dtype == "F64"; });
+  if (float64) {
+    warnings.emplace_back(
+        "there are tensors in float64: they are read as float32, and sizes count them so");
+  }
   if (config.dtypes.others.empty()) return;
   std::vector<std::string> others;
   for (const auto& [name, dtype] : config.dtypes.others) others.push_back(name);
@@ -105,6 +116,11 @@ void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
 
 SourceModel read_source_model(const fs::path& dir, const Confinement& confinement) {
   SourceModel model;
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(dir / "config.json", error)) && fs::is_directory(dir, error)) {
+    throw InputError((dir / "config.json").string() + ": no such file" +
+                     advice_on_missing_config(dir));
+  }
   ParsedConfig parsed = read_parsed_config(dir, confinement);
   model.config = std::move(parsed.model);
   model.warnings = std::move(parsed.warnings);
@@ -116,7 +132,12 @@ SourceModel read_source_model(const fs::path& dir, const Confinement& confinemen
   std::ranges::move(check_model_files(dir, model.files), std::back_inserter(model.warnings));
   std::map<std::string, SafetensorsHeader> headers;
   for (const std::string& name : model.files.names) {
-    headers.emplace(name, read_safetensors_header(InputFile((dir / name).string(), confinement)));
+    const InputFile file((dir / name).string(), confinement);
+    const SafetensorsHeader& header =
+        headers.emplace(name, read_safetensors_header(file)).first->second;
+    for (const auto& [tensor, info] : header.tensors) {
+      model.config.file_bytes += static_cast<int64_t>(info.end - info.begin);
+    }
   }
   const CheckpointTable& table =
       model.table.emplace(table_of_model(model.files, headers, dir, model.config));

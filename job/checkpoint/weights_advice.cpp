@@ -12,123 +12,195 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kDense = "give the float32, float16 or bfloat16 model";
-
 /// Layout of weights that is recognised by a part of a tensor's name.
 struct NameSign {
   std::string_view part;
-  bool at_start;
   std::string_view advice;
 };
 
-constexpr std::array kNameSigns = {
-    NameSign{"_orig_mod.", true,
-             ": the names begin with `_orig_mod.`, as torch.compile gives them; save the model "
-             "itself: getattr(model, '_orig_mod', model).save_pretrained(DIR)"},
-    NameSign{"module.", true,
-             ": the names begin with `module.`, as DistributedDataParallel gives them; save the "
-             "model itself: model.module.save_pretrained(DIR)"},
-    NameSign{"base_model.model.", true,
-             ": the names begin with `base_model.model.`, as peft gives them; merge the adapter "
-             "and save the model: model.merge_and_unload().save_pretrained(DIR)"},
-    NameSign{".lora_A", false,
+constexpr std::array kLayouts = {
+    NameSign{"_orig_mod.",
+             ": the names have `_orig_mod.`, as torch.compile gives them; save the model itself: "
+             "getattr(model, '_orig_mod', model).save_pretrained(DIR)"},
+    NameSign{"_checkpoint_wrapped_module.",
+             ": the names have `_checkpoint_wrapped_module.`, as activation checkpoints give them; "
+             "save the state of the model without its wrappers"},
+    NameSign{"base_model.model.",
+             ": the names have `base_model.model.`, as peft gives them; merge the adapter and save "
+             "the model: model.merge_and_unload().save_pretrained(DIR)"},
+    NameSign{".lora_A",
              ": the weights have LoRA matrices that are not merged; merge them and save the model: "
              "model.merge_and_unload().save_pretrained(DIR)"},
-    NameSign{"language_model.", true,
-             ": the names begin with `language_model.`: this is a model of text and images, which "
-             "is not supported; give its text model"},
-    NameSign{"model.language_model.", true,
-             ": the names begin with `model.language_model.`: this is a model of text and images, "
-             "which is not supported; give its text model"},
-    NameSign{".qweight", false,
-             ": the weights are quantised, as GPTQ or AWQ stores them, although config.json has no "
-             "quantization_config; "},
-    NameSign{".weight_packed", false,
-             ": the weights are quantised, as compressed-tensors stores them, although config.json "
-             "has no quantization_config; "},
-    NameSign{
-        ".quant_state.", false,
-        ": the weights are quantised, as bitsandbytes stores them, although config.json has no "
-        "quantization_config; "},
-    NameSign{".attention.wq.", false,
-             ": the names are those of Meta's or Mistral's own files; take the files that "
+    NameSign{"language_model.",
+             ": the names have `language_model.`: this is a model of text and images, which is not "
+             "supported; save its text model alone, as a model of its own family"},
+    NameSign{".attention.wq.",
+             ": the names are those of Meta's or Mistral's own files; fetch the files that "
              "transformers loads, or convert them with its convert_*_weights_to_hf.py"},
-    NameSign{"transformer.h.", true,
+    NameSign{"transformer.h.",
              ": the names are those of GPT-2's layout, which is not that of this family"},
 };
 
-bool is_quantised(std::string_view advice) { return advice.ends_with("quantization_config; "); }
+constexpr std::array kQuantisers = {
+    NameSign{".qweight", "GPTQ or AWQ"},
+    NameSign{".weight_packed", "compressed-tensors"},
+    NameSign{".quant_state.", "bitsandbytes"},
+    NameSign{".absmax", "bitsandbytes"},
+    NameSign{".biases", "MLX"},
+};
+
+template <class Signs>
+const NameSign* sign_in(const Signs& signs, const CheckpointTable& table) {
+  for (const NameSign& sign : signs) {
+    const bool found = std::ranges::any_of(table.tensors, [&](const auto& entry) {
+      return entry.first.find(sign.part) != std::string::npos;
+    });
+    if (found) return &sign;
+  }
+  return nullptr;
+}
+
+std::string advice_on_quantised(const NameSign* quantiser) {
+  return std::string("; quantised weights") +
+         (quantiser == nullptr ? "" : ", as " + std::string(quantiser->advice) + " stores them,") +
+         " are not read: give the float32, float16 or bfloat16 model";
+}
+
+/// Returns the keys of config.json that decide the shape of a tensor.
+std::string_view keys_of_shape(const std::string& tensor) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kKeys = {
+      {{"q_norm.", "head_dim"},
+       {"k_norm.", "head_dim"},
+       {"q_proj.", "num_attention_heads and head_dim"},
+       {"k_proj.", "num_key_value_heads and head_dim"},
+       {"v_proj.", "num_key_value_heads and head_dim"},
+       {"o_proj.", "num_attention_heads and head_dim"},
+       {"qkv_proj.", "num_attention_heads, num_key_value_heads and head_dim"},
+       {"embed_tokens.", "vocab_size and hidden_size"},
+       {"lm_head.", "vocab_size and hidden_size"},
+       {"layernorm.", "hidden_size"}}};
+  for (const auto& [part, keys] : kKeys) {
+    if (tensor.find(part) != std::string::npos) return keys;
+  }
+  return "intermediate_size and hidden_size";
+}
+
+/// Returns the number of layers that the files have, judged by their names.
+int64_t stored_layers(const CheckpointTable& table) {
+  int64_t layers = 0;
+  while (true) {
+    const std::string prefix = "model.layers." + std::to_string(layers) + ".";
+    const auto first = table.tensors.lower_bound(prefix);
+    if (first == table.tensors.end() || !first->first.starts_with(prefix)) return layers;
+    ++layers;
+  }
+}
 
 }  // namespace
 
 std::string advice_on_missing_weights(const fs::path& dir) {
   struct FileSign {
     std::function<bool(const std::string&)> matches;
-    std::string_view advice;
+    std::string_view advice;  ///< follows the file's name
   };
   const auto ends = [](std::string_view ending) {
     return [ending](const std::string& name) { return name.ends_with(ending); };
   };
-  const std::array kSigns = {
-      FileSign{[](const std::string& name) { return name == "snapshots" || name == "blobs"; },
-               "; this is a folder of the Hub's cache: give the one below its snapshots/"},
+  const std::array signs = {
       FileSign{[](const std::string& name) { return name.starts_with("adapter_"); },
-               "; there is an adapter, which is no model: merge it into its base and save that "
+               " is an adapter, which is no model: merge it into its base and save that "
                "(model.merge_and_unload().save_pretrained(DIR))"},
       FileSign{[](const std::string& name) { return name.starts_with("consolidated"); },
-               "; consolidated files are in Mistral's or Meta's own layout: fetch the files that "
-               "transformers loads"},
+               " is in Mistral's or Meta's own layout: fetch the files that transformers loads"},
       FileSign{[](const std::string& name) {
                  return name.starts_with("pytorch_model") && name.find(".bin") != name.npos;
                },
-               "; pytorch_model.bin is not read: load the model with transformers and save it with "
-               "save_pretrained, which writes safetensors"},
+               " is not read: load the model with transformers and save it with save_pretrained, "
+               "which writes safetensors"},
       FileSign{ends(".gguf"),
-               "; a GGUF file is not read: give the model that it was made from, or convert it: "
+               " is not read: give the model that the GGUF file was made from, or convert it: "
                "AutoModelForCausalLM.from_pretrained(DIR, gguf_file=FILE).save_pretrained(OUT)"},
-      FileSign{[ends](const std::string& name) {
-                 return ends(".safetensors")(name) && name != kSingleFile;
-               },
-               "; its safetensors files have other names: if they are all of the model, load it "
-               "with transformers and save it with save_pretrained"},
-      FileSign{ends(".pth"), "; .pth files are not read: fetch the files that transformers loads"},
+      FileSign{ends(".safetensors"),
+               " has another name: if all shards are there, fetch or write their "
+               "model.safetensors.index.json, which save_pretrained of transformers does"},
+      FileSign{ends(".pth"), " is not read: fetch the files that transformers loads"},
   };
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(dir, error)) {
     names.push_back(entry.path().filename().string());
   }
-  for (const FileSign& sign : kSigns) {
-    if (std::ranges::any_of(names, sign.matches)) return std::string(sign.advice);
+  std::ranges::sort(names);
+  for (const FileSign& sign : signs) {
+    const auto found = std::ranges::find_if(names, sign.matches);
+    if (found != names.end()) return "; " + in_quotes(*found) + std::string(sign.advice);
   }
   return "; a model directory needs one of them";
 }
 
-std::string advice_on_dtype(const std::string& dtype) {
-  if (dtype == "F64") {
-    return ": load the model with transformers, and save it in another dtype: "
-           "model.float().save_pretrained(DIR)";
+std::string advice_on_missing_config(const fs::path& dir) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir / "snapshots", error)) {
+    return "; this is a folder of the Hub's cache: give " + entry.path().string();
   }
-  return "; quantised weights are not read: " + std::string(kDense);
+  if (fs::exists(dir / "adapter_config.json", error)) {
+    return "; there is an adapter, which is no model: merge it into its base and save that "
+           "(model.merge_and_unload().save_pretrained(DIR))";
+  }
+  return "";
 }
 
-std::string advice_on_missing_tensor(const CheckpointTable& table, const std::string& missing) {
-  for (const NameSign& sign : kNameSigns) {
-    const bool found = std::ranges::any_of(table.tensors, [&](const auto& entry) {
-      return sign.at_start ? entry.first.starts_with(sign.part)
-                           : entry.first.find(sign.part) != std::string::npos;
-    });
-    if (!found) continue;
-    return std::string(sign.advice) + (is_quantised(sign.advice) ? std::string(kDense) : "");
+std::string advice_on_missing_shard(const fs::path& dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename());
   }
-  if (missing == "lm_head.weight") {
+  if (names.empty()) return ": fetch the shards";
+  std::ranges::sort(names);
+  return ": fetch it; there is " + in_quotes(names.front()) +
+         (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "");
+}
+
+std::string advice_on_dtype(const CheckpointTable& table) {
+  return advice_on_quantised(sign_in(kQuantisers, table));
+}
+
+std::string advice_on_shape(const std::string& tensor, const std::vector<int64_t>& found) {
+  if (found == std::vector<int64_t>{0}) {
+    return "; it was left empty when the model was saved, as DeepSpeed ZeRO-3 does: gather the "
+           "weights (zero_to_fp32.py), and save them again";
+  }
+  return "; in config.json " + std::string(keys_of_shape(tensor)) + " decide the shape";
+}
+
+std::string advice_on_missing_tensor(const CheckpointTable& table, const fs::path& dir,
+                                     const std::string& missing) {
+  if (const NameSign* layout = sign_in(kLayouts, table)) return std::string(layout->advice);
+  const NameSign* quantiser = sign_in(kQuantisers, table);
+  if (quantiser != nullptr) return advice_on_quantised(quantiser);
+  if (missing == "lm_head.weight" && table.tensors.size() > 1) {
     return ": the model is not tied; if its head is the embedding, config.json needs "
            "\"tie_word_embeddings\": true";
+  }
+  if (missing.ends_with(".bias")) {
+    return ", which a model of this family has with this attention_bias and mlp_bias in "
+           "config.json; is it of another family (qwen2 has biases of q, k and v alone)?";
   }
   if (std::ranges::count(table.absent, missing) > 0) {
     return ", which " + std::string(kIndexFile) + " lists: fetch the shards again";
   }
+  std::error_code error;
+  if (fs::exists(dir / kSingleFile, error) && fs::exists(dir / kIndexFile, error)) {
+    return ": " + std::string(kSingleFile) + " lacks it, and " + kIndexFile +
+           " beside it is not read; remove the one that is not the model";
+  }
   if (table.tensors.empty()) return ": its files hold no tensors";
+  const int64_t layers = stored_layers(table);
+  if (layers > 0 && missing.starts_with("model.layers." + std::to_string(layers) + ".")) {
+    return ": its files have " + std::to_string(layers) +
+           " layers, fewer than num_hidden_layers of config.json";
+  }
   return "; there are " + std::to_string(table.tensors.size()) + " others, such as " +
          in_quotes(table.tensors.begin()->first);
 }

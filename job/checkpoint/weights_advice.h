@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "job/checkpoint/checkpoint_table.h"
 
@@ -13,10 +15,20 @@ namespace dotresize {
 /// For a directory without safetensors weights. Looks at the names of its files.
 std::string advice_on_missing_weights(const std::filesystem::path& dir);
 
-/// For weights without the tensor `missing`. Looks at the names and dtypes of the others.
-std::string advice_on_missing_tensor(const CheckpointTable& table, const std::string& missing);
+/// For a directory without a config.json.
+std::string advice_on_missing_config(const std::filesystem::path& dir);
 
-/// For a weight in a dtype that is not one of float32, float16 and bfloat16.
-std::string advice_on_dtype(const std::string& dtype);
+/// For a shard that is not in the directory.
+std::string advice_on_missing_shard(const std::filesystem::path& dir);
+
+/// For weights in `dir` without the tensor `missing`. Looks at the names of the others.
+std::string advice_on_missing_tensor(const CheckpointTable& table, const std::filesystem::path& dir,
+                                     const std::string& missing);
+
+/// For a weight in a dtype that is no floating one.
+std::string advice_on_dtype(const CheckpointTable& table);
+
+/// For a tensor of another shape than config.json implies.
+std::string advice_on_shape(const std::string& tensor, const std::vector<int64_t>& found);
 
 }  // namespace dotresize

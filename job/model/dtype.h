@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -33,19 +34,37 @@ inline std::optional<Dtype> find_dtype(std::string_view name) {
   return std::nullopt;
 }
 
+inline int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
+
 /// Dtypes of the tensors of one checkpoint.
 struct StoredDtypes {
-  Dtype main = Dtype::kFloat32;         ///< of most elements of the layers, and of new tensors
-  std::map<std::string, Dtype> others;  ///< by name: the tensors of another dtype
+  Dtype main = Dtype::kFloat32;              ///< of most elements of the layers, and of new tensors
+  std::map<std::string, Dtype> others = {};  ///< by name: the tensors of another dtype
 
   Dtype of(const std::string& tensor) const {
     const auto found = others.find(tensor);
     return found == others.end() ? main : found->second;
   }
+  /// True if a tensor whose name begins with `prefix` has another dtype.
+  bool differ_within(const std::string& prefix) const {
+    const auto found = others.lower_bound(prefix);
+    return found != others.end() && found->first.starts_with(prefix);
+  }
+  void set(const std::string& tensor, Dtype dtype) {
+    others.erase(tensor);
+    if (dtype != main) others.emplace(tensor, dtype);
+  }
   bool operator==(const StoredDtypes&) const = default;
 };
 
-inline int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
+/// "bfloat16", or "bfloat16, some float32" if the dtypes are mixed.
+inline std::string to_string(const StoredDtypes& dtypes) {
+  std::set<Dtype> others;
+  for (const auto& [tensor, dtype] : dtypes.others) others.insert(dtype);
+  std::string text = to_string(dtypes.main);
+  for (const Dtype dtype : others) text += ", some " + to_string(dtype);
+  return text;
+}
 
 /// Returns true if maps and weights are folded in float64 for an output of this dtype, false if in
 /// float32 (worker/maps/fold.h).

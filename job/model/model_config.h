@@ -137,6 +137,8 @@ struct ModelConfig {
   /// Dtypes of the stored tensors. They are those of the files once these are read
   /// (job/checkpoint/source_model.h); before that, stated_dtype or float32 for all.
   StoredDtypes dtypes;
+  /// Bytes of all tensors in the files, also of those that the model does not use. 0: not read.
+  int64_t file_bytes = 0;
   NarrowForm form;
 
   /// Channels of a head that the rotary embedding rotates.

@@ -66,6 +66,24 @@ const StorageType& q4_k_m(const ModelConfig& config, const PlacedTensor& placed)
   return placed.tensor.role == TensorRole::kOutProjWeight && more ? kQ6_K : kQ4_K;
 }
 
+int64_t count_experts(const ModelConfig& config) {
+  return config.mixture ? config.mixture->experts : 0;
+}
+
+/// Size of the embedding and its projection.
+TensorsSize embedding_size(const ModelConfig& config) {
+  return total_size(embedding_rows(config), "", 0, config.form.junction_widths.front(), 0,
+                    config.dtypes);
+}
+
+/// Size of the head and what is before it.
+TensorsSize head_size(const ModelConfig& config) {
+  std::vector<TensorRow> before = head_rows(config);
+  before.pop_back();
+  return total_size(before, "", config.form.junction_widths.back(), 0, 0, config.dtypes) +
+         head_matrix_size(config);
+}
+
 FormatSize size_in(const char* format, const ModelConfig& config, const StorageType& of_vectors,
                    const TypeChoice& choice) {
   FormatSize size;
@@ -94,36 +112,49 @@ FormatSize size_in(const char* format, const ModelConfig& config, const StorageT
 
 }  // namespace
 
+TensorsSize sublayer_size(const ModelConfig& config, int64_t sublayer, int64_t k_in, int64_t k_out,
+                          bool folded) {
+  const SublayerForm form = folded ? SublayerForm::kFolded : SublayerForm::kDense;
+  return total_size(sublayer_rows(config, sublayer, form), name_prefix(sublayer), k_in, k_out,
+                    count_experts(config), config.dtypes);
+}
+
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded) {
-  const SublayerForm form = folded ? SublayerForm::kFolded : SublayerForm::kDense;
-  return elements_of(sublayer_rows(config, sublayer, form), k_in, k_out,
-                     config.mixture ? config.mixture->experts : 0);
+  return sublayer_size(config, sublayer, k_in, k_out, folded).parameters;
 }
 
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
-  return elements_of(sublayer_rows(config, sublayer, SublayerForm::kDense), config.hidden_size,
-                     config.hidden_size, config.mixture ? config.mixture->experts_per_token : 0);
+  return total_size(sublayer_rows(config, sublayer, SublayerForm::kDense), name_prefix(sublayer),
+                    config.hidden_size, config.hidden_size,
+                    config.mixture ? config.mixture->experts_per_token : 0, {})
+      .parameters;
 }
 
-int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end) {
+TensorsSize embedding_matrix_size(const ModelConfig& config) {
+  return total_size({embedding_rows(config).front()}, "", 0, 0, 0, config.dtypes);
+}
+
+TensorsSize head_matrix_size(const ModelConfig& config) {
+  if (config.tie_word_embeddings) return embedding_matrix_size(config);
+  return total_size({head_rows(config).back()}, "", config.form.junction_widths.back(), 0, 0,
+                    config.dtypes);
+}
+
+TensorsSize shard_size(const ModelConfig& config, int64_t first, int64_t end) {
   const std::vector<int64_t>& widths = config.form.junction_widths;
-  int64_t total = 0;
-  if (first == 0) total += elements_of(embedding_rows(config), 0, widths.front(), 0);
-  const int64_t experts = config.mixture ? config.mixture->experts : 0;
+  TensorsSize total;
+  if (first == 0) total = embedding_size(config);
   for (int64_t s = first; s < end; ++s) {
-    total += elements_of(sublayer_rows(config, s, stored_form(config, s)), widths[s], widths[s + 1],
-                         experts);
+    total = total + total_size(sublayer_rows(config, s, stored_form(config, s)), name_prefix(s),
+                               widths[s], widths[s + 1], count_experts(config), config.dtypes);
   }
-  if (end == config.num_sublayers()) total += elements_of(head_rows(config), widths.back(), 0, 0);
-  return total;
+  return end == config.num_sublayers() ? total + head_size(config) : total;
 }
 
-int64_t end_parameters(const ModelConfig& config) {
-  const std::vector<int64_t>& widths = config.form.junction_widths;
-  const int64_t both = elements_of(embedding_rows(config), 0, widths.front(), 0) +
-                       elements_of(head_rows(config), widths.back(), 0, 0);
-  return config.tie_word_embeddings ? both - config.vocab_size * config.embedding_width() : both;
+TensorsSize end_size(const ModelConfig& config) {
+  const TensorsSize both = embedding_size(config) + head_size(config);
+  return config.tie_word_embeddings ? both - embedding_matrix_size(config) : both;
 }
 
 ModelConfig with_smaller_ends(const ModelConfig& config, bool projects_head) {
@@ -133,14 +164,17 @@ ModelConfig with_smaller_ends(const ModelConfig& config, bool projects_head) {
   ModelConfig tied = config;
   tied.form.embedding_projection = true;
   tied.form.head_projection = projects_head;
-  return end_parameters(tied) <= end_parameters(untied) ? tied : untied;
+  return end_size(tied).bytes <= end_size(untied).bytes ? tied : untied;
 }
 
-int64_t stored_parameters(const ModelConfig& config) {
-  const int64_t parameters = shard_parameters(config, 0, config.num_sublayers());
-  return config.tie_word_embeddings ? parameters - config.vocab_size * config.embedding_width()
-                                    : parameters;
+TensorsSize stored_size(const ModelConfig& config) {
+  const TensorsSize all = shard_size(config, 0, config.num_sublayers());
+  return config.tie_word_embeddings ? all - embedding_matrix_size(config) : all;
 }
+
+int64_t stored_parameters(const ModelConfig& config) { return stored_size(config).parameters; }
+
+int64_t stored_bytes(const ModelConfig& config) { return stored_size(config).bytes; }
 
 std::vector<FormatSize> format_sizes(const ModelConfig& config) {
   // `dotresize export --to gguf` pads features with zeros.

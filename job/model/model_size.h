@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/model/tensor_table.h"
 
 namespace dotresize {
 
-/// Parameters of one sublayer (norm, projections, biases, shortcut) for junction widths `k_in` and
+/// Size of one sublayer (norm, projections, biases, shortcut) for junction widths `k_in` and
 /// `k_out`. `folded`: without a norm weight, and with a shortcut stored as one matrix [k_in,
 /// k_out].
+TensorsSize sublayer_size(const ModelConfig& config, int64_t sublayer, int64_t k_in, int64_t k_out,
+                          bool folded);
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded);
 
@@ -18,22 +21,27 @@ int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t
 /// router and the chosen experts, else all.
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer);
 
-/// Parameters that a process with the sublayers [first, end) reads. The embedding belongs to the
-/// first sublayer, final norm and head (also a tied one) to the last.
-int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end);
+/// Size of what a process with the sublayers [first, end) reads. The embedding belongs to the first
+/// sublayer, final norm and head (also a tied one) to the last.
+TensorsSize shard_size(const ModelConfig& config, int64_t first, int64_t end);
 
-/// Parameters of embedding and head, with the matrices between them and the junctions. A shared
-/// table counts once.
-int64_t end_parameters(const ModelConfig& config);
+/// Size of embedding and head, with the matrices between them and the junctions. A shared table
+/// counts once.
+TensorsSize end_size(const ModelConfig& config);
+/// Size of the embedding's matrix, and of the head's, which is the same if they are tied.
+TensorsSize embedding_matrix_size(const ModelConfig& config);
+TensorsSize head_matrix_size(const ModelConfig& config);
 
-/// Stores the ends of a compressed model with tied embeddings in the smaller of two forms: one
+/// Stores the ends of a compressed model with tied embeddings in the form with fewer bytes: one
 /// table as wide as the source's with projections to the junctions (for the head only if
 /// `projects_head`), or two tables of the junctions' widths. Other models are returned unchanged.
 ModelConfig with_smaller_ends(const ModelConfig& config, bool projects_head);
 
-/// Parameters of all stored tensors, dense or compressed, tied weights counted once (method.md,
-/// "Net parameters").
+/// Size of all stored tensors, dense or compressed, tied weights counted once (method.md, "Net
+/// parameters").
+TensorsSize stored_size(const ModelConfig& config);
 int64_t stored_parameters(const ModelConfig& config);
+int64_t stored_bytes(const ModelConfig& config);
 
 // Sizes of a stock model in the formats that engines serve. Quantizers divide the rows of a matrix
 // into blocks. If a width is not a multiple of the block, they use a larger type.

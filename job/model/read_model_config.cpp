@@ -21,7 +21,6 @@ using nlohmann::json;
 // overflows 64 bits.
 constexpr int64_t kMaxSize = int64_t{1} << 22;
 constexpr int64_t kMaxHeads = int64_t{1} << 11;
-constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
 constexpr const char* kCompressedType = "dotresize";
 constexpr const char* kCompressedArchitecture = "DotResizeForCausalLM";
@@ -47,7 +46,8 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
     const json& quantisation = fields.raw(section);
     if (quantisation.is_null() || quantisation == json::object()) continue;
     fields.fail(section,
-                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
+                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model "
+                "(if these weights are not quantised, remove the key)");
   }
   // transformers 5 takes the causal mask away.
   if (!fields.boolean("is_causal", true)) {

@@ -11,6 +11,9 @@
 
 namespace dotresize {
 
+/// Largest size of a config.json.
+inline constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
 /// unsupported architecture or variant (with its name and the reason), or contradictory values.
 ModelConfig read_model_config(const std::filesystem::path& model_dir,

@@ -94,6 +94,13 @@ std::string_view parameter_name(TensorRole role) {
   }
 }
 
+/// Name of the row's tensor, or of its tensor of one expert.
+std::string tensor_name(const TensorRow& row, const std::string& prefix, int64_t expert) {
+  std::string name = prefix + std::string(row.block) + (row.block.empty() ? "" : ".");
+  if (row.per_expert) name += "experts." + std::to_string(expert) + ".";
+  return name + std::string(row.module) + "." + std::string(parameter_name(row.role));
+}
+
 /// Expands rows to tensors with names and sizes. Rows of experts are repeated expert by expert;
 /// neighbours of the same role stay together. `prefix`: empty, or begins the names and ends with a
 /// dot.
@@ -101,14 +108,11 @@ std::vector<StoredTensor> expanded(const std::vector<TensorRow>& rows, const std
                                    int64_t k_in, int64_t k_out, int64_t experts) {
   std::vector<StoredTensor> tensors;
   const auto add = [&](const TensorRow& row, int64_t expert) {
-    std::string name = prefix + std::string(row.block) + (row.block.empty() ? "" : ".");
-    if (row.per_expert) name += "experts." + std::to_string(expert) + ".";
-    name += std::string(row.module) + "." + std::string(parameter_name(row.role));
     std::vector<int64_t> shape = {size_of(row.rows, k_in, k_out)};
     if (row.columns) shape.push_back(size_of(*row.columns, k_in, k_out));
     const bool follows = !tensors.empty() && tensors.back().role == row.role;
-    tensors.push_back(
-        {std::move(name), std::move(shape), row.role, follows ? tensors.back().index + 1 : 0});
+    tensors.push_back({tensor_name(row, prefix, expert), std::move(shape), row.role,
+                       follows ? tensors.back().index + 1 : 0});
   };
   for (auto row = rows.begin(); row != rows.end();) {
     const auto end = std::find_if(row, rows.end(), [&](const TensorRow& other) {
@@ -198,21 +202,34 @@ SublayerForm stored_form(const ModelConfig& config, int64_t sublayer) {
   return {.norm = config.form.norm_weights, .shortcut = config.shortcut(sublayer)};
 }
 
-int64_t elements_of(const std::vector<TensorRow>& rows, int64_t k_in, int64_t k_out,
-                    int64_t experts) {
-  int64_t elements = 0;
+TensorsSize total_size(const std::vector<TensorRow>& rows, const std::string& prefix, int64_t k_in,
+                       int64_t k_out, int64_t experts, const StoredDtypes& dtypes) {
+  const bool differ = dtypes.differ_within(prefix);
+  TensorsSize total;
   for (const TensorRow& row : rows) {
-    elements += size_of(row.rows, k_in, k_out) *
-                (row.columns ? size_of(*row.columns, k_in, k_out) : 1) *
-                (row.per_expert ? experts : 1);
+    const int64_t elements =
+        size_of(row.rows, k_in, k_out) * (row.columns ? size_of(*row.columns, k_in, k_out) : 1);
+    const int64_t count = row.per_expert ? experts : 1;
+    total.parameters += count * elements;
+    total.bytes += count * elements * size_in_bytes(dtypes.main);
+    // There may be thousands of experts, so their names are made only if needed.
+    const auto experts_prefix = [&] { return prefix + std::string(row.block) + ".experts."; };
+    if (!differ || (row.per_expert && !dtypes.differ_within(experts_prefix()))) continue;
+    for (int64_t expert = 0; expert < count; ++expert) {
+      const Dtype dtype = dtypes.of(tensor_name(row, prefix, expert));
+      total.bytes += elements * (size_in_bytes(dtype) - size_in_bytes(dtypes.main));
+    }
   }
-  return elements;
+  return total;
+}
+
+std::string name_prefix(int64_t sublayer) {
+  return "model.layers." + std::to_string(layer_of(sublayer)) + ".";
 }
 
 std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer,
                                            SublayerForm form, int64_t k_in, int64_t k_out) {
-  return expanded(sublayer_rows(config, sublayer, form),
-                  "model.layers." + std::to_string(layer_of(sublayer)) + ".", k_in, k_out,
+  return expanded(sublayer_rows(config, sublayer, form), name_prefix(sublayer), k_in, k_out,
                   config.mixture ? config.mixture->experts : 0);
 }
 
@@ -268,6 +285,15 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& c
     shapes.emplace(std::move(tensor.name), std::move(tensor.shape));
   }
   return shapes;
+}
+
+StoredDtypes stored_dtypes(const ModelConfig& config) {
+  StoredDtypes dtypes{config.dtypes.main, {}};
+  if (config.dtypes.others.empty()) return dtypes;
+  for (const StoredTensor& tensor : shard_tensors(config, 0, config.num_sublayers())) {
+    dtypes.set(tensor.name, config.dtypes.of(tensor.name));
+  }
+  return dtypes;
 }
 
 }  // namespace dotresize

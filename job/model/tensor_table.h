@@ -75,9 +75,23 @@ std::vector<TensorRow> head_rows(const ModelConfig& config);
 /// Returns the sublayer's form in the config's checkpoint.
 SublayerForm stored_form(const ModelConfig& config, int64_t sublayer);
 
-/// Number of elements in the tensors; those that there are one of per expert count `experts` times.
-int64_t elements_of(const std::vector<TensorRow>& rows, int64_t k_in, int64_t k_out,
-                    int64_t experts);
+/// Size of some tensors.
+struct TensorsSize {
+  int64_t parameters = 0;
+  int64_t bytes = 0;  ///< in the dtype of each tensor
+
+  TensorsSize operator+(const TensorsSize& other) const {
+    return {parameters + other.parameters, bytes + other.bytes};
+  }
+  TensorsSize operator-(const TensorsSize& other) const {
+    return {parameters - other.parameters, bytes - other.bytes};
+  }
+};
+
+/// Size of the tensors, whose names begin with `prefix`, in these dtypes. Those that there are one
+/// of per expert count `experts` times.
+TensorsSize total_size(const std::vector<TensorRow>& rows, const std::string& prefix, int64_t k_in,
+                       int64_t k_out, int64_t experts, const StoredDtypes& dtypes);
 
 /// One tensor of a checkpoint.
 struct StoredTensor {
@@ -108,5 +122,11 @@ std::vector<StoredTensor> shard_tensors(const ModelConfig& config, int64_t first
 
 /// Returns the shape of every tensor in the config's checkpoint, by name.
 std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& config);
+
+/// Returns config.dtypes without names that are not those of the config's tensors.
+StoredDtypes stored_dtypes(const ModelConfig& config);
+
+/// Beginning of the names of a sublayer's tensors: "model.layers.3.".
+std::string name_prefix(int64_t sublayer);
 
 }  // namespace dotresize

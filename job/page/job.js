@@ -51,8 +51,16 @@ function valueText(value) {
   return (typeof value === "string" ? value : JSON.stringify(value)).slice(0, 300);
 }
 
+/** Adds the dtypes of single tensors to the one that most have: "bfloat16, some float32". */
+function withDtypes(model) {
+  const others = [...new Set(Object.values(model?.other_dtypes ?? {}))].sort();
+  const dtype = [model?.dtype, ...others.map((dtype) => `some ${dtype}`)].join(", ");
+  return others.length > 0 ? { ...model, dtype } : model;
+}
+
 function factsTable(report) {
-  const valueAt = (place) => place.split(".").reduce((at, key) => at?.[key], report);
+  const shown = { ...report, model: withDtypes(report.model), output: withDtypes(report.output) };
+  const valueAt = (place) => place.split(".").reduce((at, key) => at?.[key], shown);
   const known = FACTS.filter(([, place]) => valueAt(place) !== undefined);
   return {
     caption: "What was done",
@@ -73,7 +81,7 @@ function termsTable({ compressed, junctions = [] }) {
   if (compressed.agreement !== undefined) {
     add("agreement", "share of the tokens at which both models hold the same one most likely");
   }
-  add("bytes", "size of all stored tensors, each counted once, in the dtype of the file");
+  add("bytes", "size of all stored tensors of the model, each counted once, in its own dtype");
   if (junctions.some((junction) => junction.mapped)) {
     add("effective rank", "directions that hold 99 % of the energy of a junction's activations");
   }

@@ -1,5 +1,10 @@
 #include "job/plan/check_files.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <system_error>
 
 #include "base/errors.h"
@@ -44,6 +49,65 @@ void check_length(const std::string& key, const std::vector<fs::path>& texts, in
   }
 }
 
+bool is_mount_point(const fs::path& path) {
+  struct statx status {};
+  return ::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+/// Returns the reason why what exists at `output` cannot be replaced; empty if it can.
+std::string fault_of_existing(const fs::path& output, fs::file_type type, bool overwrite,
+                              const fs::path& shown) {
+  std::error_code error;
+  const std::string path = shown.string();
+  if (type == fs::file_type::symlink) {
+    const bool leads_on = fs::exists(output, error);
+    return path + " exists and is a link" + (leads_on ? "" : " to nothing") +
+           ": remove it, or give the path " + (leads_on ? "it leads to" : "of a new directory");
+  }
+  if (is_mount_point(output)) {
+    return path +
+           " exists and is a mount point, which cannot be replaced: give a directory in it, " +
+           "such as " + (shown / "model").string();
+  }
+  if (type == fs::file_type::directory && fs::is_empty(output, error) && !error) {
+    return path + " exists and is empty: remove it (rmdir " + path + "), or choose another path";
+  }
+  if (!overwrite) {
+    return path + " exists: remove it, choose another path, or set output.overwrite: true";
+  }
+  if (is_model_of_dotresize(output)) return "";
+  return path + " is not a model made by dotresize (it has no " + kReportDirectory + "/" +
+         kReportFile + "), so it is not overwritten";
+}
+
+/// Returns the reason why entries of the folder of `output` cannot be made or renamed; empty if
+/// they can. The folder and its parents may be missing.
+std::string fault_of_folder(const fs::path& output, const fs::path& shown) {
+  fs::path folder = partial_path(output).parent_path();
+  fs::path name = partial_path(shown).parent_path();
+  struct stat status {};
+  while (::stat(folder.c_str(), &status) != 0) {
+    if (errno != ENOENT) return name.string() + ": " + std::generic_category().message(errno);
+    std::error_code error;
+    if (fs::is_symlink(folder, error)) return name.string() + " is a link to nothing";
+    if (!folder.has_relative_path()) return "";
+    folder = folder.parent_path();
+    name = name.parent_path();
+  }
+  if (!S_ISDIR(status.st_mode)) return name.string() + " is not a directory";
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return name.string() + ": " + std::generic_category().message(errno) +
+           ", so no output can be made there";
+  }
+  struct stat old {};
+  const auto others = [](const struct stat& file) { return file.st_uid != ::geteuid(); };
+  if ((status.st_mode & S_ISVTX) == 0 || ::geteuid() == 0 || !others(status)) return "";
+  if (::lstat(output.c_str(), &old) != 0 || !others(old)) return "";
+  return shown.string() + " belongs to another user, and in " + name.string() +
+         " users can replace only what is theirs";
+}
+
 }  // namespace
 
 std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config) {
@@ -81,21 +145,21 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
 
 std::optional<OutputFault> output_fault(const fs::path& output, bool overwrite,
                                         const fs::path& shown) {
+  if (auto fault = replacement_fault(output, overwrite, shown)) return fault;
+  const std::string fault = fault_of_folder(output, shown);
+  return fault.empty() ? std::nullopt : std::optional(OutputFault{false, fault});
+}
+
+std::optional<OutputFault> replacement_fault(const fs::path& output, bool overwrite,
+                                             const fs::path& shown) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(output, error).type();
   if (type == fs::file_type::not_found) return std::nullopt;
   if (type == fs::file_type::none) {
     return OutputFault{false, shown.string() + ": " + error.message()};
   }
-  if (!overwrite) {
-    return OutputFault{
-        false,
-        shown.string() + " exists: remove it, choose another path, or set output.overwrite: true"};
-  }
-  if (is_model_of_dotresize(output)) return std::nullopt;
-  return OutputFault{true, shown.string() + " is not a model made by dotresize (it has no " +
-                               kReportDirectory + "/" + kReportFile +
-                               "), so it is not overwritten"};
+  const std::string fault = fault_of_existing(output, type, overwrite, shown);
+  return fault.empty() ? std::nullopt : std::optional(OutputFault{overwrite, fault});
 }
 
 void require_model_directory(const fs::path& model_path) {

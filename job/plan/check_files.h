@@ -32,9 +32,14 @@ struct OutputFault {
 };
 
 /// Returns the reason why a job cannot write its output at `output`; nullopt if it can. Only a
-/// model that dotresize has made is ever overwritten. `shown`: the path in the text.
+/// model that dotresize has made is ever overwritten. The last step renames the output, so its
+/// folder must be writable, and it cannot be a mount point. `shown`: the path in the text.
 std::optional<OutputFault> output_fault(const std::filesystem::path& output, bool overwrite,
                                         const std::filesystem::path& shown);
+
+/// The part of output_fault() about what exists at `output`, not about its folder.
+std::optional<OutputFault> replacement_fault(const std::filesystem::path& output, bool overwrite,
+                                             const std::filesystem::path& shown);
 
 /// Throws InputError("model.path", ...) if `model_path` is not a directory. If it looks like a name
 /// on the Hugging Face Hub, the error says how to download the model.

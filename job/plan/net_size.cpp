@@ -16,7 +16,8 @@ namespace dotresize {
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths) {
   ModelConfig output = with_cut_mlps(source, job.mlp);
-  output.dtypes = {job.output.dtype, {}};
+  output.dtypes = job.output.dtypes;
+  output.file_bytes = 0;
   output.form.junction_widths = widths.all;
   if (job.stock_output()) {
     output.hidden_size = widths.largest();
@@ -41,12 +42,9 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
 }
 
 NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths) {
-  NetSize size;
-  size.dense_parameters = stored_parameters(config);
-  size.dense_bytes = size.dense_parameters * size_in_bytes(job.model.dtype);
-  size.compressed_parameters = stored_parameters(output_model_config(config, job, widths));
-  size.compressed_bytes = size.compressed_parameters * size_in_bytes(job.output.dtype);
-  return size;
+  const TensorsSize dense = stored_size(config);
+  const TensorsSize compressed = stored_size(output_model_config(config, job, widths));
+  return {dense.parameters, dense.bytes, compressed.parameters, compressed.bytes};
 }
 
 int64_t largest_bytes(double size, int64_t dense_bytes) {
@@ -76,19 +74,20 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
                                size, round_to, net.bytes_fraction()));
 }
 
-std::string size_warning(const NetSize& size, const ResolvedJob& job) {
+std::string size_warning(const NetSize& size, const ResolvedJob& job, const StoredDtypes& dense,
+                         const StoredDtypes& compressed) {
   if (size.compressed_bytes < size.dense_bytes) return "";
   std::string text = fmt::format(
       "the result, {} bytes ({} parameters as {}), is not smaller than the dense model, {} bytes "
       "({} parameters as {})",
       with_separators(size.compressed_bytes), with_separators(size.compressed_parameters),
-      to_string(job.output.dtype), with_separators(size.dense_bytes),
-      with_separators(size.dense_parameters), to_string(job.model.dtype));
+      to_string(compressed), with_separators(size.dense_bytes),
+      with_separators(size.dense_parameters), to_string(dense));
   std::vector<std::string> remedies = {"a smaller width"};
   if (!job.stock_output()) {
     remedies.push_back("one map for all (output.format: stock), which needs no shortcuts");
   }
-  if (size_in_bytes(job.output.dtype) > size_in_bytes(job.model.dtype)) {
+  if (size_in_bytes(compressed.main) > size_in_bytes(dense.main)) {
     remedies.push_back("output.dtype: same");
   }
   remedies.push_back("method.size, which finds the width for a size");
@@ -102,15 +101,13 @@ ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.widths_known()) {
     // Assume that the features alone are cut, in each MLP or in each expert: the largest number
     // with which an output that keeps the model's width meets the size.
-    const auto bytes_of = [](const ModelConfig& model, Dtype dtype) {
-      return stored_parameters(model) * size_in_bytes(dtype);
-    };
-    const int64_t most =
-        largest_bytes(job.target.allocation->size, bytes_of(config, job.model.dtype));
+    const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
     for (const int64_t features : possible_mlp_widths(config, *job.mlp, 1)) {
       MlpTarget& cut = known.mlp.emplace();
       (job.mlp->expert_width > 0 ? cut.expert_width : cut.width) = features;
-      if (bytes_of(with_cut_mlps(config, cut), job.output.dtype) > most) continue;
+      ModelConfig output = with_cut_mlps(config, cut);
+      output.dtypes = job.output.dtypes;
+      if (stored_bytes(output) > most) continue;
       sizes.assumed_features = features;
       break;
     }

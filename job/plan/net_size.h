@@ -17,7 +17,8 @@ namespace dotresize {
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths);
 
-/// Stored size of the model before and after compression.
+/// Stored size of the model before and after compression. Tensors of the source's files that the
+/// model does not use are not counted.
 struct NetSize {
   int64_t dense_parameters = 0;
   int64_t dense_bytes = 0;
@@ -47,8 +48,9 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
                         const ResolvedJob& job);
 
 /// Returns a warning if the result is not smaller in bytes than the dense model: the numbers and
-/// the remedies. Else empty.
-std::string size_warning(const NetSize& size, const ResolvedJob& job);
+/// the remedies. Else empty. `dense`, `compressed`: stored_dtypes() of both models.
+std::string size_warning(const NetSize& size, const ResolvedJob& job, const StoredDtypes& dense,
+                         const StoredDtypes& compressed);
 
 /// Sizes of the dense model and of the job's output, ends included, in one format of engines.
 struct ServedSize {

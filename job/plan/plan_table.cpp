@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text/human_text.h"
+#include "job/model/dtype_json.h"
 #include "job/plan/estimate/traffic.h"
 
 namespace dotresize {
@@ -37,9 +38,9 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
   if (gpus) rows.front().push_back("GPU memory");
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const RankShard& shard = plan.ranks[rank];
-    Row& row = rows.emplace_back(Row{std::to_string(rank), shard_name(config, shard),
-                                     with_separators(shard.parameters), human_bytes(shard.bytes),
-                                     human_bytes(shard.peak_memory_bytes)});
+    Row& row = rows.emplace_back(
+        Row{std::to_string(rank), shard_name(config, shard), with_separators(shard.size.parameters),
+            human_bytes(shard.size.bytes), human_bytes(shard.peak_memory_bytes)});
     if (gpus) row.push_back(human_bytes(*shard.peak_device_memory_bytes));
   }
   std::vector<Align> alignment(rows.front().size(), Align::kRight);
@@ -140,8 +141,8 @@ json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t ra
                  {"sublayers", shard_name(config, shard)},
                  {"first_sublayer", shard.first_sublayer},
                  {"end_sublayer", shard.end_sublayer},
-                 {"parameters", shard.parameters},
-                 {"bytes", shard.bytes},
+                 {"parameters", shard.size.parameters},
+                 {"bytes", shard.size.bytes},
                  {"peak_memory_bytes", shard.peak_memory_bytes}};
   if (shard.peak_device_memory_bytes) {
     object["peak_device_memory_bytes"] = *shard.peak_device_memory_bytes;
@@ -162,6 +163,17 @@ json formats_json(const ServedSizes& sizes) {
   return document;
 }
 
+/// Row with the bytes of the source's files, if there is more in them than the model.
+std::string files_row(const ModelConfig& model, int64_t net_bytes) {
+  if (model.file_bytes == 0 || model.file_bytes == net_bytes) return "";
+  return fmt::format("on disk     {} of tensors, {} of them not of the model\n",
+                     human_bytes(model.file_bytes), human_bytes(model.file_bytes - net_bytes));
+}
+
+std::string size_warning(const JobPlan& plan) {
+  return size_warning(plan.size, plan.job, stored_dtypes(plan.model), stored_dtypes(plan.output));
+}
+
 /// Adds the result's size and widths, or the bound while they are not known.
 void add_size(json& document, const JobPlan& plan) {
   const ResolvedJob& job = plan.job;
@@ -178,7 +190,7 @@ void add_size(json& document, const JobPlan& plan) {
   document["width"] = job.widths.largest();
   document["nominal_sparsity"] = job.widths.nominal_sparsity(job.model.hidden_size);
   document["ratio"] = size.parameters_fraction();
-  const std::string warning = size_warning(size, job);
+  const std::string warning = size_warning(plan);
   if (!warning.empty()) document["warnings"].push_back(warning);
 }
 
@@ -212,15 +224,16 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
       "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal{}",
       human_bytes(moved.read_bytes), human_bytes(moved.sent_bytes),
       human_bytes(moved.written_bytes), human_bytes(moved.journal_bytes), statistics);
-  const auto size_row = [](const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
+  const auto size_row = [](const char* what, int64_t parameters, int64_t bytes,
+                           const StoredDtypes& dtypes) {
     return fmt::format("{:<10}  {:>17} parameters  {:>10}  {}", what, with_separators(parameters),
-                       human_bytes(bytes), to_string(dtype));
+                       human_bytes(bytes), to_string(dtypes));
   };
   std::string result;
   if (job.widths_known()) {
-    const std::string warning = size_warning(size, job);
+    const std::string warning = size_warning(plan);
     result = size_row("compressed", size.compressed_parameters, size.compressed_bytes,
-                      job.output.dtype) +
+                      stored_dtypes(plan.output)) +
              fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
                          100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
                          warning.empty() ? "" : "\nwarning: " + warning);
@@ -234,10 +247,12 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
     served.pop_back();
     served.insert(0, "\n\n");
   }
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(plan),
-                     rank_rows(plan.model, job, plan.shards), passes_row(job, plan.shards), traffic,
-                     size_row("dense", size.dense_parameters, size.dense_bytes, job.model.dtype),
-                     result, served, time ? "\n\n" + time_table(*time) : "");
+  return fmt::format(
+      "{}\n{}\n{}\n{}\n{}\n{}{}{}{}", heading(plan), rank_rows(plan.model, job, plan.shards),
+      passes_row(job, plan.shards), traffic,
+      size_row("dense", size.dense_parameters, size.dense_bytes, stored_dtypes(plan.model)),
+      files_row(plan.model, size.dense_bytes), result, served,
+      time ? "\n\n" + time_table(*time) : "");
 }
 
 std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimate>& time) {
@@ -266,11 +281,8 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
                      {"journal_bytes", traffic.journal_bytes},
                      {"statistics_bytes", traffic.statistics_bytes}}},
                    {"ranks", json::array()},
-                   {"dense",
-                    {{"parameters", size.dense_parameters},
-                     {"bytes", size.dense_bytes},
-                     {"dtype", to_string(job.model.dtype)}}},
-                   {"compressed", {{"dtype", to_string(job.output.dtype)}}},
+                   {"dense", dtypes_json(stored_dtypes(planned.model))},
+                   {"compressed", dtypes_json(stored_dtypes(planned.output))},
                    {"served", formats_json(planned.served)},
                    {"warnings", json::array()}};
   if (job.mlp) {
@@ -280,6 +292,9 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
     if (known && job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
     if (known && job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
   }
+  document["dense"]["parameters"] = size.dense_parameters;
+  document["dense"]["bytes"] = size.dense_bytes;
+  if (planned.model.file_bytes > 0) document["dense"]["file_bytes"] = planned.model.file_bytes;
   add_size(document, planned);
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     document["ranks"].push_back(rank_json(planned.model, plan.ranks[rank], rank));

@@ -8,7 +8,7 @@
 #include "base/text/printable.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_family.h"
-#include "job/model/model_size.h"
+#include "job/model/tensor_table.h"
 #include "job/plan/allocate/joint_allocation.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/block_sizes.h"
@@ -137,7 +137,9 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
     set_width(width_from_size(given.size(), round_to, config, job));
   }
   if (job.target.allow_larger || !job.widths_known()) return;
-  const std::string warning = size_warning(net_size(config, job, job.widths), job);
+  const std::string warning =
+      size_warning(net_size(config, job, job.widths), job, stored_dtypes(config),
+                   stored_dtypes(output_model_config(config, job, job.widths)));
   if (warning.empty()) return;
   const char* const key = given.has_sparsity() ? "method.sparsity"
                           : given.has_width()  ? "method.width"
@@ -191,6 +193,18 @@ bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job
          config.vocab_size <= kVocabularyWithoutWarning &&
          (job.target.allocation ||
           config.attention.num_heads * config.attention.head_dim != job.widths.largest());
+}
+
+/// Returns the source's dtype of each tensor, or the one that the job asks for. The head of a tied
+/// source is its embedding, also if the output has a head of its own.
+StoredDtypes output_dtypes(const v1::Output& given, const ModelConfig& config) {
+  const std::optional<Dtype> asked = find_dtype(v1::Output::Dtype_Name(given.dtype()));
+  if (asked) return {*asked, {}};
+  StoredDtypes dtypes = config.dtypes;
+  if (config.tie_word_embeddings) {
+    dtypes.set(head_tensors(config).back().name, dtypes.of(embedding_tensor(config).name));
+  };
+  return dtypes;
 }
 
 void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, ResolvedJob& job) {
@@ -340,9 +354,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.output.overwrite = spec.output().overwrite();
   job.output.report_html = spec.output().report_html();
   job.output.writes_maps = spec.output().maps();
-  job.model.dtype = config.dtypes.main;
-  job.output.dtype =
-      find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.model.dtype);
+  job.output.dtypes = output_dtypes(spec.output(), config);
   resolve_method(spec, config, job);
   job.statistics = {spec.calibration().statistics().save(), spec.calibration().statistics().use()};
   job.schedule = schedule_of(spec.calibration().activations(), job);

@@ -44,8 +44,7 @@ struct KeptStatistics {
 /// The dense model of a job.
 struct JobModel {
   std::filesystem::path path;
-  std::string name;  ///< model in the report: its path, or what it was copied from
-  Dtype dtype = Dtype::kFloat32;
+  std::string name;         ///< model in the report: its path, or what it was copied from
   int64_t hidden_size = 0;  ///< d, the width of the residual stream
 };
 
@@ -53,7 +52,8 @@ struct JobModel {
 struct OutputTarget {
   std::filesystem::path path;
   std::string name;  ///< output in the report: its path, or its final destination
-  Dtype dtype = Dtype::kFloat32;
+  /// Dtypes of the output's tensors, and perhaps of source tensors that it does not have.
+  StoredDtypes dtypes = {};
   bool overwrite = false;
   bool report_html = false;  ///< also write the report as a page
   bool writes_maps = false;  ///< also write the maps of the junctions

@@ -232,8 +232,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
     shard.rank = static_cast<int>(rank);
     shard.first_sublayer = static_cast<int64_t>(boundaries[rank]);
     shard.end_sublayer = static_cast<int64_t>(boundaries[rank + 1]);
-    shard.parameters = shard_parameters(config, shard.first_sublayer, shard.end_sublayer);
-    shard.bytes = shard.parameters * size_in_bytes(job.model.dtype);
+    shard.size = shard_size(config, shard.first_sublayer, shard.end_sublayer);
   }
   // With as many groups as the largest number of junctions of a rank, each group has at most one
   // junction per rank.

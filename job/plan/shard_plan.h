@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/model/tensor_table.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
@@ -35,8 +36,7 @@ struct RankShard {
   }
   /// End of the rank's sublayers that come before a mapped junction. The others need not run.
   int64_t end_run(int64_t mapped) const { return std::min(end_sublayer, mapped - 1); }
-  int64_t parameters = 0;  ///< dense parameters that this rank loads
-  int64_t bytes = 0;       ///< bytes of these parameters in the checkpoint
+  TensorsSize size;  ///< size of the dense tensors that this rank loads
   /// Number of junctions whose moments fit in memory at a time (pipeline schedule).
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
   /// Number of junctions that different ranks decompose and solve side by side. The rank must have

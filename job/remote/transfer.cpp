@@ -54,6 +54,12 @@ v1::Progress progress_of(const nlohmann::json& record, const std::string& phase)
   return progress;
 }
 
+void add_place(const RemotePlace& place, std::vector<std::string>& arguments) {
+  arguments.push_back(place.url);
+  if (place.overwrite) arguments.emplace_back("--overwrite");
+  if (!place.rights.any) arguments.insert(arguments.end(), {"--rights", rights_text(place.rights)});
+}
+
 }  // namespace
 
 std::filesystem::path RemoteCache::output_for(const std::string& url) const {
@@ -68,18 +74,18 @@ std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
                      "--cache-size", std::to_string(cache.size)});
 }
 
-std::vector<std::string> look_command(const std::string& url, bool overwrite,
+std::vector<std::string> look_command(const RemotePlace& place,
                                       const std::filesystem::path& model) {
-  std::vector<std::string> arguments = {"look", url};
-  if (overwrite) arguments.emplace_back("--overwrite");
+  std::vector<std::string> arguments = {"look"};
+  add_place(place, arguments);
   if (!model.empty()) arguments.insert(arguments.end(), {"--model", model.string()});
   return command_of(arguments);
 }
 
-std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
-                                      bool overwrite) {
-  std::vector<std::string> arguments = {"push", model.string(), url};
-  if (overwrite) arguments.emplace_back("--overwrite");
+std::vector<std::string> push_command(const std::filesystem::path& model,
+                                      const RemotePlace& place) {
+  std::vector<std::string> arguments = {"push", model.string()};
+  add_place(place, arguments);
   return command_of(arguments);
 }
 

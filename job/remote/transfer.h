@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files/output_owner.h"
 #include "base/process/child_process.h"
 #include "dotresize/v1/jobs.pb.h"
 
@@ -56,11 +57,17 @@ struct TransferResult {
 
 std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
                                        const RemoteCache& cache);
+/// An output's place elsewhere.
+struct RemotePlace {
+  std::string url;
+  bool overwrite = false;
+  OutputRights rights = {};  ///< over an output that is there
+};
+
 /// Command that refuses an existing output. `model`: output to push, if it is made already.
-std::vector<std::string> look_command(const std::string& url, bool overwrite,
+std::vector<std::string> look_command(const RemotePlace& place,
                                       const std::filesystem::path& model = {});
-std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
-                                      bool overwrite);
+std::vector<std::string> push_command(const std::filesystem::path& model, const RemotePlace& place);
 
 /// Parses the output of one of these programs, and reports its progress: phase, bytes, rate, ETA.
 class TransferOutput final : public ProgramOutput {

@@ -9,6 +9,7 @@
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
 #include "dotresize/v1/jobs.pb.h"
+#include "job/model/dtype_json.h"
 
 namespace dotresize {
 namespace {
@@ -126,7 +127,8 @@ NetSize net_size(const Report& report) {
 
 std::vector<std::string> warnings_of(const Report& report) {
   std::vector<std::string> warnings;
-  const std::string larger = size_warning(net_size(report), report.job);
+  const std::string larger =
+      size_warning(net_size(report), report.job, report.dense.dtypes, report.compressed.dtypes);
   if (!larger.empty()) warnings.push_back(larger);
   if (report.allocation && report.held_out_kl) {
     const double predicted = report.allocation->predicted_loss_increase();
@@ -168,8 +170,8 @@ std::string report_to_json(const Report& report) {
   json document = {{"schema_version", kReportVersion},
                    {"tool_version", report.tool_version},
                    {"name", job.name},
-                   {"model", {{"path", job.model.name}, {"dtype", to_string(job.model.dtype)}}},
-                   {"output", {{"path", job.output.name}, {"dtype", to_string(job.output.dtype)}}},
+                   {"model", dtypes_json(report.dense.dtypes)},
+                   {"output", dtypes_json(report.compressed.dtypes)},
                    {"method", method_json(job, report.widths)},
                    {"calibration", calibration_json(report)},
                    {"device", to_string(job.resources.device)},
@@ -181,6 +183,8 @@ std::string report_to_json(const Report& report) {
                    {"wall_time_s", report.wall_time_s},
                    {"fingerprints", report.fingerprints},
                    {"warnings", report.warnings}};
+  document["model"]["path"] = job.model.name;
+  document["output"]["path"] = job.output.name;
   set_if(document["output"], "model_type", job.output.stock_family);
   const NetSize size = net_size(report);
   document["compressed"]["parameters_fraction"] = size.parameters_fraction();

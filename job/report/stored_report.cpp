@@ -28,6 +28,24 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   return model;
 }
 
+/// Reads the dtypes of a model; nullopt if a report does not have them.
+std::optional<StoredDtypes> read_dtypes(const ConfigFields& root, const std::string& key) {
+  const auto fields = root.object(key);
+  if (!fields || !fields->has("dtype")) return std::nullopt;
+  const auto named = [](const ConfigFields& of, const std::string& name) {
+    const auto dtype = find_dtype(of.text(name).value_or(""));
+    if (!dtype) of.fail(name, "is not one of float32, float16, bfloat16");
+    return *dtype;
+  };
+  StoredDtypes dtypes{named(*fields, "dtype"), {}};
+  const auto others = fields->object("other_dtypes");
+  if (!others) return dtypes;
+  for (const auto& [tensor, dtype] : fields->raw("other_dtypes").items()) {
+    dtypes.set(tensor, named(*others, tensor));
+  }
+  return dtypes;
+}
+
 /// Reads the list `key` of the document, if it is there, and leaves in its place what was read.
 template <class Entry>
 void check_entries(json& document, const std::string& key, Entry (*read)(const json&)) {
@@ -76,6 +94,7 @@ ReportSummary report_summary(const json& document, const std::string& origin) {
   summary.hidden_size = method->integer("hidden_size", 1, kAny);
   summary.dense = read_model_report(root, "dense");
   summary.compressed = read_model_report(root, "compressed");
+  summary.output_dtypes = read_dtypes(root, "output");
   summary.wall_time_s = root.required_positive("wall_time_s", 1e12);
   summary.compute_dtype = root.text("compute_dtype").value_or("");
   if (const auto evaluation = root.object("evaluation")) {

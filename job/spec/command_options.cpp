@@ -75,6 +75,15 @@ void append_source_arguments(const TokenSource& source, std::vector<std::string>
 
 }  // namespace
 
+void refuse_empty_arguments(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& given : option->results()) {
+      if (given.empty()) throw CLI::ValidationError(option->get_name(), "must not be empty");
+    }
+  }
+  for (const CLI::App* part : app.get_subcommands(nullptr)) refuse_empty_arguments(*part);
+}
+
 void add_eval_options(CLI::App& app, EvalRequest& request) {
   app.add_option("MODEL_DIR", request.models, "Dense or compressed models")
       ->required()

@@ -8,6 +8,10 @@
 
 namespace dotresize {
 
+/// Throws CLI::ValidationError if an option or argument of `app`, or of a subcommand that was
+/// parsed, was given as an empty text, which names no file, job or value.
+void refuse_empty_arguments(const CLI::App& app);
+
 /// Adds the options that `dotresize eval` and `dotresize-worker eval` share. Parsing throws
 /// CLI::ParseError if neither perplexity nor latency is asked for. `request` must outlive `app`.
 void add_eval_options(CLI::App& app, EvalRequest& request);

@@ -14,6 +14,7 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
+#include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
@@ -22,6 +23,7 @@
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
+#include "base/process/rank_start.h"
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
@@ -35,8 +37,8 @@ using Clock = std::chrono::steady_clock;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-/// Opens the sweep's directory and locks it against other sweeps.
-UniqueFd open_sweep_directory(const fs::path& dir) {
+/// Opens the sweep's directory, locks it against other sweeps and marks it as its owner's.
+UniqueFd open_sweep_directory(const fs::path& dir, const OutputRights& rights) {
   const auto refuse = [&](const std::string& what) {
     throw InputError("output.path", dir.string() + " " + what);
   };
@@ -49,6 +51,11 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
   UniqueFd lock = confinement.open(dir, O_RDONLY | O_DIRECTORY);
   if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("belongs to a running sweep");
+  const std::optional<OutputOwner> mark = read_output_owner(dir);
+  if (!fs::is_empty(dir) && !rights.cover(mark)) {
+    refuse(ownership_fault(mark.value_or(OutputOwner{}).name));
+  }
+  if (!rights.owner.job_id.empty()) write_output_owner(dir, rights.owner);
   fs::create_directories(dir / kSweepVariants);
   fs::create_directories(dir / kSweepStatistics);
   return lock;
@@ -69,6 +76,7 @@ class SweepRun {
         rows_(rows),
         at_once_(jobs_at_once(plan, options)),
         shared_memory_(options.shared_memory),
+        rights_(options.rights),
         observer_(observer) {}
 
   int run();
@@ -123,6 +131,7 @@ class SweepRun {
   std::vector<SweepRow>& rows_;
   int at_once_;
   fs::path shared_memory_;
+  OutputRights rights_;
   SweepObserver& observer_;
   UniqueFd lock_;
   std::vector<bool> pending_;
@@ -289,7 +298,12 @@ void SweepRun::show() {
 }
 
 int SweepRun::run() {
-  lock_ = open_sweep_directory(plan_.directory);
+  int ranks = 1;
+  for (const SweepJob& job : plan_.jobs) ranks = std::max(ranks, job.ranks);
+  require_rank_start(ranks);
+  const SharedMemoryFolder own(shared_memory_.empty() ? ranks : 1);
+  if (!own.path().empty()) shared_memory_ = own.path();
+  lock_ = open_sweep_directory(plan_.directory, rights_);
   find_pending();
   write_results(plan_, rows_);
   if (plan_.file.keep != KeptModels::kAll) thin_out();
@@ -354,6 +368,11 @@ int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options) {
 std::string sweep_directory_fault(const fs::path& dir) {
   std::error_code error;
   if (fs::is_directory(dir / kSweepVariants, error) || fs::is_empty(dir, error)) return "";
+  // A sweep that was killed at its start has left its owner's mark alone.
+  const auto is_mark = [](const fs::directory_entry& entry) {
+    return entry.path().filename().string().starts_with(kOwnerOfOutput);
+  };
+  if (!error && std::ranges::all_of(entries_of(dir, error), is_mark)) return "";
   if (error) return "cannot be read: " + error.message();
   return "is not empty, and no sweep of dotresize has made it; choose another path";
 }

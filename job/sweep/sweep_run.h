@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/output_owner.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/sweep/sweep_plan.h"
 #include "job/sweep/sweep_results.h"
@@ -18,6 +19,7 @@ struct SweepRunOptions {
   std::filesystem::path shared_memory = {};
   /// Jobs that may run on GPUs have some; absent: decided by the GPUs that this process sees.
   std::optional<bool> gpus = {};
+  OutputRights rights = {};  ///< over the sweep's directory, if it exists
 };
 
 /// Observer of a sweep's progress, called on the thread that called run_sweep.
@@ -42,7 +44,8 @@ std::string sweep_directory_fault(const std::filesystem::path& dir);
 /// Runs the jobs of the sweep whose results its directory does not have yet, and updates `rows`
 /// (rows_of) after each. One job evaluates the dense model, and one of those with shared statistics
 /// saves them; jobs that need either wait. Returns the exit code: 0 if no job has failed. Throws
-/// InputError if the directory does not belong to a sweep, or another sweep is running there.
+/// InputError if the directory does not belong to a sweep, if the rights do not cover it, or if
+/// another sweep is running there.
 int run_sweep(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows,
               SweepObserver& observer);
 

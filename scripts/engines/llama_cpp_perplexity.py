@@ -20,9 +20,8 @@ def keep_errors(level, text, _):
 
 
 def export(model_dir, file):
-    """Exports as float32, by the program's own exporter."""
-    script = ROOT / "worker" / "python" / "export_gguf.py"
-    command = [sys.executable, script, model_dir, file, "--type", "f32"]
+    """Exports as float32."""
+    command = [ROOT / "build" / "bin" / "dotresize", "export", model_dir, file, "--to", "gguf", "--type", "f32"]
     done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise Refused(done.stderr.strip().splitlines()[-1])

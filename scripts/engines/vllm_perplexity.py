@@ -11,8 +11,8 @@ from comparison import ROOT, Refused, compare, parser
 
 
 def last_line(command):
-    """Runs a Python program; returns the last line that it prints. Its last error is why it refuses a model."""
-    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
+    """Runs a program; returns the last line that it prints. Its last error is why it refuses a model."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     if done.returncode != 0:
         raise Refused(done.stderr.strip().splitlines()[-1])
     return done.stdout.splitlines()[-1]
@@ -20,7 +20,7 @@ def last_line(command):
 
 def in_vllm(model_dir, tokens, *options):
     """Scores in a process of its own: after a refused model vLLM refuses the next one too."""
-    result = json.loads(last_line([Path(__file__).with_name("score_in_vllm.py"), tokens, model_dir, *options]))
+    result = json.loads(last_line([sys.executable, Path(__file__).with_name("score_in_vllm.py"), tokens, model_dir, *options]))
     if "refused" in result:
         raise Refused(result["refused"])
     return result["perplexity"]
@@ -29,7 +29,7 @@ def in_vllm(model_dir, tokens, *options):
 def exported_in_vllm(model_dir, tokens):
     with tempfile.TemporaryDirectory() as folder:
         exported = Path(folder) / "model"
-        last_line([ROOT / "worker" / "python" / "export_nemotron_nas.py", model_dir, exported])
+        last_line([ROOT / "build" / "bin" / "dotresize", "export", model_dir, exported, "--to", "nemotron-nas"])
         return in_vllm(exported, tokens, "--trust")
 
 

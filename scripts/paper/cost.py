@@ -7,6 +7,7 @@ import re
 import yaml
 from safetensors import safe_open
 
+from .inputs import weight_files
 from .programs import Failure, dotresize
 from .sweeps import job_of
 
@@ -19,7 +20,7 @@ _LAYER = re.compile(r"\blayers\.(\d+)\.")
 def block_bytes(model):
     """Bytes of the embedding, of each layer and of the head in 16 bits: parts that no GPU shares with another."""
     sizes = {}
-    for file in sorted(model.glob("*.safetensors")):
+    for file in weight_files(model):
         with safe_open(file, framework="numpy") as tensors:
             for name in tensors.keys():
                 layer = _LAYER.search(name)

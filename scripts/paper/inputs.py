@@ -17,6 +17,14 @@ EVALUATION = "evaluation.txt"
 TASKS_CALIBRATION = "tasks.txt"
 
 
+def weight_files(model):
+    """The files that job/checkpoint reads: others beside them are not part of the model."""
+    if (single := model / "model.safetensors").exists():
+        return [single]
+    index = json.loads((model / "model.safetensors.index.json").read_text(encoding="utf-8"))
+    return [model / name for name in sorted(set(index["weight_map"].values()))]
+
+
 @dataclass(frozen=True)
 class Inputs:
     model: Path

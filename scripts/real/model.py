@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from paper.inputs import weight_files
 from paper.programs import ROOT, Failure
 from safetensors import safe_open
 
@@ -25,7 +26,7 @@ def folder():
 def parameters_of(directory):
     """A tied table is stored, and counts, once."""
     total = 0
-    for file in directory.glob("*.safetensors"):
+    for file in weight_files(directory):
         with safe_open(file, framework="numpy") as tensors:
             total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
     return total

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "base/files/output_owner.h"
 
 namespace dotresize {
 
@@ -20,10 +26,32 @@ enum class Role {
 Role role_of(const std::string& name);
 std::string role_name(Role role);
 
-/// Authenticated caller.
+/// Authenticated caller, as the tokens are now. It cannot be copied, because it must not outlast
+/// the call: what lasts keeps the Credential and asks Access again.
 struct Caller {
+  Caller() = default;
+  Caller(std::string name_, Role role_) : name(std::move(name_)), role(role_) {}
+  Caller(Caller&&) = default;
+  Caller& operator=(Caller&&) = default;
+
   std::string name;  ///< empty if the server has no tokens
   Role role = Role::kAdmin;
+};
+
+/// What a caller has shown: the hash of a token. It says nothing about name and role, which the
+/// token's line in the file has.
+class Credential {
+ public:
+  /// No token.
+  Credential() = default;
+  explicit Credential(const std::string& token);
+
+  bool is_empty() const { return sha256_.empty(); }
+
+ private:
+  friend class Access;
+
+  std::string sha256_;  ///< 32 bytes
 };
 
 /// Returns the secret of the header value "Bearer SECRET"; empty for any other value.
@@ -42,17 +70,26 @@ class Access {
   const bool open_to_all;  ///< there are no tokens
 
   /// Throws UNAUTHENTICATED for an unknown token. The run time does not reveal which tokens exist.
-  Caller authenticate(const std::string& token) const;
+  Caller caller_of(const Credential& credential) const;
+  /// Returns the highest role of the tokens that this NAME has now; nothing if it has none. Without
+  /// tokens everybody is an admin.
+  std::optional<Role> role_of_name(const std::string& name) const;
+  /// Number of the current tokens; another one after each reload().
+  uint64_t generation() const { return generation_; }
 
  private:
   struct Entry {
-    Caller caller;
+    std::string name;
+    Role role = Role::kRead;
     std::string sha256;  ///< 32 bytes
   };
 
   using Entries = std::vector<Entry>;
 
+  std::shared_ptr<const Entries> entries() const;
+
   const std::filesystem::path file_;
+  std::atomic<uint64_t> generation_ = 0;
   mutable std::mutex mutex_;  ///< guards the pointer entries_
   std::shared_ptr<const Entries> entries_;
 };
@@ -66,6 +103,14 @@ bool may_change(const Caller& caller, const std::string& owner);
 /// Throws PERMISSION_DENIED unless may_change().
 void require_owner(const Caller& caller, const std::string& owner);
 
+/// Rights of a job of this owner over outputs that exist: those that the owner has now, whoever has
+/// resumed the job. `job_id` is empty before it is created.
+OutputRights rights_of(const Access& access, const std::string& owner,
+                       const std::string& job_id = "", int attempt = 0);
+
+// Changes of a file of tokens. Any number of programs may make them at the same time: each reads
+// the file under a lock and replaces it in one step.
+
 /// Adds a new token to `file` (created with mode 0600 if missing) and returns the secret, which is
 /// stored nowhere. Throws InputError for a name that is taken or malformed.
 std::string add_token(const std::filesystem::path& file, const std::string& name, Role role);
@@ -74,5 +119,8 @@ std::string add_token(const std::filesystem::path& file, const std::string& name
 /// newest old token stays valid until the next rotation, so that clients can change over; older
 /// ones are removed. Throws InputError for a name without a token.
 std::string rotate_token(const std::filesystem::path& file, const std::string& name);
+
+/// Removes all tokens of a name. Throws InputError for a name without a token.
+void revoke_tokens(const std::filesystem::path& file, const std::string& name);
 
 }  // namespace dotresize

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/text/encodings.h"
 #include "base/text/printable.h"
@@ -21,16 +22,22 @@ std::string address_of(const CallOrigin& origin) {
   return origin.peer.substr(0, origin.peer.rfind(':'));  // without the port
 }
 
+bool is_denied(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+         status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+}
+
 }  // namespace
 
-CallOrigin origin_of(const grpc::ServerContextBase& context) {
-  CallOrigin origin{.peer = context.peer()};
+std::string token_of(const grpc::ServerContextBase& context) {
   const auto& metadata = context.client_metadata();
-  if (metadata.count("authorization") == 1) {
-    const grpc::string_ref value = metadata.find("authorization")->second;
-    origin.token = token_of_header({value.data(), value.size()});
-  }
-  return origin;
+  if (metadata.count("authorization") != 1) return "";
+  const grpc::string_ref value = metadata.find("authorization")->second;
+  return token_of_header({value.data(), value.size()});
+}
+
+CallOrigin origin_of(const grpc::ServerContextBase& context) {
+  return {context.peer(), Credential(token_of(context))};
 }
 
 std::string traceparent_of(const grpc::ServerContextBase& context) {
@@ -104,7 +111,7 @@ grpc::Status CallGate::serve(
   bool identified = false;
   grpc::Status status = answer(method, [&] {
     try {
-      caller = origin.caller ? *origin.caller : access_.authenticate(origin.token);
+      caller = access_.caller_of(origin.credential);
     } catch (const ApiError&) {
       // A failed login is rate-limited too: it costs an audit line.
       rate_.take(address_of(origin));
@@ -115,16 +122,48 @@ grpc::Status CallGate::serve(
     require_role(caller, least);
     body(caller, id);
   });
-  const grpc::StatusCode code = status.error_code();
-  const bool denied =
-      code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
-  if (denied && !denials_.try_take(address_of(origin))) {
-    ++unrecorded_;
-  } else if (denied || (identified && least != Role::kRead)) {
-    const int64_t unrecorded = denied ? unrecorded_.exchange(0) : 0;
-    audit_.record({method, caller.name, origin.peer, id, code, status.error_message(), unrecorded});
+  if (is_denied(status)) {
+    record_denied(method, caller.name, origin, id, status);
+  } else if (identified && least != Role::kRead) {
+    audit_.record(
+        {method, caller.name, origin.peer, id, status.error_code(), status.error_message()});
   }
   return status;
+}
+
+void CallGate::record_denied(const char* method, const std::string& caller,
+                             const CallOrigin& origin, const std::string& id,
+                             const grpc::Status& status) {
+  if (!denials_.try_take(address_of(origin))) {
+    ++unrecorded_;
+    return;
+  }
+  audit_.record({method, caller, origin.peer, id, status.error_code(), status.error_message(),
+                 unrecorded_.exchange(0)});
+}
+
+Permit::Permit(CallGate& gate, const char* method, CallOrigin origin, Role least, std::string id,
+               CallGate::Condition condition)
+    : gate_(gate),
+      method_(method),
+      origin_(std::move(origin)),
+      least_(least),
+      id_(std::move(id)),
+      condition_(std::move(condition)),
+      generation_(gate.access_.generation()) {}
+
+void Permit::check() {
+  const uint64_t generation = gate_.access_.generation();
+  if (generation == generation_) return;
+  const Caller caller = gate_.access_.caller_of(origin_.credential);
+  caller_ = caller.name;
+  require_role(caller, least_);
+  if (condition_) condition_(caller);
+  generation_ = generation;
+}
+
+void Permit::record(const grpc::Status& status) {
+  if (is_denied(status)) gate_.record_denied(method_, caller_, origin_, id_, status);
 }
 
 }  // namespace dotresize

@@ -20,12 +20,14 @@ namespace dotresize {
 
 /// Origin of a call, over gRPC or HTTP.
 struct CallOrigin {
-  std::string peer;                   ///< address and port, as gRPC writes it
-  std::string token = {};             ///< token of the call; empty: none
-  std::optional<Caller> caller = {};  ///< caller, if already authenticated
+  std::string peer;            ///< address and port, as gRPC writes it
+  Credential credential = {};  ///< of the call, or of its session
 };
 
-/// Takes the token of the call's only "authorization: Bearer SECRET".
+/// Returns the token of the call's only "authorization: Bearer SECRET"; empty: none.
+std::string token_of(const grpc::ServerContextBase& context);
+
+/// Takes the credential of token_of().
 CallOrigin origin_of(const grpc::ServerContextBase& context);
 
 /// Returns the call's metadata `traceparent`; empty if it is missing or malformed.
@@ -89,18 +91,55 @@ class CallGate {
   CallGate(const Access& access, AuditLog& audit, int max_rate)
       : access_(access), audit_(audit), rate_(max_rate) {}
 
+  using Condition = std::function<void(const Caller& caller)>;
+
   /// Runs `body` as answer() does, for a caller with at least the role `least`. Writes an audit
   /// line for a denied call, and for any other call that needs more than the role read. `body` gets
   /// the caller and the job's id, which it may set.
   grpc::Status serve(const char* method, const CallOrigin& origin, Role least, std::string id,
                      const std::function<void(const Caller& caller, std::string& id)>& body);
 
+  const Access& access() const { return access_; }
+
  private:
+  friend class Permit;
+
+  /// Writes the audit line of a denied call.
+  void record_denied(const char* method, const std::string& caller, const CallOrigin& origin,
+                     const std::string& id, const grpc::Status& status);
+
   const Access& access_;
   AuditLog& audit_;
   RateLimit rate_;
   RateLimit denials_{10};  ///< audit lines of denied calls, per address: protects the disk
   std::atomic<int64_t> unrecorded_ = 0;
+};
+
+/// Permission of a call that lasts: a stream, or a call with a long step before what it changes. It
+/// ends when the tokens are read again and the caller could not begin the call any more. Not
+/// thread-safe.
+class Permit {
+ public:
+  /// Made before the call is let in by CallGate::serve() with the same origin and role. `gate`
+  /// outlives it. `condition` throws unless the caller may make the call; may be empty.
+  Permit(CallGate& gate, const char* method, CallOrigin origin, Role least, std::string id,
+         CallGate::Condition condition = {});
+
+  /// Throws UNAUTHENTICATED or PERMISSION_DENIED if the permission has ended.
+  void check();
+  /// Writes an audit line if this is the status of a call that has ended for want of permission.
+  void record(const grpc::Status& status);
+  const CallOrigin& origin() const { return origin_; }
+
+ private:
+  CallGate& gate_;
+  const char* const method_;
+  const CallOrigin origin_;
+  const Role least_;
+  const std::string id_;
+  const CallGate::Condition condition_;
+  uint64_t generation_;  ///< of the tokens that were checked last
+  std::string caller_;   ///< name, for the audit log
 };
 
 }  // namespace dotresize

@@ -64,8 +64,16 @@ std::shared_ptr<SSL_CTX> context_of(const std::filesystem::path& directory,
   require(SSL_CTX_use_PrivateKey(context.get(), key.get()) == 1 &&
               SSL_CTX_check_private_key(context.get()) == 1,
           kKey, " is not the key of " + (directory / kCertificate).string());
-  require(content.client_ca.empty() || next_certificate(bio_of(content.client_ca)), kClientCa,
-          " has no certificate (PEM)");
+  const Bio authorities = bio_of(content.client_ca);
+  int known = 0;
+  while (const Certificate authority = next_certificate(authorities)) {
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), authority.get());
+    SSL_CTX_add_client_CA(context.get(), authority.get());
+    ++known;
+  }
+  require(content.client_ca.empty() || known > 0, kClientCa, " has no certificate (PEM)");
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET);
   require(content.ca.empty() || next_certificate(bio_of(content.ca)), kCa,
           " has no certificate (PEM)");
   return context;

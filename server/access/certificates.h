@@ -19,7 +19,7 @@ struct TlsContent {
   std::string key;          ///< tls.key
   std::string client_ca;  ///< client-ca.crt: authority of clients; empty: they need no certificate
   std::string ca;         ///< ca.crt: authority by which ranks know the server; may be empty
-  std::shared_ptr<ssl_ctx_st> context;  ///< OpenSSL server context; uses only certificate and key
+  std::shared_ptr<ssl_ctx_st> context;  ///< OpenSSL server context; knows client_ca, asks nobody
 };
 
 /// Certificates of all ports. They can be replaced while the ports serve: later connections get the

@@ -25,6 +25,7 @@
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 #include "server/access/endpoint.h"
+#include "server/api_error.h"
 #include "server/http/metrics.h"
 #include "server/store/files.h"
 
@@ -44,17 +45,33 @@ constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
 constexpr std::chrono::seconds kPatienceWithConnections{1};
 constexpr std::chrono::seconds kWarningInterval{10};
 
-class CallTimer final : public grpc::experimental::Interceptor {
+/// Returns true for the status that gRPC itself gives a call whose request it cannot parse:
+/// INTERNAL, of a stream UNIMPLEMENTED. A service's own errors have details.
+bool is_of_malformed_request(const grpc::Status& status) {
+  return status.error_details().empty() && (status.error_code() == grpc::StatusCode::INTERNAL ||
+                                            status.error_code() == grpc::StatusCode::UNIMPLEMENTED);
+}
+
+/// Blames the caller for a malformed request, and counts and times the call.
+class CallEnd final : public grpc::experimental::Interceptor {
  public:
-  CallTimer(Metrics& metrics, std::string method, bool unary)
+  /// `metrics`: null if the call is not counted.
+  CallEnd(Metrics* metrics, std::string method, bool unary)
       : metrics_(metrics), method_(std::move(method)), unary_(unary) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
     if (batch->QueryInterceptionHookPoint(
             grpc::experimental::InterceptionHookPoints::PRE_SEND_STATUS)) {
+      if (is_of_malformed_request(batch->GetSendStatus())) {
+        batch->ModifySendStatus(answer(method_.c_str(), [] {
+          throw invalid_argument("request", "is not a message of this method's type");
+        }));
+      }
       const std::chrono::duration<double> time = Clock::now() - begin_;
-      metrics_.count_call(method_, batch->GetSendStatus().error_code(),
-                          unary_ ? std::optional(time.count()) : std::nullopt);
+      if (metrics_ != nullptr) {
+        metrics_->count_call(method_, batch->GetSendStatus().error_code(),
+                             unary_ ? std::optional(time.count()) : std::nullopt);
+      }
     }
     batch->Proceed();
   }
@@ -62,34 +79,37 @@ class CallTimer final : public grpc::experimental::Interceptor {
  private:
   using Clock = std::chrono::steady_clock;
 
-  Metrics& metrics_;
+  Metrics* const metrics_;
   const std::string method_;
   const bool unary_;
   const Clock::time_point begin_ = Clock::now();
 };
 
-/// gRPC server interceptor that counts calls of the Jobs service and times the unary ones.
-class CallMetrics final : public grpc::experimental::ServerInterceptorFactoryInterface {
+/// Gives the calls of the Jobs and Workers services a CallEnd. Those of the Jobs service are
+/// counted.
+class CallEnds final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  /// `metrics` outlives the server.
-  explicit CallMetrics(Metrics& metrics) : metrics_(metrics) {}
+  /// `metrics` outlives the server; may be null.
+  explicit CallEnds(Metrics* metrics) : metrics_(metrics) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* call) override {
     // Unknown methods are not counted: a client could create any number of metric labels with them.
-    constexpr std::string_view kPrefix = "/dotresize.v1.Jobs/";
-    const std::string_view name = call->method();
-    if (!name.starts_with(kPrefix)) return nullptr;
-    const std::string method(name.substr(kPrefix.size()));
-    const auto* service =
-        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("dotresize.v1.Jobs");
-    if (service == nullptr || service->FindMethodByName(method) == nullptr) return nullptr;
-    return new CallTimer(metrics_, method,
-                         call->type() == grpc::experimental::ServerRpcInfo::Type::UNARY);
+    const std::string_view name = call->method();  // "/SERVICE/METHOD"
+    const size_t end = name.rfind('/');
+    const std::string service(name.substr(1, end - 1));
+    const bool is_counted = service == v1::Jobs::service_full_name();
+    if (!is_counted && service != v1::Workers::service_full_name()) return nullptr;
+    const std::string method(name.substr(end + 1));
+    const auto* known =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(service);
+    if (known == nullptr || known->FindMethodByName(method) == nullptr) return nullptr;
+    return new CallEnd(is_counted ? metrics_ : nullptr, method,
+                       call->type() == grpc::experimental::ServerRpcInfo::Type::UNARY);
   }
 
  private:
-  Metrics& metrics_;
+  Metrics* const metrics_;
 };
 
 UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -219,11 +239,9 @@ GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& op
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD,
                                                                    options.credentials);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
-  if (options.metrics != nullptr) {
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-    creators.push_back(std::make_unique<CallMetrics>(*options.metrics));
-    builder.experimental().SetInterceptorCreators(std::move(creators));
-  }
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+  creators.push_back(std::make_unique<CallEnds>(options.metrics));
+  builder.experimental().SetInterceptorCreators(std::move(creators));
   server_ = builder.BuildAndStart();
   if (!server_) throw std::runtime_error("gRPC does not start");
   thread_ = std::thread([this] { accept_loop(); });
@@ -248,19 +266,27 @@ void GuardedServer::shutdown(std::chrono::milliseconds grace) {
     server_->Wait();
   });
   if (ended.wait_for(grace + kPatienceWithConnections) == std::future_status::ready) return;
-  // Connections whose peers read nothing are cut: gRPC keeps one until everything is written, so
-  // they would block the shutdown.
+  // gRPC keeps a connection until everything is written, so one whose peer reads nothing would
+  // block the shutdown.
+  const int cut = cut_connections();
+  if (cut > 0) spdlog::warn("stopping: closed {} connections whose readers had stalled", cut);
+}
+
+int GuardedServer::cut_connections() const {
   std::set<std::string> names;
-  for (const UniqueFd& socket : listeners_.sockets) names.insert(local_name(socket.get()));
-  listeners_.sockets.clear();
+  std::set<int> listening;
+  for (const UniqueFd& socket : listeners_.sockets) {
+    names.insert(local_name(socket.get()));
+    listening.insert(socket.get());
+  }
   int cut = 0;
   for (int descriptor = 0; descriptor < max_descriptors_; ++descriptor) {
     const std::string name = local_name(descriptor);
-    if (name.empty() || !names.contains(name)) continue;
+    if (name.empty() || !names.contains(name) || listening.contains(descriptor)) continue;
     ::shutdown(descriptor, SHUT_RDWR);
     ++cut;
   }
-  if (cut > 0) spdlog::warn("stopping: closed {} connections whose readers had stalled", cut);
+  return cut;
 }
 
 void GuardedServer::accept_loop() {

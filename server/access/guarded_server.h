@@ -58,6 +58,8 @@ class GuardedServer {
   /// Stops accepting, waits up to `grace` for calls in progress, then cancels them. Cuts the
   /// connections that are left one second later.
   void shutdown(std::chrono::milliseconds grace);
+  /// Closes all connections; their clients may connect again. Returns how many there were.
+  int cut_connections() const;
 
  private:
   void accept_loop();

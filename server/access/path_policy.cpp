@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -179,6 +180,18 @@ std::vector<PathClaim> claims_of(const v1::JobSpec& resolved) {
     }
   }
   return claims;
+}
+
+void require_ownership(const std::vector<PathClaim>& claims, const OutputRights& rights) {
+  for (const PathClaim& claim : claims) {
+    if (!claim.writes || is_remote(claim.path)) continue;
+    const std::optional<ForeignPlace> found = foreign_place(claim.path, rights);
+    if (!found) continue;
+    throw ApiError(
+        grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
+        claim.field + ": " + found->directory.string() + " " + ownership_fault(found->owner),
+        {{"field", claim.field}});
+  }
 }
 
 RemoteCopies copies_of(const v1::Job& job) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/files/confinement.h"
+#include "base/files/output_owner.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/remote/localized_job.h"
 
@@ -71,6 +72,10 @@ class PathPolicy {
 /// Returns the claims of a job whose spec is from resolve(): inputs, the output, and the names
 /// beside the output that are used while writing. A URL is claimed without its revision.
 std::vector<PathClaim> claims_of(const v1::JobSpec& resolved);
+
+/// Throws PERMISSION_DENIED if a path that the claims write is, or lies in, a directory that the
+/// rights do not cover.
+void require_ownership(const std::vector<PathClaim>& claims, const OutputRights& rights);
 
 /// Returns the copies of remote inputs that the job has so far.
 RemoteCopies copies_of(const v1::Job& job);

@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"

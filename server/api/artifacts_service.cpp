@@ -67,10 +67,9 @@ void JobsService::require_model(const Caller& caller, const v1::Job& job) const 
   require_owner(caller, job.owner());
 }
 
-JobsService::OpenArtifact JobsService::open_artifact(const Caller& caller, const std::string& id,
+JobsService::OpenArtifact JobsService::open_artifact(const std::string& id,
                                                      const std::string& name) {
   const v1::Job job = stored(id);
-  if (!JobArtifacts::is_for_readers(name)) require_model(caller, job);
   const JobArtifacts artifacts(job, parts_.store, parts_.state);
   const auto entry = std::ranges::find(artifacts.entries(), name, &JobArtifacts::Entry::name);
   if (entry == artifacts.entries().end()) {
@@ -124,32 +123,37 @@ grpc::Status JobsService::ListArtifacts(grpc::ServerContext* context,
 
 grpc::ServerWriteReactor<v1::ArtifactChunk>* JobsService::GetArtifact(
     grpc::CallbackServerContext* context, const v1::GetArtifactRequest* request) {
-  const Role least = JobArtifacts::is_for_readers(request->name()) ? Role::kRead : Role::kSubmit;
-  return start_stream<v1::ArtifactChunk>(
-      {"GetArtifact", least, parts_.transfers}, *context, request->id(), [&](const Caller& caller) {
-        if (request->offset() < 0) throw invalid_argument("offset", "is negative");
-        OpenArtifact open = open_artifact(caller, request->id(), request->name());
-        if (request->offset() > open.file.size()) {
-          throw ApiError(grpc::StatusCode::OUT_OF_RANGE, "BEYOND_THE_END",
-                         "offset: " + std::to_string(request->offset()) + " is beyond the end of " +
-                             open.entry.name + ", " + std::to_string(open.file.size()),
-                         {{"field", "offset"}});
-        }
-        return std::make_shared<ArtifactStream>(parts_.transfers, std::move(open.entry),
-                                                std::move(open.file), request->offset());
-      });
+  StreamKind kind{"GetArtifact", Role::kRead, parts_.transfers};
+  if (!JobArtifacts::is_for_readers(request->name())) {
+    kind.least = Role::kSubmit;
+    kind.condition = [this, id = request->id()](const Caller& caller) {
+      require_model(caller, stored(id));
+    };
+  }
+  return start_stream<v1::ArtifactChunk>(kind, *context, request->id(), [&] {
+    if (request->offset() < 0) throw invalid_argument("offset", "is negative");
+    OpenArtifact open = open_artifact(request->id(), request->name());
+    if (request->offset() > open.file.size()) {
+      throw ApiError(grpc::StatusCode::OUT_OF_RANGE, "BEYOND_THE_END",
+                     "offset: " + std::to_string(request->offset()) + " is beyond the end of " +
+                         open.entry.name + ", " + std::to_string(open.file.size()),
+                     {{"field", "offset"}});
+    }
+    return std::make_shared<ArtifactStream>(parts_.transfers, std::move(open.entry),
+                                            std::move(open.file), request->offset());
+  });
 }
 
 grpc::Status JobsService::ReadArtifact(const CallOrigin& origin, const std::string& id,
                                        const std::string& name,
                                        const std::function<void(ArtifactFile)>& take) {
   return parts_.gate.serve("GetArtifact", origin, Role::kRead, id,
-                           [&](const Caller& caller, const std::string&) {
+                           [&](const Caller&, const std::string&) {
                              if (!JobArtifacts::is_for_readers(name)) {
                                throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
                                               "no such file here; models are fetched over gRPC");
                              }
-                             take(open_artifact(caller, id, name).file);
+                             take(open_artifact(id, name).file);
                            });
 }
 

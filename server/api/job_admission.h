@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "job/model/model_config.h"
 #include "job/spec/sweep_file.h"
 #include "server/access/path_policy.h"
 #include "server/store/job_store.h"

@@ -10,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/files/partial_path.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"
@@ -161,18 +160,7 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
     parts_.webhooks.require(request->options());
     require_space();
     NewJob admitted = admit(*request, parts_.machine, parts_.paths);
-    // Nobody overwrites the output of another owner's job.
-    const std::optional<OutputOwner> made_by = owner_of_output(admitted.output);
-    if (admitted.spec.output().overwrite() && made_by && !made_by->job_id.empty()) {
-      const std::optional<v1::Job> maker = parts_.store.find(made_by->job_id);
-      if (maker && !may_change(caller, maker->owner())) {
-        throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
-                       "output.path: job " + maker->id() +
-                           " of another owner wrote what is there; only its owner and admins "
-                           "may overwrite it",
-                       {{"field", "output.path"}});
-      }
-    }
+    require_ownership(admitted.claims, rights_of(parts_.gate.access(), caller.name));
     if (request->validate_only()) {
       *response->mutable_spec() = admitted.spec;
       response->set_memory_bytes(admitted.memory);
@@ -213,7 +201,7 @@ void JobsService::describe(v1::Job& job) {
   }
   if (job.state() != v1::Job::QUEUED) return;
   job.set_queue_position(parts_.store.queue_position(job.id()));
-  const bool retries = job.has_retry_time() && job.retry_time() > TimeUtil::GetCurrentTime();
+  const bool retries = job.has_retry_time() && job.retry_time() > parts_.store.clock().now();
   const bool is_head = job.id() == queue->head && queue->paused.empty() && !retries;
   if (is_head && queue->head_start_s && !job.fetching()) {
     *job.mutable_expected_start_time() =
@@ -261,7 +249,7 @@ grpc::Status JobsService::ListQueue(const CallOrigin& origin, int limit,
 grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) {
   return start_stream<v1::Event>(
-      {"WatchJob", Role::kRead, parts_.streams}, *context, request->id(), [&](const Caller&) {
+      {"WatchJob", Role::kRead, parts_.streams}, *context, request->id(), [&] {
         check_id(request->id());
         check_not_negative("after_seq", request->after_seq());
         return std::make_shared<EventStream>(parts_.streams, parts_.store, *request);
@@ -270,10 +258,9 @@ grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerC
 
 grpc::ServerWriteReactor<v1::JobChange>* JobsService::WatchJobs(
     grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) {
-  return start_stream<v1::JobChange>(
-      {"WatchJobs", Role::kRead, parts_.streams}, *context, "", [&](const Caller&) {
-        return std::make_shared<ChangesStream>(parts_.streams, parts_.store, *request);
-      });
+  return start_stream<v1::JobChange>({"WatchJobs", Role::kRead, parts_.streams}, *context, "", [&] {
+    return std::make_shared<ChangesStream>(parts_.streams, parts_.store, *request);
+  });
 }
 
 grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
@@ -314,6 +301,7 @@ grpc::Status JobsService::ResumeJob(const CallOrigin& origin, const v1::ResumeJo
     const std::vector<PathClaim> claims =
         ended.has_sweep() ? claims_of(resolve_sweep(ended.spec(), ended.sweep(), paths))
                           : claims_of(paths.resolve(ended.spec()));
+    require_ownership(claims, rights_of(parts_.gate.access(), ended.owner(), id, ended.attempt()));
     const bool pushed = is_remote(ended.spec().output().path());
     const Resumption way = request.fresh()                                  ? Resumption::kAfresh
                            : pushed && JobOutput(output, id).is_committed() ? Resumption::kPush
@@ -344,7 +332,7 @@ grpc::Status JobsService::DeleteJob(const CallOrigin& origin, const v1::DeleteJo
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
                                                              const v1::GetLogsRequest* request) {
   return start_stream<v1::LogChunk>(
-      {"GetLogs", Role::kRead, parts_.streams}, *context, request->id(), [&](const Caller&) {
+      {"GetLogs", Role::kRead, parts_.streams}, *context, request->id(), [&] {
         check_id(request->id());
         check_not_negative("offset", request->offset());
         check_not_negative("tail_bytes", request->tail_bytes());

@@ -117,8 +117,10 @@ class JobsService final
     const char* method;
     Role least;
     StreamPump& pump;
+    CallGate::Condition condition = {};  ///< for as long as the stream lasts; may be empty
   };
-  /// Starts a stream through CallGate::serve(). Returns the stream, or a RefusedStream.
+  /// Starts a stream through CallGate::serve(). Returns the stream, or a RefusedStream. `make()`
+  /// makes it.
   template <class Message, class Make>
   grpc::ServerWriteReactor<Message>* start_stream(const StreamKind& kind,
                                                   const grpc::CallbackServerContext& context,
@@ -137,7 +139,7 @@ class JobsService final
     JobArtifacts::Entry entry;
     ArtifactFile file;
   };
-  OpenArtifact open_artifact(const Caller& caller, const std::string& id, const std::string& name);
+  OpenArtifact open_artifact(const std::string& id, const std::string& name);
   v1::ServerInfo server_info();
 
   const JobsContext parts_;
@@ -150,11 +152,13 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
     const StreamKind& kind, const grpc::CallbackServerContext& context, const std::string& id,
     const Make& make) {
   grpc::ServerWriteReactor<Message>* reactor = nullptr;
-  const CallOrigin origin = origin_of(context);
+  auto permit = std::make_shared<Permit>(parts_.gate, kind.method, origin_of(context), kind.least,
+                                         id, kind.condition);
   const grpc::Status status = parts_.gate.serve(
-      kind.method, origin, kind.least, id, [&](const Caller& caller, const std::string&) {
-        auto stream = make(caller);
-        kind.pump.add(stream, holder_of(caller, origin));
+      kind.method, permit->origin(), kind.least, id, [&](const Caller& caller, const std::string&) {
+        if (kind.condition) kind.condition(caller);
+        auto stream = make();
+        kind.pump.add(stream, permit, holder_of(caller, permit->origin()));
         reactor = stream.get();  // owned by the pump until the call is over
       });
   return status.ok() ? reactor : new RefusedStream<Message>(status);

@@ -1,6 +1,7 @@
 #include "server/api/stream_pump.h"
 
 #include <chrono>
+#include <utility>
 
 namespace dotresize {
 namespace {
@@ -19,7 +20,8 @@ StreamPump::StreamPump(const ChangeSignal& changes, int max_streams, size_t max_
       pump_([this](const std::stop_token& stop) { pump(stop); }),
       watcher_([this](const std::stop_token& stop) { watch_changes(stop); }) {}
 
-void StreamPump::add(const std::shared_ptr<Stream>& stream, const std::string& caller) {
+void StreamPump::add(const std::shared_ptr<Stream>& stream, std::shared_ptr<Permit> permit,
+                     const std::string& caller) {
   {
     const std::lock_guard lock(mutex_);
     if (streams_.size() >= max_total_ || callers_[caller] >= max_streams_) {
@@ -27,7 +29,7 @@ void StreamPump::add(const std::shared_ptr<Stream>& stream, const std::string& c
                       "too many calls of this kind are open on this server; try again later");
     }
     ++callers_[caller];
-    streams_[stream.get()] = {stream, caller};
+    streams_[stream.get()] = {stream, std::move(permit), caller};
   }
   ready(stream.get());
 }
@@ -77,9 +79,9 @@ void StreamPump::pump(const std::stop_token& stop) {
     queued_.erase(next);
     const auto found = streams_.find(next);
     if (found == streams_.end()) continue;  // removed while queued
-    const std::shared_ptr<Stream> stream = found->second.stream;
+    const Entry entry = found->second;
     lock.unlock();
-    stream->advance();
+    entry.stream->advance(*entry.permit);
     lock.lock();
   }
 }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "server/access/call_gate.h"
 #include "server/api_error.h"
 #include "server/store/job_store.h"
 
@@ -24,16 +25,18 @@ class StreamPump {
   class Stream {
    public:
     virtual ~Stream() = default;
-    /// Sends what is ready, or ends the call. Called by the pump's thread only.
-    virtual void advance() = 0;
+    /// Sends what is ready, or ends the call if its permit has ended. Called by the pump's thread
+    /// only.
+    virtual void advance(Permit& permit) = 0;
   };
 
   /// `max_streams`: streams of one caller. `max_total`: streams of all callers.
   StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total = 1024);
 
-  /// Advances the stream from now on, whenever a job changes. Throws RESOURCE_EXHAUSTED if there
-  /// are too many streams, of this caller or in total.
-  void add(const std::shared_ptr<Stream>& stream, const std::string& caller);
+  /// Advances the stream from now on, whenever a job changes, as long as its permit lasts. Throws
+  /// RESOURCE_EXHAUSTED if there are too many streams, of this caller or in total.
+  void add(const std::shared_ptr<Stream>& stream, std::shared_ptr<Permit> permit,
+           const std::string& caller);
   /// Schedules the stream to advance again.
   void ready(Stream* stream);
   /// Removes a stream whose call is over.
@@ -50,6 +53,7 @@ class StreamPump {
  private:
   struct Entry {
     std::shared_ptr<Stream> stream;
+    std::shared_ptr<Permit> permit;
     std::string caller;
   };
 
@@ -76,7 +80,7 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
  public:
   PumpedStream(StreamPump& pump, const char* method) : pump_(pump), method_(method) {}
 
-  void advance() final {
+  void advance(Permit& permit) final {
     const std::lock_guard lock(mutex_);
     if (writing_ || finished_) return;
     bool ended = false;
@@ -84,11 +88,13 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
     if (!cancelled_) {
       status = answer(method_, [&] {
         pump_.check_stopping();
+        permit.check();
         ended = pending_.empty() && fill(pending_);
       });
     }
     if (!status.ok() || (ended && pending_.empty())) {
       finished_ = true;
+      permit.record(status);
       this->Finish(status);
       return;
     }

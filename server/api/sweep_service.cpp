@@ -38,6 +38,7 @@ void count_variants(v1::Sweep& sweep) {
 
 grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
                                       const v1::CreateSweepRequest* request, v1::Sweep* response) {
+  Permit permit(parts_.gate, "CreateSweep", origin_of(*context), Role::kSubmit, "");
   const auto create = [&](const Caller& caller, std::string& id) {
     // An earlier request is looked for first: its sweep may be running in the directory by now.
     auto earlier =
@@ -64,6 +65,8 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
       }
       admitted = admit_sweep(*request, parts_.machine, parts_.paths);
     }
+    permit.check();
+    require_ownership(admitted.job.claims, rights_of(parts_.gate.access(), caller.name));
     if (context->IsCancelled()) {
       throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
     }
@@ -84,7 +87,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     }
     count_variants(*response);
   };
-  return parts_.gate.serve("CreateSweep", origin_of(*context), Role::kSubmit, "", create);
+  return parts_.gate.serve("CreateSweep", permit.origin(), Role::kSubmit, "", create);
 }
 
 grpc::Status JobsService::GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request,

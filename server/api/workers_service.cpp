@@ -19,7 +19,7 @@ constexpr size_t kMaxPhase = 64;
 
 void WorkersService::authenticate(const grpc::ServerContext& context, const std::string& job_id,
                                   int attempt) {
-  const std::string token = origin_of(context).token;
+  const std::string token = token_of(context);
   if (!token.empty() && matches_token(token, store_.token_sha256(job_id, attempt))) return;
   throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_ATTEMPT_TOKEN",
                  "the call does not carry the token of this attempt");

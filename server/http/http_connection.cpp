@@ -40,14 +40,17 @@ int size_for_tls(size_t size) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits)
+HttpConnection::HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits,
+                               bool asks_client)
     : socket_(socket),
       tls_(context == nullptr ? nullptr : ::SSL_new(context)),
       left_(limits.request_bytes),
       request_end_(Clock::now() + limits.request_time),
       answer_time_(limits.answer_time) {
   ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
-  if (tls_ != nullptr) ::SSL_set_fd(tls_, socket_);
+  if (tls_ == nullptr) return;
+  ::SSL_set_fd(tls_, socket_);
+  if (asks_client) ::SSL_set_verify(tls_, SSL_VERIFY_PEER, nullptr);
 }
 
 HttpConnection::~HttpConnection() {

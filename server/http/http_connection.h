@@ -18,14 +18,18 @@ class HttpConnection final : public httplib::Stream {
     std::chrono::seconds answer_time;   ///< limit from the answer's first byte
   };
 
-  /// `context`: null without TLS. The caller closes the socket.
-  HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits);
+  /// `context`: null without TLS. The caller closes the socket. `asks_client`: with TLS the client
+  /// may show a certificate of the context's authorities of clients.
+  HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits, bool asks_client);
   ~HttpConnection() override;
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   /// Performs the TLS handshake. Returns false if it fails; true without TLS.
   bool handshake();
+
+  /// Null without TLS.
+  const SSL* tls() const { return tls_; }
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/api_error.h"
 #include "server/http/http_connection.h"
 #include "server/store/files.h"
 
@@ -45,7 +46,9 @@ class BoundedPool final : public httplib::TaskQueue {
 /// Serves each connection within kLimits, using the certificate that is current when it begins.
 class LimitedServer final : public httplib::Server {
  public:
-  explicit LimitedServer(const Certificates& certificates) : certificates_(certificates) {
+  /// `asks_clients`: clients may show a certificate.
+  LimitedServer(const Certificates& certificates, bool asks_clients)
+      : certificates_(certificates), asks_clients_(asks_clients) {
     new_task_queue = [] { return new BoundedPool; };
     set_payload_max_length(kMaxBody);
     // The library's default options would let a second server listen on the same port.
@@ -76,10 +79,12 @@ class LimitedServer final : public httplib::Server {
     bool answered = false;
     {
       const std::shared_ptr<const TlsContent> tls = certificates_.current();
-      HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits);
+      HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits, asks_clients_);
       bool closed = false;
-      answered = connection.handshake() &&
-                 process_request(connection, /*close_connection=*/true, closed, nullptr);
+      answered = connection.handshake() && process_request(connection, /*close_connection=*/true,
+                                                           closed, [&](httplib::Request& request) {
+                                                             request.ssl = connection.tls();
+                                                           });
     }
     ::shutdown(socket, SHUT_RDWR);
     ::close(socket);
@@ -87,7 +92,16 @@ class LimitedServer final : public httplib::Server {
   }
 
   const Certificates& certificates_;
+  const bool asks_clients_;
 };
+
+/// Returns true if the client has shown a certificate of the authority of clients.
+bool is_certified(const httplib::Request& request) {
+  if (request.ssl == nullptr || ::SSL_get_verify_result(request.ssl) != X509_V_OK) return false;
+  X509* const certificate = ::SSL_get1_peer_certificate(request.ssl);
+  ::X509_free(certificate);
+  return certificate != nullptr;
+}
 
 }  // namespace
 
@@ -101,7 +115,7 @@ CallOrigin origin_of(const httplib::Request& request) {
   origin.peer = (v6 ? "ipv6:%5B" + address + "%5D" : "ipv4:" + address) + ":" +
                 std::to_string(request.remote_port);
   if (request.get_header_value_count("Authorization") == 1) {
-    origin.token = token_of_header(request.get_header_value("Authorization"));
+    origin.credential = Credential(token_of_header(request.get_header_value("Authorization")));
   }
   return origin;
 }
@@ -141,7 +155,9 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
                        HttpContent content)
     : gate_(gate),
       content_(std::move(content)),
-      server_(std::make_unique<LimitedServer>(certificates)) {
+      by_certificate_(gate.access().open_to_all && certificates.current() &&
+                      !certificates.current()->client_ca.empty()),
+      server_(std::make_unique<LimitedServer>(certificates, by_certificate_)) {
   server_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
     response.set_content("ok\n", kText);
   });
@@ -154,9 +170,15 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
     response.set_content(text, kText);
   });
   server_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
-    const grpc::Status status = gate_.serve(
-        "GetMetrics", origin_of(request), Role::kRead, "",
-        [&](const Caller&, auto&) { response.set_content(content_.metrics(), kPrometheusText); });
+    const grpc::Status status =
+        gate_.serve("GetMetrics", origin_of(request), Role::kRead, "", [&](const Caller&, auto&) {
+          if (by_certificate_ && !is_certified(request)) {
+            throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NO_CERTIFICATE",
+                           "this server knows its clients by certificates: show one of its "
+                           "client-ca.crt, or have its operator set --tokens");
+          }
+          response.set_content(content_.metrics(), kPrometheusText);
+        });
     if (status.ok()) return;
     refuse(status, response);
     response.set_content(status.error_message() + "\n", kText);

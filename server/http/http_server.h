@@ -45,7 +45,8 @@ struct HttpContent {
 /// HTTP server, or HTTPS if there is a certificate, for monitoring:
 ///   /healthz  200 as long as the process answers
 ///   /readyz   200, or 503 if a needed part does not work; one line per part
-///   /metrics  for Prometheus; needs the role of a reader, checked by `gate`
+///   /metrics  for Prometheus; needs the role of a reader, checked by `gate`, and a certificate of
+///             the authority of clients, if that is all by which the API knows its callers
 /// and the pages of `add_pages`.
 class HttpServer {
  public:
@@ -61,6 +62,7 @@ class HttpServer {
  private:
   CallGate& gate_;
   const HttpContent content_;
+  const bool by_certificate_;  ///< the API knows its callers by certificates alone
   std::unique_ptr<httplib::Server> server_;
   std::string url_;
   std::thread thread_;

@@ -111,9 +111,11 @@ v1::Notification after(v1::Notification notification, const HookAnswer& answer) 
 
 }  // namespace
 
-Notifier::Notifier(JobStore& store, const WebhookPolicy& policy, std::filesystem::path secret)
+Notifier::Notifier(JobStore& store, const WebhookPolicy& policy, const Access& access,
+                   std::filesystem::path secret)
     : store_(store),
       policy_(policy),
+      access_(access),
       secret_(std::move(secret)),
       thread_([this](const std::stop_token& stop) { loop(stop); }) {}
 
@@ -141,12 +143,23 @@ void Notifier::loop(const std::stop_token& stop) {
   }
 }
 
+std::string Notifier::refusal(const v1::Job& job) const {
+  const std::optional<HttpUrl> url = parse_http_url(job.options().notify().webhook());
+  if (!url || !policy_.allows(*url)) return "this server no longer allows it";
+  // A message tells somebody elsewhere of the job, in the name of its owner. A job without an owner
+  // was created without tokens and belongs to the admins.
+  if (!job.owner().empty() && access_.role_of_name(job.owner()) < Role::kSubmit) {
+    return "its owner has no token any more with which jobs may be submitted";
+  }
+  return "";
+}
+
 void Notifier::tell(const v1::Job& job, const std::stop_token& stop) {
   v1::Notification now = job.notification();
   const std::optional<HttpUrl> url = parse_http_url(job.options().notify().webhook());
-  if (!url || !policy_.allows(*url)) {
+  if (const std::string reason = refusal(job); !reason.empty()) {
     now.set_state(v1::Notification::GIVEN_UP);
-    now.set_last_error("this server no longer allows it");
+    now.set_last_error(reason);
     now.clear_next_attempt_time();
     return store_.record_notification(job.id(), now);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "server/access/access.h"
 #include "server/http/webhooks.h"
 #include "server/store/job_store.h"
 
@@ -16,8 +17,10 @@ namespace dotresize {
 /// that does not answer is called again later; it delays the others by one call at most.
 class Notifier {
  public:
-  /// `store` and `policy` outlive the notifier. The file `secret` is read for each message.
-  Notifier(JobStore& store, const WebhookPolicy& policy, std::filesystem::path secret);
+  /// `store`, `policy` and `access` outlive the notifier. The file `secret` is read for each
+  /// message.
+  Notifier(JobStore& store, const WebhookPolicy& policy, const Access& access,
+           std::filesystem::path secret);
   /// Stops a call that is under way.
   ~Notifier();
   Notifier(const Notifier&) = delete;
@@ -26,11 +29,14 @@ class Notifier {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// Returns why the job's URL must not be called any more; empty if it may be.
+  std::string refusal(const v1::Job& job) const;
   void loop(const std::stop_token& stop);
   void tell(const v1::Job& job, const std::stop_token& stop);
 
   JobStore& store_;
   const WebhookPolicy& policy_;
+  const Access& access_;
   const std::filesystem::path secret_;
   std::map<std::string, Clock::time_point> silent_until_;  ///< keyed by URL origin
   std::jthread thread_;                                    ///< last member: it uses all the others

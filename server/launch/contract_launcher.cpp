@@ -52,7 +52,7 @@ void ContractLauncher::require_ready() const {
   }
 }
 
-void ContractLauncher::launch(const v1::Job& job, const std::string& token) {
+void ContractLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
   const fs::path dir = state_.attempt(job.id(), job.attempt());
   const fs::path log = state_.log(job.id());
   write_job_file(state_, job);
@@ -60,7 +60,7 @@ void ContractLauncher::launch(const v1::Job& job, const std::string& token) {
     throw_errno("cannot write " + log.string());
   }
   fs::create_directories(dir / "launcher");
-  write_attempt_file(state_, server_, job, token);
+  write_attempt_file(state_, server_, job, grant);
   Json variables = Json::object();
   for (const std::string& variable : inherited_environment()) {
     const size_t end = variable.find('=');

@@ -26,7 +26,7 @@ class ContractLauncher final : public Launcher {
   /// Also throws ProgramMissing while the launcher does not answer.
   void require_ready() const override;
   /// Queues the attempt for submission; does not wait for it.
-  void launch(const v1::Job& job, const std::string& token) override;
+  void launch(const v1::Job& job, const AttemptGrant& grant) override;
   AttemptStatus check(const v1::Job& job) override;
   bool stop(const v1::Job& job) override;
   void clean_up(const v1::Job& job) override;

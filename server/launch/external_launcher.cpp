@@ -30,7 +30,7 @@ class ExternalLauncher final : public Launcher {
   explicit ExternalLauncher(const LauncherContext& context) : context_(context) {}
 
   void require_ready() const override { worker_program(); }
-  void launch(const v1::Job& job, const std::string& token) override;
+  void launch(const v1::Job& job, const AttemptGrant& grant) override;
   AttemptStatus check(const v1::Job& job) override;
   bool stop(const v1::Job& job) override;
   void clean_up(const v1::Job& job) override;
@@ -43,10 +43,10 @@ class ExternalLauncher final : public Launcher {
   std::set<std::pair<std::string, int>> stopped_;  ///< attempts asked to end
 };
 
-void ExternalLauncher::launch(const v1::Job& job, const std::string& token) {
+void ExternalLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
   write_job_file(context_.state, job);
   fs::create_directory(context_.state.attempt(job.id(), job.attempt()));
-  write_attempt_file(context_.state, context_.remote, job, token);
+  write_attempt_file(context_.state, context_.remote, job, grant);
   log_job(spdlog::level::info, job, "to be run: " + command(job));
 }
 

@@ -60,10 +60,10 @@ std::filesystem::path attempt_file(const StateDir& state, const v1::Job& job) {
 }
 
 void write_attempt_file(const StateDir& state, const RemoteWorkers& server, const v1::Job& job,
-                        const std::string& token) {
-  write_private_file(
-      attempt_file(state, job),
-      attempt_file_text({server.address, server.ca, job.id(), job.attempt(), token, server.roots}));
+                        const AttemptGrant& grant) {
+  write_private_file(attempt_file(state, job),
+                     attempt_file_text({server.address, server.ca, job.id(), job.attempt(),
+                                        grant.token, server.roots, grant.rights}));
 }
 
 std::vector<std::string> rank_command(const StateDir& state, const v1::Job& job) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/output_owner.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
@@ -16,6 +17,12 @@
 #include "server/store/state_dir.h"
 
 namespace dotresize {
+
+/// What the server gives the processes of an attempt, beside the job.
+struct AttemptGrant {
+  std::string token;    ///< secret with which they call the server
+  OutputRights rights;  ///< over directories that exist
+};
 
 /// Starts, watches and ends the processes of a job's attempts. All lasting state is on disk, so the
 /// launcher of a later server knows the attempts as well. Not thread-safe.
@@ -27,7 +34,7 @@ class Launcher {
   virtual void require_ready() const = 0;
   /// Starts attempt `job.attempt()`, which sees only the GPUs `job.gpus()`. If it throws, nothing
   /// runs.
-  virtual void launch(const v1::Job& job, const std::string& token) = 0;
+  virtual void launch(const v1::Job& job, const AttemptGrant& grant) = 0;
   virtual AttemptStatus check(const v1::Job& job) = 0;
   /// Asks the attempt to end; may be repeated. Returns false if it cannot be asked (yet).
   virtual bool stop(const v1::Job& job) = 0;
@@ -62,7 +69,7 @@ struct RemoteWorkers {
 /// File with which ranks of this attempt call the server (base/files/attempt_file.h).
 std::filesystem::path attempt_file(const StateDir& state, const v1::Job& job);
 void write_attempt_file(const StateDir& state, const RemoteWorkers& server, const v1::Job& job,
-                        const std::string& token);
+                        const AttemptGrant& grant);
 
 /// Command of each rank of the attempt that is not started by mpirun here.
 std::vector<std::string> rank_command(const StateDir& state, const v1::Job& job);

@@ -10,6 +10,7 @@
 #include "base/files/attempt_file.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
+#include "base/process/rank_start.h"
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"
 #include "server/launch/launcher.h"
@@ -35,7 +36,7 @@ class LocalLauncher final : public Launcher {
   explicit LocalLauncher(const LauncherContext& context) : context_(context) {}
 
   void require_ready() const override;
-  void launch(const v1::Job& job, const std::string& token) override;
+  void launch(const v1::Job& job, const AttemptGrant& grant) override;
   AttemptStatus check(const v1::Job& job) override;
   /// See stop_attempt(). Kills the leftovers of an attempt whose supervisor cannot be asked.
   bool stop(const v1::Job& job) override;
@@ -53,7 +54,8 @@ void LocalLauncher::require_ready() const {
   require_program("mpirun");
 }
 
-void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
+void LocalLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
+  if (!job.has_sweep()) require_rank_start(ranks_of(job.spec()));
   const fs::path job_file = write_job_file(context_.state, job);
   AttemptCommand attempt;
   attempt.dir = context_.state.attempt(job.id(), job.attempt());
@@ -89,7 +91,8 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   }
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + context_.coordinator);
-  attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
+  attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + grant.token);
+  attempt.environment.push_back(rights_variable(grant.rights));
   if (!context_.remote.roots.empty())
     attempt.environment.push_back(roots_variable(context_.remote.roots));
   supervisors_.push_back(start_attempt(attempt));

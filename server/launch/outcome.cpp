@@ -174,9 +174,13 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
       return line.find_first_not_of("-=* ") != std::string::npos;
     });
   }
-  v1::JobError error =
-      to_job_error({code, -1, "", evidence.phase,
-                    how_it_ended(evidence) + (last_line == lines.end() ? "" : ": " + *last_line)});
+  const std::string silent = evidence.sweep || evidence.alone || has_hosts || exit.signal != 0
+                                 ? ""
+                                 : " and gave no reason: `dotresize doctor`, run as the server's "
+                                   "user, tries to start ranks";
+  v1::JobError error = to_job_error(
+      {code, -1, "", evidence.phase,
+       how_it_ended(evidence) + (last_line == lines.end() ? silent : ": " + *last_line)});
   // Signal that ended mpirun with its ranks, or that ended a rank. If MPI did not know the rank
   // yet, only mpirun's exit code may tell it.
   int signal = exit.signal;

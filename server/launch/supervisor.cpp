@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/process/child_process.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/parse_number.h"
 #include "server/launch/attempt.h"
@@ -139,6 +140,7 @@ int supervise(int argc, char** argv) {
     std::cerr << "dotresize-server supervise can only be started by dotresize-server\n";
     return kExitUsage;
   }
+  leave_parent_step();
   try {
     return Supervisor{argv[3], *umask, argv + 7}.run();
   } catch (const std::exception& error) {

@@ -85,7 +85,7 @@ int run_sweep_attempt(int argc, char** argv) {
   ::unsetenv("DOTRESIZE_COORDINATOR");
   ::unsetenv("DOTRESIZE_ATTEMPT_TOKEN");
   try {
-    return run(*attempt, argv[2], {*parallel, argv[4]});
+    return run(*attempt, argv[2], {*parallel, argv[4], {}, attempt->rights});
   } catch (const InputError& error) {
     return fail(*attempt, kInvalidInput, kExitBadData, error.what());
   } catch (const std::exception& error) {

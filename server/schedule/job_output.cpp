@@ -1,7 +1,6 @@
 #include "server/schedule/job_output.h"
 
 #include <fcntl.h>
-#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
@@ -9,13 +8,13 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "job/report/stored_report.h"
 #include "job/spec/remote_url.h"
-#include "job/status/job_rows.h"
 #include "job/sweep/sweep_plan.h"
 #include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"
@@ -168,8 +167,8 @@ v1::JobResult result_of(const v1::Job& job, const std::string& output) {
   return result;
 }
 
-v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
-  using google::protobuf::util::TimeUtil;
+v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output,
+                              std::chrono::milliseconds time) {
   const auto results = read_sweep_results(output);
   if (!results) throw InputError(output + "/results.json is missing");
   v1::JobResult result;
@@ -177,7 +176,7 @@ v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
   result.mutable_dense()->set_parameters(results->dense().parameters());
   result.mutable_dense()->set_bytes(results->dense().bytes());
   result.mutable_dense()->set_perplexity(results->dense().perplexity());
-  result.set_wall_time_s(unix_time(TimeUtil::GetCurrentTime()) - unix_time(job.start_time()));
+  result.set_wall_time_s(std::chrono::duration<double>(time).count());
   return result;
 }
 

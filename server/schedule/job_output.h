@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -82,8 +83,10 @@ std::optional<v1::SweepResults> read_sweep_results(const std::filesystem::path& 
 /// if the report is missing or malformed.
 v1::JobResult result_of(const v1::Job& job, const std::string& output);
 
-/// Reads the result of a sweep from the results in its directory. Same errors as result_of().
-v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output);
+/// Reads the result of a sweep, which has taken `time`, from the results in its directory. Same
+/// errors as result_of().
+v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output,
+                              std::chrono::milliseconds time);
 
 /// Copies report, model card and hashes of an output into the directory `kept`. Called before an
 /// output that was pushed is removed. Throws std::filesystem::filesystem_error.

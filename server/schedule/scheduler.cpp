@@ -63,12 +63,11 @@ void Scheduler::loop(const std::stop_token& stop) {
     const uint64_t version = context_.store.changes().version();
     bool error_seen = false;
     error_seen |= !guarded("the clock", [&] {
-      const std::chrono::milliseconds jump = clock_watch_.jump();
+      const std::chrono::milliseconds jump = context_.store.clock().jump();
       if (jump.count() == 0) return;
-      spdlog::warn(
-          "the clock was set by {} s: jobs that wait for another attempt wait as long as before",
-          std::chrono::duration_cast<std::chrono::seconds>(jump).count());
-      context_.store.shift_retries(jump);
+      context_.store.shift_waits(jump);
+      spdlog::warn("the clock was set by {} s: what waits for a time waits as long as before",
+                   std::chrono::duration_cast<std::chrono::seconds>(jump).count());
     });
     notice_delay();
     error_seen |= !guarded("launched jobs", [&] {
@@ -105,6 +104,7 @@ bool Scheduler::notice_delay() {
 void Scheduler::poll_attempt(const v1::Job& seen) {
   if (seen.pushing()) return follow_push(context_.store.get(seen.id()));
   const AttemptStatus status = context_.launchers.of(seen).check(seen);
+  run_time(seen);  // from here on by the steady clock
   const v1::Job job =
       context_.store.get(seen.id());  // read again: a cancel may have come meanwhile
   notes_[job.id()] = {status.note, status.command};
@@ -274,6 +274,8 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
           fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
     v1::Job launched = *started;
+    // The rights are those of now: the job may have waited for long.
+    const OutputRights rights = rights_of(*started);
     const std::string output = context_.store.output_of(job.id());
     if (job.has_sweep()) {
       readmit_sweep(launched, output, context_.paths);
@@ -283,12 +285,17 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
     if (context_.machine.memory_declared && runs_here(launched)) {
       set_memory_budget(*launched.mutable_spec(), context_.machine.capacity.memory);
     }
-    context_.launchers.of(launched).launch(launched, token.secret);
+    require_ownership(claims_of(launched.spec()), rights);
+    context_.launchers.of(launched).launch(launched, {token.secret, rights});
   } catch (const ApiError& error) {  // a path has changed since admission
     end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
     end_or_retry(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }
+}
+
+OutputRights Scheduler::rights_of(const v1::Job& job) const {
+  return dotresize::rights_of(context_.access, job.owner(), job.id(), job.attempt());
 }
 
 void Scheduler::forget(const std::string& id) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/failure.h"
+#include "server/access/access.h"
 #include "server/access/path_policy.h"
 #include "server/api/queue_view.h"
 #include "server/launch/launcher.h"
@@ -36,6 +37,7 @@ struct SchedulerContext {
   Heartbeats& heartbeats;
   Trash& trash;
   const PathPolicy& paths;
+  const Access& access;
   const Machine& machine;
   const Drain& drain;
   QueueView& view;  ///< receives the state of each round
@@ -90,8 +92,12 @@ class Scheduler {
   /// Drops the in-memory state of a launched job.
   void forget(const std::string& id);
   JobOutput output_of(const v1::Job& job) const;
-  Outcome succeeded(const v1::Job& job) const;
-  Outcome outcome_of(const v1::Job& job, const AttemptStatus& status) const;
+  /// Rights over existing outputs that the job's owner has now.
+  OutputRights rights_of(const v1::Job& job) const;
+  Outcome succeeded(const v1::Job& job);
+  Outcome outcome_of(const v1::Job& job, const AttemptStatus& status);
+  /// Time since the job's first start.
+  std::chrono::milliseconds run_time(const v1::Job& job);
   static Outcome failed(const Failure& failure);
   /// Starts the push of a completed output to its remote place. The job no longer uses this
   /// machine's resources.
@@ -105,7 +111,6 @@ class Scheduler {
   std::atomic<Heartbeats::Clock::time_point> last_round_;
   QueueHold hold_;
   RunClock run_clock_;
-  ClockWatch clock_watch_;
   Pusher pusher_;
   std::map<std::string, StopRequest> stop_requests_;  ///< last requests, by job
   std::map<std::string, std::string>

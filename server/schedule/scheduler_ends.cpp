@@ -25,6 +25,11 @@ constexpr std::chrono::seconds kLongestRetryDelay{3600};
 /// Number of the job's attempts that had processes.
 int started_attempts(const v1::Job& job) { return job.attempt() - job.unstarted_attempts(); }
 
+/// Key of a run in RunClock: a job that was resumed has another start.
+std::string run_key(const v1::Job& job) {
+  return fmt::format("{}@{}", job.id(), job.start_time().seconds());
+}
+
 }  // namespace
 
 Outcome Scheduler::failed(const Failure& failure) {
@@ -35,18 +40,18 @@ JobOutput Scheduler::output_of(const v1::Job& job) const {
   return JobOutput(context_.store.output_of(job.id()), job.id());
 }
 
-Outcome Scheduler::succeeded(const v1::Job& job) const {
+Outcome Scheduler::succeeded(const v1::Job& job) {
   try {
     const std::string output = context_.store.output_of(job.id());
     return {v1::Job::SUCCEEDED, std::nullopt,
-            job.has_sweep() ? sweep_result_of(job, output) : result_of(job, output)};
+            job.has_sweep() ? sweep_result_of(job, output, run_time(job)) : result_of(job, output)};
   } catch (const InputError& error) {
     return failed({kRankFailed, -1, "", job.progress().phase(),
                    std::string("the job succeeded but left no report: ") + error.what()});
   }
 }
 
-Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) const {
+Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) {
   const bool here = runs_here(job);
   const bool ended_well = status.exit.exit_code == kExitOk;
   // With an output of this attempt the job has succeeded, however its processes ended.
@@ -72,13 +77,17 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
   return {v1::Job::FAILED, error, std::nullopt};
 }
 
-std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) {
+std::chrono::milliseconds Scheduler::run_time(const v1::Job& job) {
   using google::protobuf::util::TimeUtil;
+  const auto by_wall = TimeUtil::GetCurrentTime() - job.start_time();
+  return run_clock_.passed(run_key(job),
+                           std::chrono::milliseconds(TimeUtil::DurationToMilliseconds(by_wall)));
+}
+
+std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) {
   if (!job.options().has_deadline_s() || !job.has_start_time()) return "";
   const int64_t deadline_s = job.options().deadline_s();
-  const std::chrono::seconds by_wall(TimeUtil::TimestampToSeconds(TimeUtil::GetCurrentTime()) -
-                                     job.start_time().seconds());
-  if ((run_clock_.passed(job.id(), by_wall) + pause).count() < deadline_s) return "";
+  if (run_time(job) + pause < std::chrono::seconds(deadline_s)) return "";
   return "the deadline of " + std::to_string(deadline_s) + " s after the start has passed" +
          (pause.count() > 0 ? " before another attempt" : "");
 }
@@ -135,7 +144,7 @@ void Scheduler::begin_push(const v1::Job& job) {
 void Scheduler::follow_push(const v1::Job& job) {
   const std::string missed = missed_deadline(job, std::chrono::seconds(0));
   const bool unwanted = job.cancelling() || !missed.empty();
-  const PushStatus push = unwanted ? pusher_.stop(job.id()) : pusher_.poll(job);
+  const PushStatus push = unwanted ? pusher_.stop(job.id()) : pusher_.poll(job, rights_of(job));
   if (!push.ended) {
     if (push.news) context_.store.record_progress(job.id(), job.attempt(), *push.news);
     return;
@@ -179,7 +188,7 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
     output_of(job).discard_committed(context_.trash).remove();
   }
   forget(job.id());
-  run_clock_.forget(job.id());
+  run_clock_.forget(run_key(job));
   log_job(
       spdlog::level::info, job,
       v1::Job::State_Name(outcome.state) + (outcome.error ? ": " + outcome.error->message() : ""));

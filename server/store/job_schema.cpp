@@ -11,7 +11,7 @@
 namespace dotresize {
 namespace {
 
-constexpr int kSchemaVersion = 7;
+constexpr int kSchemaVersion = 8;
 
 // Columns hold what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError. Claims:
 // paths, without symbolic links, that a job reads and writes until it has ended.
@@ -19,7 +19,7 @@ constexpr char kSchema[] = R"(
 CREATE TABLE jobs (
   number     INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of creation
   id         TEXT NOT NULL UNIQUE,
-  request_id TEXT UNIQUE,
+  request_id TEXT,                               -- each owner's own
   name       TEXT NOT NULL,
   state      INTEGER NOT NULL,
   output     TEXT NOT NULL,                      -- path without symbolic links
@@ -27,6 +27,7 @@ CREATE TABLE jobs (
   body       BLOB NOT NULL,
   owner      TEXT NOT NULL DEFAULT ''
 );
+CREATE UNIQUE INDEX jobs_by_request ON jobs (owner, request_id);
 CREATE INDEX jobs_by_state ON jobs (state, number);
 CREATE INDEX jobs_by_name ON jobs (name, number);
 CREATE INDEX jobs_by_owner ON jobs (owner, number);
@@ -105,6 +106,12 @@ void insert_into_queue(const SQLite::Database& database, int64_t number, const v
           static_cast<int>(resources.device()), here ? ranks : 0, here ? job.memory_bytes() : 0,
           job.owner())
       .exec();
+}
+
+std::vector<std::string> ids_of(SQLite::Statement query) {
+  std::vector<std::string> ids;
+  while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
+  return ids;
 }
 
 std::string is_one_of(const std::vector<v1::Job::State>& states) {

@@ -24,7 +24,7 @@ inline constexpr int kBusyTimeoutMs = 2000;  // wait for another program, such a
 SQLite::Database open_job_tables(const std::filesystem::path& path);
 
 /// Value of retry_ms for queued jobs with inputs to fetch. Compare loosely:
-/// JobStore::shift_retries() moves it when the clock is set.
+/// JobStore::shift_waits() moves it when the clock is set.
 inline constexpr int64_t kUnfetchedMs = int64_t{1} << 60;
 
 /// Inserts or replaces a job's row in the queue.
@@ -51,6 +51,9 @@ SQLite::Statement prepare(const SQLite::Database& database, const std::string& s
   (bind_next(values), ...);
   return statement;
 }
+
+/// Returns the first column of all rows.
+std::vector<std::string> ids_of(SQLite::Statement query);
 
 /// Parses a column's message; nullopt if it is damaged.
 template <class Message>

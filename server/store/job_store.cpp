@@ -59,8 +59,10 @@ void AcknowledgedJobs::put(int64_t number) {
   }
 }
 
-JobStore::JobStore(const std::filesystem::path& database, int max_queued)
+JobStore::JobStore(const std::filesystem::path& database, int max_queued,
+                   TableClock::Wall::time_point now)
     : max_queued_(max_queued),
+      clock_(now),
       table_(open_job_tables(database)),
       acknowledged_(database.string() + ".acknowledged", table_),
       reader_(database.string(), SQLite::OPEN_READWRITE, kBusyTimeoutMs),
@@ -146,7 +148,6 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
     prepare(table_, "DELETE FROM queue WHERE job = ?", row.number).exec();
   }
   const auto now = TimeUtil::GetCurrentTime();
-  const int64_t now_ms = TimeUtil::TimestampToMilliseconds(now);
   if (has_ended(state)) {
     job.clear_fetching();
     job.clear_pushing();
@@ -156,7 +157,8 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
     prepare(table_, "DELETE FROM claims WHERE job = ?", row.number).exec();
     if (job.options().has_ttl_seconds_after_finished()) {
       const int64_t ttl_ms = int64_t{1000} * job.options().ttl_seconds_after_finished();
-      prepare(table_, "INSERT OR REPLACE INTO expiries VALUES (?, ?)", row.number, now_ms + ttl_ms)
+      prepare(table_, "INSERT OR REPLACE INTO expiries VALUES (?, ?)", row.number,
+              clock_.now_ms() + ttl_ms)
           .exec();
     }
     // Ranks may report any code; statistics have those that are known.
@@ -170,7 +172,7 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
   }
   if (job.options().has_notify()) {
     job.clear_notification();
-    notify_at(row.number, has_ended(state) ? now_ms : 0);
+    notify_at(row.number, has_ended(state) ? clock_.now_ms() : 0);
     if (has_ended(state)) {
       v1::Notification& notification = *job.mutable_notification();
       notification.set_state(v1::Notification::PENDING);
@@ -191,14 +193,9 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
                                                const v1::JobOptions& options,
                                                const std::optional<v1::SweepSpec>& sweep) {
   if (request_id.empty()) return std::nullopt;
-  auto query = prepare(table_, kSelectJobs + "request_id = ?", request_id);
+  auto query = prepare(table_, kSelectJobs + "owner = ? AND request_id = ?", owner, request_id);
   if (!query.executeStep()) return std::nullopt;
   v1::Job job = row_of(table_, query).job;
-  if (job.owner() != owner) {
-    throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
-                   "request_id '" + request_id + "' belongs to a job of another owner",
-                   {{"request_id", request_id}});
-  }
   // Specs are equal if they are once their methods are completed with defaults.
   v1::JobSpec stored = job.spec();
   v1::JobSpec given = spec;

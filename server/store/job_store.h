@@ -16,6 +16,7 @@
 #include "dotresize/v1/jobs.pb.h"
 #include "server/store/job_records.h"
 #include "server/store/recent_changes.h"
+#include "server/store/table_clock.h"
 
 namespace dotresize {
 
@@ -102,20 +103,21 @@ enum class Resumption {
 class JobStore {
  public:
   /// `max_queued`: queued jobs of one owner that has a name, so that none fills the queue.
-  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs / 2);
+  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs / 2,
+                    TableClock::Wall::time_point now = TableClock::Wall::now());
 
   /// Limit of queued jobs of all owners together.
   static constexpr int kMaxQueuedJobs = 10000;
 
-  /// Returns the job that was created under this request_id, if any. Throws ALREADY_EXISTS if that
-  /// job has another spec, owner or sweep, or other options.
+  /// Returns the job that this owner has created under this request_id, if any. Throws
+  /// ALREADY_EXISTS if that job has another spec or sweep, or other options.
   std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec,
                                       const std::string& owner = "",
                                       const v1::JobOptions& options = {},
                                       const std::optional<v1::SweepSpec>& sweep = std::nullopt);
 
-  /// Queues a new job, or returns the one that `request_id` has created already. Throws
-  /// FAILED_PRECONDITION if its paths collide with those of a job that has not ended,
+  /// Queues a new job, or returns the one that `request_id` of its owner has created already.
+  /// Throws FAILED_PRECONDITION if its paths collide with those of a job that has not ended,
   /// RESOURCE_EXHAUSTED if the queue is full.
   v1::Job create(const NewJob& job);
 
@@ -195,9 +197,11 @@ class JobStore {
   bool requeue(const std::string& id, const std::string& reason, std::chrono::milliseconds pause,
                bool started = true);
 
-  /// Moves all retry times and due notifications by `jump`, after the wall clock was set by that
-  /// much.
-  void shift_retries(std::chrono::milliseconds jump);
+  /// Moves all times that something waits for by `jump`, and the clock() with them, after the wall
+  /// clock was set by that much.
+  void shift_waits(std::chrono::milliseconds jump);
+  /// Clock by which these waits end.
+  const TableClock& clock() const { return clock_; }
 
   /// Returns the hash of the attempt's token; empty if the attempt does not exist.
   std::string token_sha256(const std::string& id, int attempt);
@@ -255,6 +259,7 @@ class JobStore {
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
 
   const int max_queued_;
+  TableClock clock_;
   std::mutex mutex_;  ///< guards what follows, up to acknowledged_; taken before list_mutex_
   SQLite::Database table_;
   JobTotals totals_;

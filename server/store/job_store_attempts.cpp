@@ -103,9 +103,11 @@ void JobStore::request_stop(const std::string& id, int attempt, const v1::JobErr
 
 void JobStore::record_failure(const std::string& id, int attempt, const v1::JobError& error) {
   transact([&] {
+    const JobRow row = load(id);
+    if (!is_launched_attempt(row.job, attempt)) return;
     prepare(table_,
             "UPDATE attempts SET failure = ? WHERE job = ? AND number = ? AND failure IS NULL",
-            Blob{error.SerializeAsString()}, load(id).number, attempt)
+            Blob{error.SerializeAsString()}, row.number, attempt)
         .exec();
   });
 }
@@ -137,7 +139,7 @@ bool JobStore::requeue(const std::string& id, const std::string& reason,
     if (!started) row.job.set_unstarted_attempts(row.job.unstarted_attempts() + 1);
     if (pause.count() > 0) {
       *row.job.mutable_retry_time() =
-          TimeUtil::GetCurrentTime() + TimeUtil::MillisecondsToDuration(pause.count());
+          clock_.now() + TimeUtil::MillisecondsToDuration(pause.count());
     }
     enter(row, v1::Job::QUEUED, reason);
     done = true;
@@ -163,12 +165,29 @@ void JobStore::finish(const std::string& id, const Outcome& outcome) {
   });
 }
 
-void JobStore::shift_retries(std::chrono::milliseconds jump) {
-  transact([&] {
-    prepare(table_, "UPDATE queue SET retry_ms = retry_ms + ? WHERE retry_ms > 0", jump.count())
-        .exec();
-    prepare(table_, "UPDATE notifications SET due_ms = due_ms + ?", jump.count()).exec();
-  });
+void JobStore::shift_waits(std::chrono::milliseconds jump) {
+  // The clock is never ahead of the stored times, not even for a reader between the two steps.
+  if (jump.count() < 0) clock_.follow(jump);
+  try {
+    transact([&] {
+      for (const std::string& id : ids_of(prepare(table_,
+                                                  "SELECT id FROM queue JOIN jobs ON job = number "
+                                                  "WHERE retry_ms > 0 AND retry_ms < ?",
+                                                  kUnfetchedMs / 2))) {
+        JobRow row = load(id);
+        if (!row.job.has_retry_time()) continue;
+        *row.job.mutable_retry_time() += TimeUtil::MillisecondsToDuration(jump.count());
+        insert_into_queue(table_, row.number, row.job);
+        save(row);
+      }
+      prepare(table_, "UPDATE notifications SET due_ms = due_ms + ?", jump.count()).exec();
+      prepare(table_, "UPDATE expiries SET at_ms = at_ms + ?", jump.count()).exec();
+    });
+  } catch (...) {
+    if (jump.count() < 0) clock_.follow(-jump);
+    throw;
+  }
+  if (jump.count() > 0) clock_.follow(jump);
 }
 
 void JobStore::record_notification(const std::string& id, const v1::Notification& now) {
@@ -177,8 +196,9 @@ void JobStore::record_notification(const std::string& id, const v1::Notification
     if (!row || row->job.notification().id() != now.id()) return;
     *row->job.mutable_notification() = now;
     const bool pending = now.state() == v1::Notification::PENDING;
-    notify_at(row->number,
-              pending ? TimeUtil::TimestampToMilliseconds(now.next_attempt_time()) : 0);
+    const auto pause =
+        TimeUtil::DurationToMilliseconds(now.next_attempt_time() - now.last_attempt_time());
+    notify_at(row->number, pending ? clock_.now_ms() + pause : 0);
     save(*row);
   });
 }
@@ -188,8 +208,7 @@ void JobStore::put_off_notification(const std::string& id, std::chrono::millisec
     const std::optional<JobRow> row = find_row(table_, id);
     if (!row) return;
     const bool pending = row->job.notification().state() == v1::Notification::PENDING;
-    const auto now = TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime());
-    notify_at(row->number, pending ? now + pause.count() : 0);
+    notify_at(row->number, pending ? clock_.now_ms() + pause.count() : 0);
   });
 }
 

@@ -13,17 +13,6 @@
 namespace dotresize {
 namespace {
 
-int64_t now_ms() {
-  using google::protobuf::util::TimeUtil;
-  return TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime());
-}
-
-std::vector<std::string> ids_of(SQLite::Statement query) {
-  std::vector<std::string> ids;
-  while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
-  return ids;
-}
-
 /// Returns the jobs in these states, in the order of creation.
 std::vector<v1::Job> jobs_in(const SQLite::Database& database,
                              const std::vector<v1::Job::State>& states) {
@@ -126,7 +115,7 @@ std::vector<QueuedJob> JobStore::queued(int limit) {
   auto query = prepare(table_,
                        "SELECT id, device, ranks, memory FROM (" + window("0") + " UNION ALL " +
                            window("1") + ") JOIN jobs ON job = number ORDER BY priority DESC, job",
-                       now_ms(), limit);
+                       clock_.now_ms(), limit);
   std::vector<QueuedJob> jobs;
   while (query.executeStep()) {
     const int device = query.getColumn(1).getInt();
@@ -193,7 +182,7 @@ std::vector<std::string> JobStore::expired(int limit) {
                         "SELECT id FROM expiries JOIN jobs ON job = number WHERE at_ms <= ? "
                         "AND number NOT IN (SELECT job FROM notifications) "
                         "ORDER BY at_ms LIMIT ?",
-                        now_ms(), limit));
+                        clock_.now_ms(), limit));
 }
 
 std::vector<std::string> JobStore::due_notifications(int limit) {
@@ -201,7 +190,7 @@ std::vector<std::string> JobStore::due_notifications(int limit) {
   return ids_of(prepare(reader_,
                         "SELECT id FROM notifications JOIN jobs ON job = number WHERE due_ms <= ? "
                         "ORDER BY due_ms LIMIT ?",
-                        now_ms(), limit));
+                        clock_.now_ms(), limit));
 }
 
 std::string JobStore::token_sha256(const std::string& id, int attempt) {

@@ -13,7 +13,9 @@
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/partial_path.h"
 #include "base/process/environment.h"
+#include "job/spec/spec_paths.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -48,6 +50,49 @@ void copy_folder(const fs::path& from, const fs::path& to) {
   }
   sync_directory(to);
 }
+
+/// Copies the state directory into an empty one. Returns the number of jobs.
+int copy_state(const fs::path& original, const fs::path& target) {
+  write_private_file(target / kCopiedFromFile, original.string());
+  constexpr int kPatienceMs = 10'000;
+  SQLite::Database source((original / StateDir::kTable).string(), SQLite::OPEN_READWRITE,
+                          kPatienceMs);
+  SQLite::Database copy((target / StateDir::kTable).string(),
+                        SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  SQLite::Backup(copy, source).executeStep(-1);
+  const int jobs = copy.execAndGet("SELECT count(*) FROM jobs").getInt();
+  copy_folder(original / StateDir::kJobs, target / StateDir::kJobs);
+  if (fs::exists(original / kDrainedFile)) {
+    fs::copy_file(original / kDrainedFile, target / kDrainedFile);
+  }
+  sync_directory(target);
+  return jobs;
+}
+
+/// Directory of a copy that is being made. The destructor removes it, unless it has another name by
+/// then.
+class UnfinishedCopy {
+ public:
+  explicit UnfinishedCopy(fs::path path) : path_(std::move(path)) {
+    if (!fs::create_directory(path_)) {
+      throw InputError("TARGET", path_.string() +
+                                     " exists: another backup writes it, or one was killed; remove "
+                                     "it, or choose another TARGET");
+    }
+    fs::permissions(path_, fs::perms::owner_all);
+  }
+  ~UnfinishedCopy() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  UnfinishedCopy(const UnfinishedCopy&) = delete;
+  UnfinishedCopy& operator=(const UnfinishedCopy&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  const fs::path path_;
+};
 
 }  // namespace
 
@@ -117,21 +162,22 @@ int back_up(const fs::path& state_dir, const fs::path& target) {
   if (!fs::exists(state_dir / StateDir::kTable)) {
     throw InputError("--state", state_dir.string() + " has no " + StateDir::kTable);
   }
-  if (!fs::create_directory(target)) throw InputError(target.string() + " exists already");
-  fs::permissions(target, fs::perms::owner_all);
-  write_private_file(target / kCopiedFromFile, fs::canonical(state_dir).string());
-  constexpr int kPatienceMs = 10'000;
-  SQLite::Database source((state_dir / StateDir::kTable).string(), SQLite::OPEN_READWRITE,
-                          kPatienceMs);
-  SQLite::Database copy((target / StateDir::kTable).string(),
-                        SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-  SQLite::Backup(copy, source).executeStep(-1);
-  const int jobs = copy.execAndGet("SELECT count(*) FROM jobs").getInt();
-  copy_folder(state_dir / StateDir::kJobs, target / StateDir::kJobs);
-  if (fs::exists(state_dir / kDrainedFile)) {
-    fs::copy_file(state_dir / kDrainedFile, target / kDrainedFile);
+  const fs::path original = fs::canonical(state_dir);
+  const fs::path copy = fs::weakly_canonical(fs::absolute(target));
+  // The jobs' folder may be a link to another disk.
+  if (is_within(copy, original) ||
+      is_within(copy, fs::weakly_canonical(original / StateDir::kJobs))) {
+    throw InputError("TARGET", target.string() +
+                                   " lies in the state directory, of which it is to "
+                                   "be a copy; choose a place elsewhere");
   }
-  sync_directory(target);
+  if (fs::exists(fs::symlink_status(copy))) {
+    throw InputError("TARGET", target.string() + " exists already; choose another name");
+  }
+  const UnfinishedCopy unfinished(partial_path(copy));
+  const int jobs = copy_state(original, unfinished.path());
+  fs::rename(unfinished.path(), copy);
+  sync_directory(copy.parent_path());
   return jobs;
 }
 

@@ -79,9 +79,9 @@ class Drain {
 
 /// Copies a state directory, whose server may be running, into the new directory `target`: the job
 /// table as of one moment, and each job's file, log and records of its attempts. `target` is a
-/// state directory itself. Returns the number of jobs. Throws InputError if there is no job table
-/// or `target` exists; std::system_error or SQLite::Exception if reading or writing fails, which
-/// leaves `target` incomplete.
+/// state directory itself and appears whole, or not at all if reading or writing fails. Returns the
+/// number of jobs. Throws InputError if there is no job table, or if `target` exists or lies in
+/// `state_dir`; std::system_error or SQLite::Exception.
 int back_up(const std::filesystem::path& state_dir, const std::filesystem::path& target);
 
 }  // namespace dotresize

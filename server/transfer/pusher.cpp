@@ -13,12 +13,12 @@ Pusher::~Pusher() {
   for (auto& [id, push] : pushes_) push.transfer->request_stop();
 }
 
-PushStatus Pusher::poll(const v1::Job& job) {
+PushStatus Pusher::poll(const v1::Job& job, const OutputRights& rights) {
   if (!pushes_.contains(job.id())) {
     if (pushes_.size() >= kMostPushes) return {};
     const v1::Output& output = job.spec().output();
     std::vector<std::string> command =
-        push_command(cache_.output_for(output.path()), output.path(), output.overwrite());
+        push_command(cache_.output_for(output.path()), {output.path(), output.overwrite(), rights});
     Push& push = pushes_[job.id()];
     push.transfer = std::make_unique<BackgroundTransfer>(
         kPushPhase, [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {

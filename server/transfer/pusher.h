@@ -24,8 +24,8 @@ class Pusher {
   Pusher& operator=(const Pusher&) = delete;
 
   /// Starts the push of the job's output once there is room for one more, and returns its status. A
-  /// push that has ended is forgotten.
-  PushStatus poll(const v1::Job& job);
+  /// push that has ended is forgotten. `rights`: over an output that is there.
+  PushStatus poll(const v1::Job& job, const OutputRights& rights);
   /// Stops the job's push and returns its status, like poll(). A push that has not begun ends at
   /// once.
   PushStatus stop(const std::string& id);

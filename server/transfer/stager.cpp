@@ -9,6 +9,7 @@
 
 #include "base/failure.h"
 #include "base/files/directory.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
@@ -31,9 +32,11 @@ constexpr int kFetchWindow = 100;    // jobs looked at, from the queue's head
 
 }  // namespace
 
-Stager::Stager(JobStore& store, const PathPolicy& paths, const Machine& machine, Trash& trash)
+Stager::Stager(JobStore& store, const PathPolicy& paths, const Access& access,
+               const Machine& machine, Trash& trash)
     : store_(store),
       paths_(paths),
+      access_(access),
       machine_(machine),
       trash_(trash),
       thread_([this](const std::stop_token& stop) { loop(stop); }) {}
@@ -124,7 +127,8 @@ void Stager::begin(const v1::Job& job) {
         }
         JobOutput(made, owner->job_id).discard_committed(trash_).remove();
       }
-      run(look_command(output.path(), output.overwrite()));
+      run(look_command({output.path(), output.overwrite(),
+                        rights_of(access_, wanted.owner(), wanted.id(), wanted.attempt())}));
     }
     for (const RemoteInput& input : remote_inputs(wanted.spec())) {
       std::string url = input.url;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "job/remote/localized_job.h"
+#include "server/access/access.h"
 #include "server/access/path_policy.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
@@ -23,7 +24,8 @@ namespace dotresize {
 class Stager {
  public:
   /// All arguments outlive the stager.
-  Stager(JobStore& store, const PathPolicy& paths, const Machine& machine, Trash& trash);
+  Stager(JobStore& store, const PathPolicy& paths, const Access& access, const Machine& machine,
+         Trash& trash);
   /// Stops the downloads and waits for their ends.
   ~Stager() = default;
   Stager(const Stager&) = delete;
@@ -53,6 +55,7 @@ class Stager {
 
   JobStore& store_;
   const PathPolicy& paths_;
+  const Access& access_;
   const Machine& machine_;
   Trash& trash_;
   std::map<std::string, Retry> retries_;               ///< keyed by job id, like the next two

@@ -4,21 +4,22 @@
 
 namespace dotresize {
 
-std::string Sessions::open(const Caller& caller, Clock::time_point now) {
+std::string Sessions::open(const std::string& name, const Credential& credential,
+                           Clock::time_point now) {
   const AttemptToken id = make_attempt_token();
-  const Session session{caller, make_attempt_token().secret};
+  const Session session{credential, make_attempt_token().secret};
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_,
                 [&](const auto& entry) { return now - entry.second.opened >= kLifetime; });
   size_t count = 0;
   auto oldest = entries_.end();
   for (auto at = entries_.begin(); at != entries_.end(); ++at) {
-    if (at->second.session.caller.name != caller.name) continue;
+    if (at->second.name != name) continue;
     ++count;
     if (oldest == entries_.end() || at->second.opened < oldest->second.opened) oldest = at;
   }
   if (count >= kMaxOfCaller) entries_.erase(oldest);
-  entries_[id.sha256] = {session, now};
+  entries_[id.sha256] = {session, name, now};
   return id.secret;
 }
 

@@ -20,13 +20,14 @@ class Sessions {
   static constexpr size_t kMaxOfCaller = 16;
 
   struct Session {
-    Caller caller;
+    Credential credential;   ///< whose token's line says who the caller is, at each request
     std::string form_token;  ///< secret in the forms of the session's pages
   };
 
-  /// Opens a session and returns its id, a secret. If the caller has too many sessions, the oldest
-  /// one ends.
-  std::string open(const Caller& caller, Clock::time_point now = Clock::now());
+  /// Opens a session for the caller of this NAME and returns its id, a secret. If the NAME has too
+  /// many sessions, the oldest one ends.
+  std::string open(const std::string& name, const Credential& credential,
+                   Clock::time_point now = Clock::now());
   /// Returns nullopt for an unknown or expired session.
   std::optional<Session> find(const std::string& id, Clock::time_point now = Clock::now()) const;
   void close(const std::string& id);
@@ -34,6 +35,7 @@ class Sessions {
  private:
   struct Entry {
     Session session;
+    std::string name;
     Clock::time_point opened;
   };
 

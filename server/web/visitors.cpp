@@ -37,7 +37,7 @@ Visitors::Visitors(CallGate& gate, const Access& access, std::vector<std::string
       tls_(tls),
       open_form_token_(make_attempt_token().secret) {}
 
-std::optional<Visitor> Visitors::find(const httplib::Request& request) const {
+std::optional<Visitor> Visitors::find(const httplib::Request& request) {
   Visitor visitor{.origin = origin_of(request)};
   if (access_.open_to_all) {
     const std::string host = request.get_header_value("Host");
@@ -46,17 +46,21 @@ std::optional<Visitor> Visitors::find(const httplib::Request& request) const {
                      "without --tokens the pages are shown only under an address or the name of "
                      "the server's machine, and localhost");
     }
-    visitor.caller = Caller{};
-    visitor.origin.caller = visitor.caller;
+    visitor.caller = access_.caller_of(visitor.origin.credential);
     visitor.form_token = open_form_token_;
     return visitor;
   }
-  if (!visitor.origin.token.empty()) return visitor;
+  if (!visitor.origin.credential.is_empty()) return visitor;
   const std::string id = cookie_in(request.get_header_value("Cookie"), cookie_name(request));
   const auto session = sessions_.find(id);
   if (!session) return std::nullopt;
-  visitor.caller = session->caller;
-  visitor.origin.caller = session->caller;
+  try {
+    visitor.caller = access_.caller_of(session->credential);
+  } catch (const ApiError&) {
+    sessions_.close(id);
+    return std::nullopt;
+  }
+  visitor.origin.credential = session->credential;
   visitor.form_token = session->form_token;
   visitor.session = id;
   return visitor;
@@ -77,12 +81,12 @@ grpc::Status Visitors::check_form(const char* method, const Visitor& visitor, co
 
 grpc::Status Visitors::sign_in(const httplib::Request& request, httplib::Response& response) {
   CallOrigin origin = origin_of(request);
-  origin.token = request.get_param_value("token");
-  return gate_.serve("SignIn", origin, Role::kRead, "",
-                     [&](const Caller& caller, const std::string&) {
-                       require_own_origin(request);
-                       set_cookie(request, sessions_.open(caller), response);
-                     });
+  origin.credential = Credential(request.get_param_value("token"));
+  return gate_.serve(
+      "SignIn", origin, Role::kRead, "", [&](const Caller& caller, const std::string&) {
+        require_own_origin(request);
+        set_cookie(request, sessions_.open(caller.name, origin.credential), response);
+      });
 }
 
 void Visitors::sign_out(const Visitor& visitor, const httplib::Request& request,

@@ -17,7 +17,7 @@ namespace dotresize {
 /// A visitor who loads a page or sends a form.
 struct Visitor {
   CallOrigin origin;
-  Caller caller = {"", Role::kRead};  ///< unknown before the first call with a bearer token
+  Caller caller = {"", Role::kRead};  ///< unknown with a bearer token, which gets no forms
   std::string form_token = {};        ///< required in forms; empty: no forms allowed
   std::string session = {};           ///< session id; empty: not signed in
 };
@@ -31,9 +31,10 @@ class Visitors {
   /// and addresses. `tls`: cookies are for HTTPS only.
   Visitors(CallGate& gate, const Access& access, std::vector<std::string> host_names, bool tls);
 
-  /// Returns nullopt if the visitor must sign in first. Throws PERMISSION_DENIED for a foreign
+  /// Returns nullopt if the visitor must sign in first, also because the session's token has been
+  /// revoked. Throws PERMISSION_DENIED for a foreign
   /// Host.
-  std::optional<Visitor> find(const httplib::Request& request) const;
+  std::optional<Visitor> find(const httplib::Request& request);
 
   /// Checks that a page of this visitor has sent the form. Otherwise returns PERMISSION_DENIED,
   /// with a line in the audit log for the call `method` on the job `id`.

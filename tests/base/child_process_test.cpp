@@ -45,6 +45,22 @@ TEST(RunChild, SaysWhatCannotBeStarted) {
                   "cannot start /no/such/program: No such file or directory"));
 }
 
+TEST(RunChild, EndsAStoppedProgramAndOneThatWaitsForNothing) {
+  const ChildResult stopped = run_child({"sh", "-c", "echo begun >&2; kill -STOP $$"}, 1s);
+  EXPECT_TRUE(stopped.hung);
+  EXPECT_EQ(stopped.last_line, "begun");
+  EXPECT_TRUE(run_child({"sleep", "300"}, 1s).hung);
+  EXPECT_TRUE(run_child({"sh", "-c", "exec sleep 300 2>&-"}, 1s).hung);
+}
+
+/// The program itself does nothing, as the wrapper of a Python does.
+TEST(RunChild, WaitsForAProgramWhoseChildWorks) {
+  const std::string work = "end=$(($(date +%s) + 3)); while [ $(date +%s) -lt $end ]; do :; done";
+  const ChildResult ended = run_child({"sh", "-c", "sh -c '" + work + "'; exit 7"}, 1s);
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(ended.exit_code, 7);
+}
+
 TEST(CaptureChild, GivesWhatIsWrittenAndTheExitCode) {
   const std::string many = "i=0; while [ $i -lt 20000 ]; do echo 12345678; i=$((i+1)); done; ";
   const CapturedChild ended =

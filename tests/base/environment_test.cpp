@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/errors.h"
 
@@ -62,6 +65,52 @@ TEST(Environment, ThreadsSpinForALimitedTimeUnlessTheUserHasDecided) {
   EXPECT_EQ(spin_count_with(nullptr, nullptr), "1000");
   EXPECT_EQ(spin_count_with("active", nullptr), "");
   EXPECT_EQ(spin_count_with(nullptr, "7"), "7");
+}
+
+/// Sets each variable to "x", leaves the parent's step, and returns the variables that are left.
+std::vector<std::string> left_of(const std::vector<const char*>& names) {
+  std::vector<std::unique_ptr<Variable>> set;
+  for (const char* name : names) set.push_back(std::make_unique<Variable>(name, "x"));
+  leave_parent_step();
+  std::vector<std::string> left;
+  for (const char* name : names) {
+    if (std::getenv(name) != nullptr) left.emplace_back(name);
+  }
+  return left;
+}
+
+TEST(ParentStep, WhatDescribesItIsDroppedAndTuningStays) {
+  EXPECT_THAT(
+      left_of({"OMPI_COMM_WORLD_RANK", "OMPI_UNIVERSE_SIZE", "OMPI_MCA_orte_hnp_uri",
+               "OMPI_MCA_ess", "OMPI_MCA_ess_base_vpid", "OMPI_MCA_pmix", "PMIX_NAMESPACE",
+               "PMIX_RANK", "PMI_RANK", "ORTE_SCHIZO_DETECTION", "PRTE_LAUNCHED", "OMPI_MCA_btl",
+               "OMPI_ALLOW_RUN_AS_ROOT", "PMIX_MCA_gds", "PATHOLOGY"}),
+      testing::ElementsAre("OMPI_MCA_btl", "OMPI_ALLOW_RUN_AS_ROOT", "PMIX_MCA_gds", "PATHOLOGY"));
+}
+
+TEST(ParentStep, WithoutOneAllParametersOfMpiAreTheUsers) {
+  EXPECT_THAT(left_of({"OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_pmix", "SLURM_JOBID"}),
+              testing::ElementsAre("OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_pmix"));
+}
+
+TEST(ParentStep, RanksOnThisMachineDoNotSeeTheAllocationOfSlurm) {
+  EXPECT_THAT(left_of({"SLURM_JOBID", "SLURM_NODELIST", "SLURM_STEP_NUM_TASKS", "SLURM_CONF"}),
+              testing::ElementsAre("SLURM_CONF"));
+}
+
+TEST(ParentStep, AHomeThatIsSetStays) {
+  const Variable home("HOME", "/home/u");
+  leave_parent_step();
+  EXPECT_EQ(environment_variable("HOME"), "/home/u");
+}
+
+TEST(Memory, ALimitOfTheProcessIsKnown) {
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit lower = {rlim_t{1} << 40, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &lower), 0);
+  EXPECT_EQ(process_memory_limit(), int64_t{1} << 40);
+  ::setrlimit(RLIMIT_AS, &before);
 }
 
 TEST(UserCache, IsNamedByTheEnvironment) {

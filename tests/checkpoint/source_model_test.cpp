@@ -176,7 +176,7 @@ TEST_F(SourceModelTest, WhatIsStoredInPlaceOfAMissingTensorIsSaid) {
     auto& [name, tensor] = tensors.at(2);
     name.replace(name.rfind("weight"), 6, "qweight");
   });
-  EXPECT_THAT(fault(), HasSubstr("quantised, as GPTQ or AWQ stores them"));
+  EXPECT_THAT(fault(), HasSubstr("quantised weights, as GPTQ or AWQ stores them"));
   json untied = llama();
   untied["tie_word_embeddings"] = false;
   write(untied, [](NamedTensors& tensors) {
@@ -197,7 +197,7 @@ TEST_F(SourceModelTest, ADirectoryWithoutWeightsSaysWhatItHas) {
     }
     return std::string("accepted");
   };
-  EXPECT_THAT(advice_beside("m-q4.gguf"), HasSubstr("a GGUF file is not read"));
+  EXPECT_THAT(advice_beside("m-q4.gguf"), HasSubstr("that the GGUF file was made from"));
   EXPECT_THAT(advice_beside("consolidated.safetensors"), HasSubstr("Mistral's or Meta's own"));
   EXPECT_THAT(advice_beside("pytorch_model-00001-of-00002.bin"), HasSubstr("save_pretrained"));
   put_file(dir_ / "config.json", llama().dump());

@@ -6,6 +6,7 @@
 namespace dotresize {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -38,6 +39,16 @@ TEST(WorkerView, WithVerboseMpiIsShown) {
 TEST(WorkerView, WhatOnlyMpiExplainsIsShown) {
   EXPECT_EQ(shown(kOfMpi, 137), kOfMpi);
   EXPECT_EQ(shown(kOfMpi, 0), "");
+}
+
+TEST(WorkerView, AnEndWithoutAWordComesWithWhatToTry) {
+  EXPECT_THAT(shown("", 1), AllOf(HasSubstr("the ranks ended with exit code 1"),
+                                  HasSubstr("`dotresize doctor`")));
+  EXPECT_THAT(shown("", 137), HasSubstr("killed by signal 9 (Killed)"));
+  EXPECT_EQ(shown("dotresize-worker: error: model: no such directory\n", 65),
+            "dotresize-worker: error: model: no such directory\n");
+  EXPECT_EQ(shown("", 0), "");
+  EXPECT_EQ(shown("", 2), "");
 }
 
 TEST(WorkerView, TheSameFailureOfSeveralRanksIsShownOnce) {

@@ -32,7 +32,7 @@ void fuzz_access(const std::string& bytes) {
   try {
     check_access(file, token_of_header(bytes));
     const std::string secret = add_token(file, "fuzz", Role::kRead);
-    const Caller caller = Access(file).authenticate(secret);
+    const Caller caller = Access(file).caller_of(Credential(secret));
     require(caller.name == "fuzz" && caller.role == Role::kRead, "a new token lets its caller in");
   } catch (const InputError&) {
     return;

@@ -2,9 +2,10 @@
 #include <cstdint>
 
 #include "base/errors.h"
-#include "tests/fuzz/targets.h"
+#include "job/checkpoint/checkpoint_table.h"
 #include "job/checkpoint/safetensors_header.h"
 #include "job/checkpoint/shard_index.h"
+#include "tests/fuzz/targets.h"
 
 namespace dotresize {
 namespace {
@@ -30,6 +31,34 @@ void check_header(const SafetensorsHeader& header, uint64_t file_size) {
   require(data <= file_size, "tensors do not overlap");
 }
 
+/// A mixture whose fused experts, [2, 2, 1] and [2, 1, 1], are a few bytes.
+ModelConfig tiny_mixture() {
+  ModelConfig config;
+  config.hidden_size = config.intermediate_size = config.vocab_size = 1;
+  config.num_layers = 2;
+  config.tie_word_embeddings = true;
+  config.form.junction_widths.assign(5, 1);
+  config.mixture = MixtureConfig{.experts = 2,
+                                 .experts_per_token = 1,
+                                 .intermediate_size = 1,
+                                 .layers = {true, true},
+                                 .names = {"block_sparse_moe", "w1", "w3", "w2"}};
+  return config;
+}
+
+void check_table(const SafetensorsHeader& header, uint64_t file_size) {
+  static const ModelConfig config = tiny_mixture();
+  const CheckpointFiles files{{kSingleFile}, {}};
+  const CheckpointTable table = table_of_model(files, {{kSingleFile, header}}, "model", config);
+  for (const auto& [name, place] : table.tensors) {
+    require(place.begin <= place.end && place.end <= file_size, "a place lies in the file");
+    const TensorInfo part{place.dtype, place.shape, place.begin, place.end};
+    require(place.end - place.begin == static_cast<uint64_t>(checked_bytes(part)),
+            "a place has the bytes of its shape");
+  }
+  require_tensors(table, "model", config);
+}
+
 void check_index(const std::string& bytes) {
   for (const auto& [tensor, file] : parse_shard_index(bytes, "index")) {
     require(!file.empty() && file != "." && file != ".." && file.find('/') == std::string::npos &&
@@ -46,9 +75,11 @@ void fuzz_safetensors(const std::string& bytes) {
       return check_index(bytes);  // read as a header, '{' would begin a length beyond any file's
     // The bytes may be only the beginning of a larger file.
     for (const uint64_t more : {uint64_t{0}, uint64_t{1} << 40}) {
-      check_header(
-          parse_safetensors_header(bytes.data(), bytes.size(), bytes.size() + more, "file"),
-          bytes.size() + more);
+      const uint64_t size = bytes.size() + more;
+      const SafetensorsHeader header =
+          parse_safetensors_header(bytes.data(), bytes.size(), size, "file");
+      check_header(header, size);
+      check_table(header, size);
     }
   } catch (const InputError&) {
     return;

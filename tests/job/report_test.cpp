@@ -49,8 +49,8 @@ Report example() {
   kept.name = "layers.5.mlp";
   kept.width = 256;
   kept.mapped = false;
-  report.dense = {1000, 2000, 26.03};
-  report.compressed = {800, 1600, 29.05, 0.125, 0.75};
+  report.dense = {1000, 2000, 26.03, {}, {}, {Dtype::kBFloat16}};
+  report.compressed = {800, 1600, 29.05, 0.125, 0.75, {Dtype::kBFloat16}};
   report.ranks = {{0, "host", 0, 6, {{"calibrate", 1.5}}, 1 << 20},
                   {1, "host", 6, 12, {{"calibrate", 1.25}}, 1 << 21}};
   report.wall_time_s = 12.5;
@@ -316,6 +316,20 @@ TEST_F(ReportOnDisk, SummaryIsReadBack) {
   EXPECT_EQ(summary.compressed.agreement, 0.75);
   EXPECT_EQ(summary.compressed.bytes, 1600);
   EXPECT_EQ(summary.wall_time_s, 12.5);
+}
+
+TEST_F(ReportOnDisk, DtypesOfTheOutputAreReadBack) {
+  Report report = example();
+  report.compressed.dtypes = {Dtype::kFloat16, {{"model.embed_tokens.weight", Dtype::kFloat32}}};
+  write(report_to_json(report));
+  EXPECT_EQ(read_report_summary(dir_.path()).output_dtypes, report.compressed.dtypes);
+  json document = json::parse(report_to_json(report));
+  document["output"]["other_dtypes"]["x"] = "float8";
+  write(document.dump());
+  EXPECT_THAT(error(), HasSubstr("output.other_dtypes.x: is not one of float32"));
+  document.erase("output");
+  write(document.dump());
+  EXPECT_FALSE(read_report_summary(dir_.path()).output_dtypes);
 }
 
 TEST_F(ReportOnDisk, SummaryHasTheTargetAndWidthsThatDiffer) {

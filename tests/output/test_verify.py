@@ -203,7 +203,7 @@ def test_another_dtype_than_the_configs_is_found(narrow, tmp_path):
         tensors["lm_head.weight"] = tensors["lm_head.weight"].half()
 
     (problem,) = problems_of(changed(narrow, tmp_path, halve))
-    assert problem == "tensor 'lm_head.weight' is float16, config.json says float32"
+    assert problem == "tensor 'lm_head.weight' is float16, the report says float32"
 
 
 def test_another_source_is_found_by_its_hash(folder, narrow):

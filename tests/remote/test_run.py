@@ -5,10 +5,11 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
-from conftest import BIN, MODEL, MODEL_FILES
+from conftest import BIN, MODEL, MODEL_FILES, SOURCE
 from services import BUCKET
 
 NEEDED = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -41,6 +42,19 @@ def test_from_s3_to_s3(dotresize, job, s3, tmp_path):
     # The helper fetches only the files that a model needs: no code, no other formats.
     [copy] = (tmp_path / "cache/entries").glob("*/docs-llama/model.safetensors")
     assert sorted(file.name for file in copy.parent.iterdir()) == NEEDED
+
+
+def test_what_is_fetched_is_what_is_read(fetch, s3, tmp_path):
+    s3.put("in/both", MODEL)
+    stale = {"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
+    s3.client.put_object(Bucket=BUCKET, Key="in/both/model.safetensors.index.json", Body=json.dumps(stale).encode())
+    s3.client.put_object(Bucket=BUCKET, Key="in/both/adapter_config.json", Body=b"{}")
+    copy = pathlib.Path(fetch(f"s3://{BUCKET}/in/both", **s3.environment)["result"]["path"])
+    assert sorted(file.name for file in copy.iterdir()) == sorted([*NEEDED, "adapter_config.json"])
+    header = (SOURCE / "job" / "model" / "read_model_config.h").read_text()
+    [companions] = re.findall(r"kCompanionFiles = \{([^}]*)\}", header)
+    [fetched] = re.findall(r"COMPANIONS = \{([^}]*)\}", (SOURCE / "worker" / "python" / "remote_cache.py").read_text())
+    assert sorted(re.findall(r'"([^"]+)"', fetched)) == sorted(re.findall(r'"([^"]+)"', companions))
 
 
 def test_what_makes_a_model_loadable_is_pushed_last(dotresize, job, s3):

@@ -242,9 +242,15 @@ def test_gpus_are_counted_in_whole_blocks():
     assert cost.gpus_to_run([3, 5, 5, 3], reserved + 4) is None
 
 
-def test_the_blocks_of_a_model_are_all_of_its_numbers():
-    blocks = cost.block_bytes(EXAMPLE)
-    assert len(blocks) == 8 and sum(blocks) == 2 * 6_622_464
+def test_the_blocks_of_a_model_are_all_of_its_numbers(tmp_path):
+    for name in ("model.safetensors", "consolidated.safetensors"):  # the latter is another copy, as in Mistral's repositories
+        (tmp_path / name).symlink_to(EXAMPLE / "model.safetensors")
+    for model in (EXAMPLE, tmp_path):
+        blocks = cost.block_bytes(model)
+        assert len(blocks) == 8 and sum(blocks) == 2 * 6_622_464
+    (tmp_path / "model.safetensors").rename(tmp_path / "shard.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": "shard.safetensors"}}))
+    assert sum(cost.block_bytes(tmp_path)) == 2 * 6_622_464
 
 
 def test_accuracies_are_percents_and_average_over_all_five():

@@ -14,6 +14,7 @@ import urllib.request
 
 import grpc
 import pytest
+from chaos_faults import Clock
 from conftest import ADDRESS, ENDED, PROGRAM, eventually, jobs_pb2, processes_of, refused, script, spec
 
 HTTP = ("--http", "127.0.0.1:0")
@@ -93,6 +94,31 @@ def test_calls_are_counted_by_method_and_code(make_server):
     assert 'dotresize_call_duration_seconds_count{method="WatchJob"}' not in seen, "a stream takes as long as its job"
     assert {tuple(sorted(re.findall(r'"(\w+)"', name))) for name in calls} == {
         ("ListJobs", "OK"), ("GetJob", "NOT_FOUND"), ("NOT_FOUND", "WatchJob")}
+
+
+def test_age_of_the_queue_is_no_other_when_the_clock_is_set(make_server, tmp_path):
+    clock = Clock(tmp_path / "clock")
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false", **clock.environment())
+    server.jobs.DrainServer(jobs_pb2.DrainServerRequest(), timeout=20)
+    server.create(spec(tmp_path / "out"))
+    ages = []
+    for jump in (0, 2 * 86400, -86400):
+        clock.set(jump)
+        ages.append(metrics(server)["dotresize_queue_head_age_seconds"])
+    assert ages == sorted(ages) and 0 <= ages[0] and ages[-1] < 120
+
+
+def test_malformed_requests_are_their_callers_fault(make_server):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    for method in ("Jobs/GetJob", "Jobs/CreateJob", "Workers/Heartbeat"):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+            server.channel.unary_unary(f"/dotresize.v1.{method}")(b"\x0a\xff", timeout=20)
+        assert found == ["INVALID_FIELD", {"request": "is not a message of this method's type"}]
+    for method in ("WatchJob", "GetLogs"):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT):
+            list(server.channel.unary_stream(f"/dotresize.v1.Jobs/{method}")(b"\x0a\xff", timeout=20))
+    calls = {name for name in metrics(server) if name.startswith("dotresize_calls_total")}
+    assert len(calls) == 4 and all('code="INVALID_ARGUMENT"' in name for name in calls)
 
 
 def test_readiness_is_that_of_the_job_table(make_server):

@@ -142,6 +142,33 @@ def test_backup_of_a_running_server_is_a_state_directory(make_server, server, tm
     assert list(restored.watch(id_)) == events
 
 
+def test_backup_that_cannot_be_made_leaves_nothing(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    server.wait(id_)
+    state = server.state
+    (tmp_path / "link").symlink_to(state / "jobs")
+
+    def back_up(target):
+        return subprocess.run([PROGRAM, "backup", "--state", state, target], capture_output=True, text=True, timeout=60)
+    for inside in (state / "copy", state / "jobs/copy", tmp_path / "link/copy", state):
+        before = sorted(state.rglob("*"))
+        done = back_up(inside)
+        assert done.returncode == 64 and "lies in the state directory" in done.stderr, done.stderr
+        assert sorted(state.rglob("*")) == before
+    (state / "jobs" / id_ / "folder").mkdir()
+    (state / "jobs" / id_ / "folder").chmod(0)
+    if os.geteuid() != 0:
+        assert back_up(tmp_path / "copy").returncode == 69
+    (state / "jobs" / id_ / "folder").rmdir()
+    with sqlite3.connect(state / "jobs.sqlite") as table:
+        table.execute("ALTER TABLE jobs RENAME TO others")
+    assert back_up(tmp_path / "copy").returncode == 69
+    assert not list(tmp_path.glob("copy*"))
+    with sqlite3.connect(state / "jobs.sqlite") as table:
+        table.execute("ALTER TABLE others RENAME TO jobs")
+    assert back_up(tmp_path / "copy").returncode == 0
+
+
 def test_table_that_is_damaged_is_refused_by_name(server):
     server.end(signal.SIGTERM)
     with open(server.state / "jobs.sqlite", "r+b") as table:

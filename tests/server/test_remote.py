@@ -13,6 +13,7 @@ import venv
 import grpc
 import pytest
 from conftest import PROGRAM, SOURCE, Authority, eventually, is_in, jobs_pb2, processes_of, refused, script, spec
+from test_security import Client, tokens  # noqa: F401
 from test_webhooks import listen, secret  # noqa: F401
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "remote"))
@@ -201,6 +202,27 @@ def test_what_a_server_has_pushed_and_not_removed_the_next_one_removes(make_serv
     server.start()
     eventually(20, lambda: not (folder / "small").exists())
     assert of_others.exists()
+
+
+def test_output_at_a_url_stays_its_owners(make_server, s3, tokens):  # noqa: F811
+    file, secrets = tokens
+    server = make_server("--allow-remote", "s3://", "--tokens", str(file), **s3.environment)
+    ann, ben, root = (Client(server, secrets[name]) for name in ("ann", "ben", "root"))
+
+    def end(client, **changes):
+        id_ = client.create(remote_spec(calibration__samples=2, output__overwrite=True, **changes)).id
+        return eventually(60, lambda: (job := client.get(id_)).state in (Job.SUCCEEDED, Job.FAILED) and job)
+    made = end(ann)
+    assert made.state == Job.SUCCEEDED, made.error
+    ann.call("DeleteJob", jobs_pb2.DeleteJobRequest(id=made.id))
+    assert json.loads(s3.read("out/small/dotresize/owner.json"))["owner"] == "ann"
+    before = s3.read("out/small/SHA256SUMS")
+    refusal = end(ben, method__sparsity=0.5).error
+    assert refusal.code == "FETCH_FAILED" and refusal.message.startswith("NO_PERMISSION: ") and "owner.json" in refusal.message
+    assert s3.read("out/small/SHA256SUMS") == before
+    for client in (ann, root):
+        assert end(client, method__sparsity=0.5).state == Job.SUCCEEDED
+    assert json.loads(s3.read("out/small/dotresize/owner.json"))["owner"] == "root"
 
 
 @pytest.fixture

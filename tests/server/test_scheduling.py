@@ -6,6 +6,7 @@ import time
 
 import grpc
 import pytest
+from chaos_faults import Clock
 from conftest import (ENDED, details, eventually, job_pb2, jobs_pb2, processes_of, refused, script, spec,
                       tell_progress)
 
@@ -171,22 +172,41 @@ def test_job_is_stopped_at_its_deadline(make_patient_server, tmp_path):
     assert processes_of(job.id) == {}
 
 
+def is_forgotten(server, id_):
+    try:
+        server.get(id_)
+    except grpc.RpcError as error:
+        return details(error)[0] == "JOB_NOT_FOUND"
+    return False
+
+
 def test_job_whose_time_after_the_end_is_over_is_forgotten(make_patient_server, tmp_path):
     server = make_patient_server()
     (tmp_path / "go").touch()
     kept = create(server, spec(tmp_path / "out0", **ONE), ttl_seconds_after_finished=3600)
     gone = create(server, spec(tmp_path / "out1", **ONE), ttl_seconds_after_finished=0)
     server.wait(kept)
-
-    def forgotten():
-        try:
-            server.get(gone)
-        except grpc.RpcError as error:
-            return details(error)[0] == "JOB_NOT_FOUND"
-
-    eventually(30, forgotten)
+    eventually(30, lambda: is_forgotten(server, gone))
     assert not (server.state / "jobs" / gone).exists()
     assert server.get(kept).state == Job.FAILED
+
+
+def test_job_is_kept_as_long_as_it_asks_whatever_the_clock_says(make_patient_server, tmp_path):
+    clock = Clock(tmp_path / "clock")
+    server = make_patient_server(**clock.environment())
+    (tmp_path / "go").touch()
+    kept = create(server, spec(tmp_path / "out0", **ONE), ttl_seconds_after_finished=3600)
+    server.wait(kept)
+    for jump in (2 * 86400, -86400):
+        clock.set(jump)
+        eventually(20, lambda: server.log().count("the clock was set by") >= (1 if jump > 0 else 2))
+        gone = create(server, spec(tmp_path / f"out{jump}", **ONE), ttl_seconds_after_finished=0)
+        eventually(30, lambda: is_forgotten(server, gone))
+        assert server.get(kept).state == Job.FAILED
+    server.kill_and_restart()
+    gone = create(server, spec(tmp_path / "out1", **ONE), ttl_seconds_after_finished=0)
+    eventually(30, lambda: is_forgotten(server, gone))
+    assert server.get(kept).state == Job.FAILED, "the next server begins with another clock"
 
 
 def test_jobs_are_listed_by_label(make_patient_server, tmp_path):

@@ -73,6 +73,22 @@ def test_client_without_a_certificate_of_the_authority_is_turned_away(secure_ser
     assert is_turned_away(lambda: secure_server.jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20))
 
 
+def test_connection_ends_with_the_authority_that_let_it_in(make_server, authority, stranger):
+    folder = authority.folder_of("changing", "client-ca.crt")
+    server = make_server("--tls", str(folder), DOTRESIZE_WORKER="/bin/false")
+    client = authority.issue("leaving")
+    certificate, key = (path.read_bytes() for path in client)
+    credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes(), key, certificate)
+    with grpc.secure_channel(server.endpoint, credentials) as channel:
+        stream = jobs_pb2_grpc.JobsStub(channel).WatchJobs(jobs_pb2.WatchJobsRequest(), timeout=60)
+        assert [next(stream).kind for _ in range(2)] == [jobs_pb2.JobChange.LISTING, jobs_pb2.JobChange.SYNCED]
+        shutil.copy(stranger.certificate, folder / "client-ca.crt")
+        server.process.send_signal(signal.SIGHUP)
+        assert is_turned_away(lambda: next(stream))
+    assert is_turned_away(lambda: list_jobs(server, authority, client))
+    assert not list_jobs(server, authority, stranger.issue("coming")).jobs
+
+
 def test_expired_certificate_is_turned_away(secure_server, authority):
     assert is_turned_away(lambda: list_jobs(secure_server, authority, authority.issue("old", days=-1)))
 
@@ -188,8 +204,6 @@ def test_role_and_owner_decide_what_a_client_may_do(server_with_tokens, tokens, 
         with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
             ben.call(method, request)
         assert found[0] == "NOT_THE_OWNER"
-    with refused(grpc.StatusCode.ALREADY_EXISTS):
-        ben.create(spec(tmp_path / "out", resources__ranks=1), "r")
     ann.call("CancelJob", jobs_pb2.CancelJobRequest(id=id_))
     eventually(20, lambda: eve.get(id_).state == jobs_pb2.Job.CANCELLED)
     root.call("DeleteJob", jobs_pb2.DeleteJobRequest(id=id_))
@@ -206,7 +220,7 @@ def test_nobody_overwrites_what_anothers_job_has_made(server_with_tokens, tokens
     made = tmp_path / "out/dotresize"
     made.mkdir(parents=True)
     (made / "report.json").write_text("{}")
-    (made / "owner.json").write_text(json.dumps({"job_id": id_, "attempt": 1}))
+    (made / "owner.json").write_text(json.dumps({"job_id": id_, "attempt": 1, "owner": "ann"}))
     again = spec(tmp_path / "out", resources__ranks=1, output__overwrite=True)
     with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
         ben.create(again)

@@ -423,4 +423,7 @@ def test_there_are_no_pages_if_the_api_knows_clients_by_certificates_alone(make_
     (folder / "client-ca.crt").unlink()
     browser = Browser(server.http, context)
     assert [browser.fetch(path)[0] for path in ("/", "/jobs", "/jobs/j-0", "/style.css")] == [404] * 4
-    assert browser.fetch("/healthz")[0] == 200
+    assert browser.fetch("/healthz")[0] == browser.fetch("/readyz")[0] == 200
+    assert browser.fetch("/metrics")[0] == 403, "only clients with a certificate may call the API"
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    assert "dotresize_serving 1" in Browser(server.http, context).page("/metrics")

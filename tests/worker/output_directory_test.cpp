@@ -2,17 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
+#include "base/text/sha256.h"
 #include "tests/temporary_directory.h"
+#include "worker/checkpoint/verify.h"
 
 namespace dotresize {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Throws;
@@ -96,7 +103,7 @@ TEST_F(OutputDirectoryTest, OneOfALaterJobIsNotRemoved) {
 }
 
 TEST_F(OutputDirectoryTest, RefusesAnExistingOutput) {
-  fs::create_directories(out_);
+  fs::create_directories(out_ / "precious");
   EXPECT_THAT([&] { OutputDirectory(out_, false); },
               ThrowsMessage<InputError>(HasSubstr("output.overwrite")));
 }
@@ -148,7 +155,7 @@ TEST_F(OutputDirectoryTest, StartsEmptyAfterACrash) {
 }
 
 TEST_F(OutputDirectoryTest, SaysFromTheBeginningToTheEndWhichAttemptMakesIt) {
-  OutputDirectory output(out_, false, false, {"j-1", 2});
+  OutputDirectory output(out_, false, false, {{"j-1", 2, "ann"}, /*any=*/false});
   EXPECT_EQ(owner_of_partial(output.partial())->job_id, "j-1");
   fs::create_directory(output.partial() / kReportDirectory);
   output.close_journal();
@@ -156,7 +163,55 @@ TEST_F(OutputDirectoryTest, SaysFromTheBeginningToTheEndWhichAttemptMakesIt) {
   output.commit();
   EXPECT_EQ(owner_of_output(out_)->job_id, "j-1");
   EXPECT_EQ(owner_of_output(out_)->attempt, 2);
+  EXPECT_EQ(owner_of_output(out_)->name, "ann");
   EXPECT_FALSE(fs::exists(out_ / kJournalDirectory));
+}
+
+/// Makes a model of this owner; nullptr: of nobody.
+void put_model(const fs::path& out, const char* owner) {
+  fs::create_directories(out / kReportDirectory);
+  put_file(out / kReportDirectory / kReportFile, "{}");
+  if (owner != nullptr) write_output_owner(out / kReportDirectory, {"j-0", 1, owner});
+}
+
+TEST_F(OutputDirectoryTest, ReplacesTheModelsOfItsOwnerAlone) {
+  const OutputRights of_ben = {{"j-1", 1, "ben"}, /*any=*/false};
+  for (const char* owner : {"ann", "", static_cast<const char*>(nullptr)}) {
+    fs::remove_all(out_);
+    put_model(out_, owner);
+    EXPECT_THROW(OutputDirectory(out_, true, false, of_ben), InputError);
+    EXPECT_FALSE(fs::exists(partial_path(out_)));
+    EXPECT_NO_THROW(OutputDirectory(out_, true, false, {{"j-1", 1, "root"}, /*any=*/true}));
+  }
+  fs::remove_all(out_);
+  OutputDirectory output(out_, true, false, of_ben);
+  put_model(out_, "ann");
+  EXPECT_THAT([&] { output.commit(); }, ThrowsMessage<InputError>(HasSubstr("belongs to 'ann'")))
+      << "it has appeared since";
+  EXPECT_EQ(owner_of_output(out_)->name, "ann");
+  fs::remove_all(out_);
+  put_model(out_, "ben");
+  output.commit();
+  EXPECT_FALSE(owner_of_output(out_));
+}
+
+TEST_F(OutputDirectoryTest, ContinuesTheJournalsOfItsOwnerAlone) {
+  const fs::path journal = partial_path(out_) / kJournalDirectory;
+  fs::create_directories(journal);
+  write_output_owner(journal, {"j-0", 1, "ann"});
+  put_file(journal / "map-0.json", "{}");
+  for (const bool fresh : {false, true}) {
+    EXPECT_THAT(
+        [&] {
+          OutputDirectory(out_, false, fresh, {{"j-1", 1, "ben"}, /*any=*/false});
+        },
+        ThrowsMessage<InputError>(HasSubstr("belongs to 'ann'")));
+    EXPECT_TRUE(fs::exists(journal / "map-0.json"));
+  }
+  EXPECT_EQ(read_output_owner(journal)->name, "ann");
+  EXPECT_NO_THROW(OutputDirectory(out_, false, false, {{"j-2", 1, "ann"}, /*any=*/false}));
+  EXPECT_NO_THROW(OutputDirectory(out_, false, false, {{"j-2", 2, ""}, /*any=*/false}))
+      << "its own journal, of a version without owners";
 }
 
 /// Creates a journal with a map, like an interrupted job leaves it.
@@ -244,6 +299,109 @@ TEST_F(OutputDirectoryTest, NothingIsWrittenOrRemovedThroughALinkThatComesLater)
   EXPECT_EQ(file_bytes(home_ / "victim" / "README.md"), "kept");
 }
 
+/// Writes a complete output of the job with this identity.
+void put_complete(const fs::path& dir, const std::string& identity) {
+  const std::string report =
+      R"({"schema_version": 1, "method": {"name": "m", "width": 8}, "wall_time_s": 1,
+          "dense": {"parameters": 1, "bytes": 1}, "compressed": {"parameters": 1, "bytes": 1},
+          "fingerprints": {"job": ")" +
+      identity + "\"}}";
+  fs::create_directories(dir / kReportDirectory);
+  put_file(dir / kReportDirectory / kReportFile, report);
+  put_file(dir / "model", identity);
+  put_file(dir / kSumsFile, sha256_sums(dir));
+}
+
+TEST_F(OutputDirectoryTest, WhatCannotBeRenamedStaysCompleteAndTheNextRunHasNothingElseToDo) {
+  {
+    OutputDirectory output(out_, false);
+    output.close_journal();
+    put_complete(output.partial(), "this job");
+    fs::create_directories(out_ / "foreign");  // meanwhile
+    EXPECT_THAT([&] { output.commit(); },
+                ThrowsMessage<InputError>(AllOf(
+                    HasSubstr("out exists: remove it"),
+                    HasSubstr("the complete output stays in " + partial_path(out_).string()))));
+    output.stop();  // as at a signal
+  }
+  EXPECT_TRUE(fs::exists(out_ / "foreign"));
+  EXPECT_EQ(file_bytes(partial_path(out_) / "model"), "this job");
+  fs::remove_all(out_);
+  OutputDirectory next(out_, false, false, {}, "this job");
+  ASSERT_TRUE(next.is_complete());
+  next.commit();
+  EXPECT_EQ(file_bytes(out_ / "model"), "this job");
+  EXPECT_FALSE(fs::exists(partial_path(out_)));
+}
+
+TEST_F(OutputDirectoryTest, AnEmptyDirectoryThatAppearsIsNotReplaced) {
+  OutputDirectory output(out_, false);
+  fs::create_directory(out_);
+  EXPECT_THAT([&] { output.commit(); },
+              ThrowsMessage<InputError>(HasSubstr("exists and is empty")));
+  EXPECT_TRUE(fs::is_empty(out_));
+}
+
+TEST_F(OutputDirectoryTest, TheCompleteOutputOfAnotherJobIsRemovedOnlyIfAsked) {
+  put_complete(partial_path(out_), "another job");
+  EXPECT_THAT([&] { OutputDirectory(out_, false, false, {}, "this job"); },
+              ThrowsMessage<InputError>(
+                  AllOf(HasSubstr("the complete output of another job"), HasSubstr("--fresh"))));
+  EXPECT_EQ(file_bytes(partial_path(out_) / "model"), "another job");
+  const OutputDirectory fresh(out_, false, /*fresh=*/true, {}, "this job");
+  EXPECT_FALSE(fresh.is_complete());
+  EXPECT_FALSE(fs::exists(fresh.partial() / "model"));
+}
+
+/// A run that was killed when it had swapped the new output with the old one.
+TEST_F(OutputDirectoryTest, WhatAFinishedReplacementHasLeftIsNoJobsWork) {
+  put_complete(out_, "this job");
+  put_complete(partial_path(out_), "the job before");
+  const OutputDirectory again(out_, /*overwrite=*/true, false, {}, "this job");
+  EXPECT_FALSE(again.is_complete());
+  EXPECT_FALSE(fs::exists(again.partial() / "model"));
+}
+
+TEST_F(OutputDirectoryTest, ACompleteOutputIsTakenOverByTheNextAttempt) {
+  put_complete(partial_path(out_), "this job");
+  OutputDirectory output(out_, false, false, {"j-1", 2}, "this job");
+  output.commit();
+  EXPECT_EQ(owner_of_output(out_)->attempt, 2);
+  EXPECT_EQ(file_bytes(out_ / kSumsFile), sha256_sums(out_));
+}
+
+/// Makes renameat2 of this process fail as in file systems that lack it, for its lifetime.
+struct NoExchange {
+  static inline bool active = false;
+  NoExchange() { active = true; }
+  ~NoExchange() { active = false; }
+};
+
+TEST_F(OutputDirectoryTest, WithoutAnExchangeTheOldModelIsReplacedToo) {
+  const NoExchange no_exchange;
+  put_complete(out_, "the job before");
+  OutputDirectory output(out_, true);
+  put_file(output.partial() / "model", "new");
+  output.commit();
+  EXPECT_EQ(file_bytes(out_ / "model"), "new");
+  EXPECT_THAT(names_in(out_.parent_path()), ElementsAre("out"));
+}
+
+TEST_F(OutputDirectoryTest, WithoutAnExchangeADirectoryInItsWayStays) {
+  const NoExchange no_exchange;
+  put_complete(out_, "the job before");
+  fs::create_directories(replaced_path(out_));
+  put_file(replaced_path(out_) / "thesis", "only copy");
+  OutputDirectory output(out_, true, false, {}, "this job");
+  output.close_journal();
+  put_complete(output.partial(), "this job");
+  EXPECT_THAT([&] { output.commit(); },
+              ThrowsMessage<InputError>(HasSubstr("out.replaced is in the way")));
+  EXPECT_EQ(file_bytes(replaced_path(out_) / "thesis"), "only copy");
+  EXPECT_EQ(file_bytes(out_ / "model"), "the job before");
+  EXPECT_EQ(file_bytes(partial_path(out_) / "model"), "this job");
+}
+
 TEST_F(OutputDirectoryTest, RefusesAnUnfinishedOutputOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   constexpr uid_t kNobody = 65534;
@@ -257,3 +415,13 @@ TEST_F(OutputDirectoryTest, RefusesAnUnfinishedOutputOfAnotherUser) {
 
 }  // namespace
 }  // namespace dotresize
+
+/// Takes the place of libc's function in this program.
+extern "C" int renameat2(int from_dir, const char* from, int to_dir, const char* to,
+                         unsigned int flags) noexcept {
+  if (dotresize::NoExchange::active && flags != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, from_dir, from, to_dir, to, flags));
+}

@@ -107,7 +107,7 @@ def slow_tokenizer(spec, tmp_path, monkeypatch):
     def use(seconds):
         program = tmp_path / "python"
         program.write_text(
-            f"#!/bin/sh\ntouch {tmp_path}/tokenizing\nsleep {seconds}\n"
+            f"#!/bin/sh\ntouch {tmp_path}/tokenizing\ni=0; while [ $i -lt {10 * seconds} ]; do sleep 0.1; i=$((i+1)); done\n"
             f'cp {harness.CALIBRATION} "${{11}}"\n'  # -I -c SOURCE --memory N --sha256 H H -- MODEL OUT TEXT
         )
         program.chmod(0o755)
@@ -137,6 +137,21 @@ def test_operation_may_take_longer_than_the_deadline(slow_tokenizer, spec, tmp_p
     harness.run_to_report(spec, tmp_path)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_tokenizer_that_hangs_ends_the_job_at_the_deadline(ranks, slow_tokenizer, spec, tmp_path):
+    slow_tokenizer(seconds=0)
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nkill -STOP $$\n")
+    spec["resources"]["ranks"] = ranks
+    started = time.monotonic()
+    done = subprocess.run(harness.command(spec, tmp_path, 0 if ranks == 1 else ranks), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "the tokenizer helper has used no processor for 2 s (resources.timeout_s) and was ended" in done.stderr
+    assert time.monotonic() - started < 30
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    assert harness.leftovers(tmp_path) == []
+
+
 def test_silent_rank_ends_a_job_that_waits_for_nobody(slow_tokenizer, spec, tmp_path):
     slow_tokenizer(seconds=30)
     running = harness.Running(spec, tmp_path)
@@ -148,7 +163,8 @@ def test_silent_rank_ends_a_job_that_waits_for_nobody(slow_tokenizer, spec, tmp_
     helpers = ranks[0].children(recursive=True)
     code, seconds = running.end()
     for helper in helpers:
-        helper.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            helper.kill()
 
     assert code == 1
     assert seconds < 15

@@ -18,8 +18,9 @@ namespace {
 constexpr int64_t kLeastTokenizerMemory = int64_t{512} << 20;
 
 at::Tensor read_windows(const TokenSource& source, const WindowUse& use, const fs::path& model_dir,
-                        const ModelConfig& config, const fs::path& cache_dir, int64_t memory) {
-  const fs::path file = token_file(source, model_dir, cache_dir, memory);
+                        const ModelConfig& config, const fs::path& cache_dir,
+                        const TokenizerLimits& limits) {
+  const fs::path file = token_file(source, model_dir, cache_dir, limits);
   const TokenFile tokens = read_tokens(file, config.vocab_size);
   const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
   if (use.calibration) {
@@ -38,15 +39,8 @@ at::Tensor read_windows(const TokenSource& source, const WindowUse& use, const f
 
 }  // namespace
 
-fs::path token_cache_dir(const TokenSource& source) {
-  if (source.text.empty()) return {};
-  fs::path cache = user_cache_dir();
-  if (!cache.empty()) return cache;
-  throw InputError("neither XDG_CACHE_HOME nor HOME says where to keep tokenised text");
-}
-
 fs::path token_file(const TokenSource& source, const fs::path& model_dir, const fs::path& cache_dir,
-                    int64_t memory) {
+                    const TokenizerLimits& limits) {
   if (source.text.empty()) return source.tokens;
   if (!fs::exists(model_dir / "tokenizer.json")) {
     throw InputError(
@@ -67,20 +61,20 @@ fs::path token_file(const TokenSource& source, const fs::path& model_dir, const 
   }
   fs::create_directories(cache_dir);
   std::vector<std::string> arguments = {
-      "--memory", std::to_string(std::max(memory, kLeastTokenizerMemory)), "--sha256"};
+      "--memory", std::to_string(std::max(limits.memory, kLeastTokenizerMemory)), "--sha256"};
   arguments.insert(arguments.end(), hashes.begin(), hashes.end());
   arguments.insert(arguments.end(), {"--", model_dir.string(), out.string()});
   for (const fs::path& file : source.text) arguments.push_back(file.string());
-  run_python_helper("tokenizer", tokenize_text_py(), arguments);
+  run_python_helper("tokenizer", tokenize_text_py(), arguments, limits.idle);
   return out;
 }
 
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
                                 const fs::path& model_dir, const ModelConfig& config,
-                                const fs::path& cache_dir, int64_t memory) {
+                                const fs::path& cache_dir, const TokenizerLimits& limits) {
   at::Tensor windows = at::empty({0, 0}, at::kLong);
   if (comm.rank() == 0) {
-    windows = read_windows(source, use, model_dir, config, cache_dir, memory);
+    windows = read_windows(source, use, model_dir, config, cache_dir, limits);
   }
   at::Tensor shape = at::tensor(windows.sizes(), at::kLong);
   comm.broadcast(shape, 0);

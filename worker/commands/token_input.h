@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,13 @@ struct TokenWindows {
   std::vector<int64_t> numbers = {};
 };
 
+struct TokenizerLimits {
+  /// Bytes, raised to at least half a gigabyte, which its program needs.
+  int64_t memory = usable_memory_bytes();
+  /// Time after which a tokenizer that uses no processor counts as hung; nullopt: for ever.
+  std::optional<std::chrono::seconds> idle = {};
+};
+
 /// Purpose of a source's windows.
 struct WindowUse {
   bool calibration = false;
@@ -32,16 +41,11 @@ struct WindowUse {
 /// Reads the source on rank 0, cuts it into the windows that `samples` and `seqlen` ask for, and
 /// shares them. Text goes through the model's tokenizer once; the result is cached in `cache_dir`.
 /// Without `samples` an evaluation uses all whole windows, or beside a calibration at most
-/// kDefaultUnusedSamples. `memory`: byte limit of the tokenizer, raised to at least half a
-/// gigabyte, which its program needs. Throws InputError.
+/// kDefaultUnusedSamples. Throws InputError, and std::runtime_error for a tokenizer that hangs.
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
                                 const std::filesystem::path& model_dir, const ModelConfig& config,
                                 const std::filesystem::path& cache_dir,
-                                int64_t memory = usable_memory_bytes());
-
-/// Cache directory of tokenised text outside of a job, below the user's cache; empty if the source
-/// has no text. Throws InputError if there is no user cache.
-std::filesystem::path token_cache_dir(const TokenSource& source);
+                                const TokenizerLimits& limits = {});
 
 /// Returns the source's token file. Text is tokenised with the model's tokenizer, by Hugging Face
 /// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer
@@ -49,6 +53,6 @@ std::filesystem::path token_cache_dir(const TokenSource& source);
 /// tokenised. Throws InputError.
 std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
                                  const std::filesystem::path& cache_dir,
-                                 int64_t memory = usable_memory_bytes());
+                                 const TokenizerLimits& limits = {});
 
 }  // namespace dotresize

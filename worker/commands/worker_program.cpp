@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "job/spec/command_options.h"
 #include "worker/calibration/reason.h"
@@ -88,6 +89,7 @@ int run_worker(int argc, char** argv, const MakeTransport& transport) {
   // small pages than some kernels take to fill them. It asks at the first tensor. The user's value
   // stays.
   ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);
+  survive_file_size_limit();
   CLI::App app(
       "Makes a language model narrower. Run one job, alone or as the ranks of `mpirun -np N "
       "dotresize-worker JOB`.");
@@ -113,6 +115,7 @@ int run_worker(int argc, char** argv, const MakeTransport& transport) {
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty() && job->empty()) throw CLI::RequiredError("job");
+    refuse_empty_arguments(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());

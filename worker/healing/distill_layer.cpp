@@ -101,7 +101,7 @@ DistilledLayer distill_layer(Communicator& comm, const LayerProblem& problem) {
   ShardedAdam adam(comm, trained_tensors(problem.folded));
   for (int64_t epoch = 0; epoch < problem.options.epochs; ++epoch) {
     layer.run_epoch(epoch, adam);
-    const LayerWeights rounded = copy_of(problem.folded, problem.output_dtype);
+    const LayerWeights rounded = stored_copy_of(problem.folded, problem.config);
     adam.write_to(trained_tensors(rounded));
     const double error = layer.held_out_error(copy_of(rounded, problem.compute_dtype));
     if (!(error < best.error)) break;

@@ -29,19 +29,18 @@ struct LayerTokens {
 struct LayerProblem {
   const ModelConfig& config;  ///< config of the output
   const RotaryTable& rotary;
-  const LayerWeights& folded;  ///< folded weights, in the output's dtype
+  const LayerWeights& folded;  ///< folded weights, in their stored dtypes
   const LayerTokens& fitted;
   const LayerTokens& held_out;
   const Healing& options;
   at::Device device;
-  at::ScalarType output_dtype;
   at::ScalarType compute_dtype;  ///< float32 or bfloat16
   /// Called with the number of microbatches, on all ranks, whose gradients were computed.
   std::function<void(int64_t microbatches)> microbatches_seen;
 };
 
 struct DistilledLayer {
-  LayerWeights weights;  ///< distilled or folded weights, in the output's dtype
+  LayerWeights weights;  ///< distilled or folded weights, in their stored dtypes
   /// Mean of ‖y − target‖² / (‖target‖² + d·eps) over the tokens of the held-out windows.
   double folded_error = 0.0;
   double error = 0.0;  ///< the same of `weights`

@@ -13,6 +13,7 @@
 
 #include "job/plan/block_sizes.h"
 #include "worker/calibration/aligned_maps.h"
+#include "worker/checkpoint/dtypes.h"
 #include "worker/healing/distill_layer.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
@@ -31,6 +32,12 @@ int64_t healed_before(Communicator& comm, const Journal& journal) {
     ++layers;
   }
   return gather_numbers(comm, layers).front();
+}
+
+/// Dtype that holds the values of all of the model's tensors exactly.
+at::ScalarType common_dtype(const ModelConfig& config) {
+  const StoredDtypes dtypes = stored_dtypes(config);
+  return dtypes.others.empty() ? scalar_type(dtypes.main) : at::kFloat;
 }
 
 /// This rank's share of some windows, as streams of both models.
@@ -54,7 +61,7 @@ class LayerHealingRun {
         dense_rotary_(make_rotary_table(job.dense_config, job.fitted.size(1), device_)),
         rotary_(make_rotary_table(job.output, job.fitted.size(1), device_)),
         dense_layers_(comm, job.dense, job.dense_config, compute_dtype_, device_),
-        folded_layers_(comm, job.folded, job.output, job.output_dtype, device_),
+        folded_layers_(comm, job.folded, job.output, common_dtype(job.output), device_),
         maps_(maps_of_output(comm, job.calibration, job.output, clock)),
         fitted_(streams(job.fitted)),
         held_out_(streams(job.held_out)),
@@ -115,9 +122,9 @@ HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weight
     seen += microbatches;
     observer_.tokens_seen(microbatches * tokens_per_microbatch_);
   };
-  const DistilledLayer result = distill_layer(
-      comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens, job_.options,
-              device_, job_.output_dtype, compute_dtype_, microbatches_seen});
+  const DistilledLayer result =
+      distill_layer(comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens,
+                            job_.options, device_, compute_dtype_, microbatches_seen});
   microbatches_seen(all - seen);  // the epochs that were not needed
   weights = result.weights;
   HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
@@ -164,7 +171,8 @@ HealedLayerReport LayerHealingRun::heal(int64_t layer) {
       }
     }
   }
-  LayerWeights weights = copy_of({folded_layers_.next(), folded_layers_.next()}, job_.output_dtype);
+  LayerWeights weights =
+      stored_copy_of({folded_layers_.next(), folded_layers_.next()}, job_.output);
   at::Tensor M;
   if (maps_) {
     maps_->next();

@@ -24,7 +24,6 @@ struct LayerHealingJob {
   const ModelConfig& dense_config;
   const CheckpointReader& folded;  ///< the output as written, before healing
   const ModelConfig& output;
-  at::ScalarType output_dtype;
   at::Tensor fitted;  ///< [samples, seqlen] int64, the same on every rank, as `held_out`
   at::Tensor held_out;
   Healing options;

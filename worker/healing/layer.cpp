@@ -2,11 +2,19 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
+#include <utility>
+
 #include "job/model/tensor_table.h"
+#include "worker/checkpoint/dtypes.h"
 #include "worker/transformer/forward.h"
 
 namespace dotresize {
 namespace {
+
+at::Tensor copied(const at::Tensor& tensor, at::ScalarType dtype) {
+  return tensor.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
+}
 
 bool is_trained(TensorRole role) {
   return role == TensorRole::kInProjWeight || role == TensorRole::kInProjBias ||
@@ -18,8 +26,20 @@ bool is_trained(TensorRole role) {
 LayerWeights copy_of(const LayerWeights& layer, at::ScalarType dtype) {
   LayerWeights copy = layer;
   for (SublayerWeights* sublayer : {&copy.attention, &copy.mlp}) {
-    for_each_tensor(*sublayer, [&](at::Tensor& tensor) {
-      tensor = tensor.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
+    for_each_tensor(*sublayer, [&](at::Tensor& tensor) { tensor = copied(tensor, dtype); });
+  }
+  return copy;
+}
+
+LayerWeights stored_copy_of(const LayerWeights& layer, const ModelConfig& config) {
+  LayerWeights copy = layer;
+  for (SublayerWeights* sublayer : {&copy.attention, &copy.mlp}) {
+    std::map<std::pair<TensorRole, size_t>, at::ScalarType> dtypes;
+    for (const StoredTensor& stored : sublayer_tensors(config, sublayer->sublayer)) {
+      dtypes[{stored.role, stored.index}] = scalar_type(config.dtypes.of(stored.name));
+    }
+    for_each_slot(*sublayer, [&](TensorRole role, size_t index, at::Tensor& tensor) {
+      if (tensor.defined()) tensor = copied(tensor, dtypes.at({role, index}));
     });
   }
   return copy;

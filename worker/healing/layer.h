@@ -21,6 +21,9 @@ struct LayerWeights {
 /// Returns copies in the dtype. They are not inference tensors if inference mode is off.
 LayerWeights copy_of(const LayerWeights& layer, at::ScalarType dtype);
 
+/// Returns copies in the dtypes that the tensors have in the checkpoint of `config`.
+LayerWeights stored_copy_of(const LayerWeights& layer, const ModelConfig& config);
+
 /// Returns the trained tensors, in the order of the tensor table: weights and biases of in_proj and
 /// out_proj, including a mixture's router. They share memory with the layer. Norms and shortcuts
 /// are not trained.

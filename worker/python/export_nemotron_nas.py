@@ -3,9 +3,11 @@ or lack a sublayer: what vLLM computes with code of its own.
 
     python export_nemotron_nas.py MODEL_DIR OUT_DIR [--json]
 
-Tensors keep names and dtype. Narrower value heads are filled up with zeros. OUT_DIR must not exist, and appears whole or not at
-all; tokenizer, chat template and settings of generation are copied. Its one file of code, configuration_decilm.py, reads
-config.json: transformers knows no such model type. Progress is one line on stderr for each file of weights.
+Standard input has the description of the model that `dotresize export` makes; this program reads nothing else but the files
+that it names. Tensors keep names and dtype. Narrower value heads are filled up with zeros. OUT_DIR must not exist, and appears
+whole or not at all; tokenizer, chat template and settings of generation are copied. Its one file of code,
+configuration_decilm.py, reads config.json: transformers knows no such model type. Progress is one line on stderr for each file
+of weights.
 Exit codes and errors as export_gguf.py.
 """
 
@@ -15,10 +17,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from exporting import Checkpoint, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
+from exporting import DTYPES, InputError, Parser, attention_shapes, partial_of, refuse_maps, run, value_filling
 
 SHARD_BYTES = 5 << 30
-COPIED = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "chat_template*", "generation_config.json")
 OWN_KEYS = ("source_model_type", "junction_widths", "junction_groups", "shortcut_ranks", "shortcut_factors", "intermediate_sizes",
             "value_head_dims", "embedding_projection", "head_projection", "norm_weights", "sliding_window")  # fmt: skip
 CONFIGURATION = '''"""Configuration of a model of type nemotron-nas: a llama whose layers have sizes of their own."""
@@ -50,12 +51,12 @@ class DeciLMConfig(PretrainedConfig):
 '''
 
 
-def refuse_what_decilm_lacks(config, model_dir):
-    if config.get("model_type") != "dotresize":
-        raise InputError(f"{model_dir}: not a custom output: engines load it as it is")
-    refuse_maps(config, model_dir, "nemotron-nas")
-    if config.get("sliding_window") is not None:
-        raise InputError(f"{model_dir}: a nemotron-nas has no sliding window")
+def refuse_what_decilm_lacks(model):
+    if not model.config["compressed"]:
+        raise InputError(f"{model.directory}: not a custom output: engines load it as it is")
+    refuse_maps(model, "nemotron-nas")
+    if model.config["sliding_window"] is not None:
+        raise InputError(f"{model.directory}: a nemotron-nas has no sliding window")
 
 
 class Layers:
@@ -63,9 +64,7 @@ class Layers:
 
     def __init__(self, config):
         self.config = config
-        count = config["num_hidden_layers"]
-        self.features = by_layer(config, "intermediate_sizes", config["intermediate_size"], count)
-        self.value_dims = by_layer(config, "value_head_dims", head_dim_of(config), count)
+        self.features, self.value_dims = config["intermediate_sizes"], config["value_head_dims"]
 
     def blocks(self):
         """vLLM's first layer must have an attention: one that was removed is there with zeros."""
@@ -80,16 +79,15 @@ class Layers:
         """Name and shape of the first layer's attention, if it was removed."""
         if self.value_dims[0] > 0:
             return
-        has_bias = self.config.get("attention_bias", False)
         yield "model.layers.0.input_layernorm.weight", (self.config["hidden_size"],)
         for part, shape in attention_shapes(self.config).items():
             yield f"model.layers.0.self_attn.{part}_proj.weight", shape
-            if has_bias:
+            if self.config["attention_bias"]:
                 yield f"model.layers.0.self_attn.{part}_proj.bias", shape[:1]
 
 
-def config_of(config, layers):
-    kept = {key: value for key, value in config.items() if key not in OWN_KEYS}
+def config_of(model, layers):
+    kept = {key: value for key, value in model.settings.items() if key not in OWN_KEYS}
     return kept | {
         "architectures": ["DeciLMForCausalLM"],
         "auto_map": {"AutoConfig": "configuration_decilm.DeciLMConfig"},
@@ -98,16 +96,15 @@ def config_of(config, layers):
     }
 
 
-def tensors_of(checkpoint, config, layers):
+def tensors_of(model, layers):
     """(name, tensor) of all tensors of the directory, one at a time."""
     import torch
 
-    dtype = checkpoint.get("model.embed_tokens.weight").dtype
+    dtype = getattr(torch, DTYPES[model.tensors["model.embed_tokens.weight"]["dtype"]])
     for name, shape in layers.added():
         yield name, torch.zeros(shape, dtype=dtype)
-    for name in sorted(checkpoint.file_of):
-        filling = value_filling(name, config, layers.value_dims)
-        values = checkpoint.get(name)
+    for name in sorted(model.tensors):
+        filling, values = value_filling(name, model.config), model.get(name)
         yield name, filling.fill(values).contiguous() if filling else values
 
 
@@ -128,9 +125,13 @@ class Shards:
         self.bytes += size
 
     def write(self):
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        save_file(self.waiting, self.directory / f"part-{len(self.files)}", metadata={"format": "pt"})
+        try:
+            save_file(self.waiting, self.directory / f"part-{len(self.files)}", metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk, for example
+            raise OSError(str(error)) from error
         self.files.append(list(self.waiting))
         self.waiting, self.waiting_bytes = {}, 0
         print(f"export_nemotron_nas: {self.bytes:,} bytes", file=sys.stderr)
@@ -157,27 +158,24 @@ def sync(directory):
         os.close(descriptor)
 
 
-def export(model_dir, out):
-    if out.exists():
-        raise InputError(f"{out}: is there already")
-    config = read_json(model_dir / "config.json")
-    refuse_what_decilm_lacks(config, model_dir)
-    checkpoint, layers = Checkpoint(model_dir), Layers(config)
-    partial = out.with_name(f"{out.name}.{os.getpid()}.partial")
+def export(model, out):
+    refuse_what_decilm_lacks(model)
+    layers = Layers(model.config)
+    partial = partial_of(out)
     partial.mkdir()
     try:
         shards = Shards(partial)
-        for name, tensor in tensors_of(checkpoint, config, layers):
+        for name, tensor in tensors_of(model, layers):
             shards.add(name, tensor)
         count = shards.finish()
-        write_json(partial / "config.json", config_of(config, layers))
+        write_json(partial / "config.json", config_of(model, layers))
         (partial / "configuration_decilm.py").write_text(CONFIGURATION, encoding="utf-8")
-        for pattern in COPIED:
-            for file in model_dir.glob(pattern):
-                shutil.copyfile(file, partial / file.name)
+        for name in model.companions:
+            shutil.copyfile(model.directory / name, partial / name)
         for file in partial.glob("*.safetensors"):
             shutil.copymode(partial / "config.json", file)  # safetensors lets the owner alone read
         sync(partial)
+        model.require_unchanged()
         os.rename(partial, out)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -190,7 +188,7 @@ def main(arguments):
     parser.add_argument("out", type=Path)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    return run(options, lambda: export(options.model_dir, options.out))
+    return run(options, lambda model: export(model, options.out))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,26 @@
-"""Shared by the exporters: the model directory that they read, what narrower layers are filled up with, and their errors."""
+"""Shared by the exporters: the model that they write, what narrower layers are filled up with, and their errors.
+
+An exporter reads no config.json, no index and no header of its own. `dotresize export` gives it a description of the model
+(job/checkpoint/model_description.h) on standard input.
+"""
 
 import argparse
+import contextlib
 import json
-import struct
+import os
+import signal
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
+EXIT_CANCELLED = 2
 EXIT_USAGE = 64
 EXIT_DATA = 65
 EXIT_UNAVAILABLE = 69
 
-# Raised where config.json or tokenizer.json has values of other kinds than transformers writes.
-MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, struct.error)
-
 # Families of the custom outputs that engines with layers of different sizes compute as they are.
 LAYERED_FAMILIES = ("llama", "mistral")
+DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class InputError(Exception):
@@ -42,76 +48,92 @@ class Filling:
         return pad(by_part, (0, 0) * (by_part.ndim - self.axis - 2) + (0, missing)).flatten(self.axis, self.axis + 1)
 
 
-def read_json(path):
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON") from error
+class Model:
+    """A described model. Its files must be those that the description was made of."""
 
+    def __init__(self, directory, description):
+        self.directory = directory
+        self.name = description["name"]
+        self.config = description["config"]
+        self.settings = description["settings"]
+        self.tensors = description["tensors"]
+        self.companions = description["companions"]
+        self.stamps = description["files"]
 
-class Checkpoint:
-    """Tensors of the model's safetensors files, one at a time."""
-
-    def __init__(self, model_dir):
-        from safetensors import safe_open
-
-        files = sorted(model_dir.glob("*.safetensors"))
-        if not files:
-            raise InputError(f"{model_dir}: no *.safetensors")
-        self.files = [safe_open(file, "pt") for file in files]
-        self.file_of = {name: file for file in self.files for name in file.keys()}  # noqa: SIM118
+    def path_of(self, name):
+        return self.directory / self.tensors[name]["file"]
 
     def shape(self, name):
-        return tuple(self.file_of[name].get_slice(name).get_shape())
+        return tuple(self.tensors[name]["shape"])
 
     def get(self, name):
-        """A torch tensor of the checkpoint's dtype."""
-        return self.file_of[name].get_tensor(name)
+        """A torch tensor of the stored dtype, without NaN and infinities."""
+        import numpy as np
+        import torch
 
+        place, path = self.tensors[name], self.path_of(name)
+        try:
+            with path.open("rb") as file:
+                stored = np.fromfile(file, np.uint8, place["end"] - place["begin"], offset=place["begin"])
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+        if len(stored) < place["end"] - place["begin"]:
+            raise InputError(f"{path}: is shorter than when the export began")
+        values = torch.from_numpy(stored).view(getattr(torch, DTYPES[place["dtype"]])).reshape(place["shape"])
+        if not (finite := values.isfinite()).all():
+            index = (~finite).nonzero()[0].tolist()
+            raise InputError(f"{path}: tensor {name}: {values[tuple(index)].item()} at {index} is not a finite number")
+        return values
 
-def head_dim_of(config):
-    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    def read_json(self, name):
+        path = self.directory / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+        except ValueError as error:
+            raise InputError(f"{path}: not JSON") from error
+
+    def require_unchanged(self):
+        """Call it before the first read, and once more after the last one."""
+        for name, stamp in self.stamps.items():
+            try:
+                found = (self.directory / name).stat()
+            except OSError as error:
+                raise InputError(f"{self.directory / name}: {error.strerror}") from error
+            now = {"inode": found.st_ino, "bytes": found.st_size, "modified_ns": found.st_mtime_ns, "changed_ns": found.st_ctime_ns}
+            if now != stamp:
+                raise InputError(f"{self.directory / name}: was changed during the export; export the model again")
 
 
 def attention_shapes(config):
     """{projection: shape} of an attention whose values are as wide as the source's."""
-    d, channels = config["hidden_size"], head_dim_of(config)
+    d, channels = config["hidden_size"], config["head_dim"]
     queries, keys = (config[f"num_{part}_heads"] * channels for part in ("attention", "key_value"))
     return {"q": (queries, d), "k": (keys, d), "v": (keys, d), "o": (d, queries)}
 
 
-def refuse_maps(config, model_dir, form):
+def refuse_maps(model, form):
     """A custom output has a form for other engines if its stream is as wide as the source's everywhere."""
+    config = model.config
     width = config["hidden_size"]
-    narrower = [number for number, k in enumerate(config.get("junction_widths") or []) if k != width]
+    narrower = [number for number, k in enumerate(config["junction_widths"]) if k != width]
     if narrower:
-        raise InputError(f"{model_dir}: junction {narrower[0]} is narrower than the model, which has no form in {form}; output.format: stock has one")
-    if not config.get("norm_weights"):
-        raise InputError(f"{model_dir}: the norms are folded into the weights, which has no form in {form}; output.format: stock has one")
-    if config["source_model_type"] not in LAYERED_FAMILIES:
-        raise InputError(f"{model_dir}: a custom output of a {config['source_model_type']} has no form in {form}; output.format: stock has one")
+        raise InputError(f"{model.directory}: junction {narrower[0]} is narrower than the model, which has no form in {form}; "
+                         "output.format: stock has one")  # fmt: skip
+    if not config["norm_weights"]:
+        raise InputError(f"{model.directory}: the norms are folded into the weights, which has no form in {form}; output.format: stock has one")
+    if config["family"] not in LAYERED_FAMILIES:
+        raise InputError(f"{model.directory}: a custom output of a {config['family']} has no form in {form}; output.format: stock has one")
 
 
-def by_layer(config, key, otherwise, count):
-    """The numbers of a key, or the same for all layers; each is at most the source's."""
-    numbers = config.get(key) or [otherwise] * count
-    if len(numbers) != count or not all(isinstance(number, int) and 0 <= number <= otherwise for number in numbers):
-        raise InputError(f"{key} must be {count} numbers up to {otherwise}")
-    return numbers
-
-
-def value_filling(name, config, value_dims):
-    """The zeros that a tensor of the checkpoint gets for its value heads. None: none. value_dims: of each layer, or None."""
+def value_filling(name, config):
+    """The zeros that a tensor of the checkpoint gets for its value heads. None: none."""
     layer, _, part = name.removeprefix("model.layers.").partition(".")
-    if value_dims is None or not part.startswith(("self_attn.v_proj.", "self_attn.o_proj.weight")):
-        return None
-    channels = head_dim_of(config)
-    if value_dims[int(layer)] == channels:
+    if not part.startswith(("self_attn.v_proj.", "self_attn.o_proj.weight")) or config["value_head_dims"][int(layer)] == config["head_dim"]:
         return None
     is_v = part.startswith("self_attn.v_proj.")
-    return Filling(0 if is_v else 1, config["num_key_value_heads" if is_v else "num_attention_heads"], channels)
+    return Filling(0 if is_v else 1, config["num_key_value_heads" if is_v else "num_attention_heads"], config["head_dim"])
 
 
 class Parser(argparse.ArgumentParser):
@@ -120,17 +142,46 @@ class Parser(argparse.ArgumentParser):
         sys.exit(EXIT_USAGE)
 
 
-def run(options, export):
-    """Calls export(), prints what it has written (as JSON if options.json), and returns the program's exit code."""
+def partial_of(out):
+    """The name of an output until it is whole."""
+    return out.with_name(f"{out.name}.{os.getpid()}.partial")
+
+
+@contextlib.contextmanager
+def ended_by_signals():
+    """Lets SIGTERM and SIGHUP end the program as Ctrl-C does, so that nothing unfinished stays."""
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        written = export()
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def fault_of(error, out):
+    """The text of an error. Those of the file system are about the output: others are InputErrors."""
+    return f"{out}: cannot be written: {error.strerror or f'only a part was ({error})'}" if isinstance(error, OSError) else error
+
+
+def run(options, export):
+    """Calls export(model), prints what it has written (as JSON if options.json), and returns the program's exit code."""
+    try:
+        with ended_by_signals():
+            model = Model(options.model_dir, json.load(sys.stdin.buffer))
+            model.require_unchanged()
+            written = export(model)
         text = "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
         print(json.dumps(written) if options.json else text)
-    except (InputError, OSError, ImportError, ValueError, *MALFORMED) as error:
-        unreadable = isinstance(error, MALFORMED)
-        what = f"{options.model_dir}: not a model as transformers writes it: {error!r}" if unreadable else error
-        print(" ".join(f"export: error: {what}".split()), file=sys.stderr)
+    except KeyboardInterrupt:
+        print("export: error: was stopped; nothing was written", file=sys.stderr)
+        return EXIT_CANCELLED
+    except (InputError, OSError, ImportError) as error:
+        print(" ".join(f"export: error: {fault_of(error, options.out)}".split()), file=sys.stderr)
         if isinstance(error, ImportError):
             return EXIT_UNAVAILABLE
-        return EXIT_DATA if unreadable or isinstance(error, InputError) else 1
+        return EXIT_DATA if isinstance(error, InputError) else 1
     return 0

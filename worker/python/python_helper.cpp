@@ -1,7 +1,9 @@
 #include "worker/python/python_helper.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
@@ -14,11 +16,28 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 
+namespace {
+
+fs::path python_of_source_tree() {
+  return folder_of_this_program().parent_path().parent_path() / ".venv" / "bin" / "python";
+}
+
+/// Returns the reason why the source tree's Python is there and was not taken; "" if it was, or is
+/// not there.
+std::string passed_over() {
+  const fs::path python = python_of_source_tree();
+  if (::access(python.c_str(), X_OK) == 0 || errno == ENOENT || errno == ENOTDIR) return "";
+  return " (this user cannot run " + python.string() + ": " +
+         std::generic_category().message(errno) + ")";
+}
+
+}  // namespace
+
 std::string python_program() {
-  if (const char* python = std::getenv("DOTRESIZE_PYTHON")) return python;
-  const fs::path root = folder_of_this_program().parent_path().parent_path();
-  const fs::path venv = root / ".venv" / "bin" / "python";
-  return fs::exists(venv) ? venv.string() : "python3";
+  const std::string named = environment_variable("DOTRESIZE_PYTHON");
+  if (!named.empty()) return named;
+  const fs::path python = python_of_source_tree();
+  return ::access(python.c_str(), X_OK) == 0 ? python.string() : "python3";
 }
 
 std::vector<std::string> python_helper_command(std::string_view source,
@@ -52,14 +71,21 @@ std::vector<std::string> python_helper_command(const std::vector<PythonModule>& 
 }
 
 void run_python_helper(const std::string& what, std::string_view source,
-                       const std::vector<std::string>& arguments) {
+                       const std::vector<std::string>& arguments,
+                       std::optional<std::chrono::seconds> idle_limit) {
   const std::vector<std::string> command = python_helper_command(source, arguments);
   ChildResult result;
   try {
-    result = run_child(command);
+    result = run_child(command, idle_limit);
   } catch (const std::system_error& error) {
     throw ProgramMissing(std::string(error.what()) + ", which the " + what +
                          " helper needs: install Python or set DOTRESIZE_PYTHON");
+  }
+  if (result.hung) {
+    throw std::runtime_error("the " + what + " helper has used no processor for " +
+                             std::to_string(idle_limit->count()) +
+                             " s (resources.timeout_s) and was ended: it was stopped, or a file "
+                             "system does not answer");
   }
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
   // A library misled by its input ends like this. It has run without input before (python_fault).
@@ -69,8 +95,8 @@ void run_python_helper(const std::string& what, std::string_view source,
                      ": a file is damaged or needs more memory than is available");
   }
   if (result.exit_code == kExitUnavailable || result.exit_code == kExitCannotExecute) {
-    throw ProgramMissing("the " + what + " helper cannot run in " + command.front() + ": " +
-                         result.last_line);
+    throw ProgramMissing("the " + what + " helper cannot run in " + command.front() +
+                         passed_over() + ": " + result.last_line);
   }
   if (result.exit_code != 0) {
     throw std::runtime_error("the " + what + " helper (" + command.front() +

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,11 +13,13 @@ namespace dotresize {
 /// configuration_dotresize.py: goes into every output directory.
 std::string_view configuration_py();
 
-/// export_gguf.py and export_nemotron_nas.py, two programs, and the module that both import:
-/// `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`.
+/// export_gguf.py and export_nemotron_nas.py, two programs, and the modules that they import:
+/// `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`. Their standard input is a
+/// description of the model (job/checkpoint/model_description.h).
 std::string_view export_gguf_py();
 std::string_view export_nemotron_nas_py();
 std::string_view exporting_py();
+std::string_view gguf_tokenizer_py();
 
 /// modeling_dotresize.py: goes into every output directory.
 std::string_view modeling_py();
@@ -35,7 +39,8 @@ std::string_view run_in_transformers_py();
 std::string_view tokenize_text_py();
 
 /// Returns the command of one of the programs above, with $DOTRESIZE_PYTHON, or else the
-/// environment of a source tree (build/bin/../../.venv), or else the python3 of the PATH.
+/// environment of a source tree (build/bin/../../.venv) if this user can run it, or else the
+/// python3 of the PATH.
 std::vector<std::string> python_helper_command(std::string_view source,
                                                const std::vector<std::string>& arguments);
 
@@ -49,9 +54,11 @@ std::vector<std::string> python_helper_command(const std::vector<PythonModule>& 
 
 /// Runs one of the programs above; error messages call it `what`. Throws InputError with the
 /// program's last line of stderr if it ends with kExitBadData, ProgramMissing if Python or one of
-/// its packages is missing, std::runtime_error if it fails in another way.
+/// its packages is missing, std::runtime_error if it fails in another way, or if it uses no
+/// processor for `idle_limit` (run_child).
 void run_python_helper(const std::string& what, std::string_view source,
-                       const std::vector<std::string>& arguments);
+                       const std::vector<std::string>& arguments,
+                       std::optional<std::chrono::seconds> idle_limit = {});
 
 /// Returns the Python that these programs run in, chosen as above.
 std::string python_program();

@@ -16,6 +16,7 @@ SPARE_BYTES = 64 << 20
 PATIENCE_S = float(os.environ.get("DOTRESIZE_REMOTE_PATIENCE", "120"))  # without a byte
 COMPANIONS = {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "vocab.json",
               "merges.txt", "added_tokens.json", "chat_template.jinja", "chat_template.json", "generation_config.json"}
+ADAPTER = "adapter_config.json"  # fetched so that the model is refused as it would be on this machine
 
 
 class Cache:
@@ -148,10 +149,10 @@ def parts_of_model(store, found, folder, kind):
     """The files that a model needs: never code, nor weights in other formats."""
     if CONFIG not in found:
         raise RemoteError("NOT_FOUND", f"{store.url}: has no {CONFIG}")
-    wanted = [found[name] for name in sorted(found.keys() & (COMPANIONS | {CONFIG}))]
+    wanted = [found[name] for name in sorted(found.keys() & (COMPANIONS | {CONFIG, ADAPTER}))]
     if kind == "config":
         return wanted
-    if INDEX in found:
+    if SINGLE not in found and INDEX in found:  # the order in which the weights are looked for
         if found[INDEX].size > MOST_INDEX_BYTES:
             raise RemoteError("INVALID", f"{store.url}: {INDEX} is larger than {MOST_INDEX_BYTES} bytes")
         fetch_file(store, found[INDEX], folder, Meter())

@@ -1,13 +1,13 @@
 """Models, texts and outputs on the Hugging Face Hub and in S3-compatible stores.
 
     python remote_files.py fetch URL --kind model|config|file --cache DIR --cache-size BYTES
-    python remote_files.py look URL [--overwrite] [--model DIR]
-    python remote_files.py push DIR URL [--overwrite]
+    python remote_files.py look URL [--overwrite] [--rights JSON] [--model DIR]
+    python remote_files.py push DIR URL [--overwrite] [--rights JSON]
 
 fetch: brings a model (config.json, its weights, tokenizer files), all of it but the weights, or one file into
 the cache, and goes on with what an earlier call has left. look: refuses an output that exists. push: uploads a model directory,
-what makes it loadable last. URL: hf://OWNER/NAME[@REVISION], s3://BUCKET/KEY; of a file
-hf://[datasets/]OWNER/NAME[@REVISION]/PATH.
+what makes it loadable last. --rights: whose outputs may be replaced (base/files/output_owner.h); without it everybody's.
+URL: hf://OWNER/NAME[@REVISION], s3://BUCKET/KEY; of a file hf://[datasets/]OWNER/NAME[@REVISION]/PATH.
 The credentials are those of the environment and of the libraries' own files.
 stdout has a JSON object on each line: {"progress": {"bytes_done", "bytes_total", "bytes_per_second", "eta_s"}}, in
 seconds, null while unknown, and at the end {"result": {"path", "revision"}} or {"error": {"code", "message"}}.
@@ -16,6 +16,7 @@ Exit codes: 0; 64 usage; 65 an error of these codes; 69 a package is missing; 1 
 """
 
 import argparse
+import json
 import os
 import resource
 import stat
@@ -62,7 +63,7 @@ def look(options):
     there, _ = store.names()
     local = local_files(options.model) if options.model else []
     unfinished = isinstance(store, S3Store) and bool(local) and store.marker(there) == sha256_of(local[-1].path)
-    require_free(store, there, local, options.overwrite, unfinished)
+    require_free(store, there, local, options, unfinished)
     return {}
 
 
@@ -72,9 +73,14 @@ def push(options):
     meter = Meter()
     meter.begin(0, sum(file.size for file in local))
     try:
-        return {"revision": store.push(local, options.overwrite, meter)}
+        return {"revision": store.push(local, options, meter)}
     finally:
         meter.end()
+
+
+def add_replacement(command):
+    command.add_argument("--overwrite", action="store_true")
+    command.add_argument("--rights", type=json.loads, default={"any": True})
 
 
 def parse(arguments):
@@ -88,13 +94,13 @@ def parse(arguments):
     command.set_defaults(action=fetch)
     command = commands.add_parser("look")
     command.add_argument("url")
-    command.add_argument("--overwrite", action="store_true")
+    add_replacement(command)
     command.add_argument("--model")
     command.set_defaults(action=look)
     command = commands.add_parser("push")
     command.add_argument("directory")
     command.add_argument("url")
-    command.add_argument("--overwrite", action="store_true")
+    add_replacement(command)
     command.set_defaults(action=push)
     return parser.parse_args(arguments)
 
@@ -102,7 +108,8 @@ def parse(arguments):
 def main(arguments):
     options = parse(arguments)
     os.umask(0o022)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    memory = min(MEMORY_BYTES, *(limit % 2**64 for limit in resource.getrlimit(resource.RLIMIT_AS)))  # -1 is no limit
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         say({"result": options.action(options)})

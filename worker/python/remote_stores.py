@@ -21,6 +21,7 @@ SINGLE = "model.safetensors"
 SUMS = "SHA256SUMS"
 MARKER = "dotresize/unfinished-push"
 REPORT = "dotresize/report.json"
+OWNER = "dotresize/owner.json"
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 HUB = re.compile(r"hf://(datasets/)?([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w.-]+))?((?:/[A-Za-z0-9][\w.-]*)*)", re.ASCII)
 S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,62})/([A-Za-z0-9][\w.=+-]*(?:/[A-Za-z0-9][\w.=+-]*)*)", re.ASCII)
@@ -191,14 +192,15 @@ class HubStore:
         own = {".gitattributes"}
         return {file.rfilename: file for file in info.siblings or [] if file.rfilename not in own}, info.sha
 
-    def sums(self):
+    def content(self, name):
+        """Bytes of a small file of an output."""
         with self.explained():
-            path = self.hub.hf_hub_url(self.repo, SUMS, revision=self.revision)
+            path = self.hub.hf_hub_url(self.repo, name, revision=self.revision)
             answer = self.hub.utils.get_session().get(path, headers=self.hub.utils.build_hf_headers(), timeout=30, follow_redirects=True)
             self.hub.utils.hf_raise_for_status(answer)
             return answer.content
 
-    def push(self, local, overwrite, meter):
+    def push(self, local, options, meter):
         """One commit: all of the output, or nothing of it."""
         with self.explained():
             if self.hub.get_token() is None:
@@ -207,7 +209,7 @@ class HubStore:
             if self.revision:
                 self.api.create_branch(self.repo, branch=self.revision, exist_ok=True)
         there, head = self.names()
-        require_free(self, there, local, overwrite)
+        require_free(self, there, local, options)
         if is_same(self, there, local):
             return head
         adds = []
@@ -310,15 +312,15 @@ class S3Store:
     def names(self):
         return self.objects(), None
 
-    def sums(self):
+    def content(self, name):
         with self.explained():
-            return self.client.get_object(Bucket=self.bucket, Key=f"{self.key}/{SUMS}")["Body"].read(MOST_INDEX_BYTES)
+            return self.client.get_object(Bucket=self.bucket, Key=f"{self.key}/{name}")["Body"].read(MOST_INDEX_BYTES)
 
-    def push(self, local, overwrite, meter):
+    def push(self, local, options, meter):
         """No mixture of two models is ever loadable: first what made an old one so is taken away, last comes what makes this one so."""
         there, _ = self.names()
         identity = sha256_of(local[-1].path)  # SHA256SUMS
-        require_free(self, there, local, overwrite, self.marker(there) == identity)
+        require_free(self, there, local, options, self.marker(there) == identity)
         if is_same(self, there, local) and MARKER not in there:
             return identity
         ours = {file.name for file in local}
@@ -328,7 +330,10 @@ class S3Store:
                     if name in there:
                         self.client.delete_object(Bucket=self.bucket, Key=f"{self.key}/{name}")
             self.client.put_object(Bucket=self.bucket, Key=f"{self.key}/{MARKER}", Body=identity.encode())
-        parts = [file for file in local if not file.last]
+        for file in local:
+            if file.name == OWNER:  # first: what there is of this output is its owner's
+                self.upload(file, there, meter)
+        parts = [file for file in local if not file.last and file.name != OWNER]
         for_all(parts, lambda file: self.upload(file, there, meter), meter)
         with self.explained():
             for name in there.keys() - ours - {MARKER}:
@@ -344,8 +349,7 @@ class S3Store:
     def marker(self, there):
         if MARKER not in there:
             return None
-        with self.explained():
-            return self.client.get_object(Bucket=self.bucket, Key=f"{self.key}/{MARKER}")["Body"].read(100).decode("ascii", "replace")
+        return self.content(MARKER)[:100].decode("ascii", "replace")
 
     def upload(self, file, there, meter):
         import boto3.s3.transfer
@@ -371,17 +375,31 @@ class S3Store:
 
 def is_same(store, there, local):
     """True if this output lies there already, whole."""
-    return SUMS in there and {file.name for file in local} <= there.keys() and store.sums() == local[-1].path.read_bytes()
+    return SUMS in there and {file.name for file in local} <= there.keys() and store.content(SUMS) == local[-1].path.read_bytes()
 
 
-def require_free(store, there, local, overwrite, unfinished=False):
+def covers(rights, store, there):
+    """True if an output with these rights may replace what is there."""
+    if rights["any"]:
+        return True
+    try:
+        mark = json.loads(store.content(OWNER)) if OWNER in there else {}
+        return any(rights[key] and mark.get(key) == rights[key] for key in ("job_id", "owner"))
+    except (ValueError, AttributeError):
+        return False
+
+
+def require_free(store, there, local, options, unfinished=False):
     """Refuses what somebody else has put there. `unfinished`: this output, of a push that was broken off."""
-    if not there or unfinished or (local and is_same(store, there, local)) or set(there) <= {"README.md"}:
+    if not there or unfinished or (local and is_same(store, there, local)) or set(there) <= {"README.md", MARKER}:
         return
     if REPORT not in there and MARKER not in there:
         raise RemoteError("EXISTS", f"{store.url}: has files, and dotresize has not made them")
-    if not overwrite:
+    if not options.overwrite:
         raise RemoteError("EXISTS", f"{store.url}: exists; output.overwrite: true replaces it")
+    if not covers(options.rights, store, there):
+        raise RemoteError("NO_PERMISSION", f"{store.url}: its {OWNER} does not name the owner of this job, so only an admin's job may "
+                          "replace it; choose another place")
 
 
 def for_all(items, action, meter):

@@ -10,7 +10,7 @@ The text files (UTF-8) are joined with a blank line and tokenised once. OUT hold
 itself, IDS a list of lists of ids. No special tokens are added to a text, and none are left out of one.
 --check: imports the packages that all of this needs, and does nothing else.
 --sha256: what the caller has found of tokenizer.json and of each text; other bytes are refused before
-anything looks into them. --memory BYTES: the address space of this process, at most.
+anything looks into them. --memory BYTES: the address space of this process, at most; a lower limit of its parent stays.
 Exit codes: 0; 64 usage; 65 the input is at fault; 69 a package is missing; 1 anything else. Errors are one line on stderr.
 """
 
@@ -186,12 +186,14 @@ def run(options):
 
 def main(arguments):
     options = parse(arguments)
+    memory = None
     if options.memory is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (options.memory, options.memory))
+        memory = min(options.memory, *(limit % 2**64 for limit in resource.getrlimit(resource.RLIMIT_AS)))  # -1 is no limit
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     try:
         run(options)
     except MemoryError:
-        print(f"tokenize_text: error: {options.memory} bytes of memory are too few", file=sys.stderr)
+        print(f"tokenize_text: error: {memory} bytes of memory are too few (resources.memory, or ulimit -v)", file=sys.stderr)
         return 1
     except (InputError, OSError, ImportError, ValueError) as error:
         print(" ".join(f"tokenize_text: error: {error}".split()), file=sys.stderr)

@@ -19,8 +19,8 @@
 namespace dotresize {
 namespace {
 
-/// Parameters that depend on the widths at both ends of a sublayer: fixed + in·k_in + out·k_out.
-struct LinearCount {
+/// Bytes that depend on the widths at both ends of a sublayer: fixed + in·k_in + out·k_out.
+struct LinearSize {
   int64_t fixed = 0;
   int64_t in = 0;
   int64_t out = 0;
@@ -28,50 +28,52 @@ struct LinearCount {
   int64_t at(int64_t k_in, int64_t k_out) const { return fixed + in * k_in + out * k_out; }
 };
 
-template <class Count>
-LinearCount linear(const Count& count) {
-  LinearCount found;
-  found.in = count(2, 1) - count(1, 1);
-  found.out = count(1, 2) - count(1, 1);
-  found.fixed = count(1, 1) - found.in - found.out;
+template <class Bytes>
+LinearSize linear(const Bytes& bytes) {
+  LinearSize found;
+  found.in = bytes(2, 1) - bytes(1, 1);
+  found.out = bytes(1, 2) - bytes(1, 1);
+  found.fixed = bytes(1, 1) - found.in - found.out;
   return found;
 }
 
-/// Parameters of a sublayer without its shortcut: `rest`, and `each` for each feature of its MLP or
+/// Bytes of a sublayer without its shortcut: `rest`, and `each` for each feature of its MLP or
 /// channel of its value heads.
-struct SublayerCount {
-  LinearCount rest;
-  LinearCount each;
+struct SublayerBytes {
+  LinearSize rest;
+  LinearSize each;
 };
 
-SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
-  ModelConfig other = config;
-  const auto layers = static_cast<std::size_t>(config.num_layers);
+/// `output`: config with the dtypes of the output.
+SublayerBytes bytes_of_sublayer(const ModelConfig& output, int64_t sublayer) {
+  ModelConfig other = output;
+  const auto layers = static_cast<std::size_t>(output.num_layers);
   const auto with = [&](int64_t size) {
     return linear([&](int64_t k_in, int64_t k_out) {
       other.form.intermediate_sizes.assign(layers, size);
       other.form.value_head_dims.assign(layers, size);
-      return sublayer_parameters(other, sublayer, k_in, k_out, /*folded=*/true) - k_in * k_out;
+      return sublayer_size(other, sublayer, k_in, k_out, /*folded=*/true).bytes -
+             k_in * k_out * size_in_bytes(output.dtypes.main);
     });
   };
-  const LinearCount one = with(1);
-  const LinearCount two = with(2);
-  const LinearCount each{two.fixed - one.fixed, two.in - one.in, two.out - one.out};
+  const LinearSize one = with(1);
+  const LinearSize two = with(2);
+  const LinearSize each{two.fixed - one.fixed, two.in - one.in, two.out - one.out};
   return {{one.fixed - each.fixed, one.in - each.in, one.out - each.out}, each};
 }
 
-/// Parameters of the ends if the widths are k_in at the first junction and k_out at the last one.
-LinearCount count_of_ends(const ModelConfig& config, bool tied) {
-  ModelConfig ends = config;
+/// Bytes of the ends if the widths are k_in at the first junction and k_out at the last one.
+LinearSize bytes_of_ends(const ModelConfig& output, bool tied) {
+  ModelConfig ends = output;
   ends.compressed = true;
   ends.tie_word_embeddings = tied;
   // Tied ends have a projection for the head too, because a dense head is rotated with the last
-  // map. If the last shortcut is one matrix the model is smaller than this count.
+  // map. If the last shortcut is one matrix the model is smaller than this.
   ends.form.embedding_projection = ends.form.head_projection = tied;
   return linear([&](int64_t k_in, int64_t k_out) {
     ends.form.junction_widths.front() = k_in;
     ends.form.junction_widths.back() = k_out;
-    return end_parameters(ends);
+    return end_size(ends).bytes;
   });
 }
 
@@ -114,17 +116,18 @@ class Search {
   double loss_increase(std::size_t junction, std::size_t in, std::size_t out) const {
     return is_mapped(junction) ? loss_increases_.junctions[junction].at(in * grid_ + out) : 0.0;
   }
-  /// Parameters of a sublayer without its shortcut.
+  /// Bytes of a sublayer without its shortcut.
   int64_t inside(std::size_t s, std::size_t in, std::size_t out, std::size_t size) const {
     const int64_t width = inner_[s].sizes[size];
     if (width == 0) return 0;
-    return counts_[s].rest.at(widths_[in], widths_[out]) +
-           counts_[s].each.at(widths_[in], widths_[out]) * width;
+    return sublayers_[s].rest.at(widths_[in], widths_[out]) +
+           sublayers_[s].each.at(widths_[in], widths_[out]) * width;
   }
-  /// Best inner size between two widths, for a price of a parameter.
+  /// Best inner size between two widths, for a price of a byte.
   std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const;
   std::size_t rank_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
-    return shortcuts_[s].best(price * static_cast<double>(widths_[in] + widths_[out]));
+    return shortcuts_[s].best(price *
+                              static_cast<double>((widths_[in] + widths_[out]) * shortcut_bytes_));
   }
   ShortcutForm shortcut(std::size_t sublayer, std::size_t in, std::size_t out,
                         std::size_t rank) const {
@@ -133,13 +136,14 @@ class Search {
   }
   double shortcut_loss_increase(std::size_t sublayer, std::size_t in, std::size_t out,
                                 std::size_t rank) const;
-  int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out, std::size_t size,
-                     std::size_t rank) const {
+  int64_t bytes(std::size_t sublayer, std::size_t in, std::size_t out, std::size_t size,
+                std::size_t rank) const {
     return inside(sublayer, in, out, size) +
-           shortcut_parameters(shortcut(sublayer, in, out, rank), widths_[in], widths_[out]);
+           shortcut_bytes_ *
+               shortcut_parameters(shortcut(sublayer, in, out, rank), widths_[in], widths_[out]);
   }
-  int64_t parameters(const Choice& choice) const;
-  /// Choice with the smallest sum of the loss increase and of `price` for each parameter.
+  int64_t bytes(const Choice& choice) const;
+  /// Choice with the smallest sum of the loss increase and of `price` for each byte.
   Choice best(double price) const;
   struct Priced {
     double cost;
@@ -156,11 +160,12 @@ class Search {
   std::size_t grid_;   ///< number of widths
   std::size_t least_;  ///< index of the smallest width that is considered
   // One entry for each sublayer.
-  std::vector<SublayerCount> counts_;
-  std::vector<Part> inner_;          ///< possible_inner_widths()
-  std::vector<Part> shortcuts_;      ///< ranks of the shortcut
-  std::array<LinearCount, 2> ends_;  ///< untied, tied
-  int64_t limit_ = 0;                ///< largest number of parameters of the output
+  std::vector<SublayerBytes> sublayers_;
+  std::vector<Part> inner_;         ///< possible_inner_widths()
+  std::vector<Part> shortcuts_;     ///< ranks of the shortcut
+  std::array<LinearSize, 2> ends_;  ///< untied, tied
+  int64_t shortcut_bytes_;          ///< bytes of a parameter of a shortcut
+  int64_t limit_ = 0;               ///< largest number of bytes of the output
 };
 
 Search::Search(const ModelConfig& config, const ResolvedJob& job,
@@ -170,17 +175,20 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job,
       loss_increases_(loss_increases),
       widths_(possible_widths(job.model.hidden_size, job.target.allocation->round_to)),
       grid_(widths_.size()),
-      least_(least_allocated_width(job)) {
+      least_(least_allocated_width(config, job)),
+      shortcut_bytes_(size_in_bytes(job.output.dtypes.main)) {
+  ModelConfig output = config;
+  output.dtypes = job.output.dtypes;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    counts_.push_back(count_of(config, s));
+    sublayers_.push_back(bytes_of_sublayer(output, s));
     const auto layer = static_cast<std::size_t>(layer_of(s));
     const auto& curves = is_attention(s) ? loss_increases.values : loss_increases.mlps;
     Part& inner = inner_.emplace_back(possible_inner_widths(config, job, s), curves.at(layer));
-    // The hull leaves out size 0, which removes the sublayer: its parameters are not in proportion.
+    // The hull leaves out size 0, which removes the sublayer: its bytes are not in proportion.
     LossCurve curve{inner.sizes, inner.loss_increases};
-    if (curve.parameters.back() == 0) {
-      curve.parameters.pop_back();
-      curve.loss_increases.resize(curve.parameters.size());
+    if (curve.sizes.back() == 0) {
+      curve.sizes.pop_back();
+      curve.loss_increases.resize(curve.sizes.size());
     }
     inner.hull = lower_hull(curve);
     const auto index = static_cast<std::size_t>(s);
@@ -193,16 +201,14 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job,
       shortcut.hull = lower_hull({shortcut.sizes, shortcut.loss_increases});
     }
   }
-  ends_ = {count_of_ends(config, /*tied=*/false), count_of_ends(config, /*tied=*/true)};
-  const NetSize size = net_size(config, job, job.widths);
-  limit_ = largest_bytes(job.target.allocation->size, size.dense_bytes) /
-           size_in_bytes(job.output.dtype);
+  ends_ = {bytes_of_ends(output, /*tied=*/false), bytes_of_ends(output, /*tied=*/true)};
+  limit_ = largest_bytes(job.target.allocation->size, stored_bytes(config));
 }
 
 std::size_t Search::size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
   const Part& inner = inner_[s];
   const std::size_t kept =
-      inner.best(price * static_cast<double>(counts_[s].each.at(widths_[in], widths_[out])));
+      inner.best(price * static_cast<double>(sublayers_[s].each.at(widths_[in], widths_[out])));
   if (inner.sizes.back() > 0) return kept;
   const double saved = price * static_cast<double>(inside(s, in, out, kept));
   return inner.loss_increases.back() < inner.loss_increases[kept] + saved ? inner.sizes.size() - 1
@@ -219,13 +225,13 @@ double Search::shortcut_loss_increase(std::size_t sublayer, std::size_t in, std:
   return exact ? 0.0 : shortcuts_[sublayer].loss_increases[rank];
 }
 
-int64_t Search::parameters(const Choice& choice) const {
+int64_t Search::bytes(const Choice& choice) const {
   int64_t total =
       ends_[choice.tied].at(widths_[choice.widths.front()], widths_[choice.widths.back()]);
-  for (std::size_t s = 0; s < counts_.size(); ++s) {
+  for (std::size_t s = 0; s < sublayers_.size(); ++s) {
     const std::size_t in = choice.widths[s];
     const std::size_t out = choice.widths[s + 1];
-    total += parameters(s, in, out, choice.sizes[s], choice.ranks[s]);
+    total += bytes(s, in, out, choice.sizes[s], choice.ranks[s]);
   }
   return total;
 }
@@ -238,11 +244,11 @@ Choice Search::best(double price) const {
 }
 
 Search::Priced Search::best(double price, bool tied) const {
-  const std::size_t junctions = counts_.size() + 1;
+  const std::size_t junctions = sublayers_.size() + 1;
   constexpr double kUnreached = std::numeric_limits<double>::infinity();
   std::vector<double> cost(grid_, kUnreached);
   std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid_, 0));
-  const auto price_of = [&](int64_t count) { return price * static_cast<double>(count); };
+  const auto price_of = [&](int64_t bytes) { return price * static_cast<double>(bytes); };
   for (std::size_t w = first_width(0); w < grid_; ++w) {
     cost[w] = loss_increase(0, 0, w) + price_of(ends_[tied].at(widths_[w], 0));
   }
@@ -252,10 +258,10 @@ Search::Priced Search::best(double price, bool tied) const {
       for (std::size_t out = first_width(s + 1); out < grid_; ++out) {
         const std::size_t size = size_at(price, s, in, out);
         const std::size_t rank = rank_at(price, s, in, out);
-        const int64_t count = parameters(s, in, out, size, rank);
-        const double total =
-            cost[in] + loss_increase(s + 1, in, out) + inner_[s].loss_increases[size] +
-            shortcut_loss_increase(s, in, out, rank) + price * static_cast<double>(count);
+        const int64_t taken = bytes(s, in, out, size, rank);
+        const double total = cost[in] + loss_increase(s + 1, in, out) +
+                             inner_[s].loss_increases[size] +
+                             shortcut_loss_increase(s, in, out, rank) + price_of(taken);
         if (total < next[out]) {
           next[out] = total;
           from[s + 1][out] = in;
@@ -273,7 +279,7 @@ Search::Priced Search::best(double price, bool tied) const {
   for (std::size_t j = junctions - 1; j > 0; --j) {
     choice.widths[j - 1] = from[j][choice.widths[j]];
   }
-  for (std::size_t s = 0; s < counts_.size(); ++s) {
+  for (std::size_t s = 0; s < sublayers_.size(); ++s) {
     choice.sizes.push_back(size_at(price, s, choice.widths[s], choice.widths[s + 1]));
     choice.ranks.push_back(rank_at(price, s, choice.widths[s], choice.widths[s + 1]));
   }
@@ -282,20 +288,20 @@ Search::Priced Search::best(double price, bool tied) const {
 
 Choice Search::within_limit() const {
   Choice found = best(0.0);
-  if (parameters(found) <= limit_) return found;
-  constexpr double kLeast = 1e-18;  // loss of a token, for one parameter
+  if (bytes(found) <= limit_) return found;
+  constexpr double kLeast = 1e-18;  // loss of a token, for one byte
   constexpr double kMost = 1e6;
   constexpr int kSteps = 80;
   double too_low = kLeast;
   double enough = kMost;
   found = best(enough);
-  if (parameters(found) > limit_) {
-    throw std::invalid_argument("the smallest widths have more parameters than there may be");
+  if (bytes(found) > limit_) {
+    throw std::invalid_argument("the smallest widths have more bytes than there may be");
   }
   for (int step = 0; step < kSteps; ++step) {
     const double middle = std::sqrt(too_low * enough);
     Choice choice = best(middle);
-    if (parameters(choice) > limit_) {
+    if (bytes(choice) > limit_) {
       too_low = middle;
     } else {
       enough = middle;
@@ -314,7 +320,7 @@ Allocation Search::described(const Choice& choice) const {
     if (is_mapped(j))
       found.junction_loss_increases.push_back(loss_increase(j, in, choice.widths[j]));
   }
-  for (std::size_t s = 0; s < counts_.size(); ++s) {
+  for (std::size_t s = 0; s < sublayers_.size(); ++s) {
     const bool attends = is_attention(static_cast<int64_t>(s));
     const Part& inner = inner_[s];
     (attends ? found.values : found.features).push_back(inner.sizes[choice.sizes[s]]);
@@ -330,17 +336,17 @@ Allocation Search::described(const Choice& choice) const {
 
 Allocation Search::run() const {
   Choice choice = within_limit();
-  // Widen the part that lowers the loss most for each parameter, as long as there is room.
+  // Widen the part that lowers the loss most for each byte, as long as there is room.
   while (true) {
-    const int64_t before = parameters(choice);
+    const int64_t before = bytes(choice);
     const double loss_increase_before = described(choice).predicted_loss_increase();
     std::optional<Choice> widest;
     double most = 0.0;
     const auto consider = [&](const Choice& wider) {
-      const int64_t more = parameters(wider) - before;
+      const int64_t more = bytes(wider) - before;
       const double gain = loss_increase_before - described(wider).predicted_loss_increase();
       if (before + more > limit_ || !(gain > 0.0)) return;
-      // The shortcut may take fewer parameters once its ends are alike. Then nothing is better.
+      // The shortcut may take fewer bytes once its ends are alike. Then nothing is better.
       const double worth = gain / static_cast<double>(std::max<int64_t>(1, more));
       if (worth <= most) return;
       most = worth;
@@ -353,7 +359,7 @@ Allocation Search::run() const {
       consider(wider);
     }
     for (const auto part : {&Choice::sizes, &Choice::ranks}) {
-      for (std::size_t s = 0; s < counts_.size(); ++s) {
+      for (std::size_t s = 0; s < sublayers_.size(); ++s) {
         if ((choice.*part)[s] == 0) continue;
         Choice wider = choice;
         --(wider.*part)[s];
@@ -367,11 +373,12 @@ Allocation Search::run() const {
 
 }  // namespace
 
-std::size_t least_allocated_width(const ResolvedJob& job) {
-  const double parameters = job.target.allocation->size *
-                            static_cast<double>(size_in_bytes(job.model.dtype)) /
-                            static_cast<double>(size_in_bytes(job.output.dtype));
-  const double least = parameters * static_cast<double>(job.model.hidden_size) * 2.0 / 3.0;
+std::size_t least_allocated_width(const ModelConfig& config, const ResolvedJob& job) {
+  ModelConfig as_output = config;
+  as_output.dtypes = job.output.dtypes;
+  const double share = job.target.allocation->size * static_cast<double>(stored_bytes(config)) /
+                       static_cast<double>(stored_bytes(as_output));
+  const double least = share * static_cast<double>(job.model.hidden_size) * 2.0 / 3.0;
   const std::vector<int64_t> widths =
       possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   const auto above =

@@ -104,14 +104,15 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   const std::vector<int64_t> widths =
       possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   Allocation least;
-  least.widths = uniform_widths(config, job.maps.head_sliced,
-                                widths.at(job.stock_output() ? 0 : least_allocated_width(job)));
+  least.widths =
+      uniform_widths(config, job.maps.head_sliced,
+                     widths.at(job.stock_output() ? 0 : least_allocated_width(config, job)));
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     if (!may_be_cut(job, s)) continue;
     (is_attention(s) ? least.values : least.features)
         .push_back(possible_inner_widths(config, job, s).back());
   }
-  const int64_t dense_bytes = net_size(config, job, job.widths).dense_bytes;
+  const int64_t dense_bytes = stored_bytes(config);
   const int64_t least_bytes = bytes_of(config, job, least);
   if (least_bytes <= largest_bytes(job.target.allocation->size, dense_bytes)) return;
   const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
@@ -129,8 +130,7 @@ Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
   const std::vector<int64_t> widths =
       possible_widths(job.model.hidden_size, job.target.allocation->round_to);
   const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
-  const int64_t most =
-      largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes);
+  const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
   std::optional<Allocation> best;
   for (std::size_t w = 0; w < widths.size(); ++w) {
     if (widths[w] % job.target.allocation->round_to != 0) continue;
@@ -145,13 +145,12 @@ Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
       best = std::move(found);
   }
   if (best) return *best;
-  throw std::invalid_argument("the smallest widths have more parameters than there may be");
+  throw std::invalid_argument("the smallest widths have more bytes than there may be");
 }
 
 std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
                                                 const PredictedLossIncreases& loss_increases) {
-  const int64_t most =
-      largest_bytes(job.target.allocation->size, net_size(config, job, job.widths).dense_bytes);
+  const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
   if (job.stock_output()) {  // the same features in all MLPs
     const std::size_t sizes = possible_inner_widths(config, job, 1).size();
     for (std::size_t size = 0; size < sizes; ++size) {
@@ -162,8 +161,9 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
   }
   const auto layers = static_cast<std::size_t>(config.num_layers);
   ModelConfig cut = config;
+  cut.dtypes = job.output.dtypes;
   std::vector<LossCurve> curves;
-  int64_t parameters = 0;  // parameters of the narrowest sublayers, then with the remaining room
+  int64_t bytes = 0;  // bytes of the narrowest sublayers, then with the remaining room
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     const auto layer = static_cast<std::size_t>(layer_of(s));
     LossCurve& curve = curves.emplace_back();
@@ -172,19 +172,18 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
     for (const int64_t size : possible_inner_widths(config, job, s)) {
       cut.form.intermediate_sizes.assign(layers, size);
       cut.form.value_head_dims.assign(layers, size);
-      curve.parameters.push_back(
-          sublayer_parameters(cut, s, config.hidden_size, config.hidden_size, /*folded=*/false));
+      curve.sizes.push_back(
+          sublayer_size(cut, s, config.hidden_size, config.hidden_size, /*folded=*/false).bytes);
     }
-    parameters += curve.parameters.back();
+    bytes += curve.sizes.back();
   }
   const auto last = [&](int64_t s) {
-    return curves.at(static_cast<std::size_t>(s)).parameters.size() - 1;
+    return curves.at(static_cast<std::size_t>(s)).sizes.size() - 1;
   };
   const Allocation narrowest = with_sizes(config, job, loss_increases, last);
   const int64_t room = most - bytes_of(config, job, narrowest);
   if (room < 0) return std::nullopt;
-  parameters += room / size_in_bytes(job.output.dtype);
-  const std::vector<std::size_t> sizes = allocate_by_loss(curves, parameters);
+  const std::vector<std::size_t> sizes = allocate_by_loss(curves, bytes + room);
   return with_sizes(config, job, loss_increases,
                     [&](int64_t s) { return sizes.at(static_cast<std::size_t>(s)); });
 }

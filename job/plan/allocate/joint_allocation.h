@@ -72,7 +72,7 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
 /// size within job.allocation->size. `config` is the dense model's.
 /// Along the junctions this is a shortest path: the bytes of a sublayer depend only on the widths
 /// at its ends, on its shortcut and on its inner width. The best choice is found for each price of
-/// a parameter, and the price is found by bisection. The remaining size then widens single parts.
+/// a byte, and the price is found by bisection. The remaining size then widens single parts.
 /// With one map for the model all of its widths and features are tried. Deterministic. Throws
 /// std::invalid_argument if the number of loss increases does not match the model.
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
@@ -96,8 +96,8 @@ ModelConfig with_features(const ModelConfig& config, const ResolvedJob& job,
 
 /// Index in possible_widths() of the smallest width that an allocation chooses, because predictions
 /// hold for small changes only. It is two thirds of the width that all junctions would have if
-/// parameters were proportional to the width, rounded down.
-std::size_t least_allocated_width(const ResolvedJob& job);
+/// bytes were proportional to the width, rounded down.
+std::size_t least_allocated_width(const ModelConfig& config, const ResolvedJob& job);
 
 /// Version of allocate_jointly() for junctions that have maps of their own. `loss_increases` must
 /// be complete and finite.

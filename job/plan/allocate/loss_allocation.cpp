@@ -13,9 +13,9 @@ void check(const LossCurve& curve) {
   const bool finite = std::ranges::all_of(
       curve.loss_increases, [](double loss_increase) { return std::isfinite(loss_increase); });
   const bool descends =
-      std::ranges::adjacent_find(curve.parameters, std::less_equal<>()) == curve.parameters.end();
-  if (curve.parameters.empty() || curve.parameters.size() != curve.loss_increases.size() ||
-      !finite || !descends) {
+      std::ranges::adjacent_find(curve.sizes, std::less_equal<>()) == curve.sizes.end();
+  if (curve.sizes.empty() || curve.sizes.size() != curve.loss_increases.size() || !finite ||
+      !descends) {
     throw std::invalid_argument(
         "no curve of the loss over sizes: they must descend, and each have "
         "a finite rise");
@@ -35,8 +35,8 @@ struct Edge {
 /// Edges of the curve's hull, in ascending order of price.
 std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
   std::vector<Edge> edges;
-  for (std::size_t i = 1; i < curve.parameters.size(); ++i) {
-    Edge edge{index, 1, curve.parameters[i - 1] - curve.parameters[i],
+  for (std::size_t i = 1; i < curve.sizes.size(); ++i) {
+    Edge edge{index, 1, curve.sizes[i - 1] - curve.sizes[i],
               curve.loss_increases[i] - curve.loss_increases[i - 1]};
     while (!edges.empty() && edges.back().price() >= edge.price()) {
       edge.steps += edges.back().steps;
@@ -59,7 +59,7 @@ double loss_increase_of(const std::vector<LossCurve>& curves,
 }
 
 /// Gives parts their next larger size as long as there is room. The part that lowers the loss most
-/// for each parameter comes first; of equal parts, the last one.
+/// for its size comes first; of equal parts, the last one.
 void give_back(const std::vector<LossCurve>& curves, int64_t room,
                std::vector<std::size_t>& chosen) {
   // Share of the whole loss increase. A step that lowers it by less is worth nothing.
@@ -69,18 +69,18 @@ void give_back(const std::vector<LossCurve>& curves, int64_t room,
     std::size_t best = curves.size();
     double most = 0.0;
     for (std::size_t index = 0; index < curves.size(); ++index) {
-      const auto& [parameters, loss_increases] = curves[index];
+      const auto& [sizes, loss_increases] = curves[index];
       const std::size_t size = chosen[index];
-      if (size == 0 || parameters[size - 1] - parameters[size] > room) continue;
+      if (size == 0 || sizes[size - 1] - sizes[size] > room) continue;
       const double gain = loss_increases[size] - loss_increases[size - 1];
-      const double worth = gain / static_cast<double>(parameters[size - 1] - parameters[size]);
+      const double worth = gain / static_cast<double>(sizes[size - 1] - sizes[size]);
       if (gain <= least || worth < most) continue;
       most = worth;
       best = index;
     }
     if (best == curves.size()) return;
     const std::size_t size = chosen[best]--;
-    room -= curves[best].parameters[size - 1] - curves[best].parameters[size];
+    room -= curves[best].sizes[size - 1] - curves[best].sizes[size];
   }
 }
 
@@ -94,36 +94,35 @@ std::vector<HullCorner> lower_hull(const LossCurve& curve) {
   return corners;
 }
 
-std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
-                                          int64_t parameters) {
+std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves, int64_t limit) {
   std::vector<Edge> edges;
   int64_t total = 0;
   for (std::size_t index = 0; index < curves.size(); ++index) {
     check(curves[index]);
-    total += curves[index].parameters.front();
+    total += curves[index].sizes.front();
     std::ranges::copy(hull_of(curves[index], index), std::back_inserter(edges));
   }
   std::ranges::stable_sort(edges, {}, &Edge::price);
   std::vector<std::size_t> chosen(curves.size(), 0);
   auto edge = edges.begin();
-  for (; edge != edges.end() && total - edge->saved > parameters; ++edge) {
+  for (; edge != edges.end() && total - edge->saved > limit; ++edge) {
     total -= edge->saved;
     chosen[edge->curve] += edge->steps;
   }
-  if (total <= parameters) return chosen;
+  if (total <= limit) return chosen;
   if (edge == edges.end()) {
-    throw std::invalid_argument("the smallest sizes have more parameters than there may be");
+    throw std::invalid_argument("the smallest sizes exceed the limit");
   }
   // Compare two ways to take the last edge: only the steps that are needed, or all of them.
   std::vector<std::size_t> whole = chosen;
   whole[edge->curve] += edge->steps;
-  give_back(curves, parameters - (total - edge->saved), whole);
-  const std::vector<int64_t>& sizes = curves[edge->curve].parameters;
-  while (total > parameters) {
+  give_back(curves, limit - (total - edge->saved), whole);
+  const std::vector<int64_t>& sizes = curves[edge->curve].sizes;
+  while (total > limit) {
     const std::size_t size = chosen[edge->curve]++;
     total -= sizes[size] - sizes[size + 1];
   }
-  give_back(curves, parameters - total, chosen);
+  give_back(curves, limit - total, chosen);
   return loss_increase_of(curves, whole) <= loss_increase_of(curves, chosen) ? whole : chosen;
 }
 

@@ -9,28 +9,28 @@ namespace dotresize {
 /// Sizes that a part of a model can have, from the largest down, with the predicted loss increase
 /// at each.
 struct LossCurve {
-  std::vector<int64_t> parameters;     ///< descending
+  std::vector<int64_t> sizes;          ///< descending, such as bytes
   std::vector<double> loss_increases;  ///< loss increase of a token at each of these sizes; finite
 };
 
 /// Corner of the lower convex hull of a curve. The first size of the curve is not listed.
 struct HullCorner {
   std::size_t size = 0;  ///< index in the curve
-  double price = 0.0;    ///< loss increase per parameter saved since the corner before
+  double price = 0.0;    ///< loss increase per unit of size saved since the corner before
 };
 
 /// Returns the corners of the hull in ascending order of price. Throws std::invalid_argument for an
 /// invalid curve.
 std::vector<HullCorner> lower_hull(const LossCurve& curve);
 
-/// Chooses a size of each curve, such that all parts together have at most `parameters`. Returns
-/// the indices of the sizes.
+/// Chooses a size of each curve, such that their sum is at most `limit`. Returns the indices of the
+/// sizes.
 /// Starts at the largest sizes. The next edge of a lower convex hull is always the one with the
-/// smallest predicted loss increase per saved parameter: an expensive step does not hide cheap ones
+/// smallest predicted loss increase for what it saves: an expensive step does not hide cheap ones
 /// behind it. The last edge is taken only as far as needed, or whole. The better prediction
 /// decides, once the surplus has been given back, step by step, where it lowers the loss most.
 /// Among equal edges the first part's come first. Deterministic. Throws std::invalid_argument if
-/// the smallest sizes have more parameters, and for invalid curves.
-std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves, int64_t parameters);
+/// the smallest sizes exceed the limit, and for invalid curves.
+std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves, int64_t limit);
 
 }  // namespace dotresize

@@ -84,11 +84,9 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
                              rates_.float64_gemm);
     folding.add("fold", fold);
   }
-  PhaseTimes times =
-      read_beside(folding, disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype), true),
-                  convert(number(shard.parameters), job_.model.dtype, Dtype::kFloat32));
-  const auto written = number(shard_parameters(output, shard.first_sublayer, shard.end_sublayer) *
-                              size_in_bytes(job_.output.dtype));
+  PhaseTimes times = read_beside(folding, disk(number(shard.size.bytes), config_, true),
+                                 convert(shard.size, Dtype::kFloat32));
+  const auto written = number(shard_size(output, shard.first_sublayer, shard.end_sublayer).bytes);
   times.add("write", written / rates_.disk_write - beside(times.total()));
   return times;
 }
@@ -130,10 +128,8 @@ PhaseTimes JobTime::fold_stages() const {
 PhaseTimes JobTime::load_stages() const {
   return side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes loading;
-    loading.add("read", disk(number(shard.bytes), stored_bytes(config_, job_.model.dtype),
-                             job_.evaluation.has_value()) +
-                            convert(number(shard.parameters), job_.model.dtype,
-                                    job_.resources.compute_dtype));
+    loading.add("read", disk(number(shard.size.bytes), config_, job_.evaluation.has_value()) +
+                            convert(shard.size, job_.resources.compute_dtype));
     return loading;
   }));
 }
@@ -257,21 +253,18 @@ PhaseTimes JobTime::solve_over_ranks() const {
 
 PhaseTimes JobTime::layerwise() const {
   PhaseTimes work;
-  double read = 0.0;
+  TensorsSize read;
   for (int64_t junction = 0; junction < mapped_; ++junction) {
     work.add(solve_over_ranks());
     if (junction + 1 == mapped_) break;
-    const auto parameters = number(
-        sublayer_parameters(config_, junction, config_.hidden_size, config_.hidden_size, false));
-    read += parameters;
+    const TensorsSize sublayer = dense_sublayer_size(junction);
+    read = read + sublayer;
     work.add("forward", forward(config_, junction, widths_of(config_, junction), share_of_tokens_));
     work.add("communicate",
-             collective(parameters * number(size_in_bytes(job_.resources.compute_dtype))));
+             collective(number(sublayer.parameters * size_in_bytes(job_.resources.compute_dtype))));
   }
-  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks_;
-  PhaseTimes times =
-      read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
-                  convert_in_turns(read, job_.model.dtype, job_.resources.compute_dtype));
+  PhaseTimes times = read_beside(work, disk(number(read.bytes) / ranks_, config_, true),
+                                 convert_in_turns(read, job_.resources.compute_dtype));
   times.add(fold_stages());
   return times;
 }
@@ -281,7 +274,7 @@ PhaseTimes JobTime::token_parallel() const {
   const int64_t width = job_.widths.largest();
   PhaseTimes work;
   PhaseTimes in_turn;
-  double read = 0.0;
+  TensorsSize read;
   for (int64_t junction = 0; junction < mapped_; ++junction) {
     work.add(solve_over_ranks());
     work.add("communicate", collective(solve_counts(job_).map));
@@ -289,8 +282,7 @@ PhaseTimes JobTime::token_parallel() const {
     if (junction + 1 == mapped_) break;
     const int64_t s = junction;  // the sublayer that reads the junction
     in_turn.add("fold", fold_counts(config_, s, width).in_proj / rates_.fold_gemm);
-    read +=
-        number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
+    read = read + dense_sublayer_size(s);
     const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
                              width * config_.hidden_size);
     work.add("communicate", collective(sent * number(size_in_bytes(job_.resources.compute_dtype))));
@@ -299,9 +291,8 @@ PhaseTimes JobTime::token_parallel() const {
                      share_of_tokens_));
   }
   work.add(in_turn, share_of(1.0));
-  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks_;
-  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
-                                 convert_in_turns(read, job_.model.dtype, Dtype::kFloat32));
+  PhaseTimes times = read_beside(work, disk(number(read.bytes) / ranks_, config_, true),
+                                 convert_in_turns(read, Dtype::kFloat32));
   times.add(fold_stages());
   return times;
 }

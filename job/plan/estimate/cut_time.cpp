@@ -33,24 +33,22 @@ PhaseTimes JobTime::share_features() const {
   const double blocks = share / std::min<double>(microbatch_tokens_, kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
   PhaseTimes work;
-  double read = 0.0;
+  TensorsSize read;
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
     const CutCounts counts = cut_counts(config_, job_, s);
     const double times = is_attention(s) ? 1.0 : 2.0;
     work.add("forward", times * forward(config_, s, widths_of(config_, s), share));
     work.add("gram",
              share * counts.gram / gemm + blocks * gram_block_bytes(counts.width) / rates_.memory);
-    const auto parameters =
-        number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
-    read += parameters;
+    const TensorsSize sublayer = dense_sublayer_size(s);
+    read = read + sublayer;
     work.add("communicate",
-             collective(parameters * number(size_in_bytes(job_.resources.compute_dtype)) +
-                        number(feature_sums_bytes(config_, s))));
+             collective(number(sublayer.parameters * size_in_bytes(job_.resources.compute_dtype) +
+                               feature_sums_bytes(config_, s))));
     work.add(remove_features(s), share_of(1.0));
   }
-  const double bytes = read * number(size_in_bytes(job_.model.dtype)) / ranks_;
-  return read_beside(work, disk(bytes, stored_bytes(config_, job_.model.dtype), true),
-                     convert_in_turns(read, job_.model.dtype, job_.resources.compute_dtype));
+  return read_beside(work, disk(number(read.bytes) / ranks_, config_, true),
+                     convert_in_turns(read, job_.resources.compute_dtype));
 }
 
 PhaseTimes JobTime::remove_features(int64_t sublayer) const {

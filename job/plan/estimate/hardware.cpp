@@ -157,7 +157,8 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   rates.compute_gemm = share * gemm_rate(hardware.gemm(), job.resources.compute_dtype);
   rates.float32_gemm = share * hardware.gemm().float32();
   rates.float64_gemm = share * hardware.gemm().float64();
-  rates.fold_gemm = folds_in_float64(job.output.dtype) ? rates.float64_gemm : rates.float32_gemm;
+  rates.fold_gemm =
+      folds_in_float64(job.output.dtypes.main) ? rates.float64_gemm : rates.float32_gemm;
   rates.attention = share * hardware.attention();
   rates.memory = share * hardware.memory();
   rates.l1_cost = share * (half_cost ? hardware.l1_cost().float16() : hardware.l1_cost().float32());

@@ -51,11 +51,11 @@ PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
     times.add("heal", forward_of(config_, s, share) + forward_of(output, s, share) +
                           kLayerForwardAndBack * forward_of(output, s, trained) +
                           number(healing.epochs + 1) * forward_of(output, s, held_out));
-    const auto parameters =
-        number(sublayer_parameters(output, s, widths.in, widths.out, /*folded=*/false));
+    const TensorsSize size = sublayer_size(output, s, widths.in, widths.out, /*folded=*/false);
+    const auto parameters = number(size.parameters);
     times.add("heal", steps * parameters * kLayerStepBytes / ranks_ / rates_.memory);
     times.add("heal", steps * collective(parameters * (8.0 + bytes)));
-    times.add("heal", put(parameters * number(size_in_bytes(job_.output.dtype))) / ranks_);
+    times.add("heal", put(number(size.bytes)) / ranks_);
   }
   return times;
 }

@@ -38,40 +38,37 @@ PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) co
 }
 
 PhaseTimes JobTime::check_weights() const {
-  const double bytes = number(size_in_bytes(job_.model.dtype));
   return side_by_side(of_ranks([&](const RankShard& shard) {
-    double parameters = number(config_.vocab_size) * d_ *
-                        ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
-    if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
+    int64_t bytes = 0;
+    if (shard.first_sublayer == 0) bytes += embedding_matrix_size(config_).bytes;
+    if (last(shard)) bytes += head_matrix_size(config_).bytes;
+    if (checks_sublayers_first(job_)) bytes = shard.size.bytes;
     PhaseTimes times;
-    times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.model.dtype), false) +
-                          parameters * bytes / rates_.host_memory);
+    times.add("read", disk(number(bytes), config_, false) + number(bytes) / rates_.host_memory);
     return times;
   }));
 }
 
 /// Takes each rank's share of the tokens through one sublayer after the other. A rank reads a part
 /// of each sublayer and gets the rest from the other ranks. Then all ranks read the head.
-PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first,
-                             double windows) const {
+PhaseTimes JobTime::evaluate(const ModelConfig& model, bool first, double windows) const {
   const double tokens = windows * share_of_tokens_;
-  const double head = number(model.vocab_size * model.head_width());
-  const double sublayers =
-      number(stored_parameters(model)) - head - (model.tie_word_embeddings ? 0.0 : head);
+  const TensorsSize all = stored_size(model);
+  const TensorsSize head = head_matrix_size(model);
+  TensorsSize sublayers = all - head;
+  if (!model.tie_word_embeddings) sublayers = sublayers - embedding_matrix_size(model);
   PhaseTimes work;
   for (int64_t s = 0; s < model.num_sublayers(); ++s) {
     work.add("forward", forward(model, s, widths_of(model, s), tokens));
   }
   work.add("forward",
            forward(head_counts(model, model.head_width(), tokens, job_.resources.compute_dtype)));
-  const double size = number(size_in_bytes(stored));
-  PhaseTimes times =
-      read_beside(work, disk(sublayers * size / ranks_, stored_bytes(model, stored), !first),
-                  convert_in_turns(sublayers, stored, job_.resources.compute_dtype));
-  times.add("read", disk(head * size, stored_bytes(model, stored), true) +
-                        convert(head, stored, job_.resources.compute_dtype));
-  times.add("communicate",
-            collective(sublayers * number(size_in_bytes(job_.resources.compute_dtype))));
+  const Dtype compute = job_.resources.compute_dtype;
+  const auto model_bytes = number(all.bytes);
+  PhaseTimes times = read_beside(work, disk(number(sublayers.bytes) / ranks_, model_bytes, !first),
+                                 convert_in_turns(sublayers, compute));
+  times.add("read", disk(number(head.bytes), model_bytes, true) + convert(head, compute));
+  times.add("communicate", collective(number(sublayers.parameters * size_in_bytes(compute))));
   return times;
 }
 
@@ -79,8 +76,8 @@ PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
   if (!job_.target.allocation) return {};
   const double held_out = 1.0 / 8.0;
   PhaseTimes times;
-  times.add("check", 2.0 * evaluate(config_, job_.model.dtype, !job_.evaluation, held_out).total() +
-                         evaluate(output, job_.output.dtype, false, held_out).total() +
+  times.add("check", 2.0 * evaluate(config_, !job_.evaluation, held_out).total() +
+                         evaluate(output, false, held_out).total() +
                          2.0 * held_out * compare(output).total());
   return times;
 }
@@ -95,7 +92,7 @@ PhaseTimes JobTime::keep_states() const {
 
 PhaseTimes JobTime::compare(const ModelConfig& output) const {
   const double tokens = share_of_tokens_;
-  const double head = number(config_.vocab_size * config_.hidden_size);
+  const TensorsSize head = head_matrix_size(config_);
   const double states = number(kept_states_bytes(config_, job_, expected_tokens(job_, config_)));
   // Work to compare the predictions of two heads, beside computing them: the maxima of both are
   // read. Then both, their exponentials, difference and product are written and read in float64.
@@ -105,9 +102,8 @@ PhaseTimes JobTime::compare(const ModelConfig& output) const {
   times.add("forward", forward(head_counts(config_, config_.hidden_size, tokens,
                                            job_.resources.compute_dtype)) +
                            comparison / rates_.memory);
-  times.add("read", disk(head * number(size_in_bytes(job_.model.dtype)),
-                         stored_bytes(config_, job_.model.dtype), true) +
-                        convert(head, job_.model.dtype, job_.resources.compute_dtype) +
+  times.add("read", disk(number(head.bytes), config_, true) +
+                        convert(head, job_.resources.compute_dtype) +
                         disk(states / ranks_, states, true));
   return times;
 }
@@ -119,10 +115,9 @@ PhaseTimes JobTime::calibrate() const {
 }
 
 PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
-  const double read = stored_bytes(config_, job_.model.dtype) / ranks_ / rates_.hash;
+  const double read = number(stored_bytes(config_)) / ranks_ / rates_.hash;
   const double written =
-      stored_bytes(output_model_config(config_, job_, job_.widths), job_.output.dtype) / ranks_ /
-      rates_.hash;
+      number(stored_bytes(output_model_config(config_, job_, job_.widths))) / ranks_ / rates_.hash;
   PhaseTimes times;
   if (rates_.cuda) {
     times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));

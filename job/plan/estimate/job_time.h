@@ -32,8 +32,7 @@ class JobTime {
   PhaseTimes check_weights() const;
   /// Computes the perplexity of the source or of the output. `first`: the model has not been read
   /// before. `windows`: share of the calibration's windows.
-  PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first,
-                      double windows = 1.0) const;
+  PhaseTimes evaluate(const ModelConfig& model, bool first, double windows = 1.0) const;
   /// Evaluates the dense model, a choice without maps and the output on the held-out windows
   /// (`method.allocate`).
   PhaseTimes check_choice(const ModelConfig& output) const;
@@ -93,11 +92,16 @@ class JobTime {
   /// Seconds of work that hide background work: all of `seconds`, or 0 if nothing overlaps.
   double beside(double seconds) const { return plan_.ranks.front().overlaps ? seconds : 0.0; }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
-  double stored_bytes(const ModelConfig& model, Dtype stored) const {
-    return number(stored_parameters(model) * size_in_bytes(stored));
+  TensorsSize dense_sublayer_size(int64_t sublayer) const {
+    return sublayer_size(config_, sublayer, config_.hidden_size, config_.hidden_size,
+                         /*folded=*/false);
   }
 
-  /// Seconds to read from disk. 0 if all of the model is read `again` and fits the file cache.
+  /// Seconds to read a part of a model's tensors from disk.
+  double disk(double bytes, const ModelConfig& model, bool again) const {
+    return disk(bytes, number(stored_bytes(model)), again);
+  }
+  /// Version for any files. 0 if all of them are read `again` and fit the file cache.
   double disk(double bytes, double model_bytes, bool again) const {
     const double on_host = model_bytes * number(rates_.ranks_per_host) / ranks_;
     return again && on_host <= rates_.cache_bytes ? 0.0 : bytes / rates_.disk_read;
@@ -106,17 +110,17 @@ class JobTime {
   double put(double bytes) const {
     return std::max(bytes / rates_.disk_write, bytes / rates_.hash);
   }
-  /// Seconds to copy parameters as another dtype, to check that they are finite, and to bring them
+  /// Seconds to copy stored tensors as `loaded`, to check that they are finite, and to bring them
   /// to the device.
-  double convert(double parameters, Dtype stored, Dtype loaded) const {
-    const double in_memory = parameters * number(size_in_bytes(loaded));
-    return (parameters * number(size_in_bytes(stored)) + 2.0 * in_memory) / rates_.host_memory +
+  double convert(const TensorsSize& stored, Dtype loaded) const {
+    const double in_memory = number(stored.parameters * size_in_bytes(loaded));
+    return (number(stored.bytes) + 2.0 * in_memory) / rates_.host_memory +
            in_memory / rates_.to_device;
   }
   /// Seconds to convert sublayers that ranks take turns to read. GPU ranks read ahead of time, so
   /// side by side.
-  double convert_in_turns(double parameters, Dtype stored, Dtype loaded) const {
-    return convert(rates_.cuda ? parameters / ranks_ : parameters, stored, loaded);
+  double convert_in_turns(const TensorsSize& stored, Dtype loaded) const {
+    return convert(stored, loaded) / (rates_.cuda ? ranks_ : 1.0);
   }
   /// Adds the time to read one sublayer while the one before is worked on. On a GPU all of that
   /// overlaps; on a CPU only the system's read-ahead does.

@@ -132,22 +132,25 @@ int64_t RankMemory::layer_healing() const {
       3 * ((microbatches + job.resources.ranks - 1) / job.resources.ranks) * s.microbatch_stream;
   const int64_t batch = microbatches_per_step(fitted_microbatches(windows, s.seqlen));
   const int64_t gradients = (batch + job.resources.ranks - 1) / job.resources.ranks;
+  ModelConfig output = config;
+  output.dtypes = job.output.dtypes;
   int64_t layer = 0;
+  int64_t stored = 0;
   int64_t graph = 0;
   for (int64_t l = 0; l < config.num_layers; ++l) {
-    int64_t parameters = 0;
+    TensorsSize size;
     int64_t kept = 0;
     for (const int64_t sublayer : {2 * l, 2 * l + 1}) {
-      parameters += sublayer_parameters(config, sublayer, s.d, s.d, /*folded=*/false);
+      size = size + sublayer_size(output, sublayer, s.d, s.d, /*folded=*/false);
       kept += s.tokens * s.graph_bytes(sublayer);
     }
-    layer = std::max(layer, parameters);
+    layer = std::max(layer, size.parameters);
+    stored = std::max(stored, size.bytes);
     graph = std::max(graph, kept);
   }
   // Stored: the layer as it was folded, the best one so far and the one that is tried. In the
   // compute dtype: the weights, also on trial, and gradients. In float32: the slice of the rank.
-  const int64_t weights = layer * (3 * size_in_bytes(job.output.dtype) + 2 * s.compute_bytes +
-                                   gradients * s.compute_bytes) +
+  const int64_t weights = 3 * stored + layer * (2 + gradients) * s.compute_bytes +
                           3 * kFloat * layer / job.resources.ranks;
   const int64_t summing = 2 * kDouble * s.dense_sublayer / 2;  // for one tensor
   return streams + weights + std::max(graph + 3 * s.insides() + s.microbatch_stream, summing);

@@ -36,7 +36,7 @@ RankSizes::RankSizes(const RankMemory& rank)
       k(r.job.widths.largest()),
       seqlen(expected_seqlen(r.job, r.config)),
       compute_bytes(size_in_bytes(r.compute)),
-      fold_bytes(folds_in_float64(r.job.output.dtype) ? kDouble : kFloat),
+      fold_bytes(folds_in_float64(r.job.output.dtypes.main) ? kDouble : kFloat),
       // Maps at both ends of a shortcut of low rank are rotated into each other.
       aligns(!r.job.maps.shared &&
              std::ranges::any_of(

@@ -22,7 +22,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   PhaseTimes times = time.check_weights();
   steps.check = times.total();
   if (job.evaluation) {
-    steps.evaluate_dense = time.evaluate(config, job.model.dtype, /*first=*/true).total();
+    steps.evaluate_dense = time.evaluate(config, /*first=*/true).total();
     if (job.compares_predictions()) steps.evaluate_dense += time.keep_states().total();
     times.add("evaluate_dense", steps.evaluate_dense);
   }
@@ -51,7 +51,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   }
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
-    steps.evaluate_compressed = time.evaluate(output, job.output.dtype, /*first=*/false).total();
+    steps.evaluate_compressed = time.evaluate(output, /*first=*/false).total();
     if (job.compares_predictions()) steps.evaluate_compressed += time.compare(output).total();
     times.add("evaluate_compressed", steps.evaluate_compressed);
   }

@@ -41,7 +41,7 @@ int64_t dense_round_bytes(const ModelConfig& config) {
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();
-  const int64_t fold = folds_in_float64(job.output.dtype) ? kDouble : kFloat;
+  const int64_t fold = folds_in_float64(job.output.dtypes.main) ? kDouble : kFloat;
   const int64_t junctions = job.widths.mapped_count;
   const bool shared = job.maps.shared;
   const int64_t maps = shared ? 1 : junctions;

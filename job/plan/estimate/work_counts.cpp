@@ -148,7 +148,7 @@ SolveCounts solve_counts(const ResolvedJob& job) {
     counts.qr = 2.0 * d * k * k;
   }
   if (job.method.transport() && job.method.pca()) counts.solve = 2.0 * d * d * k;
-  counts.map = d * k * (folds_in_float64(job.output.dtype) ? 8.0 : 4.0);
+  counts.map = d * k * (folds_in_float64(job.output.dtypes.main) ? 8.0 : 4.0);
   if (job.oblique_maps()) {
     counts.qr += 2.0 * d * k * k;
     counts.solve += 4.4 * d * d * d + 5.0 * d * d * k + 2.0 * d * k * k;
@@ -163,7 +163,7 @@ AlignCounts align_counts(const ResolvedJob& job) {
   const double r = d - k;
   AlignCounts counts = {4.0 * d * d * k, 60.0 * r * r * r,
                         4.0 * d * k * k + 4.0 * d * k * r + 2.0 * k * k * r, 2.0 * k * k * k,
-                        k * k * (folds_in_float64(job.output.dtype) ? 8.0 : 4.0)};
+                        k * k * (folds_in_float64(job.output.dtypes.main) ? 8.0 : 4.0)};
   if (job.oblique_maps()) {
     counts.values += 20.0 * k * r * r;
     counts.products += 2.0 * d * k * k + 2.0 * k * k * k + 2.0 * k * k * r;
@@ -196,7 +196,7 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
   const double values = number(config.attention.num_kv_heads * config.attention.head_dim);
   const double rows = config.fused_in_proj ? f + 2.0 * values : values;
   counts.journal = (kCutsOfAllocation - cut_share) * (rows + f) * d *
-                   (folds_in_float64(job.output.dtype) ? 8.0 : 4.0);
+                   (folds_in_float64(job.output.dtypes.main) ? 8.0 : 4.0);
   return counts;
 }
 
@@ -225,9 +225,12 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   counts.solve = mlps * of_removal + counts.cuts;
   counts.steps = mlps * (f - least);
   counts.bytes = counts.steps * 8.0 * 100.0 * (f + least) / 2.0;
+  const int64_t width = config.hidden_size;
+  const TensorsSize stored = sublayer_size(config, sublayer, width, width, /*folded=*/false);
+  // Gate and up stay as they are stored.
   counts.journal = cuts * mlps * left * d *
-                   (2.0 * number(size_in_bytes(job.model.dtype)) +
-                    (folds_in_float64(job.output.dtype) ? 8.0 : 4.0));
+                   (2.0 * number(stored.bytes) / number(stored.parameters) +
+                    (folds_in_float64(job.output.dtypes.main) ? 8.0 : 4.0));
   return counts;
 }
 

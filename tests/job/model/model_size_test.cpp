@@ -4,7 +4,9 @@
 
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "job/model/read_model_config.h"
 #include "job/plan/allocate/junction_widths.h"
@@ -86,12 +88,12 @@ ModelConfig tied_llama(int64_t vocabulary, int64_t k, bool projects_head) {
 
 TEST(ModelSize, OneTableAndItsProjectionsAreStoredIfTheyAreSmallerThanTwoTables) {
   EXPECT_TRUE(tied_llama(4096, 140, true).tie_word_embeddings);
-  EXPECT_EQ(end_parameters(tied_llama(4096, 140, true)), 4096 * 256 + 2 * 140 * 256);
+  EXPECT_EQ(end_size(tied_llama(4096, 140, true)).parameters, 4096 * 256 + 2 * 140 * 256);
   EXPECT_FALSE(tied_llama(4096, 136, true).tie_word_embeddings);  // 272 < 256 · 4096 / 3840
-  EXPECT_EQ(end_parameters(tied_llama(4096, 136, true)), 2 * 4096 * 136);
+  EXPECT_EQ(end_size(tied_llama(4096, 136, true)).parameters, 2 * 4096 * 136);
   EXPECT_FALSE(tied_llama(200, 248, true).tie_word_embeddings);
   const ModelConfig vector = tied_llama(4096, 256, false);
-  EXPECT_EQ(end_parameters(vector), 4096 * 256 + 256 * 256 + 256);
+  EXPECT_EQ(end_size(vector).parameters, 4096 * 256 + 256 * 256 + 256);
   EXPECT_TRUE(vector.has_final_norm());
 }
 
@@ -160,6 +162,52 @@ TEST(ModelSize, WidthForgivesTheRoundingOfDecimals) {
 TEST(ModelSize, NoWidthMayBeLeft) {
   EXPECT_EQ(width_from_sparsity(0.99, 256, 8), 0);
   EXPECT_EQ(width_from_sparsity(0.2, 256, 1000), 0);
+}
+
+/// Returns the sum over the table's tensors, by their names.
+TensorsSize sum_of_tensors(const ModelConfig& config) {
+  TensorsSize sum;
+  for (const auto& [name, shape] : expected_shapes(config)) {
+    const int64_t elements =
+        std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
+    sum = sum + TensorsSize{elements, elements * size_in_bytes(config.dtypes.of(name))};
+  }
+  return sum;
+}
+
+TEST(ModelSize, BytesAreThoseOfEachTensorsDtype) {
+  for (const char* text : {kLlama31Config, kQwen3Config, kPhi3MiniConfig, kQwen3MoeConfig}) {
+    ModelConfig config = parse_model_config(text, "config.json");
+    config.dtypes = {Dtype::kFloat16, {}};
+    EXPECT_EQ(stored_bytes(config), 2 * stored_parameters(config));
+    for (const auto& [name, shape] : expected_shapes(config)) {
+      const bool is_expert = name.find("experts.5.up_proj") != std::string::npos;
+      if (shape.size() == 1 || name.ends_with("mlp.gate.weight") || is_expert) {
+        config.dtypes.set(name, Dtype::kFloat32);
+      }
+    }
+    config.dtypes.set("model.layers.1.self_attn.o_proj.weight", Dtype::kBFloat16);
+    config.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
+    config.dtypes.set("model.rotary.inv_freq", Dtype::kFloat32);  // no tensor of the model
+    EXPECT_EQ(stored_bytes(config), sum_of_tensors(config).bytes);
+    EXPECT_EQ(stored_parameters(config), sum_of_tensors(config).parameters);
+    int64_t of_shards = 0;
+    for (int64_t s = 0; s < config.num_sublayers(); ++s)
+      of_shards += shard_size(config, s, s + 1).bytes;
+    const int64_t again = config.tie_word_embeddings ? embedding_matrix_size(config).bytes : 0;
+    EXPECT_EQ(of_shards - again, stored_bytes(config));
+    EXPECT_FALSE(stored_dtypes(config).others.contains("model.rotary.inv_freq"));
+    EXPECT_EQ(to_string(stored_dtypes(config)), "float16, some float32, some bfloat16");
+  }
+}
+
+TEST(ModelSize, TheFormOfTheEndsIsTheOneWithFewerBytes) {
+  ModelConfig config = small_llama();
+  config.compressed = config.tie_word_embeddings = true;
+  config.form.junction_widths.assign(config.form.junction_widths.size(), 136);
+  EXPECT_FALSE(with_smaller_ends(config, true).tie_word_embeddings);
+  config.dtypes.set("lm_head.weight", Dtype::kFloat32);  // 2 and 4 bytes for 2 and 2
+  EXPECT_TRUE(with_smaller_ends(config, true).tie_word_embeddings);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using nlohmann::json;
 std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFloat16) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.output.dtype = dtype;
+  job.output.dtypes.main = dtype;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 640);
   return output_config_json(source_text, output_model_config(source, job, widths));
 }

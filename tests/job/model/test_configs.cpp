@@ -234,7 +234,7 @@ ResolvedJob small_job(const ModelConfig& config, int ranks) {
   job.name = "small";
   job.model.path = "/models/small";
   job.output.path = "/out/small";
-  job.model.dtype = job.output.dtype = Dtype::kBFloat16;
+  job.output.dtypes.main = Dtype::kBFloat16;
   job.method = method_named("pca_dotresize");
   job.schedule = schedule_named("pipeline");
   job.target.sparsity = 0.2;

@@ -9,6 +9,7 @@
 
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
+#include "job/model/tensor_table.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
@@ -167,6 +168,54 @@ TEST_F(JointAllocation, MeetsTheSizeAndIsPredictedToBeBetterThanAnyUniformChoice
     EXPECT_GT(net.compressed_bytes, limit - 50'000);  // less than a step of any width
     EXPECT_LT(chosen.predicted_loss_increase(), 0.9 * best_uniform(job, loss_increases, 8));
     for (const int64_t width : chosen.widths.all) EXPECT_EQ(width % 8, 0);
+  }
+}
+
+class MixedDtypes : public JointAllocation {
+ protected:
+  /// Gives the tensors whose names have one of these parts another dtype.
+  void set_dtypes(Dtype main, Dtype other, std::initializer_list<const char*> parts) {
+    config_.dtypes = {main};
+    for (const auto& [name, shape] : expected_shapes(config_)) {
+      const auto is_in = [&](const char* part) { return name.find(part) != std::string::npos; };
+      if (std::ranges::any_of(parts, is_in)) config_.dtypes.set(name, other);
+    }
+  }
+  /// Checks allocations with and without maps.
+  void expect_sizes_met(const std::string& output) {
+    constexpr double kSize = 0.7;
+    with_method("name: slicegpt, size: 0.7, allocate: auto", output);
+    const ResolvedJob job = resolve();
+    const PredictedLossIncreases loss_increases =
+        squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 0.1));
+    ModelConfig whole = config_;
+    whole.dtypes = job.output.dtypes;
+    const int64_t limit = largest_bytes(kSize, stored_bytes(config_));
+    // A step of any width, or of all of a stock model's features.
+    const int64_t step = job.stock_output() ? 600'000 : 100'000;
+    std::vector<Allocation> choices = {allocate_jointly(config_, job, loss_increases)};
+    const auto without_maps = allocate_without_maps(config_, job, loss_increases);
+    if (without_maps) choices.push_back(*without_maps);
+    for (const Allocation& chosen : choices) {
+      const int64_t bytes = size_of(job, chosen).compressed_bytes;
+      EXPECT_LE(bytes, limit) << output << ", " << to_string(config_.dtypes);
+      EXPECT_GT(bytes, std::min(limit, stored_bytes(whole)) - step)
+          << output << ", " << to_string(config_.dtypes);
+    }
+  }
+};
+
+TEST_F(MixedDtypes, SizesAreMetInBytes) {
+  for (const char* output : {"path: o", "path: o, dtype: bfloat16", "path: o, format: stock"}) {
+    for (const bool tied : {false, true}) {
+      config_.tie_word_embeddings = tied;
+      set_dtypes(Dtype::kBFloat16, Dtype::kFloat32, {"norm", "embed_tokens", "lm_head"});
+      expect_sizes_met(output);
+      set_dtypes(Dtype::kBFloat16, Dtype::kFloat32, {"down_proj"});
+      expect_sizes_met(output);
+      set_dtypes(Dtype::kFloat32, Dtype::kBFloat16, {"layers.0.", "v_proj", "lm_head"});
+      expect_sizes_met(output);
+    }
   }
 }
 

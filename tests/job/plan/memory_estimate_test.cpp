@@ -29,7 +29,7 @@ ResolvedJob job_70b(const ModelConfig& config, int ranks) {
   job.calibration.seqlen = 2048;
   job.resources.device = DeviceKind::kCuda;
   job.resources.compute_dtype = Dtype::kBFloat16;
-  job.output.dtype = Dtype::kBFloat16;
+  job.output.dtypes.main = Dtype::kBFloat16;
   job.resources.gpu_compute_dtype = Dtype::kBFloat16;
   return job;
 }
@@ -49,7 +49,7 @@ TEST(MemoryEstimate, Of70BIsHealedOnEightGpusOf32GiB) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config, 8);
   job.resources.gpu_compute_dtype = job.resources.compute_dtype = Dtype::kFloat16;
-  job.output.dtype = Dtype::kFloat16;
+  job.output.dtypes.main = Dtype::kFloat16;
   job.resources.device_memory = 30 * kGiB;
   const auto healing = [&](const ShardPlan& plan) {
     int64_t most = 0;
@@ -174,7 +174,7 @@ TEST(MemoryEstimate, Of70BWidthFitsTwoRanksOf9GiBInBothSchedules) {
   config.num_layers = 2;
   ResolvedJob job = small_job(config, 2);
   job.widths = uniform_widths(config, job.maps.head_sliced, 6528);
-  job.output.dtype = Dtype::kBFloat16;
+  job.output.dtypes.main = Dtype::kBFloat16;
   job.resources.memory = 9 * kGiB;
   for (const char* method : {"pca_dotresize", "dotresize"}) {
     for (const char* schedule : {"pipeline", "token_parallel"}) {

@@ -76,13 +76,47 @@ TEST(PlanTable, TellsTheTargetTheNominalWidthAndTheNetSize) {
 
 TEST(PlanTable, BytesCountAsTheyAreWritten) {
   ResolvedJob job = job_of_width(128);
-  job.output.dtype = Dtype::kFloat32;
+  job.output.dtypes.main = Dtype::kFloat32;
   const json plan = document(job);
   EXPECT_DOUBLE_EQ(plan["compressed"]["bytes_fraction"].get<double>(),
                    2.0 * plan["compressed"]["parameters_fraction"].get<double>());
   EXPECT_THAT(table(job),
               HasSubstr("remedies: a smaller width, one map for all (output.format: stock), "
                         "which needs no shortcuts, output.dtype: same, "));
+}
+
+TEST(PlanTable, MixedDtypesAreTold) {
+  ModelConfig config = small_llama();
+  ResolvedJob job = job_of_width(128);
+  config.dtypes.set("model.layers.1.input_layernorm.weight", Dtype::kFloat32);
+  config.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
+  job.output.dtypes = config.dtypes;
+  const JobPlan plan = make_job_plan(config, job);
+  EXPECT_THAT(plan_table(plan), HasSubstr("  bfloat16, some float32\n"));
+  const json document = json::parse(plan_to_json(plan));
+  EXPECT_EQ(document["dense"]["other_dtypes"],
+            json({{"model.embed_tokens.weight", "float32"},
+                  {"model.layers.1.input_layernorm.weight", "float32"}}));
+  // The norms are folded into the matrices behind them.
+  EXPECT_EQ(document["compressed"]["other_dtypes"],
+            json({{"model.embed_tokens.weight", "float32"}}));
+  EXPECT_EQ(document["dense"]["bytes"], 13'244'928 + 2 * (4096 + 1) * 256);
+  EXPECT_EQ(document["compressed"]["bytes"],
+            2 * document["compressed"]["parameters"].get<int64_t>() + 2 * 4096 * 128);
+}
+
+TEST(PlanTable, BytesOnDiskAreToldIfTheModelHasFewer) {
+  ModelConfig config = small_llama();
+  const auto plan = [&] { return make_job_plan(config, job_of_width(128)); };
+  EXPECT_FALSE(json::parse(plan_to_json(plan()))["dense"].contains("file_bytes"));
+  config.file_bytes = 13'244'928;
+  EXPECT_THAT(plan_table(plan()), Not(HasSubstr("on disk")));
+  config.file_bytes += 1 << 20;
+  EXPECT_THAT(plan_table(plan()),
+              HasSubstr("\non disk     13.6 MiB of tensors, 1.0 MiB of them not of the model\n"));
+  const json dense = json::parse(plan_to_json(plan()))["dense"];
+  EXPECT_EQ(dense["bytes"], 13'244'928);
+  EXPECT_EQ(dense["file_bytes"], 13'244'928 + (1 << 20));
 }
 
 TEST(PlanTable, WidthsThatTheLossWillDecideHaveABoundAlone) {
@@ -115,7 +149,7 @@ TEST(PlanTable, WarnsOnlyWhereTheResultIsNotSmaller) {
   EXPECT_THAT(table(job_of_width(176)), Not(HasSubstr("warning")));
   EXPECT_THAT(table(job_of_width(248)), Not(HasSubstr("warning")));
   ResolvedJob wider = job_of_width(248);
-  wider.output.dtype = Dtype::kFloat32;
+  wider.output.dtypes.main = Dtype::kFloat32;
   EXPECT_THAT(table(wider), HasSubstr("\nwarning: the result, "));
   EXPECT_THAT(table(wider),
               HasSubstr(" parameters as float32), is not smaller than the dense model, "

@@ -22,8 +22,7 @@ TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(job.maps.lambda, 0.1);
   EXPECT_FALSE(job.maps.accept_nonconvergence);
   EXPECT_FALSE(job.output.overwrite);
-  EXPECT_EQ(job.model.dtype, Dtype::kBFloat16);
-  EXPECT_EQ(job.output.dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.output.dtypes, StoredDtypes{Dtype::kBFloat16});
   EXPECT_EQ(job.resources.compute_dtype, Dtype::kFloat32);
   EXPECT_EQ(job.resources.ranks, 1);
   EXPECT_EQ(job.resources.timeout_s, 600);
@@ -295,9 +294,19 @@ TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
 
 TEST_F(ResolveJob, TheOutputHasTheDtypeOfTheModelOrTheOneAskedFor) {
   config_.dtypes = {};
-  EXPECT_EQ(resolve().model.dtype, Dtype::kFloat32);
+  EXPECT_EQ(resolve().output.dtypes, StoredDtypes{});
+  config_.dtypes = {Dtype::kBFloat16, {{"model.norm.weight", Dtype::kFloat32}}};
+  EXPECT_EQ(resolve().output.dtypes, config_.dtypes);
   spec_.mutable_output()->set_dtype(v1::Output::float16);
-  EXPECT_EQ(resolve().output.dtype, Dtype::kFloat16);
+  EXPECT_EQ(resolve().output.dtypes, StoredDtypes{Dtype::kFloat16});
+}
+
+TEST_F(ResolveJob, TheHeadOfATiedModelHasTheDtypeOfItsEmbedding) {
+  config_.tie_word_embeddings = true;
+  config_.dtypes = {Dtype::kBFloat16, {{"model.embed_tokens.weight", Dtype::kFloat32}}};
+  EXPECT_EQ(resolve().output.dtypes.of("lm_head.weight"), Dtype::kFloat32);
+  config_.dtypes = {Dtype::kBFloat16, {{"lm_head.weight", Dtype::kFloat32}}};  // not read
+  EXPECT_EQ(resolve().output.dtypes, StoredDtypes{Dtype::kBFloat16});
 }
 
 TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {

@@ -39,8 +39,8 @@ TEST(ShardPlan, ParametersOfTheRanksAddUpToTheModel) {
     int64_t parameters = 0;
     int64_t bytes = 0;
     for (const RankShard& shard : plan_for(config, ranks).ranks) {
-      parameters += shard.parameters;
-      bytes += shard.bytes;
+      parameters += shard.size.parameters;
+      bytes += shard.size.bytes;
     }
     EXPECT_EQ(parameters, stored_parameters(config));
     EXPECT_EQ(bytes, 2 * stored_parameters(config));
@@ -90,7 +90,7 @@ TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
   EXPECT_NEAR(work[3] / estimate_work(dense, job)[3], 1.0, 0.1);
   const RankShard shard = make_shard_plan(config, job).ranks[1];
   constexpr int64_t kLayer = int64_t{8} * 3 * 14336 * 4096;
-  EXPECT_GT(shard.bytes, 2 * kLayer);
+  EXPECT_GT(shard.size.bytes, 2 * kLayer);
   EXPECT_GT(shard.peak_memory_bytes, 4 * kLayer);  // folding, in float32
 }
 

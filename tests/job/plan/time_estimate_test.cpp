@@ -350,6 +350,26 @@ TEST(TimeEstimate, WhatIsCachedIsNotReadTwice) {
   EXPECT_LT(seconds(estimate(job, hardware), "read"), before - 1.5 * bytes / 1e6);
 }
 
+TEST(TimeEstimate, WhatIsReadHasTheDtypesOfTheFiles) {
+  v1::Hardware hardware = plain_cpu();
+  hardware.mutable_disk()->set_read(1e3);
+  const ResolvedJob job = job_of(2, "pipeline", "pca_dotresize");
+  const auto read = [&](const ModelConfig& config) {
+    return seconds(estimate_time(config, job, make_shard_plan(config, job), hardware), "read");
+  };
+  const auto moved = [&](const ModelConfig& config) {
+    return estimate_traffic(config, job, make_shard_plan(config, job)).read_bytes;
+  };
+  ModelConfig mixed = small_llama();
+  mixed.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
+  mixed.dtypes.set("model.layers.3.mlp.up_proj.weight", Dtype::kFloat32);
+  const int64_t more = stored_bytes(mixed) - stored_bytes(small_llama());
+  EXPECT_EQ(more, 2 * 256 * (4096 + 768));
+  EXPECT_EQ((moved(mixed) - moved(small_llama())) % more, 0);
+  EXPECT_GE(moved(mixed) - moved(small_llama()), 3 * more);
+  EXPECT_GT(read(mixed), read(small_llama()) + static_cast<double>(more) / 1e3);
+}
+
 TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
   ModelConfig config = llama31();  // the 8B, with width and depth of the 70B
   config.hidden_size = 8192;

@@ -38,8 +38,7 @@ std::vector<Case> cases() {
 
 ResolvedJob job_of(const Case& example, const ModelConfig& config) {
   ResolvedJob job;
-  job.model.dtype = Dtype::kBFloat16;
-  job.output.dtype = example.output_dtype;
+  job.output.dtypes.main = example.output_dtype;
   job.maps.shared = example.shared;
   job.maps.head_sliced = example.head_sliced;
   job.model.hidden_size = config.hidden_size;
@@ -50,7 +49,7 @@ int64_t bytes_at(int64_t width, const ModelConfig& config, const ResolvedJob& jo
   const JunctionWidths widths =
       decided(uniform_widths(config, job.maps.head_sliced, width), config.hidden_size);
   return stored_parameters(output_model_config(config, job, widths)) *
-         size_in_bytes(job.output.dtype);
+         size_in_bytes(job.output.dtypes.main);
 }
 
 class Sizes : public testing::TestWithParam<Case> {};
@@ -76,6 +75,23 @@ TEST_P(Sizes, AreMetByTheLargestMultipleThatFits) {
 
 INSTANTIATE_TEST_SUITE_P(WidthFromSize, Sizes, testing::ValuesIn(cases()),
                          [](const auto& param) { return param.param.name; });
+
+TEST(WidthFromSize, CountsTheBytesOfEachTensor) {
+  ModelConfig config = parse_model_config(kLlama31Config, "config.json");
+  ResolvedJob job = job_of(cases().front(), config);
+  const int64_t uniform = width_from_size(0.8, 64, config, job);
+  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"}) {
+    config.dtypes.set(name, Dtype::kFloat32);
+  }
+  EXPECT_GT(width_from_size(0.8, 64, config, job), uniform);  // the output is all bfloat16
+  job.output.dtypes = config.dtypes;
+  const int64_t width = width_from_size(0.8, 64, config, job);
+  const auto bytes = [&](int64_t k) {
+    return net_size(config, job, decided(uniform_widths(config, false, k), 4096)).bytes_fraction();
+  };
+  EXPECT_LE(bytes(width), 0.8);
+  EXPECT_GT(bytes(width + 64), 0.8);
+}
 
 std::string error_of(double size, int64_t round_to) {
   const ModelConfig config = small_llama();

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/errors.h"
+#include "base/files/partial_path.h"
 #include "job/plan/resolve_job.h"
 #include "job/spec/job_file.h"
 #include "tests/job/model/test_configs.h"
@@ -97,6 +99,57 @@ TEST_F(CheckFiles, AnOutputThatExistsNeedsOverwriteAndMustBeOurs) {
   std::filesystem::create_directory(dir_ / "m/dotresize");
   dir_.write("m/dotresize/report.json", "{}");
   EXPECT_FALSE(output_fault(dir_ / "m", true, "shown"));
+}
+
+/// Returns the fault of `name` without and with overwrite, if they are the same.
+std::string fault_of(const TemporaryDirectory& dir, const std::string& name) {
+  const auto with = [&](bool overwrite) {
+    const auto fault = output_fault(dir / name, overwrite, dir / name);
+    return fault ? fault->what : "";
+  };
+  EXPECT_EQ(with(false), with(true));
+  return with(true);
+}
+
+TEST_F(CheckFiles, AnOutputThatNoFlagCanReplaceIsRefusedWithWhatToDo) {
+  std::filesystem::create_directory(dir_ / "empty");
+  EXPECT_THAT(fault_of(dir_, "empty"), HasSubstr("exists and is empty: remove it (rmdir "));
+  std::filesystem::create_symlink("nowhere", dir_ / "dangling");
+  EXPECT_THAT(fault_of(dir_, "dangling"), HasSubstr("is a link to nothing: remove it"));
+  std::filesystem::create_symlink("m", dir_ / "link");
+  EXPECT_THAT(fault_of(dir_, "link"), HasSubstr("is a link: remove it"));
+  const auto mounted = output_fault("/proc", true, "/proc");
+  ASSERT_TRUE(mounted);
+  EXPECT_EQ(mounted->what,
+            "/proc exists and is a mount point, which cannot be replaced: give a directory in it, "
+            "such as /proc/model");
+}
+
+TEST_F(CheckFiles, AnOutputNeedsAFolderInWhichItCanBeMade) {
+  EXPECT_EQ(fault_of(dir_, "missing/deep/out/"), "");
+  EXPECT_THAT(fault_of(dir_, "c.txt/out"), testing::EndsWith("c.txt is not a directory"));
+  std::filesystem::create_symlink("nowhere", dir_ / "dangling");
+  EXPECT_THAT(fault_of(dir_, "dangling/out"), testing::EndsWith("dangling is a link to nothing"));
+}
+
+TEST_F(CheckFiles, AFolderOfOthersIsSeenBeforeTheWork) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  std::filesystem::create_directory(dir_ / "theirs");
+  std::filesystem::create_directories(dir_ / "shared" / "model" / kReportDirectory);
+  dir_.write("shared/model/dotresize/report.json", "{}");
+  std::filesystem::permissions(dir_ / "shared",
+                               std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
+  std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(::seteuid(kNobody), 0);
+  const auto theirs = output_fault(dir_ / "theirs/out", false, "shown/out");
+  const auto made = output_fault(dir_ / "shared/out", false, "shown/out");
+  const auto sticky = output_fault(dir_ / "shared/model", true, "shown/model");
+  ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_TRUE(theirs && sticky);
+  EXPECT_EQ(theirs->what, "shown: Permission denied, so no output can be made there");
+  EXPECT_FALSE(made);
+  EXPECT_THAT(sticky->what, HasSubstr("shown/model belongs to another user"));
 }
 
 TEST_F(CheckFiles, ANameOfTheHubComesWithTheWayToFetchIt) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "server/store/files.h"
 #include "tests/temporary_directory.h"

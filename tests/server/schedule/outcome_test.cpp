@@ -79,6 +79,12 @@ TEST(Outcome, KilledMpirunIsTriedAgain) {
   EXPECT_EQ(explain_failure({{-1, 9}, report(2, "disk full"), "", ""}).message(), "disk full");
 }
 
+TEST(Outcome, AnMpirunThatSaysNothingComesWithWhatToTry) {
+  const std::string message = explain_failure({{1, 0}, std::nullopt, "", "start"}).message();
+  EXPECT_THAT(message, HasSubstr("mpirun ended with exit code 1 and gave no reason"));
+  EXPECT_THAT(message, HasSubstr("dotresize doctor"));
+}
+
 TEST(Outcome, OnlyRankThatASignalKillsIsNamed) {
   const v1::JobError error = explain_failure({{-1, 11}, std::nullopt, "", "calibrate", true});
   EXPECT_EQ(error.code(), "RANK_KILLED");

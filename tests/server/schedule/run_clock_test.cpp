@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "server/store/table_clock.h"
+
 namespace dotresize {
 namespace {
 
@@ -27,13 +29,17 @@ TEST(RunClock, AJobOfAnEarlierServerIsAsOldAsTheWallClockSays) {
   EXPECT_EQ(clock.passed("j-2", seconds(-5), now), seconds(0));
 }
 
-TEST(ClockWatch, SaysByHowMuchTheWallClockWasSet) {
-  const ClockWatch::Wall::time_point wall{hours(1000)};
-  const ClockWatch::Steady::time_point steady{hours(10)};
-  ClockWatch watch{wall, steady};
-  EXPECT_EQ(watch.jump(wall + seconds(1), steady + seconds(1)), milliseconds(0));
-  EXPECT_EQ(watch.jump(wall - hours(24), steady + seconds(2)), -(hours(24) + seconds(2)));
-  EXPECT_EQ(watch.jump(wall - hours(24) + seconds(5), steady + seconds(7)), milliseconds(0));
+TEST(TableClock, StaysWhenTheWallClockIsSetUntilItFollows) {
+  const TableClock::Wall::time_point wall{hours(1000)};
+  const TableClock::Steady::time_point steady{hours(10)};
+  TableClock clock(wall, steady);
+  EXPECT_EQ(clock.jump(wall + seconds(1), steady + seconds(1)), milliseconds(0));
+  const milliseconds jump = clock.jump(wall - hours(24), steady + seconds(2));
+  EXPECT_EQ(jump, -(hours(24) + seconds(2)));
+  EXPECT_EQ(clock.now_ms(steady + seconds(2)), milliseconds(hours(1000) + seconds(2)).count());
+  clock.follow(jump);
+  EXPECT_EQ(clock.now_ms(steady + seconds(2)), milliseconds(hours(976)).count());
+  EXPECT_EQ(clock.jump(wall - hours(24) + seconds(5), steady + seconds(7)), milliseconds(0));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "base/errors.h"
 #include "server/api_error.h"
 #include "server/store/state_dir.h"
 #include "tests/temporary_directory.h"
@@ -60,6 +61,10 @@ class Store : public ::testing::Test {
     const std::vector<QueuedJob> queued = store_.queued(1);
     return queued.empty() ? "" : queued[0].id;
   }
+  /// Opens the table as a server does whose clock is ahead by so much.
+  JobStore later(std::chrono::minutes ahead) const {
+    return JobStore(file_, JobStore::kMaxQueuedJobs, TableClock::Wall::now() + ahead);
+  }
   Outcome succeeded() const { return {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()}; }
 
   TemporaryDirectory home_;
@@ -88,6 +93,20 @@ TEST_F(Store, OneOwnerDoesNotFillTheQueueOfOthers) {
   for (const char* name : {"d", "e", "f"}) create("", name);
   store_.request_cancel(second);
   create("ann", "c");
+}
+
+TEST_F(Store, RequestIdIsOfItsOwner) {
+  NewJob job = new_job("a", "nightly");
+  job.owner = "ann";
+  const std::string of_ann = store_.create(job).id();
+  job = new_job("b", "nightly");
+  job.owner = "ben";
+  EXPECT_FALSE(store_.find_request("nightly", job.spec, "ben"));
+  const std::string of_ben = store_.create(job).id();
+  EXPECT_NE(of_ben, of_ann);
+  EXPECT_EQ(store_.create(job).id(), of_ben);
+  EXPECT_EQ(store_.find_request("nightly", new_job("a").spec, "ann")->id(), of_ann);
+  EXPECT_EQ(store_.create(new_job("c", "nightly")).request_id(), "nightly") << "without an owner";
 }
 
 TEST_F(Store, KeepsJobsEventsAndAttemptsOverARestart) {
@@ -247,14 +266,13 @@ TEST_F(Store, AnEndIsToBeToldUntilItIsAndTheJobStaysForSoLong) {
 
   store_.put_off_notification(id, std::chrono::hours(1));
   EXPECT_THAT(store_.due_notifications(10), IsEmpty());
-  store_.shift_retries(std::chrono::hours(-2));  // the clock was set
-  EXPECT_THAT(store_.due_notifications(10), ElementsAre(id));
+  EXPECT_THAT(later(std::chrono::hours(2)).due_notifications(10), ElementsAre(id));
 
   v1::Notification of_another_end = told;
   of_another_end.set_id("j.0");
   of_another_end.set_state(v1::Notification::DELIVERED);
   store_.record_notification(id, of_another_end);
-  EXPECT_THAT(JobStore(file_).due_notifications(10), ElementsAre(id));
+  EXPECT_THAT(later(std::chrono::hours(2)).due_notifications(10), ElementsAre(id));
   told.set_state(v1::Notification::DELIVERED);
   store_.record_notification(id, told);
   EXPECT_THAT(store_.due_notifications(10), IsEmpty());
@@ -523,14 +541,36 @@ TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
   EXPECT_FALSE(store_.requeue(second, "lost", std::chrono::seconds(0)));
 }
 
-TEST_F(Store, AClockThatWasSetBackHoldsUpNoRetry) {
-  const std::string id = store_.create(new_job("a")).id();
-  store_.begin_attempt(id, "hash");
-  ASSERT_TRUE(store_.requeue(id, "lost", std::chrono::hours(1)));
-  store_.shift_retries(std::chrono::minutes(-50));
-  EXPECT_EQ(head(), "");
-  store_.shift_retries(std::chrono::minutes(-20));
-  EXPECT_EQ(head(), id);
+TEST_F(Store, AClockThatIsSetNeitherEndsNorProlongsAWait) {
+  const std::string retried = store_.create(new_job("a")).id();
+  store_.begin_attempt(retried, "hash");
+  ASSERT_TRUE(store_.requeue(retried, "lost", std::chrono::hours(1)));
+  NewJob job = new_job("b");
+  job.options.set_ttl_seconds_after_finished(3600);
+  const std::string kept = store_.create(job).id();
+  store_.request_cancel(kept);
+  job = new_job("c");
+  job.options.mutable_notify()->set_webhook("https://ci.example.com/");
+  const std::string told = store_.create(job).id();
+  store_.request_cancel(told);
+  store_.put_off_notification(told, std::chrono::hours(1));
+  const auto waiting = [](JobStore& store) {
+    return store.queued(10).empty() && store.expired(10).empty() &&
+           store.due_notifications(10).empty();
+  };
+  for (const std::chrono::hours jump : {std::chrono::hours(48), std::chrono::hours(-72)}) {
+    const auto retry = store_.get(retried).retry_time();
+    store_.shift_waits(jump);
+    EXPECT_TRUE(waiting(store_)) << jump.count();
+    EXPECT_EQ(store_.get(retried).retry_time().seconds(), retry.seconds() + jump.count() * 3600);
+  }
+  // The next server begins with the clock as it was set: 24 hours back.
+  JobStore before = later(std::chrono::minutes(-24 * 60 + 50));
+  EXPECT_TRUE(waiting(before));
+  JobStore after = later(std::chrono::minutes(-24 * 60 + 70));
+  EXPECT_EQ(after.queued(10).at(0).id, retried);
+  EXPECT_THAT(after.expired(10), ElementsAre(kept));
+  EXPECT_THAT(after.due_notifications(10), ElementsAre(told));
 }
 
 TEST_F(Store, RefusesATableThatHasLostAcknowledgedJobs) {
@@ -614,22 +654,34 @@ TEST_F(Store, IsBackedUpWithTheFilesOfItsJobsOrNotAtAll) {
   store_.create(new_job("a"));
   std::filesystem::create_directories(home_ / "jobs/j-1");
   home_.write("jobs/j-1/log", "text");
-  EXPECT_EQ(back_up(home_.path(), home_ / "copy"), 1);
-  EXPECT_EQ(file_bytes(home_ / "copy/jobs/j-1/log"), "text");
+  const TemporaryDirectory elsewhere;
+  EXPECT_EQ(back_up(home_.path(), elsewhere / "copy"), 1);
+  EXPECT_EQ(file_bytes(elsewhere / "copy/jobs/j-1/log"), "text");
+  for (const char* inside : {"copy", "jobs/copy"}) {
+    EXPECT_THROW(back_up(home_.path(), home_ / inside), InputError);
+    EXPECT_FALSE(std::filesystem::exists(home_ / inside));
+  }
   std::filesystem::remove_all(home_ / "jobs");
   std::filesystem::create_symlink("jobs", home_ / "jobs");  // a folder that cannot be read
-  EXPECT_THROW(back_up(home_.path(), home_ / "another"), std::filesystem::filesystem_error);
+  EXPECT_THROW(back_up(home_.path(), elsewhere / "another"), std::filesystem::filesystem_error);
+  std::filesystem::remove(home_ / "jobs");
+  home_.write("jobs", "a file where the folder should be");
+  EXPECT_THROW(back_up(home_.path(), elsewhere / "another"), std::filesystem::filesystem_error);
+  std::filesystem::remove_all(elsewhere / "copy");
+  EXPECT_TRUE(std::filesystem::is_empty(elsewhere.path()))
+      << "nothing is left of those that failed";
 }
 
 TEST_F(Store, CopyIsNotUsedBesideItsOriginal) {
+  const TemporaryDirectory elsewhere;
   {
     const StateDir original(home_.path());
-    back_up(home_.path(), home_ / "copy");
-    EXPECT_THROW(StateDir(home_ / "copy"), StateDirInUse);
+    back_up(home_.path(), elsewhere / "copy");
+    EXPECT_THROW(StateDir(elsewhere / "copy"), StateDirInUse);
   }
-  EXPECT_NO_THROW(StateDir(home_ / "copy"));
+  EXPECT_NO_THROW(StateDir(elsewhere / "copy"));
   const StateDir original(home_.path());
-  EXPECT_NO_THROW(StateDir(home_ / "copy")) << "it is one of its own now";
+  EXPECT_NO_THROW(StateDir(elsewhere / "copy")) << "it is one of its own now";
 }
 
 TEST_F(Store, TellsOfChangesAfterTheyAreCommitted) {

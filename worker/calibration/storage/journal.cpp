@@ -11,6 +11,7 @@
 #include "base/files/confinement.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/text/checked_json.h"
 #include "base/text/sha256.h"

@@ -15,6 +15,7 @@
 #include "job/report/stored_report.h"
 #include "worker/commands/eval/measure_models.h"
 #include "worker/commands/progress.h"
+#include "worker/commands/token_cache.h"
 #include "worker/commands/token_input.h"
 #include "worker/commands/worker_program.h"
 
@@ -194,8 +195,8 @@ int eval_command(const EvalRequest& asked, bool json, bool progress_records) {
   }
   ProgressPrinter printer(progress_records);
   Progress progress([&](const ProgressState& state) { printer.show(state); });
-  const std::filesystem::path cache_dir = token_cache_dir(request.source);
-  const std::vector<MeasuredModel> results = measure_models(request, cache_dir, progress);
+  const TokenCache cache = TokenCache::of_user();
+  const std::vector<MeasuredModel> results = measure_models(request, cache.path(), progress);
   for (const std::string& warning : comparison_warnings(results)) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);
   }

@@ -208,7 +208,7 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
   calibration.window_numbers = tokens.numbers;
   calibration.shortcuts = job.maps.shortcuts;
   calibration.device = run.environment.device.device;
-  calibration.fold_dtype = fold_dtype(job.output.dtype);
+  calibration.fold_dtype = fold_dtype(job.output.dtypes.main);
   return calibration;
 }
 
@@ -226,9 +226,10 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
       // The layers until the end, two epochs of updates with both moments, and the dense model's
       // final states.
       constexpr int64_t kUpdateBytes = 24;
-      bytes += stored_parameters(run.config) * size_in_bytes(run.job.output.dtype) +
-               tokens.healing->windows.numel() * run.config.hidden_size *
-                   size_in_bytes(run.job.resources.compute_dtype);
+      ModelConfig as_output = run.config;
+      as_output.dtypes = run.job.output.dtypes;
+      bytes += stored_bytes(as_output) + tokens.healing->windows.numel() * run.config.hidden_size *
+                                             size_in_bytes(run.job.resources.compute_dtype);
       for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
         bytes += kUpdateBytes * update_parameters(run.config, s);
       }
@@ -246,7 +247,8 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
   if (!run.job.statistics.given()) return std::nullopt;
   std::optional<StatisticsDirectory> statistics;
   statistics.emplace(run.comm, run.job, run.config,
-                     statistics_fingerprint(run.job, tokens, run.source.files()));
+                     statistics_fingerprint(run.job, tokens, run.source.files()),
+                     run.environment.output.rights());
   if (run.root && !statistics->whole()) {
     const fs::path unfinished = partial_path(run.job.statistics.save);
     check_space(unfinished,

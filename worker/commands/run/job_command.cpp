@@ -20,6 +20,7 @@
 #include "job/checkpoint/source_model.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
+#include "job/report/job_identity.h"
 #include "job/report/report.h"
 #include "job/report/report_tables.h"
 #include "job/spec/job_file.h"
@@ -34,6 +35,7 @@
 #include "worker/commands/run/ranks/rank_process.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
+#include "worker/commands/token_cache.h"
 #include "worker/commands/worker_program.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/cuda/self_test.h"
@@ -41,6 +43,8 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr char kBegun[] = "begun";
 
 /// Reads the job file on rank 0 and shares it with all ranks. `of_server`: a server started the
 /// job.
@@ -72,7 +76,8 @@ LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const Chose
                          const fs::path& output, bool fresh) {
   const auto least = [&](int64_t mine) { return std::ranges::min(gather_numbers(comm, mine)); };
   LaunchFacts facts{comm.size(), device.facts()};
-  facts.memory = least(usable_memory_bytes() / std::ssize(ranks.cores));
+  const int64_t share = usable_memory_bytes() / std::ssize(ranks.cores);
+  facts.memory = least(std::min(share, process_memory_limit().value_or(share)));
   if (device.cuda != nullptr) facts.device_memory = least(device.cuda->memory().free);
   if (!fresh) {
     facts.schedule = broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
@@ -109,6 +114,18 @@ void print_summary(const Report& report) {
   for (const std::string& warning : report.warnings) fmt::print("warning: {}\n", warning);
 }
 
+/// Returns the end of a message about memory or threads that were denied, if this process has a
+/// limit that may be the reason.
+std::string limit_note(const std::string& message) {
+  const auto limit = process_memory_limit();
+  const auto says = [&](const char* text) { return message.find(text) != std::string::npos; };
+  if (!limit || !(says("bad_alloc") || says("allocate memory") || says("Resource temporarily"))) {
+    return "";
+  }
+  return ": each process may map " + human_bytes(*limit) +
+         ", by its parent's limit (ulimit -v, h_vmem), and that is too little";
+}
+
 v1::Progress progress_message(const ProgressState& state) {
   v1::Progress message;
   message.set_phase(state.phase);
@@ -125,9 +142,8 @@ class JobCommand {
   JobCommand(const JobCommandOptions& options, const MakeTransport& transport)
       : options_(options),
         transport_(transport),
-        cache_dir_((options.work_dir.empty() ? fs::absolute(options.job_file).parent_path()
-                                             : options.work_dir) /
-                   ".dotresize-cache"),
+        cache_(options.work_dir.empty() ? TokenCache::beside(fs::absolute(options.job_file))
+                                        : TokenCache(options.work_dir / kTokenCacheName)),
         coordinator_(options.attempt.empty() ? attempt_from_environment()
                                              : read_attempt_file(options.attempt)),
         printer_(options.progress_records),
@@ -139,8 +155,11 @@ class JobCommand {
 
  private:
   void run_job_here(StopSignals& signals);
-  /// Opens the output directory on every rank.
-  void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
+  /// Opens the output directory on every rank. Returns false if an earlier run of this very job has
+  /// made the output, up to its last step at least, which is then made up for.
+  bool open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
+  /// Does so on rank 0. Returns what rank 0 has found: kBegun, or a text for people.
+  std::string begin_output(const ResolvedJob& job);
   HeartbeatOptions heartbeat_options(const ResolvedJob& job);
   /// Reports the failure of this rank once, to the log and to the coordinator. Callable from any
   /// thread.
@@ -150,9 +169,10 @@ class JobCommand {
 
   const JobCommandOptions& options_;
   const MakeTransport& transport_;
-  const fs::path cache_dir_;
+  const TokenCache cache_;
   std::optional<AttemptFile> coordinator_;
   const int rank_ = world_rank();
+  std::string identity_;  ///< of the job; rank 0 only
   std::once_flag told_;
   std::string overflow_advice_;  ///< end of a message on numbers that are not finite
   ProgressPrinter printer_;
@@ -180,7 +200,7 @@ int JobCommand::run(StopSignals& signals) {
   } catch (const NonFiniteError& error) {
     return fail(kExitJobFailed, error.what() + overflow_advice_);
   } catch (const std::exception& error) {
-    return fail(kExitJobFailed, reason_of(error));
+    return fail(kExitJobFailed, reason_of(error) + limit_note(reason_of(error)));
   }
 }
 
@@ -194,7 +214,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
       coordinator_ ? coordinator_->roots : roots_from_environment();
   if (!allowed.empty()) {
     std::vector<fs::path> roots(allowed.begin(), allowed.end());
-    roots.push_back(cache_dir_);
+    roots.push_back(cache_.path());
     confine_process(roots);
   }
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
@@ -204,6 +224,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const SourceModel source = read_model_with_weights(spec.model().path());
   const ModelConfig& config = source.config;
   if (rank_ == 0) {
+    identity_ = job_identity(spec);
     for (const std::string& warning : source.warnings) {
       fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);
     }
@@ -218,7 +239,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
         fmt::format(" (float16 ends at 65504; resources.compute_dtype: float32{} has the range)",
                     bfloat16 ? " or bfloat16" : "");
   }
-  open_output(job, before_job, signals);
+  if (!open_output(job, before_job, signals)) return;
   if (rank_ == 0 && coordinator_) {
     to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
   }
@@ -232,24 +253,37 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   const Report report =
       run_job(job, config, plan.shards,
-              {links_->comm(), progress_, *output_, cache_dir_, source.warnings, options_.trace,
-               options_.dense_loss, options_.decomposition_threads, device, svd_driver,
-               usable_cores(ranks)});
+              {links_->comm(), progress_, *output_, cache_.path(), identity_, source.warnings,
+               options_.trace, options_.dense_loss, options_.decomposition_threads, device,
+               svd_driver, usable_cores(ranks)});
   links_->comm().barrier();  // notices ranks that fell silent before the output was complete
   if (rank_ == 0) print_summary(report);
 }
 
-void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
-  if (rank_ == 0) {
-    const OutputOwner owner =
-        coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
-    output_.emplace(job.output.path, job.output.overwrite, options_.fresh, owner);
-  } else {
-    comm.barrier();  // waits until rank 0 has created it
-    output_.emplace(job.output.path);
+std::string JobCommand::begin_output(const ResolvedJob& job) {
+  const fs::path& path = job.output.path;
+  // On a server the output that is there belongs to another job, or to an attempt that has ended.
+  const bool may_be_done = !coordinator_ && !options_.fresh && !job.output.overwrite;
+  if (may_be_done && is_output_of(path, identity_)) {
+    return fmt::format("done already: {} is the complete output of this job\n", path.string());
   }
+  // The job of a sweep does not call the server, but makes its output for the sweep's owner.
+  const OutputRights rights = coordinator_ ? coordinator_->rights : rights_from_environment();
+  output_.emplace(path, job.output.overwrite, options_.fresh, rights, identity_);
+  if (!output_->is_complete()) return kBegun;
+  output_->commit();
+  return fmt::format("done: {} lacked only its name, which it now has\n", path.string());
+}
+
+bool JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
+  const std::string found = broadcast_string(comm, rank_ == 0 ? begin_output(job) : "", 0);
+  if (found != kBegun) {
+    if (rank_ == 0) fmt::print("{}", found);
+    return false;
+  }
+  if (rank_ != 0) output_.emplace(job.output.path);
   signals.watch([this] { output_->stop(); });
-  if (rank_ == 0) comm.barrier();
+  return true;
 }
 
 HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {

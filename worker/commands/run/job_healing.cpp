@@ -16,9 +16,8 @@ std::vector<HealedLayerReport> heal_layers(JobContext& run, const JobTokens& tok
   const CheckpointReader folded(run.partial);
   const CalibrationJob calibration =
       calibration_job(run, calibrated.cut, run.source, tokens.calibration, opened);
-  const LayerHealingJob job{calibration,    run.source,        run.config,
-                            folded,         calibrated.output, scalar_type(run.job.output.dtype),
-                            windows.fitted, windows.held_out,  *run.job.healing};
+  const LayerHealingJob job{calibration,       run.source,     run.config,       folded,
+                            calibrated.output, windows.fitted, windows.held_out, *run.job.healing};
   const LayerHealingObserver observer{
       run.count_tokens, [&](const HealedLayerReport& layer, bool found) {
         if (!run.root) return;

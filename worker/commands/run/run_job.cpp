@@ -25,6 +25,7 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/time_estimate.h"
 #include "job/plan/estimate/traffic.h"
+#include "job/report/job_identity.h"
 #include "job/report/model_card.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/run/job_steps.h"
@@ -45,7 +46,6 @@ constexpr char kPreparePhase[] = "prepare";
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
   const RankShard& shard = run.shard;
-  const at::ScalarType dtype = scalar_type(run.job.model.dtype);
   // A pipeline does not run the sublayers after the last junction with a map.
   const int64_t last_run = run.job.widths.mapped_count - 1;
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
@@ -54,7 +54,7 @@ void check_weights(JobContext& run) {
       const bool vocabulary =
           tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
       if (values || vocabulary) {
-        check_values(run.source, tensor, dtype);
+        check_values(run.source, tensor, scalar_type(run.config.dtypes.of(tensor.name)));
       } else {
         run.source.get(tensor.name, tensor.shape);
       }
@@ -65,10 +65,12 @@ void check_weights(JobContext& run) {
 
 JobTokens load_tokens(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "tokenize");
+  const JobResources& resources = run.job.resources;
+  const TokenizerLimits limits{resources.memory.value_or(usable_memory_bytes()),
+                               std::chrono::seconds(resources.timeout_s)};
   const auto load = [&](const TokenSource& source, const WindowUse& use) {
     return load_token_windows(run.comm, source, use, run.job.model.path, run.config,
-                              run.environment.cache_dir,
-                              run.job.resources.memory.value_or(usable_memory_bytes()));
+                              run.environment.cache_dir, limits);
   };
   JobTokens tokens{load(run.job.calibration, {.calibration = true}),
                    {},
@@ -166,12 +168,15 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   report.allocation = calibrated.allocation;
   report.held_out_kl = calibrated.held_out_kl;
   report.dense.parameters = stored_parameters(run.config);
-  report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.model.dtype);
+  report.dense.bytes = stored_bytes(run.config);
+  report.dense.dtypes = stored_dtypes(run.config);
   report.compressed.parameters = calibrated.layout.total_parameters;
   report.compressed.bytes = calibrated.layout.total_bytes;
+  report.compressed.dtypes = stored_dtypes(calibrated.output);
   report.calibration_tokens = tokens.calibration.windows.numel();
   report.calibration_s = calibrated.seconds;
   report.fingerprints = inputs;
+  report.fingerprints[kJobFingerprint] = run.environment.identity;
   report.fingerprints["calibration_tokens"] = tokens.calibration.fingerprint;
   if (tokens.evaluation) {
     report.evaluation_seqlen = tokens.evaluation->windows.size(1);

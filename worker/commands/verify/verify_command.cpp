@@ -21,6 +21,7 @@
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/verify.h"
+#include "worker/commands/token_cache.h"
 #include "worker/commands/token_input.h"
 #include "worker/commands/worker_program.h"
 #include "worker/evaluation/perplexity.h"
@@ -57,6 +58,13 @@ double logits_tolerance(Dtype dtype) {
       return 3e-2;
   }
   throw std::logic_error("unknown dtype");
+}
+
+/// Version for mixed dtypes: the coarsest one counts.
+double logits_tolerance(const StoredDtypes& dtypes) {
+  double most = logits_tolerance(dtypes.main);
+  for (const auto& [tensor, dtype] : dtypes.others) most = std::max(most, logits_tolerance(dtype));
+  return most;
 }
 
 /// Compares an output with the model that it was made from.
@@ -162,7 +170,7 @@ void Comparison::compare_tables() {
   const CheckpointReader output(request_.dir);
   const CheckpointReader source(request_.against, source_);
   const StoredTensor table = embedding_tensor(output_);
-  const at::ScalarType dtype = scalar_type(output_.dtypes.main);
+  const at::ScalarType dtype = output.get(table.name, table.shape).scalar_type();
   for (int64_t first = 0; first < output_.vocab_size; first += kComparedRows) {
     const int64_t count = std::min(kComparedRows, output_.vocab_size - first);
     const auto rows = [&](const CheckpointReader& reader, const ModelConfig& config) {
@@ -186,12 +194,13 @@ void Comparison::compare_logits() {
   const at::Tensor found = logits_of(request_.dir, output_);
   const double difference =
       (found - expected).norm().item<double>() / expected.norm().item<double>();
-  const double tolerance = logits_tolerance(output_.dtypes.main);
+  const StoredDtypes dtypes = report_.output_dtypes.value_or(output_.dtypes);
+  const double tolerance = logits_tolerance(dtypes);
   if (difference <= tolerance) return;
   problems_.push_back(fmt::format(
       "the logits of output and source differ by {:.2g} of their norm; at full width in {} it "
       "should be at most {:g}",
-      difference, to_string(output_.dtypes.main), tolerance));
+      difference, to_string(dtypes), tolerance));
 }
 
 void Comparison::compare_perplexities() {
@@ -223,19 +232,41 @@ void Comparison::compare_perplexities() {
   compare("compressed", request_.dir, output_, *report_.compressed.perplexity);
 }
 
-void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Problems& problems) {
-  if (!config.stated_dtype) return;
-  const std::string stated = to_string(*config.stated_dtype);
+/// Dtypes of an output's tensors as its report states them. Without a report, config.json states
+/// one for all.
+struct StatedDtypes {
+  StoredDtypes dtypes;
+  const char* by;
+};
+
+std::optional<StatedDtypes> stated_dtypes(const fs::path& dir, const ModelConfig& config) {
+  if (is_model_of_dotresize(dir)) {
+    if (auto dtypes = read_report_summary(dir).output_dtypes) {
+      return StatedDtypes{std::move(*dtypes), "the report"};
+    }
+  }
+  if (!config.stated_dtype) return std::nullopt;
+  return StatedDtypes{{*config.stated_dtype, {}}, "config.json"};
+}
+
+void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config,
+                   const StatedDtypes& stated, Problems& problems) {
+  const Dtype main = stated.dtypes.main;
+  if (config.stated_dtype && *config.stated_dtype != main) {
+    problems.push_back(fmt::format("config.json says dtype {}, {} says {}",
+                                   to_string(*config.stated_dtype), stated.by, to_string(main)));
+  }
   for (const auto& [name, shape] : expected_shapes(config)) {
     if (!reader.has(name) || reader.shape(name) != shape) continue;
     const at::ScalarType found = reader.get(name, shape).scalar_type();
+    const Dtype wanted = stated.dtypes.of(name);
+    if (scalar_type(wanted) == found) continue;
     std::string dtype = c10::toString(found);
     for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
       if (scalar_type(known) == found) dtype = to_string(known);  // as config.json has it
     }
-    if (dtype == stated) continue;
-    problems.push_back("tensor " + in_quotes(name) + " is " + dtype + ", config.json says " +
-                       stated);
+    problems.push_back(fmt::format("tensor {} is {}, {} says {}", in_quotes(name), dtype, stated.by,
+                                   to_string(wanted)));
   }
 }
 
@@ -258,7 +289,7 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
 }
 
 /// Checks an output directory by itself: verify_model_dir against its config.json, the stated
-/// dtype, and shortcut_problem of every shortcut. Throws InputError if there is no such directory
+/// dtypes, and shortcut_problem of every shortcut. Throws InputError if there is no such directory
 /// or its config.json cannot be used.
 VerifyResult verify_output(const fs::path& dir) {
   if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
@@ -270,7 +301,9 @@ VerifyResult verify_output(const fs::path& dir) {
   VerifyResult result = verify_model_dir(dir, expected_shapes(config));
   try {
     const CheckpointReader reader(dir);
-    verify_dtypes(reader, config, result.problems);
+    if (const auto stated = stated_dtypes(dir, config)) {
+      verify_dtypes(reader, config, *stated, result.problems);
+    }
     verify_shortcuts(reader, config, result.problems);
   } catch (const InputError& error) {
     // verify_model_dir has already reported a checkpoint that cannot be opened.
@@ -285,9 +318,9 @@ int verify_command(const VerifyRequest& request, bool json) {
   const c10::InferenceMode no_autograd;
   VerifyResult result = verify_output(request.dir);
   if (!request.against.empty()) {
-    const fs::path cache_dir = token_cache_dir(request.source);
+    const TokenCache cache = TokenCache::of_user();
     try {
-      Comparison(request, cache_dir, result.problems).run();
+      Comparison(request, cache.path(), result.problems).run();
     } catch (const InputError& error) {
       result.problems.emplace_back(error.what());
     }

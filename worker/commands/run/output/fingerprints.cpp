@@ -65,7 +65,7 @@ Json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
   add_calibration(calibration, fingerprint);
   fingerprint["method"] = method_options(job);
   fingerprint["schedule"] = job.schedule.name;
-  fingerprint["output_dtype"] = to_string(job.output.dtype);
+  fingerprint["output_dtype"] = to_string(job.output.dtypes);
   if (job.healing) {
     fingerprint["heal"] = {{"epochs", job.healing->epochs},
                            {"learning_rate", job.healing->learning_rate},

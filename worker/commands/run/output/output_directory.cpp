@@ -1,19 +1,28 @@
 #include "worker/commands/run/output/output_directory.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
 #include "base/files/durable_file.h"
+#include "base/files/input_file.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
+#include "base/text/sha256.h"
 #include "job/plan/check_files.h"
+#include "job/report/job_identity.h"
+#include "worker/checkpoint/verify.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -41,24 +50,39 @@ InputError cannot_write(const fs::path& path) {
   return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
 }
 
-/// Swaps two names in one step, so that there is always a whole model under `b`.
-void exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& b) {
+/// Gives the entry `from` the free name `to`. Returns errno, EEXIST if the name is taken.
+int rename_to_free_name(const PinnedDirectory& parent, const fs::path& from, const fs::path& to) {
   const int dir = parent.descriptor();
-  if (::renameat2(dir, a.c_str(), dir, b.c_str(), RENAME_EXCHANGE) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
-  // This file system cannot swap, so for a moment there is no model under `b`.
-  const fs::path aside = replaced_path(b);
-  fs::remove_all(parent.path() / aside);
-  fs::rename(parent.path() / b, parent.path() / aside);
-  fs::rename(parent.path() / a, parent.path() / b);
-  fs::rename(parent.path() / aside, parent.path() / a);
+  if (::renameat2(dir, from.c_str(), dir, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  struct stat status {};  // this file system cannot do both in one step
+  if (::fstatat(dir, to.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
+  return ::renameat(dir, from.c_str(), dir, to.c_str()) == 0 ? 0 : errno;
 }
 
-/// Throws InputError if the job may not write its output at `path`. `shown`: the path in messages.
-void check_replaceable(const fs::path& path, bool overwrite, const fs::path& shown) {
-  if (const auto fault = output_fault(path, overwrite, shown)) {
-    throw InputError("output.path", fault->what);
+/// Swaps two names, in one step if the file system can, so that there is always a whole model under
+/// `b`. Returns the name under which `old`, the directory that was `b`, is now. On failure both
+/// names are as before.
+fs::path exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& b,
+                  const PinnedDirectory& old) {
+  const int dir = parent.descriptor();
+  if (::renameat2(dir, a.c_str(), dir, b.c_str(), RENAME_EXCHANGE) == 0) return a;
+  const fs::path aside = replaced_path(b);
+  int error = errno;
+  if (error == EINVAL || error == ENOSYS) error = rename_to_free_name(parent, b, aside);
+  if (error == EEXIST) {
+    throw InputError("output.path", shown_path(parent.path() / aside) +
+                                        " is in the way: it may be the model that an earlier job "
+                                        "replaced; remove it, or move it away");
   }
+  if (error == 0) {
+    error = parent.holds(aside, old) ? rename_to_free_name(parent, a, b) : EAGAIN;
+    if (error == 0) return aside;
+    rename_to_free_name(parent, aside, b);
+  }
+  const std::string shown = shown_path(parent.path() / b);
+  errno = error;
+  throw cannot_write(shown);
 }
 
 /// Opens the directory that contains the output; creates it if `make`.
@@ -102,27 +126,59 @@ PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path
 }  // namespace
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
-                                 OutputOwner owner)
+                                 OutputRights rights, const std::string& identity)
     : path_(path),
       name_(output_name(path)),
       partial_name_(partial_path(name_)),
       overwrite_(overwrite),
-      owner_(std::move(owner)),
+      rights_(std::move(rights)),
       parent_(open_parent(path, /*make=*/true)) {
-  check_replaceable(beside(name_), overwrite, path_);
+  check_replaceable(beside(name_), overwrite);
   directory_ = lock_partial(parent_, path_);
   partial_ = directory_.path();
-  const std::string shown = partial_path(path_).string();
   if (!is_free_partial(partial_)) {
-    throw InputError("output.path", shown +
+    throw InputError("output.path", partial_path(path_).string() +
                                         " is not empty and was not written by a dotresize job; "
                                         "remove it or choose another path");
   }
+  begin(fresh, identity);
+}
+
+void OutputDirectory::begin(bool fresh, const std::string& identity) {
+  const std::string shown = partial_path(path_).string();
+  const std::optional<OutputOwner> before = owner_of_partial(partial_);
+  if (!is_empty_partial(partial_) && !rights_.cover(before)) {
+    throw InputError("output.path",
+                     shown + " " + ownership_fault(before.value_or(OutputOwner{}).name));
+  }
+  if (!fresh && is_complete_output(partial_)) {
+    complete_ = is_output_of(partial_, identity);
+    // A model beside its replacement is what that has replaced.
+    const bool replaced = overwrite_ && is_complete_output(beside(name_));
+    if (!complete_ && !replaced) {
+      throw InputError("output.path",
+                       shown +
+                           " has the complete output of another job, which could not be renamed: "
+                           "rename it, remove it, or start with --fresh, which removes it");
+    }
+  }
   mark_stopped(directory_.descriptor(), false);
+  if (complete_) return take_over();
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", shown + ": " + error.message());
   fs::create_directory(journal());
-  write_output_owner(journal(), owner_);
+  write_output_owner(journal(), rights_.owner);
+}
+
+void OutputDirectory::take_over() {
+  const std::optional<OutputOwner> before = owner_of_output(partial_);
+  if (rights_.owner.job_id.empty() && !before) return;
+  std::vector<std::string> problems;
+  std::map<std::string, std::string> known =
+      parse_sha256_sums(read_whole_file(partial_ / kSumsFile, kMaxSumsBytes), problems);
+  known.erase(fs::path(kReportDirectory) / kOwnerOfOutput);
+  write_output_owner(partial_ / kReportDirectory, rights_.owner);
+  write_file_atomically(partial_ / kSumsFile, sha256_sums(partial_, known));
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path)
@@ -140,7 +196,9 @@ fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory;
 fs::path OutputDirectory::beside(const fs::path& name) const { return parent_.path() / name; }
 
 void OutputDirectory::close_journal() {
-  if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
+  if (!rights_.owner.job_id.empty()) {
+    write_output_owner(partial_ / kReportDirectory, rights_.owner);
+  }
   // The journal is renamed first. If this ends half-way, no partial journal is left, which a later
   // run would take for damage.
   const fs::path removed = partial_ / kRemovedJournal;
@@ -183,29 +241,59 @@ void OutputDirectory::require_name(const fs::path& name) const {
                            " is not what this job wrote: something else has replaced it");
 }
 
+void OutputDirectory::check_replaceable(const fs::path& path, bool overwrite) const {
+  if (const auto fault = output_fault(path, overwrite, path_)) {
+    throw InputError("output.path", fault->what);
+  }
+  require_covered(path);
+}
+
+void OutputDirectory::require_covered(const fs::path& path) const {
+  const std::optional<OutputOwner> mark = owner_of_output(path);
+  if (!fs::exists(fs::symlink_status(path)) || rights_.cover(mark)) return;
+  throw InputError("output.path",
+                   path_.string() + " " + ownership_fault(mark.value_or(OutputOwner{}).name));
+}
+
 void OutputDirectory::replace() {
   const PinnedDirectory before = parent_.enter(name_);
   // A typing error in the path must not destroy other files, whatever has come there meanwhile.
-  check_replaceable(before ? before.path() : beside(name_), /*overwrite=*/true, path_);
-  exchange(parent_, partial_name_, name_);
+  const fs::path old = before ? before.path() : beside(name_);
+  if (const auto fault = replacement_fault(old, /*overwrite=*/true, path_)) {
+    throw InputError("output.path", fault->what);
+  }
+  require_covered(old);
+  const fs::path left = exchange(parent_, partial_name_, name_, before);
   require_name(name_);
   settled_ = true;
-  if (!parent_.holds(partial_name_, before)) return;
-  const std::error_code error = empty_directory(before.path());
-  if (error) throw std::system_error(error, path_.string() + ": what was there before");
-  remove_empty_directory(parent_, partial_name_);
+  if (!parent_.holds(left, before)) return;
+  std::error_code error = empty_directory(before.path());
+  if (!error) error = remove_empty_directory(parent_, left);
+  if (!error) return;
+  fmt::print(stderr, "warning: {}, the model that was there before, cannot be removed: {}\n",
+             shown_path(beside(left)), error.message());
 }
 
 void OutputDirectory::commit() {
   const std::lock_guard<std::mutex> guard(mutex_);
   sync_directory(partial_);
   require_name(partial_name_);
-  if (overwrite_ && fs::exists(fs::symlink_status(beside(name_)))) {
-    replace();
-  } else {
-    fs::rename(beside(partial_name_), beside(name_));
-    require_name(name_);
-    settled_ = true;
+  try {
+    if (overwrite_ && fs::exists(fs::symlink_status(beside(name_)))) {
+      replace();
+    } else {
+      const int error = rename_to_free_name(parent_, partial_name_, name_);
+      if (error == EEXIST) check_replaceable(beside(name_), overwrite_);
+      errno = error;
+      if (error != 0) throw cannot_write(path_);
+      require_name(name_);
+      settled_ = true;
+    }
+  } catch (const InputError& fault) {
+    const std::string partial = partial_path(path_).string();
+    throw InputError("output.path",
+                     fault.description() + "; the complete output stays in " + partial +
+                         ": then run the job again, which computes nothing, or rename " + partial);
   }
   sync_directory(parent_.path());
 }

@@ -2,9 +2,11 @@
 
 #include <filesystem>
 #include <mutex>
+#include <string>
 
 #include "base/errors.h"
 #include "base/files/directory.h"
+#include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 
 namespace dotresize {
@@ -23,12 +25,14 @@ class OutputBusy : public InputError {
 /// descriptors. So a user who may rename entries beside the output cannot redirect them.
 class OutputDirectory {
  public:
-  /// Creates `<path>.partial`. Keeps only the journal of an earlier job, or nothing if `fresh`.
-  /// Throws InputError if `path` exists and `overwrite` is false or dotresize has not made it, if
-  /// another job holds the lock, or if `<path>.partial` is not dotresize's or belongs to another
-  /// user.
+  /// Creates `<path>.partial`. Keeps only the journal of an earlier job, or nothing if `fresh`. But
+  /// if an earlier run of the job with this `identity` (job/report/job_identity.h) has failed in
+  /// its last step, it keeps everything (is_complete()). Throws InputError if the output cannot be
+  /// written at `path` (output_fault), if another job holds the lock, if `<path>.partial` is not
+  /// dotresize's, belongs to another user, or has the complete output of another job, or if
+  /// `rights` do not cover one of the two.
   OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false,
-                  OutputOwner owner = {});
+                  OutputRights rights = {}, const std::string& identity = "");
   /// Opens the directory on another rank, once rank 0 has created it. Throws InputError if it
   /// cannot be opened or belongs to another user.
   explicit OutputDirectory(const std::filesystem::path& path);
@@ -37,6 +41,8 @@ class OutputDirectory {
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 
+  /// True if nothing is left to do but commit().
+  bool is_complete() const { return complete_; }
   /// Path by descriptor (base/files/confinement.h).
   const std::filesystem::path& partial() const { return partial_; }
   /// Journal directory in partial() (worker/calibration/storage/journal.h).
@@ -50,26 +56,40 @@ class OutputDirectory {
   bool stopped() const;
   /// Leaves the output to rank 0, which may commit it once it has this rank's next message.
   void leave();
-  /// Removes the journal of a complete output, so that no job resumes from it. Also records the
-  /// owner in the output, if a server's job has made it.
+  /// Removes the journal of an output that lacks only its sums, so that no job resumes from it.
+  /// Also records the owner in the output, if a server's job has made it.
   void close_journal();
   /// Makes the content durable and renames it to `path`. Replaces an existing directory if
-  /// `overwrite` allows it and dotresize has made that one too; otherwise throws InputError. Throws
-  /// std::runtime_error if the unfinished output's name leads to something else.
+  /// `overwrite` allows it and dotresize has made that one too. Nothing is removed before that.
+  /// Throws InputError if it cannot be renamed: `<path>.partial` then stays complete, and the
+  /// message says how to go on. Throws std::runtime_error if the unfinished output's name leads to
+  /// something else.
   void commit();
+  /// Rights of this job over what exists; on rank 0.
+  const OutputRights& rights() const { return rights_; }
 
  private:
   /// Path of an entry of the parent directory.
   std::filesystem::path beside(const std::filesystem::path& name) const;
   void require_name(const std::filesystem::path& name) const;
+  /// Throws InputError if the job may not write its output at `path`, where the output's name leads
+  /// to.
+  void check_replaceable(const std::filesystem::path& path, bool overwrite) const;
+  /// Throws InputError if the job's rights do not cover what exists at `path`.
+  void require_covered(const std::filesystem::path& path) const;
+  /// Readies `<path>.partial` for a new job, or finds it complete.
+  void begin(bool fresh, const std::string& identity);
+  /// Makes this attempt the owner of an output that an earlier one has completed.
+  void take_over();
   void replace();
 
   std::filesystem::path path_;
   std::filesystem::path name_;          ///< entry of the output in parent_
   std::filesystem::path partial_name_;  ///< entry of the unfinished output in parent_
   bool overwrite_ = false;
-  OutputOwner owner_;
+  OutputRights rights_;
   std::mutex mutex_;
+  bool complete_ = false;
   bool settled_ = false;  ///< committed or left
   PinnedDirectory parent_;
   PinnedDirectory directory_;  ///< unfinished output; rank 0 holds its lock

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -19,11 +20,6 @@
 
 namespace dotresize {
 namespace fs = std::filesystem;
-namespace {
-
-constexpr size_t kMaxConfigBytes = 16 << 20;
-
-}  // namespace
 
 OutputShards::OutputShards(Communicator& comm, fs::path dir, const ModelConfig& source,
                            const ResolvedJob& job, const ShardPlan& plan)
@@ -34,8 +30,8 @@ void OutputShards::begin(const JunctionWidths& widths) {
   output_ = output_model_config(source_, job_, widths);
   std::vector<TensorSpec> specs;
   for (StoredTensor& tensor : shard_tensors(output_, 0, output_.num_sublayers())) {
-    specs.push_back(
-        {std::move(tensor.name), scalar_type(job_.output.dtype), std::move(tensor.shape)});
+    const at::ScalarType dtype = scalar_type(output_.dtypes.of(tensor.name));
+    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
   }
   layout_ = make_shard_layout(specs);
   if (comm_.rank() == 0) create_shards(dir_, layout_);
@@ -46,29 +42,38 @@ void OutputShards::begin(const JunctionWidths& widths) {
     mine.insert(std::move(tensor.name));
   }
   writer_.emplace(dir_, layout_, mine);
-  if (!output_.compressed && widths.mapped_count > 0) {
-    norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output.dtype));
-  }
+  has_stock_norms_ = !output_.compressed && widths.mapped_count > 0;
+}
+
+StockNorm OutputShards::norm_of(const std::string& tensor) const {
+  return stock_norm(source_.hidden_size, output_.hidden_size,
+                    scalar_type(output_.dtypes.of(tensor)));
 }
 
 void OutputShards::put_end(TensorRole role, const at::Tensor& rows, int64_t first) {
-  const auto name_of = [&](TensorRole end) { return end_tensor(output_, end)->name; };
-  if (norm_ && role == TensorRole::kHead) {
-    writer_->write(name_of(role), rows * norm_->rest, first);
-    if (first == 0) writer_->write(name_of(TensorRole::kFinalNorm), norm_->weight);
-  } else if (norm_ && role == TensorRole::kFinalNorm) {
-    writer_->write(name_of(role), rows * norm_->exact);
+  const std::string name = end_tensor(output_, role)->name;
+  if (has_stock_norms_ && role == TensorRole::kHead) {
+    const std::string norm_name = end_tensor(output_, TensorRole::kFinalNorm)->name;
+    const StockNorm norm = norm_of(norm_name);
+    writer_->write(name, rows * norm.rest, first);
+    if (first == 0) writer_->write(norm_name, norm.weight);
+  } else if (has_stock_norms_ && role == TensorRole::kFinalNorm) {
+    writer_->write(name, rows * norm_of(name).exact);
   } else {
-    writer_->write(name_of(role), rows, first);
+    writer_->write(name, rows, first);
   }
 }
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {
-  for_each_stored(norm_ ? with_stock_norm(weights, *norm_) : weights,
-                  sublayer_tensors(output_, weights.sublayer),
-                  [&](const StoredTensor& stored, const at::Tensor& tensor) {
-                    writer_->write(stored.name, tensor);
-                  });
+  const std::vector<StoredTensor> tensors = sublayer_tensors(output_, weights.sublayer);
+  SublayerWeights written = weights;
+  if (has_stock_norms_) {
+    const auto norm = std::ranges::find(tensors, TensorRole::kNorm, &StoredTensor::role);
+    written = with_stock_norm(weights, norm_of(norm->name));
+  }
+  for_each_stored(written, tensors, [&](const StoredTensor& stored, const at::Tensor& tensor) {
+    writer_->write(stored.name, tensor);
+  });
 }
 
 void OutputShards::finish() { writer_->finish(); }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -30,6 +31,9 @@ class OutputShards final : public FoldedModelSink {
   const ShardLayout& layout() const { return layout_; }
 
  private:
+  /// Norm of a stock model with maps, rounded to the dtype of its tensor.
+  StockNorm norm_of(const std::string& tensor) const;
+
   Communicator& comm_;
   std::filesystem::path dir_;
   const ModelConfig& source_;
@@ -39,7 +43,7 @@ class OutputShards final : public FoldedModelSink {
   ModelConfig output_;
   ShardLayout layout_;
   std::optional<ShardWriter> writer_;
-  std::optional<StockNorm> norm_;  ///< norm of a stock model with maps; absent in other models
+  bool has_stock_norms_ = false;  ///< the output is a stock model with maps
 };
 
 /// Writes the files that are needed to load the shards: config.json, the Python code of a

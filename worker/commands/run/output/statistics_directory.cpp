@@ -36,12 +36,13 @@ Json read_manifest(const fs::path& dir) {
 }  // namespace
 
 StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& job,
-                                         const ModelConfig& config, const Json& fingerprint)
+                                         const ModelConfig& config, const Json& fingerprint,
+                                         const OutputRights& rights)
     : job_(job), dir_(job.statistics.directory()), partial_(partial_path(dir_)) {
   std::string state;
   if (comm.rank() == 0) {
     whole_ = find(fingerprint);
-    if (!whole_) begin(fingerprint);
+    if (!whole_) begin(fingerprint, rights);
     state = "begun";
     if (whole_) state = read_manifest(dir_).value(kBases, kOwnBases);
   }
@@ -77,7 +78,7 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   return true;
 }
 
-void StatisticsDirectory::begin(const Json& fingerprint) {
+void StatisticsDirectory::begin(const Json& fingerprint, const OutputRights& rights) {
   const std::string key = job_.statistics.key();
   const Confinement& confinement = Confinement::of_process();
   if (!confinement.make_directories(partial_)) {
@@ -88,10 +89,15 @@ void StatisticsDirectory::begin(const Json& fingerprint) {
     throw InputError(key, "another job is writing " + partial_.string());
   }
   const bool begun = fs::exists(partial_ / kStatisticsFile);
-  if (!begun && !fs::is_empty(partial_)) {
+  const std::optional<OutputOwner> mark = read_output_owner(partial_);
+  if (!begun && !mark && !fs::is_empty(partial_)) {
     throw InputError(key, partial_.string() +
                               " is not empty and was not written by a dotresize job; remove it or "
                               "choose another path");
+  }
+  if ((begun || mark) && !rights.cover(mark)) {
+    throw InputError(key,
+                     partial_.string() + " " + ownership_fault(mark.value_or(OutputOwner{}).name));
   }
   if (begun && difference(fingerprint, read_manifest(partial_), "").empty()) {
     return Journal::remove_unfinished(partial_ / kEntries);
@@ -99,6 +105,7 @@ void StatisticsDirectory::begin(const Json& fingerprint) {
   // The content belongs to another job, and nobody can use it.
   const std::error_code error = empty_directory(partial_);
   if (error) throw InputError(key, partial_.string() + ": " + error.message());
+  if (!rights.owner.job_id.empty()) write_output_owner(partial_, rights.owner);
   fs::create_directory(partial_ / kEntries);
   write_file_atomically(partial_ / kStatisticsFile, fingerprint.dump(2) + "\n");
 }

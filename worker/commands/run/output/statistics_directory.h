@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "base/files/output_owner.h"
 #include "base/files/unique_fd.h"
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -21,9 +22,9 @@ class StatisticsDirectory {
   /// Opens existing statistics, even if the job would save new ones, or begins new ones. Throws
   /// InputError naming the key if statistics to be used do not exist, if existing ones belong to
   /// another model, tokens, basis or dtype, if an entry is missing or damaged, or if another job is
-  /// writing them. Collective.
+  /// writing them, or if `rights` (of rank 0) do not cover unfinished ones. Collective.
   StatisticsDirectory(Communicator& comm, const ResolvedJob& job, const ModelConfig& config,
-                      const nlohmann::json& fingerprint);
+                      const nlohmann::json& fingerprint, const OutputRights& rights);
 
   /// True if all entries are there.
   bool whole() const { return whole_; }
@@ -35,7 +36,7 @@ class StatisticsDirectory {
   /// Both run on rank 0. find() returns true if the directory exists; begin() begins the unfinished
   /// one.
   bool find(const nlohmann::json& fingerprint);
-  void begin(const nlohmann::json& fingerprint);
+  void begin(const nlohmann::json& fingerprint, const OutputRights& rights);
   void check_entries(Communicator& comm, const ModelConfig& config, bool shared_basis) const;
 
   const ResolvedJob& job_;

@@ -1,0 +1,144 @@
+#include "job/checkpoint/model_description.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/files/input_file.h"
+#include "job/checkpoint/checkpoint_table.h"
+#include "job/checkpoint/source_model.h"
+#include "job/model/output_config.h"
+#include "job/model/read_model_config.h"
+#include "job/model/tensor_table.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr char kConfigFile[] = "config.json";
+
+json stamp_json(const FileStamp& stamp) {
+  return {{"inode", stamp.inode},
+          {"bytes", stamp.bytes},
+          {"modified_ns", stamp.modified_ns},
+          {"changed_ns", stamp.changed_ns}};
+}
+
+std::vector<std::string> companions_in(const fs::path& dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const char* name : kCompanionFiles) {
+    if (fs::exists(dir / name, error)) names.emplace_back(name);
+  }
+  return names;
+}
+
+/// Stamps of all files of a description. Taken before the files are read, so that a later change
+/// shows.
+json stamps_of(const fs::path& dir, const CheckpointFiles& files,
+               const std::vector<std::string>& companions) {
+  std::vector<std::string> names = files.names;
+  names.emplace_back(kConfigFile);
+  if (!files.index.empty()) names.emplace_back(kIndexFile);
+  names.insert(names.end(), companions.begin(), companions.end());
+  json stamps = json::object();
+  for (const std::string& name : names) {
+    stamps[name] = stamp_json(InputFile((dir / name).string()).stamp());
+  }
+  return stamps;
+}
+
+json rotary_json(const RotaryConfig& rotary) {
+  return {{"type", rotary.type},
+          {"theta", rotary.theta},
+          {"partial_factor", rotary.partial_factor},
+          {"factor", rotary.factor},
+          {"original_max_position_embeddings", rotary.original_max_position_embeddings},
+          {"low_freq_factor", rotary.low_freq_factor},
+          {"high_freq_factor", rotary.high_freq_factor}};
+}
+
+json mixture_json(const std::optional<MixtureConfig>& mixture) {
+  if (!mixture) return {};
+  return {{"experts", mixture->experts},
+          {"experts_per_token", mixture->experts_per_token},
+          {"intermediate_size", mixture->intermediate_size},
+          {"normed_weights", mixture->normed_weights},
+          {"layers", mixture->layers}};
+}
+
+json config_json(const ModelConfig& config) {
+  const AttentionConfig& attention = config.attention;
+  json value = {{"family", config.family},
+                {"compressed", config.compressed},
+                {"hidden_size", config.hidden_size},
+                {"intermediate_size", config.intermediate_size},
+                {"num_hidden_layers", config.num_layers},
+                {"vocab_size", config.vocab_size},
+                {"max_position_embeddings", config.max_position_embeddings},
+                {"rms_norm_eps", config.rms_norm_eps},
+                {"num_attention_heads", attention.num_heads},
+                {"num_key_value_heads", attention.num_kv_heads},
+                {"head_dim", attention.head_dim},
+                {"attention_bias", attention.bias},
+                {"sliding_window", nullptr},
+                {"rotary", rotary_json(attention.rotary)},
+                {"mixture", mixture_json(config.mixture)},
+                {"tie_word_embeddings", config.tie_word_embeddings},
+                {"junction_widths", config.form.junction_widths},
+                {"norm_weights", config.form.norm_weights || !config.compressed}};
+  if (attention.sliding_window) value["sliding_window"] = *attention.sliding_window;
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    const char* key = is_attention(sublayer) ? "value_head_dims" : "intermediate_sizes";
+    value[key].push_back(inner_width(config, sublayer));
+  }
+  return value;
+}
+
+/// One entry for each tensor of the config. Others that the files may have are left out.
+json tensors_json(const ModelConfig& config, const CheckpointTable& table) {
+  json tensors = json::object();
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    for (const StoredTensor& tensor : shard_tensors(config, sublayer, sublayer + 1)) {
+      const TensorPlace& place = table.tensors.at(tensor.name);
+      tensors[tensor.name] = {{"file", place.file},
+                              {"dtype", place.dtype},
+                              {"shape", place.shape},
+                              {"begin", place.begin},
+                              {"end", place.end}};
+    }
+  }
+  return tensors;
+}
+
+json settings_json(const fs::path& dir, const ModelConfig& config) {
+  ModelConfig stock = config;
+  stock.compressed = false;
+  return json::parse(
+      output_config_json(read_whole_file(dir / kConfigFile, kMaxConfigBytes), stock));
+}
+
+}  // namespace
+
+ModelDescription describe_model(const fs::path& dir) {
+  const CheckpointFiles files = find_checkpoint_files(dir);
+  const std::vector<std::string> companions = companions_in(dir);
+  const json stamps = stamps_of(dir, files, companions);
+  SourceModel model = read_model_with_weights(dir);
+  if (model.files.names != files.names) {
+    throw InputError(dir.string() + ": was changed while it was read; export the model again");
+  }
+  const json document = {{"name", fs::canonical(dir).filename().string()},
+                         {"config", config_json(model.config)},
+                         {"settings", settings_json(dir, model.config)},
+                         {"tensors", tensors_json(model.config, *model.table)},
+                         {"companions", companions},
+                         {"files", stamps}};
+  return {document.dump(-1, ' ', false, json::error_handler_t::replace), std::move(model.warnings)};
+}
+
+}  // namespace dotresize

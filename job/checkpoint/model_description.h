@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// A model as the exporters (worker/python/exporting.py) get it. They write only what this says,
+/// and have no reader of their own.
+struct ModelDescription {
+  /// One object, for the exporters' standard input:
+  ///   name: the last part of the directory's path, without links
+  ///   config: every setting with its value, also where config.json leaves it to transformers
+  ///   settings: config.json as that of a stock model of the family
+  ///   tensors: file, dtype, shape, begin and end of exactly the tensors that the config implies
+  ///   companions: the names of the tokenizer's files and their like
+  ///   files: stamps of all files of this description, from before they were read
+  std::string json;
+  std::vector<std::string> warnings;  ///< see SourceModel
+};
+
+/// Throws InputError for whatever a job would refuse in its model, and for a directory without
+/// weights.
+ModelDescription describe_model(const std::filesystem::path& dir);
+
+}  // namespace dotresize
