@@ -157,9 +157,9 @@ def new_place(family="llama"):
     place = Place(Path(tempfile.mkdtemp(dir=session_folder().name)))
     place.folder.chmod(0o777)
     shutil.copytree(base(family), place / "model")
-    for file in (place / "model").iterdir():
-        file.chmod(0o644)  # other users may read them
     shutil.copy(tokens_file(), place / "tokens.safetensors")
+    for file in [*(place / "model").iterdir(), place / "tokens.safetensors"]:
+        file.chmod(0o644)  # other users may read them
     place.write("job.json", JOB)
     return place
 
