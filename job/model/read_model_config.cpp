@@ -30,6 +30,7 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
   const auto model_type = fields.text("model_type");
   if (!model_type) fields.fail("model_type", "is missing");
   config.compressed = *model_type == kCompressedType;
+  if (config.compressed) fields.note({"auto_map"});  // names the code beside the weights
   const std::string key = config.compressed ? "source_model_type" : "model_type";
   config.family = fields.text(key).value_or("");
   if (config.family.empty()) fields.fail(key, "is missing");
