@@ -81,8 +81,8 @@ TEST(PlanTable, BytesCountAsTheyAreWritten) {
   EXPECT_DOUBLE_EQ(plan["compressed"]["bytes_fraction"].get<double>(),
                    2.0 * plan["compressed"]["parameters_fraction"].get<double>());
   EXPECT_THAT(table(job),
-              HasSubstr("remedies: a smaller width, one map for all (output.format: stock), "
-                        "which needs no shortcuts, output.dtype: same, "));
+              HasSubstr("remedies: output.dtype: same, a smaller width, one map for all "
+                        "(output.format: stock), which needs no shortcuts, "));
 }
 
 TEST(PlanTable, MixedDtypesAreTold) {

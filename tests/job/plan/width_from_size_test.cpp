@@ -105,9 +105,9 @@ std::string error_of(double size, int64_t round_to) {
 
 TEST(WidthFromSize, AnUnreachableSizeIsRefusedWithTheSmallestOne) {
   EXPECT_EQ(error_of(0.2, 8),
-            "method.size: 0.2 is not available: the smallest width, 8, gives 0.213489 of the dense "
+            "method.size: 0.2 is not available: the smallest width, 8, gives 0.213490 of the dense "
             "model's bytes");
-  EXPECT_EQ(error_of(0.2138, 8), "was accepted");
+  EXPECT_EQ(error_of(0.21349, 8), "was accepted");
 }
 
 TEST(WidthFromSize, WithoutAMultipleThereIsNoWidth) {
