@@ -58,8 +58,9 @@ is_current() {  # FOLDER REQUIREMENTS
 
 # uv downloads and unpacks several packages at once, in less than half of pip's time. It uses pip's index and certificates.
 install_python_packages() {  # OPTIONS OF uv pip install...
-  local python=$root/.venv/bin/python index extra options=(--quiet --system-certs --python "$root/.venv/bin/python")
-  "$python" -m pip install --disable-pip-version-check -q --no-compile "$(grep '^uv==' "$root/requirements.txt")"
+  local python=$root/.venv/bin/python index extra options=(--quiet --system-certs --require-hashes --python "$root/.venv/bin/python")
+  "$python" -m pip install --disable-pip-version-check -q --no-compile --no-deps --require-hashes \
+    -r <(sed -n '/^uv==/,/[^\\]$/p' "$root/requirements.txt")
   index=${PIP_INDEX_URL:-$("$python" -m pip config get global.index-url 2>/dev/null || true)}
   extra=${PIP_EXTRA_INDEX_URL:-$("$python" -m pip config get global.extra-index-url 2>/dev/null || true)}
   [[ -z $index ]] || options+=(--default-index "$index")

@@ -14,15 +14,13 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr char kRights[] = "DOTRESIZE_OUTPUT_RIGHTS";
 
-Json to_json(const OutputOwner& owner) {
+nlohmann::json to_json(const OutputOwner& owner) {
   return {{"job_id", owner.job_id}, {"attempt", owner.attempt}, {"owner", owner.name}};
 }
 
-OutputOwner to_owner(const Json& content) {
+OutputOwner to_owner(const nlohmann::json& content) {
   return {content.at("job_id").get<std::string>(), content.at("attempt").get<int>(),
           content.value("owner", "")};
 }
@@ -48,10 +46,10 @@ std::optional<OutputOwner> read_output_owner(const fs::path& dir) {
   std::error_code error;
   if (!fs::is_regular_file(fs::symlink_status(file, error))) return std::nullopt;
   try {
-    return to_owner(Json::parse(read_whole_file(file, kMaxOwnerBytes)));
+    return to_owner(nlohmann::json::parse(read_whole_file(file, kMaxOwnerBytes)));
   } catch (const InputError&) {
     return std::nullopt;
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }
@@ -73,16 +71,16 @@ bool OutputRights::cover(const std::optional<OutputOwner>& mark) const {
 }
 
 std::string rights_text(const OutputRights& rights) {
-  Json content = to_json(rights.owner);
+  nlohmann::json content = to_json(rights.owner);
   content["any"] = rights.any;
   return content.dump();
 }
 
 OutputRights parse_rights(const std::string& text) {
   try {
-    const Json content = Json::parse(text);
+    const nlohmann::json content = nlohmann::json::parse(text);
     return {to_owner(content), content.at("any").get<bool>()};
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw InputError(std::string(kRights) + " is not what a server gives: " + json_fault(error));
   }
 }

@@ -32,7 +32,7 @@ void plan_jobs(const ModelConfig& config) {
     try {
       const JobPlan plan = plan_job(spec, config);
       for (const RankShard& rank : plan.shards.ranks) {
-        require(rank.parameters >= 0 && rank.bytes >= 0 && rank.peak_memory_bytes > 0,
+        require(rank.size.parameters >= 0 && rank.size.bytes >= 0 && rank.peak_memory_bytes > 0,
                 "sizes of a plan are within int64");
       }
       require(!plan_table(plan).empty(), "a plan has a table");

@@ -72,6 +72,7 @@ void dump(char** argv) {
   for (int rank = 0; rank < comm.size(); ++rank) {
     plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
                           .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size(),
+                          .size = {},
                           .solved_together = together,
                           .checkpoints = checkpoints});
   }

@@ -136,7 +136,7 @@ TEST(MemoryEstimate, OfAJobThatUsesStatisticsHasNoStage) {
   const ShardPlan plain = make_shard_plan(config, job);
   job.statistics.use = "/s";
   const ShardPlan used = make_shard_plan(config, job);
-  EXPECT_LT(peak_device_memory(used), peak_device_memory(plain) - plain.ranks[1].bytes / 2);
+  EXPECT_LT(peak_device_memory(used), peak_device_memory(plain) - plain.ranks[1].size.bytes / 2);
 }
 
 /// Junction groups of a method on a CPU and on a GPU.
