@@ -104,12 +104,6 @@ void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
     warnings.emplace_back(
         "there are tensors in float64: they are read as float32, and sizes count them so");
   }
-  if (config.dtypes.others.empty()) return;
-  std::vector<std::string> others;
-  for (const auto& [name, dtype] : config.dtypes.others) others.push_back(name);
-  warnings.push_back((others.size() == 1 ? "tensor " : "tensors ") + tensors_text(others) + ": " +
-                     to_string(config.dtypes.others.begin()->second) + ", unlike most, which are " +
-                     to_string(config.dtypes.main) + "; output.dtype: same keeps each");
 }
 
 }  // namespace

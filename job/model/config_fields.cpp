@@ -43,6 +43,7 @@ void ConfigFields::note(std::initializer_list<const char*> keys) const {
 std::vector<std::string> ConfigFields::unread() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : object_.items()) {
+    if (value.is_null()) continue;
     if (!read_->contains(key)) {
       unread.push_back(key);
       continue;
@@ -52,7 +53,7 @@ std::vector<std::string> ConfigFields::unread() const {
     if (!value.is_object() || first == read_->end() || !first->starts_with(key + ".")) continue;
     for (const auto& inner : value.items()) {
       const std::string name = key + "." + inner.key();
-      if (!read_->contains(name)) unread.push_back(name);
+      if (!inner.value().is_null() && !read_->contains(name)) unread.push_back(name);
     }
   }
   return unread;

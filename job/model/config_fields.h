@@ -49,7 +49,8 @@ class ConfigFields {
 
   /// Notes keys that a family has, although this model's other settings leave them without effect.
   void note(std::initializer_list<const char*> keys) const;
-  /// Returns the present keys of the whole file that nobody has looked at, with their prefixes.
+  /// Returns the keys of the whole file, other than null, that nobody has looked at, with their
+  /// prefixes.
   /// Only for the file's outermost object.
   std::vector<std::string> unread() const;
 

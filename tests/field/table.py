@@ -278,7 +278,7 @@ DTYPES_OF_FILES = [
     compresses("an output of bfloat16 that config.json calls float32",
                llama(stored_as("bfloat16"), job(method={"name": None, "width": None, "allow_larger": None, "size": 0.9})),
                written(0.9, rest="bfloat16")),
-    reads("float64 weights", llama(stored_as("float64")), either(equal(4, 5), refused("F64|float64", "save_pretrained"))),
+    reads("float64 weights", llama(stored_as("float64")), equal(4, 5, says="float64")),
     plans("an output of float64 weights", llama(stored_as("float64")),
           either(refused("F64|float64", "save_pretrained|output.dtype"), runs("float64"))),
     reads("float8 weights with a scale", llama(fp8), refused("F8|FP8|float8", "bfloat16|quantis")),
@@ -342,7 +342,7 @@ PLACES = [
     compresses("an output directory that is a mount point", llama(folder("out")), refused("out", "mount"), before="mount -t tmpfs none out && ",
                as_root=True),
     compresses("an output that is a dangling link", llama(linked("out", "nowhere")), refused("out", "link")),
-    exports("a folder that is missing", llama(), refused(r"missing/model.gguf(?!\.)|missing[: ]", "no such|not exist|is missing|create"),
+    exports("a folder that is missing", llama(), refused(r"missing/model.gguf(?!\.)|missing[: ]", "is not there"),
             out="missing/model.gguf"),
     Situation("GGUF: a model without a name", llama(), 'dotresize export "" --to gguf', refused("MODEL_DIR|model directory|empty", code=64)),
 ]
@@ -366,7 +366,8 @@ GGUF = [
     exports("head_dim absent where the family has 128", made("qwen3 of wide heads", keys(head_dim=ABSENT)), exported(attention__key_length=128)),
     exports("num_key_value_heads absent", llama(own_keys_of_heads, keys(num_key_value_heads=ABSENT)), exported()),
     exports("rms_norm_eps absent", llama(keys(rms_norm_eps=ABSENT)), exported()),
-    exports("theta inside rope_scaling alone", llama(rotary(LINEAR | {"rope_theta": 5e5})), exported(rope__freq_base=5e5)),
+    exports("theta inside rope_scaling alone", llama(rotary(LINEAR | {"rope_theta": 5e5})),
+            exported(read_back=False, rope__freq_base=5e5, rope__scaling__factor=4.0)),  # transformers reads no factor from a GGUF
     exports("tie false without a head", llama(removed("lm_head")), refused("lm_head.weight", "tie_word_embeddings")),
     exports("tie true with another head", llama(keys(tie_word_embeddings=True)), contradiction("tie_word_embeddings", "lm_head.weight", "false")),
     exports("a weight beyond float16", llama(scaled("layers.0.mlp.up_proj", 1e5)), refused("up_proj|ffn_up", "float16|f16", "bf16|f32"), "f16"),
