@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   verbs.push_back(add_doctor_verb(app, common));
   for (Verb& verb : add_job_verbs(app, common)) verbs.push_back(std::move(verb));
   verbs.push_back(add_completion_verb(app));
-  check_path_options(app);
+  expand_home_in_paths(app);
   try {
     app.parse(argc, argv);
     refuse_empty_arguments(app);

@@ -79,11 +79,11 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-void check_path_options(CLI::App& app) {
+void expand_home_in_paths(CLI::App& app) {
   const CLI::Validator expand(
       [](std::string& path) {
         path = with_home(path);
-        return path.empty() ? std::string("an empty text is no path") : std::string();
+        return std::string();
       },
       "");
   for (CLI::Option* option : app.get_options()) {
@@ -92,7 +92,7 @@ void check_path_options(CLI::App& app) {
       option->transform(expand);
     }
   }
-  for (CLI::App* command : app.get_subcommands(nullptr)) check_path_options(*command);
+  for (CLI::App* command : app.get_subcommands(nullptr)) expand_home_in_paths(*command);
 }
 
 void add_labels(const std::vector<std::string>& texts,

@@ -60,8 +60,8 @@ Verb add_completion_verb(CLI::App& app);
 std::vector<std::string> option_names(const CLI::App& app);
 
 /// Makes all options of `app` and its verbs that are paths, by their type names, expand a leading
-/// "~", which a shell leaves in `--trace=~/x`, and refuse an empty path.
-void check_path_options(CLI::App& app);
+/// "~", which a shell leaves in `--trace=~/x`.
+void expand_home_in_paths(CLI::App& app);
 
 /// Adds the repeatable option --set KEY=VALUE (job/spec/job_file.h).
 void add_set_option(CLI::App& command, std::vector<std::string>& changes);

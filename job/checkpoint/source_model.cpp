@@ -147,10 +147,14 @@ SourceModel read_source_model(const fs::path& dir, const Confinement& confinemen
   return model;
 }
 
-SourceModel read_model_with_weights(const fs::path& dir) {
-  SourceModel model = read_source_model(dir);
+void require_weights(const fs::path& dir, const SourceModel& model) {
   if (!model.table) find_checkpoint_files(dir);  // throws, with what there is instead
   require_equal_tied_head(dir, model);
+}
+
+SourceModel read_model_with_weights(const fs::path& dir) {
+  SourceModel model = read_source_model(dir);
+  require_weights(dir, model);
   return model;
 }
 

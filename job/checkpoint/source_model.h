@@ -28,8 +28,11 @@ struct SourceModel {
 SourceModel read_source_model(const std::filesystem::path& dir,
                               const Confinement& confinement = Confinement::of_process());
 
-/// Reads a model whose weights are needed. Throws InputError also if there are none, and for an
-/// unequal tied head (require_equal_tied_head).
+/// Throws InputError if the model has no weights, or an unequal tied head
+/// (require_equal_tied_head).
+void require_weights(const std::filesystem::path& dir, const SourceModel& model);
+
+/// Reads a model whose weights are needed: both of these.
 SourceModel read_model_with_weights(const std::filesystem::path& dir);
 
 /// Throws InputError if the model is tied, and its files have a head with other values than the

@@ -1,6 +1,5 @@
 #include "job/spec/command_options.h"
 
-#include <algorithm>
 #include <map>
 
 namespace dotresize {
@@ -114,9 +113,6 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
       ->transform(CLI::CheckedTransformer(kRuntimes).description(""));
   app.callback([&request] {
     check_source_options(request.source);
-    if (std::ranges::any_of(request.prompts, &std::string::empty)) {
-      throw CLI::ValidationError("--generate needs a text with at least one character");
-    }
     if (!request.perplexity() && !request.latency && !request.generation()) {
       throw CLI::ValidationError(
           "eval needs --text or --tokens for perplexity, --latency or --generate");

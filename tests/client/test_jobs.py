@@ -8,7 +8,9 @@ import sys
 import time
 import uuid
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from conftest import SOURCE, example_environment, read_until
 
@@ -108,14 +110,21 @@ def test_a_cancelled_job_ends_those_who_watch_with_two(cli, running):
     cli("report", running, exit_code=65)
 
 
+def foreign_tokens(directory):
+    """Returns a job's calibration that only its ranks refuse: its ids are those of a larger vocabulary."""
+    path = directory / "foreign.safetensors"
+    save_file({"tokens": np.full((2, 64), 10**6, np.int32)}, path)
+    return {"tokens": str(path)}
+
+
 def test_a_failed_job_has_a_page_with_its_reason_and_its_log(cli, job_files, tmp_path):
     name = "</script><img src=x onerror=alert(1)>"
-    job = cli.json("submit", job_files(name="short", calibration={"samples": 1000}), "--wait",
+    job = cli.json("submit", job_files(name="foreign", calibration=foreign_tokens(tmp_path)), "--wait",
                    "--set", f"name={name}", exit_code=65)
     page = tmp_path / "page.html"
     cli("report", job["id"], "--html", page)
     html = page.read_text()
-    assert "INVALID_INPUT" in html and "1000 are needed" in html and "End of the log" in html
+    assert "INVALID_INPUT" in html and "is outside the vocabulary" in html and "End of the log" in html
     assert "&lt;img src=x" in html and "<img" not in html
 
 
@@ -142,7 +151,7 @@ def test_a_job_that_the_server_refuses_says_which_field(cli, job_files, tmp_path
 
 def test_an_unknown_job(cli):
     for verb in ("status", "watch", "cancel", "delete", "logs", "report"):
-        assert cli.json(verb, "nonexistent", exit_code=65)["error"]["code"] == "NOT_FOUND"
+        assert cli.json(verb, "j-0123456789abcdef", exit_code=65)["error"]["code"] == "NOT_FOUND"
 
 
 def test_without_a_server(offline):
@@ -283,8 +292,8 @@ def test_the_python_example_ends_as_the_command_line_does(server, job_files, tmp
     # The cases are a refusal by the server with its field, a failed job, a typing error and a text that is not a list.
     refused = run_example(server.address, job_files("wide", method={"width": 999}))
     assert refused.returncode == 65 and "method.width: 999" in refused.stderr
-    short = job_files("short", calibration={"samples": 1000})
-    failed = run_example(server.address, short)
+    foreign = job_files("foreign", calibration=foreign_tokens(tmp_path))
+    failed = run_example(server.address, foreign)
     assert failed.returncode == 65 and "is FAILED: INVALID_INPUT" in failed.stderr
     for line, fault in (("method: {sparsty: 0.2}", 'no field named "sparsty" at "JobSpec.method"'),
                         ("method: {sparsity: much}", "parse float: much at JobSpec.method.sparsity"),

@@ -275,7 +275,7 @@ def test_options_expand_the_home_directory_and_refuse_an_empty_path(offline, job
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "machine.yaml").write_text((HARDWARE / "cpu.yaml").read_text())
     assert offline.json("plan", job_files(), "--hardware=~/machine.yaml")["seconds"]["total"] > 0
-    assert "--hardware: an empty text is no path" in offline("plan", job_files(), "--hardware", "", exit_code=64).stderr
+    assert "--hardware: must not be empty" in offline("plan", job_files(), "--hardware", "", exit_code=64).stderr
     (tmp_path / "m").symlink_to(MODEL)
     assert offline.json("plan", job_files(), "--set", "model.path=~/m")["ranks"]
 
@@ -290,7 +290,7 @@ def test_files_of_the_wrong_kind_come_with_the_verb_for_them(offline, job_files,
     error = offline("eval", "hf://owner/name", "--latency", exit_code=65).stderr
     assert "is not a local directory; a model of the Hugging Face Hub is fetched with hf download owner/name --local-dir name" in error
     assert "'nothing': no such directory, and not the id of a job" in offline("report", "nothing", exit_code=65).stderr
-    assert "--generate needs a text" in offline("eval", MODEL, "--generate", "", exit_code=64).stderr
+    assert "--generate: must not be empty" in offline("eval", MODEL, "--generate", "", exit_code=64).stderr
 
 
 def test_the_job_of_the_readme_and_of_the_sweeps_can_be_planned(offline, tmp_path):

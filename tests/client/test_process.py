@@ -133,8 +133,9 @@ def test_the_worker_refuses_an_empty_argument_too():
 
 
 def test_an_export_into_a_missing_folder_names_the_folder(offline, tmp_path):
-    error = offline("export", MODEL, tmp_path / "missing" / "x.gguf", "--to", "gguf", exit_code=65).stderr
-    assert error == f"export: error: {tmp_path}/missing: no such directory\n"
+    file = tmp_path / "missing" / "x.gguf"
+    error = offline("export", MODEL, file, "--to", "gguf", exit_code=65).stderr
+    assert f"{file}: its folder is not there; make it with mkdir -p {file.parent}" in error
 
 
 def test_the_same_job_is_done_already_and_another_one_is_refused(offline, job_files, tmp_path):

@@ -221,7 +221,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && !device.why_not_cuda.empty()) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);
   }
-  const SourceModel source = read_model_with_weights(spec.model().path());
+  const SourceModel source = read_source_model(spec.model().path());
   const ModelConfig& config = source.config;
   if (rank_ == 0) {
     identity_ = job_identity(spec);
@@ -232,6 +232,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const JobPlan plan = plan_job(
       spec, config, launch_facts(before_job, ranks, device, spec.output().path(), options_.fresh));
   const ResolvedJob& job = plan.job;
+  require_weights(spec.model().path(), source);
   if (job.resources.compute_dtype == Dtype::kFloat16) {
     const bool bfloat16 =
         device.cuda == nullptr || auto_gpu_dtype(device.least_capability) == Dtype::kBFloat16;
