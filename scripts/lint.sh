@@ -26,7 +26,7 @@ changed_sources() {
 
 # Paths that users name are opened by base/files/ (InputFile, OutputFile, Confinement, PinnedDirectory), beneath the allowed
 # roots. These sources open other files: the state directory's, /proc, /dev, those of the installation.
-own_files='^(server/(store/(files|job_store)|access/(call_gate|guarded_server))'
+own_files='^(server/(store/(files|job_store)|access/(access|call_gate|guarded_server))'
 own_files+='|server/launch/(contract_launcher|process_table|supervisor)'
 own_files+='|worker/(cuda/nvrtc|comm/peer_sockets)|job/sweep/sweep_results)\.cpp$'
 opening='::open\(|[^_]fopen\(|std::(i|o)?fstream'

@@ -46,6 +46,8 @@ std::string with_quoted_non_finite(std::string text) {
       const size_t end = begin + name.size();
       if (begin > 0 && text[begin - 1] == '-') --begin;
       text.insert(end, 1, '"').insert(begin, 1, '"');
+    } catch (const json::exception&) {  // such as a number beyond float64
+      return text;
     }
   }
   return text;

@@ -104,7 +104,7 @@ TEST(CheckpointReader, NamesWhatIsMissing) {
               HasSubstr("no such model directory"));
   EXPECT_THAT(opening_fault(dir), HasSubstr("neither model.safetensors nor"));
   put_file(dir / "pytorch_model.bin", "");
-  EXPECT_THAT(opening_fault(dir), HasSubstr("pytorch_model.bin is not read"));
+  EXPECT_THAT(opening_fault(dir), HasSubstr("'pytorch_model.bin' is not read"));
 }
 
 TEST(CheckpointReader, RefusesAnIndexThatPointsToAMissingShard) {

@@ -108,7 +108,8 @@ def slow_tokenizer(spec, tmp_path, monkeypatch):
         program = tmp_path / "python"
         program.write_text(
             f"#!/bin/sh\ntouch {tmp_path}/tokenizing\ni=0; while [ $i -lt {10 * seconds} ]; do sleep 0.1; i=$((i+1)); done\n"
-            f'cp {harness.CALIBRATION} "${{11}}"\n'  # -I -c SOURCE --memory N --sha256 H H -- MODEL OUT TEXT
+            # The arguments end in MODEL OUT TEXT.
+            f'for argument; do out=$last; last=$argument; done\ncp {harness.CALIBRATION} "$out"\n'
         )
         program.chmod(0o755)
         monkeypatch.setenv("DOTRESIZE_PYTHON", str(program))

@@ -179,7 +179,7 @@ TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
   spec_.mutable_output()->set_dtype(v1::Output::float32);
   spec_.mutable_method()->set_sparsity(0.05);
   EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, "));
-  EXPECT_THAT(error(), HasSubstr("remedies: a smaller width, one map for all"));
+  EXPECT_THAT(error(), HasSubstr("remedies: output.dtype: same, a smaller width, one map for all"));
   EXPECT_THAT(error(), HasSubstr("method.allow_larger: true allows it"));
   spec_.mutable_method()->set_allow_larger(true);
   EXPECT_EQ(resolve().widths.largest(), 240);

@@ -215,7 +215,7 @@ TEST(ValidateSpec, UnknownEnumNumbersAreFaults) {
 TEST(ValidateSpec, AnEmptySpecNamesEverythingThatIsMissing) {
   std::vector<std::string> fields;
   for (const auto& violation : validate_spec({}, true)) fields.push_back(violation.field);
-  EXPECT_THAT(fields, testing::ElementsAre("name", "model.path", "output.path", "method.sparsity",
+  EXPECT_THAT(fields, testing::ElementsAre("model.path", "output.path", "method.sparsity",
                                            "calibration.text"));
 }
 
@@ -231,7 +231,6 @@ TEST(JobFile, IsNamedAfterItsOutputUnlessItHasAName) {
   EXPECT_EQ(name_with("out/a/../b/."), "b");
   EXPECT_EQ(name_with("hf://owner/model-80@main"), "model-80");
   EXPECT_EQ(name_with("s3://bucket/some/model"), "model");
-  EXPECT_EQ(name_with("\"/out/a\\tb\\e[m\""), "a b?[m");
   EXPECT_EQ(name_with("/out/" + std::string(300, 'x')), std::string(100, 'x'));
   EXPECT_EQ(name_with("/"), "job");
   EXPECT_EQ(name_with("out/llama-80", "name: mine\n"), "mine");
