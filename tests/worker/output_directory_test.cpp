@@ -105,7 +105,7 @@ TEST_F(OutputDirectoryTest, OneOfALaterJobIsNotRemoved) {
 TEST_F(OutputDirectoryTest, RefusesAnExistingOutput) {
   fs::create_directories(out_ / "precious");
   EXPECT_THAT([&] { OutputDirectory(out_, false); },
-              ThrowsMessage<InputError>(HasSubstr("output.overwrite")));
+              ThrowsMessage<InputError>(HasSubstr("so it is not overwritten: remove it")));
 }
 
 TEST_F(OutputDirectoryTest, OverwriteReplacesTheOldModelAtCommitAlone) {
@@ -320,7 +320,7 @@ TEST_F(OutputDirectoryTest, WhatCannotBeRenamedStaysCompleteAndTheNextRunHasNoth
     fs::create_directories(out_ / "foreign");  // meanwhile
     EXPECT_THAT([&] { output.commit(); },
                 ThrowsMessage<InputError>(AllOf(
-                    HasSubstr("out exists: remove it"),
+                    HasSubstr("so it is not overwritten: remove it"),
                     HasSubstr("the complete output stays in " + partial_path(out_).string()))));
     output.stop();  // as at a signal
   }

@@ -153,7 +153,7 @@ def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
 
 @pytest.mark.parametrize(("activations", "ranks"), [("original", 3), ("compressed", 1)])
 def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, alone, tmp_path):
-    """The model stays the same, even if nothing is written in the background."""
+    """The model stays the same, whatever the budget makes the ranks wait for."""
     method = {"name": "pca_dotresize", **OWN}
     samples = 16  # with fewer, another schedule needs the least memory, and it rounds differently
     spec = small_job(tmp_path / "out", method, activations, ranks, samples)
@@ -168,8 +168,6 @@ def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks,
     assert "prepare" not in refused.stderr
     assert not list(tmp_path.glob("out*"))
     spec["resources"]["memory"] = harness.named_budget(refused.stderr)
-    if activations == "compressed":
-        assert not harness.plan(spec, tmp_path)["overlaps"]
     harness.run_to_report(spec, tmp_path, threads=THREADS)
     assert harness.outcome(spec["output"]["path"]) == alone(method, activations, samples)
 
