@@ -33,7 +33,6 @@ def not_a_model(path):
 
 
 HOSTILE_SPECS = {
-    "no name": ("name", {"name": ""}),
     "endless name": ("name", {"name": "n" * 101}),
     "control characters in the name": ("name", {"name": "a\x1b[2Jb"}),
     "C1 control in the name": ("name", {"name": "a\x9b2Jb"}),
@@ -88,7 +87,7 @@ HOSTILE_REQUESTS = {
                                jobs_pb2.CreateJobRequest(request_id="a b", spec=spec("/tmp/x"))),
     "endless request id": ("request_id", "CreateJob",
                            jobs_pb2.CreateJobRequest(request_id="r" * 129, spec=spec("/tmp/x"))),
-    "empty request": ("name", "CreateJob", jobs_pb2.CreateJobRequest()),
+    "empty request": ("model.path", "CreateJob", jobs_pb2.CreateJobRequest()),
     "endless spec": ("spec", "CreateJob", jobs_pb2.CreateJobRequest(
         spec=spec("/tmp/x", calibration__text=["/" + "t" * 4000] * 100))),
 }

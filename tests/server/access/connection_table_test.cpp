@@ -1,12 +1,14 @@
 #include "server/access/connection_table.h"
 
 #include <arpa/inet.h>
+#include <grpcpp/security/server_credentials.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <list>
 
+#include "dotresize/v1/jobs.grpc.pb.h"
 #include "server/access/guarded_server.h"
 
 namespace dotresize {
@@ -111,7 +113,10 @@ TEST(GuardedServer, SaysThatNewConnectionsAreRefused) {
   address.sin_family = AF_INET;
   ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
   address.sin_port = htons(static_cast<uint16_t>(listeners.port));
+  v1::Jobs::Service service;
   GuardedServerOptions options;
+  options.credentials = grpc::InsecureServerCredentials();
+  options.services = {&service};
   options.max_descriptors = 1;
   const GuardedServer server(std::move(listeners), options);
   EXPECT_EQ(server.fault(), "");
