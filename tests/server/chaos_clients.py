@@ -153,7 +153,7 @@ class Witness:
             if files.get(name.removeprefix("*")) != digest:
                 return f"{name} is not what SHA256SUMS says"
         owner = json.loads((order.output / "dotresize/owner.json").read_text())
-        if owner != {"job_id": order.id, "attempt": order.job.attempt}:
+        if owner != {"job_id": order.id, "attempt": order.job.attempt, "owner": ""}:  # the server has no tokens
             return f"its output is of {owner}"
         tensors = {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
         with self.lock:
