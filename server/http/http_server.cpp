@@ -94,6 +94,9 @@ class HttpServer::Library final : public httplib::Server {
   /// `asks_clients`: clients may show a certificate.
   Library(const Certificates& certificates, RequestResources& resources, bool asks_clients)
       : certificates_(certificates), resources_(resources), asks_clients_(asks_clients) {
+    // HttpPort listens in the library's place, which sends files only while it has a listener.
+    constexpr socket_t kListener = 0;
+    svr_sock_ = kListener;
     set_payload_max_length(kMaxForm);
     set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
       const std::string why = refusal(request, response.status);

@@ -402,7 +402,7 @@ def test_files_are_on_the_http_port_but_no_model(server, job, tokens):
 
     report = (pathlib.Path(job.result.output_path) / "dotresize/report.json").read_bytes()
     assert read("dotresize/report.json") == (200, report)
-    assert read("dotresize/report.json", Range="bytes=10-19") == (206, report[10:20])
+    assert read("dotresize/report.json", Range="bytes=10-19") == (200, report)
     for name in ("config.json", "../log", "dotresize/owner.json"):
         with pytest.raises(urllib.error.HTTPError) as caught:
             read(name)
