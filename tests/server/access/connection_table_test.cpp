@@ -1,15 +1,11 @@
 #include "server/access/connection_table.h"
 
 #include <arpa/inet.h>
-#include <grpcpp/security/server_credentials.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <list>
-
-#include "dotresize/v1/jobs.grpc.pb.h"
-#include "server/access/guarded_server.h"
 
 namespace dotresize {
 namespace {
@@ -105,26 +101,6 @@ TEST_F(Connections, ReaderThatDoesNotReadTheEndOfItsAnswerIsCut) {
   EXPECT_EQ(table_.cut_stalled(later), 1);
   EXPECT_TRUE(is_cut(pair));
   table_.end_call(&pair);
-}
-
-TEST(GuardedServer, SaysThatNewConnectionsAreRefused) {
-  Listeners listeners = listen_on_tcp("127.0.0.1", 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-  address.sin_port = htons(static_cast<uint16_t>(listeners.port));
-  v1::Jobs::Service service;
-  GuardedServerOptions options;
-  options.credentials = grpc::InsecureServerCredentials();
-  options.services = {&service};
-  options.max_descriptors = 1;
-  const GuardedServer server(std::move(listeners), options);
-  EXPECT_EQ(server.fault(), "");
-  const UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  char byte = 0;
-  EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 0) << "it is closed";
-  EXPECT_EQ(server.fault(), "new ones are closed: too many are in use");
 }
 
 }  // namespace
