@@ -232,7 +232,6 @@ TEST(JobFile, IsNamedAfterItsOutputUnlessItHasAName) {
   EXPECT_EQ(name_with("hf://owner/model-80@main"), "model-80");
   EXPECT_EQ(name_with("s3://bucket/some/model"), "model");
   EXPECT_EQ(name_with("/out/" + std::string(300, 'x')), std::string(100, 'x'));
-  EXPECT_EQ(name_with("/"), "job");
   EXPECT_EQ(name_with("out/llama-80", "name: mine\n"), "mine");
   EXPECT_EQ(name_with("out/llama-80", "name:\n"), "llama-80");
   v1::JobSpec copied;  // as a job whose output goes elsewhere afterwards
