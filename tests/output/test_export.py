@@ -280,7 +280,7 @@ def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path):
     missing = export(tmp_path / "model", tmp_path / "no" / "model.gguf", exit_code=65)
     assert f"{tmp_path}/no/model.gguf: its folder is not there; make it with mkdir -p {tmp_path}/no" in missing
     assert "is a file, not a folder" in export(tmp_path / "model", there / "model.gguf", exit_code=65)
-    assert "MODEL_DIR: is empty" in export("", tmp_path / "model.gguf", exit_code=65)
+    assert "MODEL_DIR: must not be empty" in export("", tmp_path / "model.gguf", exit_code=64)
     assert "no such model directory" in export(tmp_path / "none", tmp_path / "model.gguf", exit_code=65)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "model", "there"]
 
