@@ -38,8 +38,8 @@ struct Caller {
   Role role = Role::kAdmin;
 };
 
-/// What a caller has shown: the hash of a token. It says nothing about name and role, which the
-/// token's line in the file has.
+/// Proof that a caller has shown: the hash of a token. It says nothing about name and role, which
+/// the token's line in the file has.
 class Credential {
  public:
   /// No token.

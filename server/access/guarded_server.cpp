@@ -58,7 +58,7 @@ bool is_of_malformed_request(const grpc::Status& status) {
 /// caller for a malformed request, and counts and times the call.
 class CallWatch final : public grpc::experimental::Interceptor {
  public:
-  /// What is known about the method of a call.
+  /// Facts about the method of a call.
   struct Method {
     std::string_view name;    ///< without its service
     bool is_ours = false;     ///< of the services Jobs and Workers

@@ -48,7 +48,7 @@ class GuardedServer {
   /// Stops accepting, waits up to `grace` for calls in progress, then cancels them. Cuts the
   /// connections that are left one second later.
   void shutdown(std::chrono::milliseconds grace);
-  /// Says that new connections of anybody were refused some seconds ago; empty: they were not.
+  /// Text on new connections that were refused in the last seconds; empty: there were none.
   std::string fault() const;
   /// Closes all connections; their clients may connect again. Returns how many there were.
   int cut_connections() const;

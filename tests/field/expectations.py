@@ -1,4 +1,4 @@
-"""What a situation's command is expected to give. check() raises AssertionError; str() is the table's text."""
+"""Results that the command of a situation is expected to give. check() raises AssertionError; str() is the table's text."""
 
 import json
 import math

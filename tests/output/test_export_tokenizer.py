@@ -38,7 +38,7 @@ DEEPSEEK = ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\
             "\\s*[\r\n]+|\\s+(?!\\S)|\\s+")  # fmt: skip
 MINICPM = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 HAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
-# Of each name a published tokenizer, the steps in its tokenizer.json, and ignore_merges.
+# For each name: a published tokenizer, the steps in its tokenizer.json, and ignore_merges.
 PUBLISHED = {
     "gpt-2": ("gpt2", [byte_level(True)], False),
     "smollm": ("SmolLM2", [DIGITS, byte_level(True)], False),

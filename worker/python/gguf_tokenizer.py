@@ -59,7 +59,7 @@ BEGIN_BY_THEMSELVES = ("llama-bpe", "tekken")
 
 
 def steps_of(pre_tokenizer):
-    """What a byte-level pre-tokenizer does, as a key of SPLITS; () for what has no name here."""
+    """Returns the steps of a byte-level pre-tokenizer as a key of SPLITS; () if they have no name here."""
     steps = pre_tokenizer["pretokenizers"] if pre_tokenizer["type"] == "Sequence" else [pre_tokenizer]
     *before, last = steps
     if last["type"] != "ByteLevel" or last.get("add_prefix_space"):
