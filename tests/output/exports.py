@@ -1,25 +1,37 @@
 """Random models, and `dotresize export` of them."""
 
 import json
+import os
+import shutil
 import subprocess
 
 import torch
+from forking import HELPERS, forking_python
 from gguf import GGUFReader
 from running import BUILD, EXAMPLE
 from transformers import AutoConfig, AutoModelForCausalLM
 
+VOCABULARY = 512  # of the example's tokens: readers of GGUF files take long for each token
 TINY = {"hidden_size": 64, "intermediate_size": 100, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "vocab_size": 4096, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}  # fmt: skip
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+        "vocab_size": VOCABULARY, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}  # fmt: skip
+
+
+def tokenizer_document():
+    """Returns the example's tokenizer.json with its first tokens alone."""
+    document = json.loads((EXAMPLE / "tokenizer.json").read_text())
+    model = document["model"]
+    model["vocab"] = {token: number for token, number in model["vocab"].items() if number < VOCABULARY}
+    model["merges"] = [merge for merge in model["merges"] if "".join(merge) in model["vocab"]]
+    return document
 
 
 def add_tokenizer(directory):
-    for name in TOKENIZER_FILES:
-        (directory / name).write_bytes((EXAMPLE / name).read_bytes())
+    (directory / "tokenizer.json").write_text(json.dumps(tokenizer_document()))
+    shutil.copy(EXAMPLE / "tokenizer_config.json", directory)
 
 
 def make_model(directory, family, **changes):
-    """Makes a random model with the example's tokenizer."""
+    """Makes a random model with a part of the example's tokenizer."""
     torch.manual_seed(0)
     config = AutoConfig.for_model(family.split()[0], **{**TINY, **changes})
     model = AutoModelForCausalLM.from_config(config).float()
@@ -35,10 +47,11 @@ def change_json(file, removed=(), **changes):
     file.write_text(json.dumps({key: value for key, value in (content | changes).items() if key not in removed}))
 
 
-def export(directory, out, *options, to="gguf", exit_code=0, **settings):
-    """Returns what was printed, or the errors if it fails as it should."""
+def export(directory, out, *options, to="gguf", exit_code=0, env=None, **settings):
+    """Returns what was printed, or the errors if it fails as it should. env: for an exporter in a Python of its own."""
     command = [BUILD / "bin" / "dotresize", "export", directory, out, "--to", to, *options]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, **settings)
+    env = env or os.environ | {"DOTRESIZE_PYTHON": forking_python(HELPERS)}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, env=env, **settings)
     assert done.returncode == exit_code, done.stderr
     return done.stdout if exit_code == 0 else done.stderr
 

@@ -1,13 +1,11 @@
 """Runs the built worker, and Python programs with either version of transformers."""
 
-import atexit
-import functools
 import json
 import os
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
+
+from forking import MODELS, forking_python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "docs-llama"
@@ -39,33 +37,12 @@ def report_of(output):
     return json.loads((output / "dotresize" / "report.json").read_text())
 
 
-@functools.cache
-def forking_process(version):
-    """Returns a process that has imported this version and forks for each program it gets."""
-    process = subprocess.Popen(
-        [sys.executable, ROOT / "tests" / "output" / "fork_programs.py"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": VERSIONS[version]},
-    )
-    atexit.register(process.communicate)  # ends its input, and so the process
-    return process
-
-
 def run_python(version, *arguments):
     """Returns the standard output of a Python program that imports this transformers version."""
-    process = forking_process(version)
-    with tempfile.TemporaryDirectory() as folder:
-        files = {name: f"{folder}/{name}" for name in ("stdout", "stderr")}
-        request = {"arguments": list(map(str, arguments)), **files}
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        status = process.stdout.readline().strip()
-        assert status, "the process that forks for Python programs has ended"
-        printed = {name: Path(file).read_text() for name, file in files.items()}
-    assert status == "0", printed["stderr"][-3000:]
-    return printed["stdout"]
+    command = [forking_python(MODELS, VERSIONS[version]), *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, "PYTHONPATH": VERSIONS[version]})
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
 
 
 def score_all(version, directories, tokens):

@@ -6,10 +6,9 @@ import json
 import sys
 
 import pytest
-from exports import change_json, export, make_model
+from exports import VOCABULARY, change_json, export, make_model, tokenizer_document
 from gguf import GGUFReader, TokenType
 from narrowing import CODE
-from running import EXAMPLE
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
@@ -68,7 +67,7 @@ def model(tmp_path_factory):
 def with_steps(model, steps, **settings):
     """Gives the model a tokenizer with these steps."""
     file = model / "tokenizer.json"
-    content = json.loads((EXAMPLE / "tokenizer.json").read_text())
+    content = tokenizer_document()
     content["pre_tokenizer"] = steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
     content["model"] |= settings
     file.write_text(json.dumps(content))
@@ -106,7 +105,7 @@ def test_the_file_has_what_llama_cpp_requires(model, tmp_path):
     export(model, tmp_path / "model.gguf")
     fields = fields_of(tmp_path / "model.gguf")
     tokens, types = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
-    assert len(tokens) == len(types) == 4096 and len(set(tokens)) == 4096 and all(tokens)
+    assert len(tokens) == len(types) == len(set(tokens)) == VOCABULARY and all(tokens)
     content = json.loads((model / "tokenizer.json").read_text())
     merges = [" ".join(merge) if isinstance(merge, list) else merge for merge in content["model"]["merges"]]
     assert fields["tokenizer.ggml.merges"] == merges
