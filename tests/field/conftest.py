@@ -14,9 +14,11 @@ ROOT = Path(__file__).parents[2]
 LONGEST_S = 500
 BIN = Path(os.environ.get("DOTRESIZE_BIN", ROOT / "build" / "bin"))
 os.environ["HF_HUB_OFFLINE"] = "1"
+sys.path.append(str(ROOT / "tests" / "output"))
 
 import reference  # noqa: E402
 from expectations import tokens_for  # noqa: E402
+from forking import HELPERS, forking_python  # noqa: E402
 from situations import session_folder  # noqa: E402
 
 
@@ -24,12 +26,14 @@ def pytest_addoption(parser):
     parser.addoption("--found", metavar="FILE", help="write a table of what every command gave beside what was expected")
 
 
-def program_environment():
-    """Returns the environment of a user who has the programs in PATH and an empty cache."""
+def program_environment(situation):
+    """Returns the environment of a user who has the programs in PATH and an empty cache. Other users and tables of mounts have a
+    Python of their own."""
     home = Path(session_folder().name) / "home"
     home.mkdir(exist_ok=True)
     more = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "OMP_NUM_THREADS": "1"}
-    return os.environ | more | {"DOTRESIZE_PYTHON": sys.executable, "OMPI_MCA_rmaps_base_oversubscribe": "1", "PYTHONPATH": "", "LC_ALL": "C.UTF-8"}
+    python = sys.executable if situation.as_root else forking_python(HELPERS)
+    return os.environ | more | {"DOTRESIZE_PYTHON": python, "OMPI_MCA_rmaps_base_oversubscribe": "1", "PYTHONPATH": "", "LC_ALL": "C.UTF-8"}
 
 
 def selected(request):

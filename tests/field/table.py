@@ -73,10 +73,11 @@ TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}
 SUFFIX = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 O200K = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{SUFFIX}|\p{{N}}{{1,3}}|{SYMBOLS}"
 RUN = "dotresize run job.json"
+EVAL = "dotresize eval model --tokens tokens.safetensors -o json"
 
 
 def reads(name, make, expectation):
-    return Situation(name, make, "dotresize eval model --tokens tokens.safetensors -o json", expectation)
+    return Situation(name, make, EVAL, expectation)
 
 
 def reads_text(name, make, expectation, text="text.txt"):
