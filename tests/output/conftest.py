@@ -6,7 +6,9 @@ import torch
 from running import DATA
 from safetensors.torch import load_file, save_file
 
-torch.set_num_threads(1)  # the models are tiny: more threads would only wait for each other
+# The models are tiny: more threads would only wait for each other, here and in the programs that the tests start.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # The default cache for custom code is shared by all users of transformers: use another one.
 _modules = tempfile.TemporaryDirectory(prefix="dotresize-hf-modules-")
@@ -29,7 +31,7 @@ def pytest_sessionstart(session):
 
 @pytest.fixture(scope="session")
 def evaluation(tmp_path_factory):
-    """Returns a quarter of the evaluation tokens."""
+    """Returns a sixteenth of the evaluation tokens."""
     path = tmp_path_factory.mktemp("tokens") / "evaluation.safetensors"
-    save_file({"tokens": load_file(DATA / "evaluation.safetensors")["tokens"][:16].clone()}, path)
+    save_file({"tokens": load_file(DATA / "evaluation.safetensors")["tokens"][:4].clone()}, path)
     return path

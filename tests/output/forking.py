@@ -13,8 +13,20 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 # Packages of the programs in worker/python, but for transformers: they decide how it is imported.
 HELPERS = "import gguf, jinja2.sandbox, safetensors.torch, tokenizers, torch"
-# transformers imports its modules only at the first use of their names.
-MODELS = "import torch\nfrom transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM"
+FAMILIES = ("Llama", "Mistral", "Mixtral", "Phi3", "Qwen2", "Qwen3", "Qwen3Moe")
+# transformers imports its modules only at the first use of their names. Version 5 compiles patterns for all of its families at
+# the first load of a model.
+MODELS = f"""
+import contextlib
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import {", ".join(f"{family}ForCausalLM" for family in FAMILIES)}
+
+with contextlib.suppress(ImportError):
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
+    get_checkpoint_conversion_mapping("llama")
+"""
 
 
 @functools.cache

@@ -45,7 +45,15 @@ def run_python(version, *arguments):
     return result.stdout
 
 
+SCORE_ALL = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+import load_and_score
+tokens, *directories = sys.argv[1:]
+sys.exit(max(load_and_score.main([directory, tokens]) for directory in directories))
+"""
+
+
 def score_all(version, directories, tokens):
     """Returns the perplexity of each model over rows of tokens."""
-    script = ROOT / "scripts" / "load_and_score.py"
-    return [float(run_python(version, script, directory, tokens)) for directory in directories]
+    return list(map(float, run_python(version, "-c", SCORE_ALL, tokens, *directories).split()))

@@ -170,8 +170,9 @@ def random_job(folder, dense, name, **more):
 def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     dense = random_dense({**FULL_WIDTH_SOURCES, **ROTARY_SOURCES}[source])
     method = {"name": method, "width": 48, "head": "sliced", "allow_larger": True}
-    job = random_job(tmp_path, dense, "full", method=method)
-    directory = run_worker(tmp_path, job, ranks=2)
+    ranks = 1 if source in ROTARY_SOURCES else 2
+    job = random_job(tmp_path, dense, "full", method=method, resources={"ranks": ranks})
+    directory = run_worker(tmp_path, job, ranks=ranks)
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
     with torch.no_grad():
         expected, actual = dense(random_ids()[:2]).logits, model(random_ids()[:2]).logits
