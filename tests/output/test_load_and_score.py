@@ -26,11 +26,9 @@ def score(*arguments):
     return load_and_score.main([str(argument) for argument in arguments])
 
 
-def test_the_example_has_its_known_perplexity():
-    command = [sys.executable, ROOT / "scripts" / "load_and_score.py", MODEL, TOKENS]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert result.returncode == 0, result.stderr
-    assert float(result.stdout) == pytest.approx(GOLDEN["cases"][0]["dense_perplexity"], rel=1e-4)
+def test_the_example_has_its_known_perplexity(capsys):
+    assert score(MODEL, TOKENS) == 0
+    assert float(capsys.readouterr().out) == pytest.approx(GOLDEN["cases"][0]["dense_perplexity"], rel=1e-4)
 
 
 def test_windows_do_not_overlap_and_the_tail_is_dropped(tmp_path, capsys):

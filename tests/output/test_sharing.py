@@ -172,7 +172,7 @@ SOURCES = {
 IDS = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
 
 
-def run_random(folder, source, output, **method):
+def run_random(folder, source, output, ranks=1, **method):
     """Returns the stock output of a job for a random model. Calibration and evaluation use the same tokens."""
     keys, dtype = SOURCES[source]
     if not (folder / "dense").exists():
@@ -186,9 +186,9 @@ def run_random(folder, source, output, **method):
         "method": {"allow_larger": True, **method},
         "calibration": tokens,
         "evaluation": tokens,
-        "resources": {"ranks": 2},
+        "resources": {"ranks": ranks},
     }
-    return run_worker(folder, job, ranks=2)
+    return run_worker(folder, job, ranks=ranks)
 
 
 def load(directory):
@@ -251,7 +251,7 @@ def test_a_narrow_stock_model_says_what_is_left(narrow, source):
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_narrow_stock_model_is_the_dense_one_in_a_subspace(tmp_path, source):
-    stock = run_random(tmp_path, source, "stock", name="slicegpt", width=40)
+    stock = run_random(tmp_path, source, "stock", ranks=2, name="slicegpt", width=40)
     expected = logits_in_subspace(tmp_path / "dense", stock)
     difference = (logits_of(stock) - expected).abs()
     if SOURCES[source][1] == "float32":

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forking import forking_python
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
@@ -18,9 +19,9 @@ SOURCES = ROOT / "worker" / "python"
 PROGRAM = f"import sys; sys.path.insert(0, {str(SOURCES)!r}); import tokenize_text; sys.exit(tokenize_text.main(sys.argv[1:]))"
 
 
-def run(model, out, *texts):
-    command = [sys.executable, "-I", "-c", PROGRAM, str(model), str(out), *map(str, texts)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+def run(model, out, *texts, python=None):
+    python = python or forking_python("import jinja2.sandbox, pyarrow.parquet, safetensors.numpy, tokenizers")
+    return subprocess.run([python, "-I", "-c", PROGRAM, *map(str, (model, out, *texts))], capture_output=True, text=True, timeout=60)
 
 
 def encode(text):
@@ -46,7 +47,7 @@ def refused(result, out):
 
 def test_texts_are_joined_with_a_blank_line_and_tokenised_once(tmp_path, texts):
     out = tmp_path / "tokens.safetensors"
-    result = run(MODEL, out, *texts)
+    result = run(MODEL, out, *texts, python=sys.executable)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     tokens = load_file(out)["tokens"]
     assert tokens.dtype == "int32" and tokens.ndim == 1
@@ -173,7 +174,7 @@ def test_a_pipe_is_no_text(tmp_path, texts):
 def test_memory_is_limited(tmp_path):
     text, out = tmp_path / "long.txt", tmp_path / "tokens.safetensors"
     text.write_bytes(b"with x: y\n" * (1 << 20))
-    result = run(MODEL, out, text, "--memory", str(256 << 20))
+    result = run(MODEL, out, text, "--memory", str(256 << 20), python=sys.executable)
     assert result.returncode not in (0, 65) and not out.exists()
     assert "memory" in result.stderr
 
@@ -364,7 +365,7 @@ def test_a_template_has_neither_files_nor_endless_time(tmp_path, case):
 
 def test_a_template_keeps_within_the_memory(tmp_path):
     model, out = templated(tmp_path / "model", "{{ 'x' * 10000000000 }}"), tmp_path / "out.safetensors"
-    result = run(model, out, json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[0]}]), "--memory", str(512 << 20))
+    result = run(model, out, json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[0]}]), "--memory", str(512 << 20), python=sys.executable)
     assert result.returncode == 1 and "bytes of memory are too few" in result.stderr and not out.exists()
 
 
