@@ -38,6 +38,17 @@ if [ -n "$openers" ]; then
   exit 1
 fi
 
+# Files are changed by base/files/ alone: files::rename and the like (file_changes.h) stay beneath the allowed roots.
+changing='(fs|filesystem)::(remove|remove_all|rename|create_[a-z_]+|copy|copy_[a-z_]+|resize_file|permissions)\('
+changing+='|(^|[^a-z_:])::(unlink|unlinkat|rename|renameat|renameat2|mkdir|mkdirat|rmdir|link|linkat|symlink|symlinkat'
+changing+='|truncate|chmod|fchmodat|chown|lchown|fchownat|utimensat|mkstemp|mkdtemp)\('
+changers=$(git ls-files '*.cpp' '*.h' | grep -E "$ours" | grep -v '^base/files/' | xargs grep -nE "$changing" || true)
+if [ -n "$changers" ]; then
+  echo "lint: these lines change files without base/files/:" >&2
+  echo "$changers" >&2
+  exit 1
+fi
+
 if [ "${1-}" = --changed ]; then
   git rev-parse --git-dir >/dev/null  # its error is ours: without git nothing would seem to have changed
   mapfile -t sources < <(changed_sources)

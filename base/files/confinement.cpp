@@ -38,6 +38,18 @@ std::optional<DescriptorPath> as_descriptor_path(const fs::path& path) {
   return DescriptorPath{*fd, below};
 }
 
+/// Creates the missing directories on the `way` below `at`, and opens the last one. On failure the
+/// result is empty and errno is set.
+UniqueFd make_beneath(UniqueFd at, const fs::path& way) {
+  for (const fs::path& part : way) {
+    if (!at) return at;
+    if (part.empty() || part == ".") continue;
+    if (::mkdirat(at.get(), part.c_str(), 0777) != 0 && errno != EEXIST) return UniqueFd();
+    at = open_beneath(at.get(), part, kOpenPath);
+  }
+  return at ? open_beneath(at.get(), ".", kOpenDirectory) : UniqueFd();
+}
+
 constinit Confinement process_confinement;
 
 }  // namespace
@@ -98,18 +110,15 @@ UniqueFd Confinement::open(const fs::path& path, int flags, mode_t mode) const {
 }
 
 UniqueFd Confinement::make_directories(const fs::path& path) const {
+  if (const auto pinned = as_descriptor_path(path)) {
+    return make_beneath(open_beneath(pinned->fd, ".", kOpenPath), pinned->below);
+  }
   if (roots_.empty()) {
     fs::create_directories(path);
     return UniqueFd(::open(path.c_str(), kOpenDirectory));
   }
   const Place place = place_of(fs::weakly_canonical(fs::absolute(path)), path);
-  UniqueFd at(::open(place.root.c_str(), kOpenPath));
-  for (const fs::path& part : place.way) {
-    if (!at || part == ".") break;
-    if (::mkdirat(at.get(), part.c_str(), 0777) != 0 && errno != EEXIST) return UniqueFd();
-    at = open_beneath(at.get(), part, O_PATH | O_DIRECTORY);
-  }
-  return at ? open_beneath(at.get(), ".", kOpenDirectory) : UniqueFd();
+  return make_beneath(UniqueFd(::open(place.root.c_str(), kOpenPath)), place.way);
 }
 
 Confinement::Place Confinement::place_of(const fs::path& target, const fs::path& named) const {

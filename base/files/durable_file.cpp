@@ -10,16 +10,18 @@
 #include <utility>
 
 #include "base/files/confinement.h"
+#include "base/files/file_changes.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 
-OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
+OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions,
+                       const Confinement& confinement)
     : path_(std::move(path)) {
   const int creation = mode == Mode::kMustExist      ? 0
                        : mode == Mode::kMustNotExist ? O_CREAT | O_EXCL
                                                      : O_CREAT | O_TRUNC;
-  fd_ = Confinement::of_process().open(path_, O_WRONLY | O_NOFOLLOW | creation, permissions);
+  fd_ = confinement.open(path_, O_WRONLY | O_NOFOLLOW | creation, permissions);
   if (!fd_) fail(mode == Mode::kMustExist ? "open" : "create");
 }
 
@@ -54,27 +56,29 @@ void OutputFile::fail(const char* action) const {
                           shown_path(path_) + ": cannot " + action + " the file");
 }
 
-void write_file_atomically(const fs::path& path, std::string_view content, mode_t permissions) {
+void write_file_atomically(const fs::path& path, std::string_view content, mode_t permissions,
+                           const Confinement& confinement) {
   // A name in the same directory that no other process picks.
   std::random_device random;
   fs::path temporary = path;
   temporary += kTemporaryMark + std::to_string(random());
   temporary += std::to_string(random());
-  OutputFile file(temporary, OutputFile::Mode::kMustNotExist, permissions);
+  OutputFile file(temporary, OutputFile::Mode::kMustNotExist, permissions, confinement);
   try {
     file.write(content.data(), content.size(), 0);
     file.close();
-    fs::rename(temporary, path);
+    files::rename(temporary, path, confinement);
   } catch (...) {
-    ::unlink(temporary.c_str());
+    std::error_code left_behind;
+    files::remove(temporary, left_behind);
     throw;
   }
-  sync_directory(path.parent_path());
+  sync_directory(path.parent_path(), confinement);
 }
 
-void sync_directory(const fs::path& dir) {
+void sync_directory(const fs::path& dir, const Confinement& confinement) {
   const fs::path name = dir.empty() ? "." : dir;
-  const UniqueFd descriptor = Confinement::of_process().open(name, O_RDONLY | O_DIRECTORY);
+  const UniqueFd descriptor = confinement.open(name, O_RDONLY | O_DIRECTORY);
   if (!descriptor || ::fsync(descriptor.get()) != 0) {
     throw std::system_error(errno, std::generic_category(),
                             shown_path(name) + ": cannot flush the directory");

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/files/confinement.h"
 #include "base/files/unique_fd.h"
 
 namespace dotresize {
@@ -17,7 +18,8 @@ class OutputFile {
 
   /// Creates the file with these permissions, less the umask, or opens an existing one, as `mode`
   /// says. Does not follow a symbolic link.
-  OutputFile(std::filesystem::path path, Mode mode, mode_t permissions = 0644);
+  OutputFile(std::filesystem::path path, Mode mode, mode_t permissions = 0644,
+             const Confinement& confinement = Confinement::of_process());
 
   const std::filesystem::path& path() const { return path_; }
   /// Sets the size and reserves the space on disk, if the file system can, so that a full disk
@@ -42,9 +44,11 @@ inline constexpr char kTemporaryMark[] = ".tmp-";
 /// directory. `permissions`: those of a new file, less the umask. On failure throws
 /// std::system_error naming the file, and leaves no temporary file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
-                           mode_t permissions = 0644);
+                           mode_t permissions = 0644,
+                           const Confinement& confinement = Confinement::of_process());
 
 /// Flushes a directory, so that its entries are durable. Throws std::system_error.
-void sync_directory(const std::filesystem::path& dir);
+void sync_directory(const std::filesystem::path& dir,
+                    const Confinement& confinement = Confinement::of_process());
 
 }  // namespace dotresize

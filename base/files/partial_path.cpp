@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/output_owner.h"
 #include "base/text/sha256.h"
 
@@ -74,7 +75,7 @@ std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
   std::error_code failed;  // the last removal that failed
   for (const fs::directory_entry& file : entries_of(dir, error)) {
     std::error_code one;
-    if (file.path() != kept) fs::remove_all(file.path(), one);
+    if (file.path() != kept) files::remove_all(file.path(), one);
     if (one) failed = one;
   }
   return error ? error : failed;

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/files/confinement.h"
+
 namespace dotresize {
 
 void ChildPool::Child::copy() {
@@ -35,8 +37,9 @@ ChildPool::~ChildPool() {
 
 void ChildPool::start(size_t number, const std::vector<std::string>& command,
                       const std::filesystem::path& log) {
-  UniqueFd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file) throw std::system_error(errno, std::generic_category(), log.string());
+  constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW;
+  UniqueFd file = Confinement::of_process().open(log, kAppend, 0644);
+  if (!file) throw std::system_error(errno, std::generic_category(), shown_path(log));
   Pipe pipe = make_pipe();
   if (::fcntl(pipe.read_end.get(), F_SETFL, O_NONBLOCK) != 0) {
     throw std::system_error(errno, std::generic_category(), "pipe");

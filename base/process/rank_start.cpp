@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/errors.h"
+#include "base/files/file_changes.h"
 #include "base/files/partial_path.h"
 #include "base/text/printable.h"
 
@@ -76,7 +77,7 @@ SharedMemoryFolder::SharedMemoryFolder(int ranks, const fs::path& parent) {
 
 bool SharedMemoryFolder::make(const fs::path& parent) {
   const fs::path name = kPrefix + hex_digits(random_bytes(8));
-  if (::mkdirat(parent_.descriptor(), name.c_str(), 0700) != 0) return false;
+  if (!files::create_directory(parent_.path() / name, 0700)) return false;
   // Children inherit the lock. So it lasts until mpirun has ended, even if this process is killed.
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   folder_ = PinnedDirectory(UniqueFd(::openat(parent_.descriptor(), name.c_str(), kFlags)));

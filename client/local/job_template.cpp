@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/errors.h"
+#include "base/files/file_changes.h"
 #include "base/files/unique_fd.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
@@ -214,7 +215,7 @@ void write_job_template(const TemplateRequest& request) {
   }
   if (file && ::write(file.get(), text.data(), text.size()) == std::ssize(text)) return;
   const std::string why = std::strerror(errno);
-  if (file) fs::remove(request.job_file);  // half written
+  if (file) files::remove(request.job_file);  // half written
   throw InputError(request.job_file + ": cannot write: " + why);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/input_file.h"
 #include "base/process/program.h"
 #include "client/display/progress_display.h"
@@ -80,13 +81,13 @@ bool RemoteOutput::require_free() const {
 }
 
 void RemoteOutput::prepare() const {
-  fs::create_directories(path_.parent_path());
+  files::create_directories(path_.parent_path());
   write_file_atomically(job_file_, job_);
 }
 
 std::string RemoteOutput::push() const {
   const TransferResult pushed = transfer(kPushPhase, push_command(path_, {url_, overwrite_}));
-  fs::remove_all(path_.parent_path());
+  files::remove_all(path_.parent_path());
   return fmt::format("{} ({})", url_, pushed.revision);
 }
 

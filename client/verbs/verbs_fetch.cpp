@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
@@ -45,7 +46,7 @@ fs::path open_partial(const FetchRequest& request) {
   const std::string description =
       nlohmann::json{{"job", request.id}, {"model", request.model}}.dump() + "\n";
   fs::path partial = partial_path(request.dir);
-  fs::create_directories(partial);
+  files::create_directories(partial);
   const fs::path file = partial / kFetchFile;
   if (fs::is_empty(partial)) write_file_atomically(file, description);
   const bool own = !fs::is_symlink(partial) && fs::exists(file) &&
@@ -90,10 +91,10 @@ struct Fetcher {
 
   /// Fetches one file. Returns false if interrupted.
   bool fetch(const fs::path& path, const v1::Artifact& artifact) {
-    if (size_of_file(path) > static_cast<uint64_t>(artifact.size())) fs::remove(path);
+    if (size_of_file(path) > static_cast<uint64_t>(artifact.size())) files::remove(path);
     const auto begun = static_cast<int64_t>(size_of_file(path));
     progress.done += begun;
-    fs::create_directories(path.parent_path());
+    files::create_directories(path.parent_path());
     OutputFile file(
         path, fs::exists(path) ? OutputFile::Mode::kMustExist : OutputFile::Mode::kMustNotExist);
     int64_t offset = begun;
@@ -126,7 +127,7 @@ struct Fetcher {
     const bool whole = static_cast<int64_t>(size_of_file(path)) == artifact.size();
     const std::string& sha256 = artifact.sha256();
     if (whole && (sha256.empty() || sha256_of_file(path) == sha256)) return true;
-    fs::remove(path);
+    files::remove(path);
     if (begun == 0) throw broken(artifact, "do not have the hash that it lists");
     progress.done -= artifact.size();  // the old file had other content
     return fetch(path, artifact);
@@ -190,9 +191,9 @@ bool fetch_artifacts(Connection& connection, const FetchRequest& request,
   }
   progress.show();
   display.clear();
-  fs::remove(partial / kFetchFile);
+  files::remove(partial / kFetchFile);
   sync_directory(partial);
-  fs::rename(partial, request.dir);
+  files::rename(partial, request.dir);
   sync_directory(fs::absolute(request.dir).parent_path());
   return true;
 }

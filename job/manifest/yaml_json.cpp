@@ -15,7 +15,7 @@
 namespace dotresize {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kMaxValues = 100'000;
 constexpr int kMaxDepth = 64;
@@ -24,14 +24,14 @@ struct Converter {
   const std::string& origin;
   int values = 0;
 
-  Json convert(const YAML::Node& node, int depth) {
+  OrderedJson convert(const YAML::Node& node, int depth) {
     if (++values > kMaxValues || depth > kMaxDepth) {
       fail(node, "has too many values, or too many levels of them");
     }
     if (node.IsScalar()) return scalar(node);
     if (node.IsMap()) return map(node, depth);
     if (!node.IsSequence()) return nullptr;
-    Json list = Json::array();
+    OrderedJson list = OrderedJson::array();
     for (const YAML::Node& item : node) list.push_back(convert(item, depth + 1));
     return list;
   }
@@ -40,7 +40,7 @@ struct Converter {
     throw InputError(origin + ":" + std::to_string(node.Mark().line + 1) + ": " + what);
   }
 
-  static Json scalar(const YAML::Node& node) {
+  static OrderedJson scalar(const YAML::Node& node) {
     const std::string& text = node.Scalar();
     if (node.Tag() != "?") return text;  // quoted
     if (text == "true" || text == "false") return text == "true";
@@ -51,8 +51,8 @@ struct Converter {
     return text;
   }
 
-  Json map(const YAML::Node& node, int depth) {
-    Json object = Json::object();
+  OrderedJson map(const YAML::Node& node, int depth) {
+    OrderedJson object = OrderedJson::object();
     for (const auto& entry : node) {
       if (!entry.first.IsScalar()) fail(entry.first, "a key must be a text");
       const std::string& key = entry.first.Scalar();
@@ -86,7 +86,7 @@ void emit_text(YAML::Emitter& out, const std::string& text) {
   }
 }
 
-void emit(YAML::Emitter& out, const Json& value) {
+void emit(YAML::Emitter& out, const OrderedJson& value) {
   if (value.is_object()) {
     out << YAML::BeginMap;
     for (const auto& [key, member] : value.items()) {
@@ -98,10 +98,10 @@ void emit(YAML::Emitter& out, const Json& value) {
     out << YAML::EndMap;
   } else if (value.is_array()) {
     const bool flat = std::none_of(value.begin(), value.end(),
-                                   [](const Json& item) { return item.is_structured(); });
+                                   [](const OrderedJson& item) { return item.is_structured(); });
     if (flat) out << YAML::Flow;
     out << YAML::BeginSeq;
-    for (const Json& item : value) emit(out, item);
+    for (const OrderedJson& item : value) emit(out, item);
     out << YAML::EndSeq;
   } else if (value.is_string()) {
     emit_text(out, value.get_ref<const std::string&>());
@@ -114,12 +114,12 @@ void emit(YAML::Emitter& out, const Json& value) {
 
 }  // namespace
 
-Json json_of_yaml(const std::string& text, const std::string& origin) {
+OrderedJson json_of_yaml(const std::string& text, const std::string& origin) {
   const YAML::Node root = load_yaml(text, origin);
   return Converter{origin}.convert(root, 0);
 }
 
-std::string yaml_of_json(const Json& document) {
+std::string yaml_of_json(const OrderedJson& document) {
   YAML::Emitter out;
   emit(out, document);
   return std::string(out.c_str()) + "\n";

@@ -182,6 +182,7 @@ std::string report_to_json(const Report& report) {
                    {"ranks", json::array()},
                    {"wall_time_s", report.wall_time_s},
                    {"fingerprints", report.fingerprints},
+                   {"files", report.files},
                    {"warnings", report.warnings}};
   document["model"]["path"] = job.model.name;
   document["output"]["path"] = job.output.name;

@@ -53,6 +53,7 @@ struct Report {
   int64_t evaluation_tokens = 0;                    ///< predicted tokens
   std::optional<int64_t> evaluation_seqlen;         ///< tokens per window; absent: no evaluation
   std::map<std::string, std::string> fingerprints;  ///< SHA-256 by input: model files, tokens
+  std::vector<std::string> files = {};  ///< names of the output's files, without SHA256SUMS
   std::vector<std::string> warnings;
 
   /// Calibration tokens per second of wall time, from the first token read to the last junction

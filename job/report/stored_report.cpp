@@ -123,11 +123,15 @@ ReportSummary report_summary(const json& document, const std::string& origin) {
   for (const auto& [name, value] : root.raw("fingerprints").items()) {
     summary.fingerprints[name] = fingerprints->text(name).value_or("");
   }
-  try {
-    if (document.contains("warnings")) document.at("warnings").get_to(summary.warnings);
-  } catch (const json::exception& error) {
-    throw InputError(origin + ": warnings: " + json_fault(error));
-  }
+  const auto read_texts = [&](const char* key, std::vector<std::string>& texts) {
+    try {
+      if (document.contains(key)) document.at(key).get_to(texts);
+    } catch (const json::exception& error) {
+      throw InputError(origin + ": " + key + ": " + json_fault(error));
+    }
+  };
+  read_texts("files", summary.files);
+  read_texts("warnings", summary.warnings);
   return summary;
 }
 

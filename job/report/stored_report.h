@@ -29,6 +29,7 @@ struct ReportSummary {
   TokenSource calibration;
   std::optional<EvaluationSource> evaluation;       ///< absent: no evaluation
   std::map<std::string, std::string> fingerprints;  ///< same as in Report
+  std::vector<std::string> files = {};              ///< same; empty: of an earlier version
   std::vector<std::string> warnings = {};           ///< same as in Report
 
   /// Net bytes of the output, divided by those of the dense model.

@@ -13,16 +13,16 @@
 namespace dotresize {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string text_of(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 /// Returns the value in its job's JSON form. If that leaves it out as a default, returns it as
 /// written.
-Json json_of(const std::string& key, const SweepAxis::Value& value) {
-  Json at = Json::parse(job_spec_to_json(value.spec));
+OrderedJson json_of(const std::string& key, const SweepAxis::Value& value) {
+  OrderedJson at = OrderedJson::parse(job_spec_to_json(value.spec));
   std::istringstream parts(key);
   for (std::string part; std::getline(parts, part, '.');) {
     if (!at.contains(part)) {
@@ -30,7 +30,7 @@ Json json_of(const std::string& key, const SweepAxis::Value& value) {
       if (const auto number = parse_number<double>(value.text)) return *number;
       return value.text;
     }
-    at = Json(at.at(part));
+    at = OrderedJson(at.at(part));
   }
   return at;
 }
@@ -40,7 +40,7 @@ Json json_of(const std::string& key, const SweepAxis::Value& value) {
 v1::SweepSpec sweep_spec_of(const SweepFile& sweep) {
   v1::SweepSpec spec;
   for (const SweepAxis& axis : sweep.axes) {
-    Json values = Json::array();
+    OrderedJson values = OrderedJson::array();
     for (const SweepAxis::Value& value : axis.values) values.push_back(json_of(axis.key, value));
     v1::SweepSpec::Axis& message = *spec.add_axes();
     message.set_key(axis.key);
@@ -65,7 +65,7 @@ std::string sweep_to_json(const v1::JobSpec& spec, const v1::SweepSpec& sweep) {
     }
     section += ",\n  " + text_of(axis.key()) + ": " + values;
   }
-  std::string file = text_of(Json::parse(job_spec_to_json(spec)));
+  std::string file = text_of(OrderedJson::parse(job_spec_to_json(spec)));
   file.pop_back();
   return file + (file.size() > 1 ? ",\n" : "") + "\"sweep\": " + section + "}}\n";
 }

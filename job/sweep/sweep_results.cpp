@@ -1,5 +1,6 @@
 #include "job/sweep/sweep_results.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
 
@@ -10,6 +11,7 @@
 
 #include "base/errors.h"
 #include "base/failure.h"
+#include "base/files/confinement.h"
 #include "base/files/durable_file.h"
 #include "base/files/partial_path.h"
 #include "base/process/work_budget.h"
@@ -23,7 +25,7 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const char* name_of(SweepState state) {
   switch (state) {
@@ -92,13 +94,13 @@ std::string number_or_empty(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
-Json row_json(const SweepPlan& plan, const SweepRow& row) {
-  Json values = Json::object();
+OrderedJson row_json(const SweepPlan& plan, const SweepRow& row) {
+  OrderedJson values = OrderedJson::object();
   for (size_t i = 0; i < row.values.size(); ++i) {
     const bool used = row.values[i] != kNotApplicable;
-    values[plan.file.axes[i].key] = used ? Json(row.values[i]) : Json();
+    values[plan.file.axes[i].key] = used ? OrderedJson(row.values[i]) : OrderedJson();
   }
-  Json object = {{"values", values}, {"state", name_of(row.state)}};
+  OrderedJson object = {{"values", values}, {"state", name_of(row.state)}};
   if (!row.id.empty()) object["id"] = row.id;
   if (!row.reason.empty()) object["reason"] = row.reason;
   if (!row.report) return object;
@@ -178,8 +180,10 @@ SweepRow row_of(const v1::SweepResults& results, const v1::SweepResults::Variant
 }  // namespace
 
 std::string failure_in(const fs::path& log) {
-  std::ifstream file(log);
   std::string message;
+  UniqueFd opened = Confinement::of_process().open(log, O_RDONLY);
+  if (!opened) return message;
+  std::ifstream file(path_of_descriptor(opened.get()));
   for (std::string line; std::getline(file, line);) {
     if (const auto failure = parse_failure_line(line)) message = failure->message;
   }
@@ -195,6 +199,7 @@ std::vector<SweepRow> rows_of(const SweepPlan& plan) {
     row.values = job.values;
     row.id = job.id;
     const VariantPaths paths{plan.directory / kSweepVariants / job.id};
+    if (!fs::is_directory(fs::symlink_status(paths.dir))) continue;  // not a link to elsewhere
     row.report = report_in(paths.dir);
     if (row.report) row.state = SweepState::kDone;
     if (row.report && fs::exists(paths.model)) row.model = paths.model;
@@ -312,12 +317,12 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
 }
 
 std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
-  Json document = {{"schema_version", 1},
-                   {"name", plan.file.base.spec.name()},
-                   {"directory", plan.directory.string()},
-                   {"combinations", plan.combinations},
-                   {"axes", Json::array()},
-                   {"variants", Json::array()}};
+  OrderedJson document = {{"schema_version", 1},
+                          {"name", plan.file.base.spec.name()},
+                          {"directory", plan.directory.string()},
+                          {"combinations", plan.combinations},
+                          {"axes", OrderedJson::array()},
+                          {"variants", OrderedJson::array()}};
   for (const SweepAxis& axis : plan.file.axes) document["axes"].push_back(axis.key);
   for (const SweepRow& row : rows) {
     if (row.report && !document.contains("dense")) {
@@ -327,16 +332,17 @@ std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows)
     }
     document["variants"].push_back(row_json(plan, row));
   }
-  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return document.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
-  write_file_atomically(plan.directory / "results.csv", sweep_csv(plan, rows));
+void write_results(const fs::path& directory, const SweepPlan& plan,
+                   const std::vector<SweepRow>& rows) {
+  write_file_atomically(directory / "results.csv", sweep_csv(plan, rows));
   const std::string document = sweep_json(plan, rows);
-  write_file_atomically(plan.directory / kSweepResults, document);
+  write_file_atomically(directory / kSweepResults, document);
   const v1::Output& output = plan.file.base.spec.output();
   if (output.has_report_html() && !output.report_html()) return;
-  write_file_atomically(plan.directory / kPageFile, page_html(sweep_page(document, kSweepResults)));
+  write_file_atomically(directory / kPageFile, page_html(sweep_page(document, kSweepResults)));
 }
 
 v1::SweepResults results_message(const std::string& results_json) {

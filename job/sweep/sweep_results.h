@@ -42,9 +42,10 @@ std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows
 std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 
-/// Writes results.csv and results.json into the sweep's directory, and report.html unless
+/// Writes results.csv and results.json into `directory`, the sweep's, and report.html unless
 /// output.report_html is false.
-void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows);
+void write_results(const std::filesystem::path& directory, const SweepPlan& plan,
+                   const std::vector<SweepRow>& rows);
 
 /// Converts results.json (sweep_json) to the API's message. Throws InputError for a different
 /// document.

@@ -16,6 +16,7 @@
 #include "base/files/confinement.h"
 #include "base/files/directory.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
@@ -35,37 +36,37 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kLongestReason = 500;  // characters
+
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-/// Opens the sweep's directory, locks it against other sweeps and marks it as its owner's.
-UniqueFd open_sweep_directory(const fs::path& dir, const OutputRights& rights) {
+/// Opens the sweep's directory, locks it against other sweeps while the result is open, and marks
+/// it as its owner's.
+PinnedDirectory open_sweep_directory(const fs::path& dir, const OutputRights& rights) {
   const auto refuse = [&](const std::string& what) {
     throw InputError("output.path", dir.string() + " " + what);
   };
-  const Confinement& confinement = Confinement::of_process();
-  if (!confinement.make_directories(dir)) {
-    refuse("cannot be made: " + std::generic_category().message(errno));
-  }
-  const std::string fault = sweep_directory_fault(dir);
+  PinnedDirectory opened(Confinement::of_process().make_directories(dir));
+  if (!opened) refuse("cannot be made: " + std::generic_category().message(errno));
+  const fs::path place = opened.path();
+  const std::string fault = sweep_directory_fault(place);
   if (!fault.empty()) refuse(fault);
-  UniqueFd lock = confinement.open(dir, O_RDONLY | O_DIRECTORY);
-  if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("belongs to a running sweep");
-  const std::optional<OutputOwner> mark = read_output_owner(dir);
-  if (!fs::is_empty(dir) && !rights.cover(mark)) {
+  if (::flock(opened.descriptor(), LOCK_EX | LOCK_NB) != 0) refuse("belongs to a running sweep");
+  const std::optional<OutputOwner> mark = read_output_owner(place);
+  if (!fs::is_empty(place) && !rights.cover(mark)) {
     refuse(ownership_fault(mark.value_or(OutputOwner{}).name));
   }
-  if (!rights.owner.job_id.empty()) write_output_owner(dir, rights.owner);
-  fs::create_directories(dir / kSweepVariants);
-  fs::create_directories(dir / kSweepStatistics);
-  return lock;
+  if (!rights.owner.job_id.empty()) write_output_owner(place, rights.owner);
+  files::create_directory(place / kSweepVariants);
+  files::create_directory(place / kSweepStatistics);
+  return opened;
 }
 
 /// Removes a model. It is renamed first, so that a model under its own name is always complete.
 void remove_model(const VariantPaths& at) {
-  fs::remove_all(at.removed);
-  if (fs::exists(at.model)) fs::rename(at.model, at.removed);
-  fs::remove_all(at.removed);
+  files::remove_all(at.removed);
+  if (fs::exists(at.model)) files::rename(at.model, at.removed);
+  files::remove_all(at.removed);
 }
 
 class SweepRun {
@@ -93,8 +94,14 @@ class SweepRun {
     int count = 0;
   };
 
-  VariantPaths paths(size_t i) const {
-    return {plan_.directory / kSweepVariants / plan_.jobs[i].id};
+  /// Paths for the job's own process and for people.
+  VariantPaths paths(const std::string& id) const {
+    return {plan_.directory / kSweepVariants / id};
+  }
+  /// Paths by descriptor, for this process. They lead below the opened directory and through no
+  /// link, whatever has its name now.
+  VariantPaths held(const std::string& id) const {
+    return {directory_.path() / kSweepVariants / id};
   }
   fs::path statistics_of(size_t i) const {
     return plan_.directory / kSweepStatistics / plan_.jobs[i].statistics;
@@ -118,7 +125,11 @@ class SweepRun {
     return lacks_statistics(i) && plan_.jobs[i].sums == plan_.jobs[i].shared_sums;
   }
   void start(size_t i);
+  /// Clears the job's directory and writes its job file.
+  void prepare(size_t i, bool saving);
   void end(size_t i, int exit_code);
+  /// Ends a job whose failure is `fault`, or whose report is in its row.
+  void settle(size_t i, const std::string& fault, double seconds);
   /// Keeps the report of a job whose model is complete, and updates its row. Returns the reason if
   /// the report is unusable, else "".
   std::string keep_report(size_t i);
@@ -133,7 +144,7 @@ class SweepRun {
   fs::path shared_memory_;
   OutputRights rights_;
   SweepObserver& observer_;
-  UniqueFd lock_;
+  PinnedDirectory directory_;
   std::vector<bool> pending_;
   std::map<size_t, Running> running_;
   Times saving_, using_;
@@ -145,8 +156,10 @@ class SweepRun {
 void SweepRun::find_pending() {
   pending_.assign(plan_.jobs.size(), false);
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {
-    fs::remove_all(paths(i).removed);
-    if (rows_[i].state != SweepState::kDone && fs::exists(paths(i).model)) keep_report(i);
+    const VariantPaths at = held(plan_.jobs[i].id);
+    std::error_code left_behind;
+    files::remove_all(at.removed, left_behind);
+    if (rows_[i].state != SweepState::kDone && fs::exists(at.model)) keep_report(i);
     const bool lacks_model = plan_.file.keep == KeptModels::kAll && rows_[i].model.empty();
     pending_[i] = rows_[i].state != SweepState::kDone || lacks_model;
   }
@@ -175,12 +188,10 @@ bool SweepRun::can_start(size_t i) const {
   return true;
 }
 
-void SweepRun::start(size_t i) {
-  const VariantPaths at = paths(i);
-  const bool saving = saves(i);
-  const bool awaited = saving || !fs::exists(dense_loss_of(i));  // other jobs wait for this one
-  fs::create_directories(at.dir);
-  fs::remove(at.log);
+void SweepRun::prepare(size_t i, bool saving) {
+  const VariantPaths at = held(plan_.jobs[i].id);
+  files::create_directory(at.dir);
+  files::remove(at.log);
   remove_model(at);  // left by a run that ended before its report was kept
   v1::JobSpec spec = plan_.jobs[i].spec;
   if (saving) {
@@ -189,6 +200,17 @@ void SweepRun::start(size_t i) {
     spec.mutable_calibration()->mutable_statistics()->set_use(statistics_of(i));
   }
   write_file_atomically(at.job, job_spec_to_json(spec));
+}
+
+void SweepRun::start(size_t i) {
+  const bool saving = saves(i);
+  const bool awaited = saving || !fs::exists(dense_loss_of(i));  // other jobs wait for this one
+  pending_[i] = false;
+  try {
+    prepare(i, saving);
+  } catch (const std::exception& error) {  // a link in the way, or a full disk
+    return settle(i, printable(error.what(), kLongestReason), 0.0);
+  }
   const int threads = std::max(1, cores() / (plan_.jobs[i].ranks * (awaited ? 1 : at_once_)));
   // Threads that a rank of this job would use if it ran alone (fair_share_of_cores in the worker,
   // without binding to cores): eigensolvers round differently with another number.
@@ -196,26 +218,26 @@ void SweepRun::start(size_t i) {
   const int threads_alone =
       asked.value_or(0) > 0 ? *asked : std::max(1, cores() / plan_.jobs[i].ranks);
   std::vector<std::string> command = {"env", fmt::format("OMP_NUM_THREADS={}", threads)};
-  for (const std::string& word : launch_command(
-           plan_.jobs[i].ranks, shared_memory_,
-           {worker_program(), at.job, "--work-dir", plan_.directory, "--dense-loss",
-            dense_loss_of(i), "--decomposition-threads", std::to_string(threads_alone)})) {
+  for (const std::string& word :
+       launch_command(plan_.jobs[i].ranks, shared_memory_,
+                      {worker_program(), paths(plan_.jobs[i].id).job, "--work-dir", plan_.directory,
+                       "--dense-loss", dense_loss_of(i), "--decomposition-threads",
+                       std::to_string(threads_alone)})) {
     command.push_back(word);
   }
-  pool_->start(i, command, at.log);
-  pending_[i] = false;
+  pool_->start(i, command, held(plan_.jobs[i].id).log);
   running_[i] = {Clock::now(), saving};
 }
 
 std::string SweepRun::keep_report(size_t i) {
-  const VariantPaths at = paths(i);
+  const VariantPaths at = held(plan_.jobs[i].id);
   const fs::path report = fs::path(kReportDirectory) / kReportFile;
   try {
     const ReportSummary summary = read_report_summary(at.model);
     if (!summary.dense.perplexity || !summary.compressed.perplexity) {
       return "its report has no perplexities";
     }
-    fs::create_directories(at.dir / kReportDirectory);
+    files::create_directory(at.dir / kReportDirectory);
     write_file_atomically(at.dir / report, read_whole_file(at.model / report, kMaxReportBytes));
     rows_[i].report = summary;
   } catch (const InputError& error) {
@@ -223,7 +245,7 @@ std::string SweepRun::keep_report(size_t i) {
   }
   rows_[i].state = SweepState::kDone;
   rows_[i].reason.clear();
-  rows_[i].model = at.model;
+  rows_[i].model = paths(plan_.jobs[i].id).model;
   return "";
 }
 
@@ -231,7 +253,7 @@ void SweepRun::thin_out() {
   if (plan_.file.keep == KeptModels::kAll) return;
   for (SweepRow& row : rows_) {
     if (row.model.empty() || (plan_.file.keep == KeptModels::kBest && row.best)) continue;
-    remove_model({plan_.directory / kSweepVariants / row.id});
+    remove_model(held(row.id));
     row.model.clear();
   }
 }
@@ -244,17 +266,21 @@ void SweepRun::end(size_t i, int exit_code) {
   Times& times = was.saves ? saving_ : using_;
   times.sum += seconds;
   ++times.count;
-  SweepRow& row = rows_[i];
-  std::string result;
   std::string fault;
   if (exit_code == kExitOk) {
     fault = keep_report(i);
   } else {
-    const fs::path log = paths(i).log;
-    fault = failure_in(log);
+    const fs::path log = paths(plan_.jobs[i].id).log;
+    fault = failure_in(held(plan_.jobs[i].id).log);
     if (fault.empty()) fault = fmt::format("exit code {}; its log: {}", exit_code, log.string());
-    fault = printable(fault, 500);
+    fault = printable(fault, kLongestReason);
   }
+  settle(i, fault, seconds);
+}
+
+void SweepRun::settle(size_t i, const std::string& fault, double seconds) {
+  SweepRow& row = rows_[i];
+  std::string result;
   if (fault.empty()) {
     result = fmt::format("perplexity {}", format_perplexity(*row.report->compressed.perplexity));
   } else {
@@ -265,7 +291,7 @@ void SweepRun::end(size_t i, int exit_code) {
   }
   compare_rows(plan_, rows_);
   thin_out();
-  write_results(plan_, rows_);
+  write_results(directory_.path(), plan_, rows_);
   observer_.print(fmt::format("{}  {}  {}", plan_.jobs[i].id, result, format_duration(seconds)));
 }
 
@@ -303,9 +329,9 @@ int SweepRun::run() {
   require_rank_start(ranks);
   const SharedMemoryFolder own(shared_memory_.empty() ? ranks : 1);
   if (!own.path().empty()) shared_memory_ = own.path();
-  lock_ = open_sweep_directory(plan_.directory, rights_);
+  directory_ = open_sweep_directory(plan_.directory, rights_);
   find_pending();
-  write_results(plan_, rows_);
+  write_results(directory_.path(), plan_, rows_);
   if (plan_.file.keep != KeptModels::kAll) thin_out();
   pool_ = std::make_unique<ChildPool>();
   const auto lacks_model = [&](const SweepRow& row) {
@@ -336,7 +362,7 @@ int SweepRun::run() {
     }
   }
   while (pool_->running() > 0) pool_->wait(std::chrono::seconds(1));
-  write_results(plan_, rows_);
+  write_results(directory_.path(), plan_, rows_);
   if (pool_->stopped()) return kExitCancelled;
   const bool failed = std::ranges::any_of(
       rows_, [](const SweepRow& row) { return row.state == SweepState::kFailed; });

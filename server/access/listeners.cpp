@@ -12,6 +12,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "base/files/file_changes.h"
 #include "server/access/endpoint.h"
 #include "server/store/files.h"
 
@@ -80,7 +81,7 @@ Listeners listen_on_unix(const std::filesystem::path& path) {
         std::to_string(sizeof(address.sun_path) - 1) + " are possible");
   }
   std::memcpy(address.sun_path, name.data(), name.size());
-  std::filesystem::remove(path);
+  files::remove(path);
   Listeners listeners;
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   bind_and_listen(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address), name);

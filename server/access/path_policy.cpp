@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/files/directory.h"
+#include "base/files/file_changes.h"
 #include "base/files/partial_path.h"
 #include "base/process/work_budget.h"
 #include "base/text/printable.h"
@@ -77,9 +78,8 @@ RemotePolicy::RemotePolicy(std::vector<std::string> prefixes, const fs::path& st
   }
   if (prefixes_.empty()) return;
   const fs::path directory = state_dir / "remote";
-  if (fs::create_directories(directory)) {
-    fs::permissions(directory, fs::perms::owner_all);
-  }
+  files::create_directories(state_dir);
+  if (!fs::exists(directory)) files::create_directory(directory, 0700);  // or a link to elsewhere
   cache_ = {fs::canonical(directory), static_cast<int64_t>(fs::space(directory).capacity / 4 * 3)};
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/files/file_changes.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/text/checked_json.h"
@@ -75,7 +76,7 @@ std::optional<SupervisorRecord> read_supervisor_record(const fs::path& dir) {
 }
 
 pid_t start_attempt(const AttemptCommand& attempt) {
-  fs::create_directory(attempt.dir);
+  files::create_directory(attempt.dir);
   const UniqueFd lock = try_lock_file(attempt.dir / "lock");
   if (!lock) throw std::runtime_error(attempt.dir.string() + " is already locked");
   std::vector<std::string> arguments = {"dotresize-server",

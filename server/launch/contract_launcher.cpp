@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "base/files/file_changes.h"
 #include "base/files/unique_fd.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
@@ -59,7 +60,7 @@ void ContractLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
   if (!UniqueFd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600))) {
     throw_errno("cannot write " + log.string());
   }
-  fs::create_directories(dir / "launcher");
+  files::create_directories(dir / "launcher");
   write_attempt_file(state_, server_, job, grant);
   Json variables = Json::object();
   for (const std::string& variable : inherited_environment()) {
@@ -143,7 +144,7 @@ void ContractLauncher::clean_up(const v1::Job& job) {
   queue_.forget(attempt_name(job));
   records_.erase({job.id(), job.attempt()});
   std::error_code error;
-  fs::remove(attempt_file(state_, job), error);
+  files::remove(attempt_file(state_, job), error);
 }
 
 std::string ContractLauncher::log_tail(const v1::Job& job) {

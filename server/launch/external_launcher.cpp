@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/files/file_changes.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
@@ -45,7 +46,7 @@ class ExternalLauncher final : public Launcher {
 
 void ExternalLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
   write_job_file(context_.state, job);
-  fs::create_directory(context_.state.attempt(job.id(), job.attempt()));
+  files::create_directory(context_.state.attempt(job.id(), job.attempt()));
   write_attempt_file(context_.state, context_.remote, job, grant);
   log_job(spdlog::level::info, job, "to be run: " + command(job));
 }
@@ -77,7 +78,7 @@ bool ExternalLauncher::stop(const v1::Job& job) {
 void ExternalLauncher::clean_up(const v1::Job& job) {
   stopped_.erase({job.id(), job.attempt()});
   std::error_code error;
-  fs::remove(attempt_file(context_.state, job), error);
+  files::remove(attempt_file(context_.state, job), error);
 }
 
 std::string ExternalLauncher::command(const v1::Job& job) const {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/files/attempt_file.h"
+#include "base/files/file_changes.h"
 #include "base/process/environment.h"
 #include "job/spec/job_file.h"
 #include "job/spec/sweep_message.h"
@@ -48,7 +49,7 @@ std::vector<std::string> inherited_environment() {
 }
 
 std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job) {
-  std::filesystem::create_directories(state.job(job.id()));
+  files::create_directories(state.job(job.id()));
   write_private_file(state.job_file(job.id()), job.has_sweep()
                                                    ? sweep_to_json(job.spec(), job.sweep())
                                                    : job_spec_to_json(job.spec()));

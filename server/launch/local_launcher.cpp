@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/files/attempt_file.h"
+#include "base/files/file_changes.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/rank_start.h"
@@ -63,11 +64,11 @@ void LocalLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
   // behind. Nobody can guess its name or have made it before.
   const std::string folder = "dotresize-" + job.id() + "-" + std::to_string(job.attempt()) + "-" +
                              hex_digits(random_bytes(8));
-  fs::create_directories(attempt.dir);
+  files::create_directories(attempt.dir);
   write_private_file(attempt.dir / kSharedMemoryFile, folder);  // first: no crash may lose it
   const fs::path shared_memory = fs::path(kSharedMemory) / folder;
-  if (::mkdir(shared_memory.c_str(), 0700) != 0) {
-    throw_errno("cannot make " + shared_memory.string());
+  if (!files::create_directory(shared_memory, 0700)) {
+    throw std::runtime_error(shared_memory.string() + " exists already");
   }
   if (job.has_sweep()) {
     // This process's own binary, even if its path names another file now.
@@ -127,7 +128,7 @@ void LocalLauncher::clean_up(const v1::Job& job) {
   if (!folder || !is_plain_word(*folder, "-")) return;
   const fs::path shared_memory = fs::path(kSharedMemory) / *folder;
   std::error_code error;
-  fs::remove_all(shared_memory, error);
+  files::remove_all(shared_memory, error);
   if (error) spdlog::error("cannot remove {}: {}", shared_memory.string(), error.message());
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
+#include "base/files/file_changes.h"
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "base/process/work_budget.h"
@@ -185,14 +186,13 @@ v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output,
 }
 
 void keep_report(const fs::path& output, const fs::path& kept) {
-  constexpr auto kAgain = fs::copy_options::overwrite_existing | fs::copy_options::recursive;
-  fs::create_directories(kept);
-  for (const char* name : {kModelCard, kSumsFile})
-    fs::copy_file(output / name, kept / name, kAgain);
-  fs::create_directories(kept / kReportDirectory);
+  files::create_directories(kept);
+  for (const char* name : {kModelCard, kSumsFile}) files::copy_file(output / name, kept / name);
+  files::create_directories(kept / kReportDirectory);
   for (const fs::directory_entry& file : fs::directory_iterator(output / kReportDirectory)) {
-    if (file.path().filename() == kMapsFile) continue;  // as large as the model
-    fs::copy(file, kept / kReportDirectory / file.path().filename(), kAgain);
+    const bool is_maps = file.path().filename() == kMapsFile;  // as large as the model
+    if (is_maps || !fs::is_regular_file(file.symlink_status())) continue;
+    files::copy_file(file, kept / kReportDirectory / file.path().filename());
   }
 }
 

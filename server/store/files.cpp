@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 
 namespace dotresize {
 namespace {
@@ -51,7 +52,7 @@ void remove_old_files(const std::filesystem::path& dir, std::chrono::seconds age
     std::error_code one;
     if (!file->is_regular_file(one) || one) continue;
     const auto modified = file->last_write_time(one);
-    if (!one && modified < oldest) fs::remove(file->path(), one);
+    if (!one && modified < oldest) files::remove(file->path(), one);
   }
 }
 

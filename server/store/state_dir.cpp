@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/cache_files.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/partial_path.h"
 #include "base/process/environment.h"
 #include "job/spec/spec_paths.h"
@@ -32,7 +34,7 @@ void copy_folder(const fs::path& from, const fs::path& to) {
     if (!error || error == std::errc::no_such_file_or_directory) return;
     throw fs::filesystem_error("cannot back up", path, error);
   };
-  fs::create_directory(to);
+  files::create_directory(to);
   std::error_code error;
   fs::directory_iterator entry(from, error);
   require_read(from, error);
@@ -42,7 +44,7 @@ void copy_folder(const fs::path& from, const fs::path& to) {
     if (path.filename() != "work" && path.filename() != kLockFile) {
       const fs::file_status status = fs::symlink_status(path, error);
       if (fs::is_directory(status)) copy_folder(path, target);
-      if (fs::is_regular_file(status)) fs::copy_file(path, target, error);
+      if (fs::is_regular_file(status)) files::copy_file(path, target, error);
       require_read(path, error);
     }
     entry.increment(error);
@@ -63,7 +65,7 @@ int copy_state(const fs::path& original, const fs::path& target) {
   const int jobs = copy.execAndGet("SELECT count(*) FROM jobs").getInt();
   copy_folder(original / StateDir::kJobs, target / StateDir::kJobs);
   if (fs::exists(original / kDrainedFile)) {
-    fs::copy_file(original / kDrainedFile, target / kDrainedFile);
+    files::copy_file(original / kDrainedFile, target / kDrainedFile);
   }
   sync_directory(target);
   return jobs;
@@ -74,16 +76,15 @@ int copy_state(const fs::path& original, const fs::path& target) {
 class UnfinishedCopy {
  public:
   explicit UnfinishedCopy(fs::path path) : path_(std::move(path)) {
-    if (!fs::create_directory(path_)) {
+    if (!files::create_directory(path_, 0700)) {
       throw InputError("TARGET", path_.string() +
                                      " exists: another backup writes it, or one was killed; remove "
                                      "it, or choose another TARGET");
     }
-    fs::permissions(path_, fs::perms::owner_all);
   }
   ~UnfinishedCopy() {
     std::error_code error;
-    fs::remove_all(path_, error);
+    files::remove_all(path_, error);
   }
   UnfinishedCopy(const UnfinishedCopy&) = delete;
   UnfinishedCopy& operator=(const UnfinishedCopy&) = delete;
@@ -98,13 +99,14 @@ class UnfinishedCopy {
 
 StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
   std::error_code error;
-  fs::create_directories(root.parent_path(), error);
-  if (!error && fs::create_directory(root, error)) {
-    fs::permissions(root, fs::perms::owner_all, error);
-  }
-  if (error || !fs::is_directory(root)) {
+  try {
+    if (!fs::is_directory(root, error)) {
+      if (root.has_parent_path()) files::create_directories(root.parent_path());
+      files::create_directory(root, 0700);
+    }
+  } catch (const fs::filesystem_error& failure) {
     throw std::runtime_error("--state: cannot make the state directory " + root.string() + ": " +
-                             (error ? error.message() : "it is not a directory"));
+                             failure.code().message());
   }
   // Other users must stay out: the directory holds logs, paths and token hashes, and files that are
   // run.
@@ -133,12 +135,13 @@ StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
                           ", which another dotresize-server uses; stop that one first, or use the "
                           "copy on another machine");
     }
-    fs::remove(mark);
+    files::remove(mark);
   }
-  fs::create_directories(root / kJobs);
-  fs::create_directories(tokens);
+  files::create_directories(root / kJobs);
+  files::create_directories(tokens);
   constexpr std::chrono::days kTokensKept{30};
   remove_old_files(tokens, kTokensKept);
+  trim_cache(tokens / kTokenCacheName);
 }
 
 std::string StateDir::space_fault() const {
@@ -153,7 +156,7 @@ void Drain::set(bool on) {
   if (on) {
     write_private_file(file_, "");
   } else {
-    std::filesystem::remove(file_);
+    files::remove(file_);
   }
   on_ = on;
 }
@@ -176,7 +179,7 @@ int back_up(const fs::path& state_dir, const fs::path& target) {
   }
   const UnfinishedCopy unfinished(partial_path(copy));
   const int jobs = copy_state(original, unfinished.path());
-  fs::rename(unfinished.path(), copy);
+  files::rename(unfinished.path(), copy);
   sync_directory(copy.parent_path());
   return jobs;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files/directory.h"
+#include "base/files/file_changes.h"
 #include "base/process/environment.h"
 #include "base/text/printable.h"
 
@@ -28,11 +29,11 @@ TrashedDirectory& TrashedDirectory::operator=(TrashedDirectory&& other) noexcept
 TrashedDirectory::~TrashedDirectory() {
   if (trash_ == nullptr) return;
   std::error_code error;
-  fs::rename(to_, from_, error);
+  files::rename(to_, from_, error);
   if (error) {
     spdlog::error("cannot move {} back to {}: {}", to_.string(), from_.string(), error.message());
   } else if (!note_.empty()) {
-    fs::remove(note_, error);
+    files::remove(note_, error);
   }
   const std::lock_guard lock(trash_->mutex_);
   trash_->held_.erase(note_.empty() ? to_ : note_);
@@ -50,7 +51,7 @@ void TrashedDirectory::remove() {
 }
 
 Trash::Trash(fs::path folder) : folder_(std::move(folder)) {
-  fs::create_directories(folder_);
+  files::create_directories(folder_);
   thread_ = std::jthread([this](const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (changed_.wait(lock, stop, [this] { return std::exchange(filled_, false); }) &&
@@ -73,7 +74,7 @@ TrashedDirectory Trash::take(const fs::path& dir) {
   TrashedDirectory moved;
   if (!fs::exists(fs::symlink_status(dir))) return moved;
   const fs::path to = hold_new_entry();
-  fs::rename(dir, to);
+  files::rename(dir, to);
   moved.trash_ = this;
   moved.from_ = dir;
   moved.to_ = to;
@@ -85,8 +86,8 @@ TrashedDirectory Trash::take_beside(const fs::path& dir, const fs::path& canonic
   const fs::path note = hold_new_entry();
   const std::string name =
       "." + canonical.filename().string() + kDeleted + note.filename().string();
-  fs::create_symlink(canonical.parent_path() / name, note);  // first, so that a crash keeps it
-  fs::rename(dir, dir.parent_path() / name);
+  files::create_symlink(canonical.parent_path() / name, note);  // first, so that a crash keeps it
+  files::rename(dir, dir.parent_path() / name);
   moved.trash_ = this;
   moved.from_ = canonical;
   moved.to_ = canonical.parent_path() / name;
@@ -109,10 +110,10 @@ void Trash::sweep(const std::stop_token& stop) {
       const PinnedDirectory parent(target.parent_path());
       // Removes only names that the trash gives: a note could lead to any path of this user.
       if (parent && target.filename().string().find(kDeleted) != std::string::npos) {
-        fs::remove_all(parent.path() / target.filename(), error);
+        files::remove_all(parent.path() / target.filename(), error);
       }
     }
-    if (!error) fs::remove_all(path, error);
+    if (!error) files::remove_all(path, error);
     if (error) spdlog::error("cannot remove {}: {}", path.string(), error.message());
   }
   if (unreadable) spdlog::error("cannot read {}: {}", folder_.string(), unreadable.message());

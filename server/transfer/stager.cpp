@@ -9,6 +9,7 @@
 
 #include "base/failure.h"
 #include "base/files/directory.h"
+#include "base/files/file_changes.h"
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
 #include "job/spec/job_state.h"
@@ -118,7 +119,7 @@ void Stager::begin(const v1::Job& job) {
     if (is_remote(output.path())) {
       // An output that was pushed makes room for this one; one that still waits for its push not.
       const fs::path made = cache.output_for(output.path());
-      fs::create_directories(made.parent_path());
+      files::create_directories(made.parent_path());
       if (const std::optional<OutputOwner> owner = owner_of_output(made)) {
         const std::optional<v1::Job> maker = store_.find(owner->job_id);
         if (maker && maker->state() == v1::Job::FAILED) {

@@ -258,6 +258,23 @@ def test_jobs_share_their_tokenised_texts(own_server, own_cli, job_files, tmp_pa
     assert len(list((own_server.state / "tokens/.dotresize-cache").glob("*.safetensors"))) == 1
 
 
+def test_damaged_tokens_of_a_cache_are_made_again(own_server, own_cli, job_files, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The quick brown fox jumps over the lazy dog. " * 40)
+    calibration = {"tokens": None, "text": [str(text)], "samples": 2, "seqlen": 64}
+    cache = own_server.state / "tokens/.dotresize-cache"
+    perplexities = []
+    for name in ("first", "second", "third"):
+        own_cli("submit", job_files.evaluated(name, calibration=calibration), "--wait")
+        report = json.loads((tmp_path / f"out-{name}/dotresize/report.json").read_text())
+        perplexities.append(report["compressed"]["perplexity"])
+        (tokens,) = cache.glob("*.safetensors")
+        content = bytearray(tokens.read_bytes())
+        content[-400:-200] = bytes(200)  # still valid ids
+        tokens.write_bytes(content)
+    assert perplexities[0] == perplexities[1] == perplexities[2]
+
+
 def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_cli, job_files):
     running = own_cli.json("submit", job_files.endless("runs"), "--set", "resources.ranks=8")["id"]
     wait_for_state(own_cli, running, "RUNNING")

@@ -135,6 +135,25 @@ def test_a_method_that_needs_costs_joins_a_sweep_whose_statistics_have_none(offl
     assert len(set(statistics.iterdir()) - without_costs) == 1
 
 
+def test_a_sweep_follows_no_links_in_its_directory(offline, job_files, tmp_path):
+    file = sweep_file(job_files, **{"method.size": [0.8, 0.9]})
+    ids = [row["id"] for row in offline.json("sweep", file, "--dry-run")["variants"]]
+    foreign = tmp_path / "foreign"
+    for name in ("model", "model.removed"):
+        (foreign / name).mkdir(parents=True)
+        (foreign / name / "precious").write_text("kept")
+    (foreign / "log").write_text("kept")
+    variants = job_files.folder / "out-sweep" / "variants"
+    variants.mkdir(parents=True)
+    (variants / ids[0]).symlink_to(foreign)
+    result = offline.json("sweep", file, exit_code=1)
+    rows = {row["id"]: row for row in result["variants"]}
+    assert rows[ids[0]]["state"] == "failed" and "symbolic links" in rows[ids[0]]["reason"], rows
+    assert rows[ids[1]]["state"] == "done"
+    assert sorted(path.name for path in foreign.rglob("*")) == ["log", "model", "model.removed", "precious", "precious"]
+    assert all(path.read_text() == "kept" for path in foreign.rglob("*") if path.is_file())
+
+
 def test_a_sweep_without_a_possible_job_says_why_in_one_document(offline, job_files):
     file = sweep_file(job_files, **{"method.size": [0.001, 0.002]})
     result = offline.json("sweep", file, exit_code=65)

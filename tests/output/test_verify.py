@@ -141,6 +141,33 @@ def test_outputs_are_what_their_source_gives(folder, narrow, full):
     assert "parameters, OK" in verify(full, "--against", folder / "source", "--tokens", tokens)
 
 
+def test_a_file_that_was_removed_with_its_hash_is_missed(narrow, tmp_path):
+    for name in ("generation_config.json", "dotresize/report.json"):
+        copy = shutil.copytree(narrow, tmp_path / "copy")
+        (copy / name).unlink()
+        sums = (copy / "SHA256SUMS").read_text().splitlines(keepends=True)
+        (copy / "SHA256SUMS").write_text("".join(line for line in sums if not line.endswith(f"  {name}\n")))
+        (problem,) = problems_of(copy)
+        assert problem.startswith(f"{name}: ") and problem.endswith("missing")
+        shutil.rmtree(copy)
+
+
+def test_links_are_accepted_in_the_cache_of_the_hub_alone(narrow, tmp_path):
+    snapshot, blobs = tmp_path / "models--a--b/snapshots/1234", tmp_path / "models--a--b/blobs"
+    shutil.copytree(narrow, snapshot)
+    blobs.mkdir()
+    for number, path in enumerate([path for path in snapshot.rglob("*") if path.is_file()]):
+        path.rename(blobs / str(number))
+        path.symlink_to(blobs / str(number))
+    assert "parameters, OK" in verify(snapshot)
+    elsewhere = tmp_path / "elsewhere.json"
+    shutil.copy(snapshot / "config.json", elsewhere)
+    (snapshot / "config.json").unlink()
+    (snapshot / "config.json").symlink_to(elsewhere)
+    (problem,) = problems_of(snapshot)
+    assert problem == "config.json: is a symbolic link, and its target is no part of this model"
+
+
 @pytest.mark.parametrize("change", [swap, scale])
 def test_changed_weights_with_correct_hashes_are_found_by_what_they_compute(
     folder, narrow, full, tmp_path, change

@@ -40,6 +40,24 @@ TEST_F(OutputDirectoryTest, AppearsWholeAtCommit) {
   EXPECT_FALSE(fs::exists(partial_path(out_)));
 }
 
+/// Somebody exchanges the unfinished directory for a link while a job clears it.
+TEST_F(OutputDirectoryTest, AnExchangedUnfinishedDirectoryIsNotCleared) {
+  const fs::path foreign = home_ / "foreign";
+  fs::create_directories(foreign);
+  put_file(foreign / "precious", "kept");
+  UnfinishedDirectory unfinished(out_, "output.path", UnfinishedDirectory::Parent::kMake);
+  unfinished.lock();
+  put_file(unfinished.path() / "old", "");
+  fs::rename(partial_path(out_), home_ / "aside");
+  fs::create_symlink(foreign, partial_path(out_));
+  EXPECT_FALSE(empty_directory(unfinished.path()));
+  EXPECT_TRUE(fs::is_empty(home_ / "aside"));
+  EXPECT_EQ(file_bytes(foreign / "precious"), "kept");
+  EXPECT_THROW(unfinished.require_name(unfinished.partial_name()), std::runtime_error);
+  UnfinishedDirectory next(out_, "output.path", UnfinishedDirectory::Parent::kMake);
+  EXPECT_THROW(next.lock(), InputError);
+}
+
 /// A rank that fails because its files are gone can tell that the job was stopped.
 TEST_F(OutputDirectoryTest, StoppingIsSeenByOtherRanksUntilTheNextJob) {
   {

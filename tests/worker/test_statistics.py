@@ -86,6 +86,15 @@ def test_statistics_that_are_not_whole_are_refused(damage, saved, tmp_path):
     assert "second-3 is damaged" in refusal(tmp_path, PCA, {"use": str(copy)})
 
 
+def test_a_link_in_place_of_unfinished_statistics_is_not_followed(saved, tmp_path):
+    foreign = shutil.copytree(saved[0], tmp_path / "foreign")
+    before = interrupted.entries(foreign / "junctions")
+    (tmp_path / "pca.partial").symlink_to(foreign)
+    error = refusal(tmp_path, PCA, {"save": str(tmp_path / "pca")}, calibration={"samples": 3})
+    assert "calibration.statistics.save: cannot write" in error
+    assert interrupted.entries(foreign / "junctions") == before
+
+
 def test_a_job_that_is_killed_while_it_saves_goes_on(saved, tmp_path):
     statistics = tmp_path / "pca"
     spec = job(tmp_path / "out", PCA, {"save": str(statistics)}, ranks=2)

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/errors.h"
@@ -17,24 +18,30 @@ namespace {
 
 using Problems = std::vector<std::string>;
 
-/// Returns the paths of the files below `dir`, relative to it, without SHA256SUMS.
-std::set<std::string> files_below(const fs::path& dir) {
-  std::set<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
-    const std::string name = entry.path().lexically_relative(dir).generic_string();
-    if (!entry.is_directory() && name != kSumsFile) files.insert(name);
-  }
-  return files;
+/// True if the path is a link whose target may be changed without changing `dir`. In a snapshot of
+/// the Hub's cache, links lead to the files named after their hashes in `blobs`.
+bool is_foreign_link(const fs::path& dir, const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error))) return false;
+  const fs::path snapshot = fs::canonical(dir, error);
+  const fs::path blobs = snapshot.parent_path().parent_path() / "blobs";
+  return snapshot.parent_path().filename() != "snapshots" ||
+         fs::canonical(path, error).parent_path() != blobs;
 }
 
 void verify_sums(const fs::path& dir, VerifyResult& result) {
   const auto sums = parse_sha256_sums(read_whole_file((dir / kSumsFile).string(), kMaxSumsBytes),
                                       result.problems);
-  std::set<std::string> present = files_below(dir);
+  const std::vector<std::string> files = output_files(dir);
+  std::set<std::string> present(files.begin(), files.end());
   for (const auto& [file, expected] : sums) {
     if (present.erase(file) == 0) {
       result.problems.push_back(file + ": listed in SHA256SUMS, but missing");
       continue;
+    }
+    if (is_foreign_link(dir, dir / file)) {
+      result.problems.push_back(file + ": is a symbolic link, and its target is no part of this "
+                                       "model");
     }
     ++result.files;
     if (sha256_of_file(dir / file) != expected) {
@@ -112,9 +119,19 @@ VerifyResult verify_model_dir(const fs::path& dir,
   return result;
 }
 
+std::vector<std::string> output_files(const fs::path& dir) {
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    const std::string name = entry.path().lexically_relative(dir).generic_string();
+    if (!entry.is_directory() && name != kSumsFile) files.push_back(name);
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 std::string sha256_sums(const fs::path& dir, const std::map<std::string, std::string>& known) {
   std::string sums;
-  for (const std::string& file : files_below(dir)) {
+  for (const std::string& file : output_files(dir)) {
     const auto found = known.find(file);
     const std::string sum = found != known.end() ? found->second : sha256_of_file(dir / file);
     sums += sum + "  " + file + "\n";  // as sha256sum

@@ -1,11 +1,13 @@
 #include "worker/commands/token_input.h"
 
 #include <ATen/ATen.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "base/errors.h"
+#include "base/files/file_changes.h"
 #include "base/process/environment.h"
 #include "base/text/sha256.h"
 #include "job/plan/block_sizes.h"
@@ -33,7 +35,8 @@ std::vector<std::string> template_hashes(const fs::path& model_dir) {
 }
 
 TokenFile read_source(const TokenSource& source, const TokenReader& reader) {
-  return read_tokens(token_file(source, reader), reader.config.vocab_size);
+  const SourceTokens tokens = token_file(source, reader);
+  return read_tokens(tokens.file, reader.config.vocab_size);
 }
 
 int64_t seqlen_of(const TokenSource& source, const TokenFile& file, const ModelConfig& config) {
@@ -57,8 +60,8 @@ TokenWindows share_windows(Communicator& comm, const std::function<at::Tensor()>
 
 }  // namespace
 
-fs::path token_file(const TokenSource& source, const TokenReader& reader) {
-  if (source.text.empty()) return source.tokens;
+SourceTokens token_file(const TokenSource& source, const TokenReader& reader) {
+  if (source.text.empty()) return {source.tokens};
   if (const std::string fault = tokenizer_fault(reader.model_dir); !fault.empty()) {
     throw InputError(fault);
   }
@@ -73,13 +76,16 @@ fs::path token_file(const TokenSource& source, const TokenReader& reader) {
   if (std::ranges::any_of(source.text, is_table)) of_template = template_hashes(reader.model_dir);
   for (const std::string& hash : of_template) all += hash;
   const std::string key = sha256_of_bytes(all.data(), all.size()).substr(0, 32);
-  fs::path out = reader.cache_dir / ("tokens-" + key + ".safetensors");
-  if (fs::exists(out)) {
-    std::error_code not_ours;  // another user's file; its age does not matter
-    fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
-    return out;
+  files::create_directories(reader.cache_dir);
+  SourceTokens tokens{reader.cache_dir / ("tokens-" + key + ".safetensors"),
+                      CacheUse(reader.cache_dir)};
+  if (fs::exists(fs::symlink_status(tokens.file))) {
+    std::error_code unchanged;
+    files::touch(tokens.file, unchanged);
+    if (is_sealed(tokens.file)) return tokens;
+    fmt::print(stderr, "warning: {} has no hash that matches: the text is tokenised again\n",
+               tokens.file.string());
   }
-  fs::create_directories(reader.cache_dir);
   std::vector<std::string> arguments = {
       "--memory", std::to_string(std::max(reader.limits.memory, kLeastTokenizerMemory))};
   const auto add_hashes = [&](const char* option, const std::vector<std::string>& given) {
@@ -89,10 +95,11 @@ fs::path token_file(const TokenSource& source, const TokenReader& reader) {
   };
   add_hashes("--template-sha256", of_template);
   add_hashes("--sha256", hashes);
-  arguments.insert(arguments.end(), {"--", reader.model_dir.string(), out.string()});
+  arguments.insert(arguments.end(), {"--", reader.model_dir.string(), tokens.file.string()});
   for (const fs::path& file : source.text) arguments.push_back(file.string());
   run_tokenizer(arguments, reader.limits.idle);
-  return out;
+  seal_file(tokens.file);
+  return tokens;
 }
 
 TokenWindows load_calibration_windows(Communicator& comm, const TokenSource& calibration,

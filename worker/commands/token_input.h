@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/cache_files.h"
 #include "base/process/environment.h"
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -51,10 +52,17 @@ TokenWindows load_calibration_windows(Communicator& comm, const TokenSource& cal
 TokenWindows load_evaluation_windows(Communicator& comm, const EvaluationSource& evaluation,
                                      const TokenSource& calibration, const TokenReader& reader);
 
+/// A source's token file, kept in its cache while this object lives.
+struct SourceTokens {
+  std::filesystem::path file;
+  CacheUse use = {};
+};
+
 /// Returns the source's token file. Text is tokenised with the model's tokenizer, by Hugging Face
 /// `tokenizers` in a Python process, into a file of `cache_dir`, which is reused while tokenizer,
 /// texts and, for conversations, the chat template stay the same. The file's name contains the hash
-/// of exactly the bytes that were tokenised. Throws InputError.
-std::filesystem::path token_file(const TokenSource& source, const TokenReader& reader);
+/// of exactly the bytes that were tokenised. A file that does not match its seal
+/// (base/files/cache_files.h) is made again. Throws InputError.
+SourceTokens token_file(const TokenSource& source, const TokenReader& reader);
 
 }  // namespace dotresize

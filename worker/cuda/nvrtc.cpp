@@ -4,19 +4,26 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <system_error>
 #include <type_traits>
 
+#include "base/files/cache_files.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
+#include "base/files/input_file.h"
 #include "base/process/environment.h"
 #include "base/text/sha256.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t kMaxCubinBytes = uint64_t{64} << 20;
+
+}  // namespace
+
 int architecture_for(int capability) {
   // Modules that combine GPU and CPU (Jetson, Drive). Other GPUs cannot run their code.
   static constexpr std::array<int, 6> kIntegrated = {53, 62, 72, 87, 101, 110};
@@ -111,13 +118,12 @@ fs::path CubinCache::path_of(const CudaProgram& program, int capability) const {
 std::string CubinCache::get(const CudaProgram& program, int capability) const {
   if (directory.empty()) return compile_cuda(program, capability).cubin;
   const fs::path path = path_of(program, capability);
-  std::ifstream file(path, std::ios::binary);
-  std::string cubin{std::istreambuf_iterator<char>(file), {}};
-  if (!cubin.empty()) return cubin;
-  cubin = compile_cuda(program, capability).cubin;
+  if (is_sealed(path, Confinement())) return read_whole_file(path, kMaxCubinBytes, Confinement());
+  std::string cubin = compile_cuda(program, capability).cubin;
   try {
-    fs::create_directories(path.parent_path());
-    write_file_atomically(path, cubin);
+    files::create_directories(path.parent_path(), Confinement());
+    write_file_atomically(path, cubin, 0644, Confinement());
+    seal_file(path, Confinement());
   } catch (const std::system_error&) {
     // If the directory is not writable, the next process compiles again.
   }

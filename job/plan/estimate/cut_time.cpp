@@ -1,4 +1,5 @@
 #include "job/plan/allocate/inner_widths.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/estimate/job_time.h"
 
 namespace dotresize {

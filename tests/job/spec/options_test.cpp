@@ -10,7 +10,7 @@ using testing::ElementsAre;
 
 using Arguments = std::vector<std::string>;
 
-/// Returns the request that `add` fills from the arguments.
+/// Returns the request that `add` fills from the arguments, which are checked as the programs do.
 template <class Request, class Add>
 Request parsed(Arguments arguments, const Add& add) {
   CLI::App app;
@@ -18,6 +18,7 @@ Request parsed(Arguments arguments, const Add& add) {
   add(app, request);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them reversed
   app.parse(arguments);
+  refuse_empty_arguments(app);
   return request;
 }
 

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/files/confinement.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/input_file.h"
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
@@ -69,7 +70,7 @@ bool is_whole(const fs::path& about, const fs::path& tensors) {
 
 void Journal::remove_unfinished(const fs::path& dir) {
   for (const fs::directory_entry& file : fs::directory_iterator(dir)) {
-    if (file.path().filename().string().find(kUnfinished) != std::string::npos) fs::remove(file);
+    if (file.path().filename().string().find(kUnfinished) != std::string::npos) files::remove(file);
   }
 }
 
@@ -115,7 +116,7 @@ std::string Journal::write(const std::string& name,
       std::async(std::launch::async, [&] { return sha256_of_file(unfinished); });
   writer.finish();
   const std::string sha256 = hash.get();
-  fs::rename(unfinished, file);
+  files::rename(unfinished, file);
   sync_directory(dir_);
   return sha256;
 }
@@ -149,8 +150,8 @@ fs::path Journal::tensors_file(const std::string& name) const {
 }
 
 void Journal::remove(const std::string& name) {
-  fs::remove(path(name, kAbout));  // first, so that the entry is gone from here on
-  fs::remove(path(name, kTensors));
+  files::remove(path(name, kAbout));  // first, so that the entry is gone from here on
+  files::remove(path(name, kTensors));
   entries_.erase(name);
 }
 

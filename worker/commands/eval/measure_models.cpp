@@ -72,7 +72,7 @@ class Evaluation {
   const ModelConfig config_;
   CheckpointReader reader_;
   MeasuredModel result_;
-  fs::path token_file_;  // empty: no perplexity
+  std::optional<SourceTokens> tokens_;  // absent: no perplexity
   at::Tensor windows_;
   std::vector<at::Tensor> prompts_;  // ids [1, n] int64 for each prompt
 };
@@ -110,7 +110,7 @@ Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t
     const TokenReader token_reader{result_.model, config_, cache_dir};
     const TokenWindows tokens = load_evaluation_windows(self, EvaluationSource{request_.source},
                                                         /*calibration=*/{}, token_reader);
-    token_file_ = token_file(request_.source, token_reader);
+    tokens_.emplace(token_file(request_.source, token_reader));
     windows_ = tokens.windows;
     const int64_t seqlen = windows_.size(1);
     check_positions(result_.model, config_, "windows", seqlen);
@@ -198,7 +198,7 @@ MeasuredModel Evaluation::measure(Progress& progress, const Evaluation* referenc
     std::optional<LatencyOptions> latency;
     if (request_.latency) latency = request_.latency_options;
     const TransformersResult measured =
-        run_in_transformers(result_.model, config_, token_file_,
+        run_in_transformers(result_.model, config_, tokens_ ? tokens_->file : fs::path(),
                             result_.perplexity ? result_.perplexity->seqlen : 0, latency);
     if (measured.perplexity) result_.perplexity->value = *measured.perplexity;
     if (measured.latency) set_latency(*measured.latency);

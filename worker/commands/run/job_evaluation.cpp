@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/files/cache_files.h"
 #include "base/files/durable_file.h"
 #include "base/text/checked_json.h"
 #include "job/checkpoint/source_model.h"
@@ -23,13 +24,13 @@ constexpr char kDenseLossOption[] = "--dense-loss";
 constexpr size_t kMaxDenseLossBytes = 16 << 20;
 
 /// Returns on every rank the dense model's loss that jobs share which are evaluated on the same
-/// tokens (`dotresize-worker --dense-loss FILE`); nothing if there is no file. It is JSON with the
-/// loss and the fingerprint of its inputs. Throws InputError if the file is damaged, or belongs to
-/// another model or other tokens. Collective.
+/// tokens (`dotresize-worker --dense-loss FILE`); nothing if there is no file that
+/// matches its seal. It is JSON with the loss and the fingerprint of its inputs. Throws InputError
+/// if it belongs to another model or other tokens. Collective.
 std::optional<NegativeLogLikelihood> read_dense_loss(Communicator& comm, const fs::path& file,
                                                      const Json& fingerprint) {
   std::string text;
-  if (comm.rank() == 0 && fs::exists(file)) {
+  if (comm.rank() == 0 && is_sealed(file)) {
     const Json found = read_json_object(file, kMaxDenseLossBytes);
     const std::string what =
         difference(fingerprint, found.value("of", Json::object()), file.filename().string());
@@ -130,6 +131,7 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
       const Json content = {
           {"of", fingerprint}, {"nll", dense.loss.nll}, {"tokens", dense.loss.tokens}};
       write_file_atomically(file, content.dump(2) + "\n");
+      seal_file(file);
     }
   }
   return dense;

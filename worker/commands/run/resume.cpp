@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/files/confinement.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/text/checked_json.h"
@@ -94,7 +95,7 @@ Decompositions check_journal(const fs::path& dir, const fs::path& file, const Js
 /// Begins the journal, or checks an existing one. Runs on rank 0.
 Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
                               const std::vector<fs::path>& inputs, const Decompositions& own) {
-  fs::create_directory(dir);
+  files::create_directory(dir);
   Journal::remove_unfinished(dir);
   const fs::path file = dir / kJournalOfJob;
   if (fs::exists(file)) return check_journal(dir, file, fingerprint, inputs);

@@ -12,6 +12,7 @@
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
@@ -203,11 +204,19 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
 }
 
 /// Writes the files that describe the output, and gives it its name. Runs on rank 0.
-void publish(OutputDirectory& output, const Report& report, const ModelConfig& config,
+void publish(OutputDirectory& output, Report& report, const ModelConfig& config,
              const Hashes& shards) {
   const fs::path& dir = output.partial();
   write_file_atomically(dir / "README.md", model_card(report, config));
-  fs::create_directory(dir / kReportDirectory);
+  files::create_directory(dir / kReportDirectory);
+  report.files = {fs::path(kReportDirectory) / kReportFile};
+  if (report.job.output.report_html) {
+    report.files.push_back(fs::path(kReportDirectory) / kPageFile);
+  }
+  for (const std::string& file : output_files(dir)) {
+    if (*fs::path(file).begin() != kJournalDirectory) report.files.push_back(file);
+  }
+  std::ranges::sort(report.files);
   const std::string text = report_to_json(report);
   write_file_atomically(dir / kReportDirectory / kReportFile, text);
   if (report.job.output.report_html) {

@@ -316,7 +316,23 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
   }
 }
 
-/// Checks an output directory by itself: verify_model_dir against its config.json, the stated
+/// Checks that the files which the report lists are there: SHA256SUMS does not tell of a file that
+/// was removed with its line.
+void verify_listed_files(const fs::path& dir, Problems& problems) {
+  if (!fs::exists(dir / kReportDirectory / kReportFile)) {
+    problems.push_back(fmt::format("{}/{}: missing", kReportDirectory, kReportFile));
+    return;
+  }
+  for (const std::string& file : read_report_summary(dir).files) {
+    if (fs::exists(fs::symlink_status(dir / file))) continue;
+    const auto is_told = [&](const std::string& problem) { return problem.starts_with(file); };
+    if (std::ranges::any_of(problems, is_told)) continue;
+    problems.push_back(fmt::format("{}: listed in {}/{}, but missing", printable(file),
+                                   kReportDirectory, kReportFile));
+  }
+}
+
+/// Checks an output directory by itself: its files, verify_model_dir against its config.json, the stated
 /// dtypes, and shortcut_problem of every shortcut. Throws InputError if there is no such directory
 /// or its config.json cannot be used.
 VerifyResult verify_output(const fs::path& dir) {
@@ -328,6 +344,7 @@ VerifyResult verify_output(const fs::path& dir) {
   const ModelConfig config = read_model_config(dir);
   VerifyResult result = verify_model_dir(dir, expected_shapes(config));
   try {
+    verify_listed_files(dir, result.problems);
     const CheckpointReader reader(dir);
     if (const auto stated = stated_dtypes(dir, config)) {
       verify_dtypes(reader, config, *stated, result.problems);

@@ -4,25 +4,16 @@
 #include <mutex>
 #include <string>
 
-#include "base/errors.h"
-#include "base/files/directory.h"
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
+#include "worker/commands/run/output/unfinished_directory.h"
 
 namespace dotresize {
-
-/// Another process is writing the output.
-class OutputBusy : public InputError {
- public:
-  using InputError::InputError;
-};
 
 /// An output that is being written: `<path>.partial`, locked against a second job, and renamed to
 /// `path` when it is complete. Rank 0 creates and commits it. The other ranks write files into
 /// partial(), and discard it if they end before leave(), since they may be the last to run. A job
-/// that ended early leaves only its journal, if it has entries; the next job resumes from it. The
-/// parent and the unfinished output are open from the start, and all operations use their
-/// descriptors. So a user who may rename entries beside the output cannot redirect them.
+/// that ended early leaves only its journal, if it has entries; the next job resumes from it.
 class OutputDirectory {
  public:
   /// Creates `<path>.partial`. Keeps only the journal of an earlier job, or nothing if `fresh`. But
@@ -69,9 +60,6 @@ class OutputDirectory {
   const OutputRights& rights() const { return rights_; }
 
  private:
-  /// Path of an entry of the parent directory.
-  std::filesystem::path beside(const std::filesystem::path& name) const;
-  void require_name(const std::filesystem::path& name) const;
   /// Throws InputError if the job may not write its output at `path`, where the output's name leads
   /// to.
   void check_replaceable(const std::filesystem::path& path, bool overwrite) const;
@@ -84,15 +72,12 @@ class OutputDirectory {
   void replace();
 
   std::filesystem::path path_;
-  std::filesystem::path name_;          ///< entry of the output in parent_
-  std::filesystem::path partial_name_;  ///< entry of the unfinished output in parent_
   bool overwrite_ = false;
   OutputRights rights_;
   std::mutex mutex_;
   bool complete_ = false;
-  bool settled_ = false;  ///< committed or left
-  PinnedDirectory parent_;
-  PinnedDirectory directory_;  ///< unfinished output; rank 0 holds its lock
+  bool settled_ = false;            ///< committed or left
+  UnfinishedDirectory unfinished_;  ///< rank 0 holds its lock
   std::filesystem::path partial_;
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "base/files/file_changes.h"
 #include "base/files/partial_path.h"
 #include "worker/calibration/aligned_maps.h"
 #include "worker/commands/run/job_steps.h"
@@ -18,7 +19,7 @@ void write_maps(JobContext& run, const TokenWindows& calibration, OpenedJournal&
   if (!maps || !run.root) return;
   const PhaseClock::Scope scope(run.clock, "write");
   const fs::path dir = run.partial / kReportDirectory;
-  fs::create_directory(dir);
+  files::create_directory(dir);
   const int64_t hidden_size = run.config.hidden_size;
   const auto map_of = [](const JunctionReport& junction) { return junction.name + ".map"; };
   const auto inverse_of = [](const JunctionReport& junction) { return junction.name + ".inverse"; };

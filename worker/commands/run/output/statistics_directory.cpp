@@ -1,17 +1,14 @@
 #include "worker/commands/run/output/statistics_directory.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 
-#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/files/confinement.h"
 #include "base/files/durable_file.h"
+#include "base/files/file_changes.h"
 #include "base/files/partial_path.h"
 #include "base/text/checked_json.h"
 #include "base/text/printable.h"
@@ -38,7 +35,7 @@ Json read_manifest(const fs::path& dir) {
 StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& job,
                                          const ModelConfig& config, const Json& fingerprint,
                                          const OutputRights& rights)
-    : job_(job), dir_(job.statistics.directory()), partial_(partial_path(dir_)) {
+    : job_(job), dir_(job.statistics.directory()) {
   std::string state;
   if (comm.rank() == 0) {
     whole_ = find(fingerprint);
@@ -48,8 +45,13 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
   }
   state = broadcast_string(comm, state, 0);
   whole_ = state != "begun";
-  if (!whole_) remove_damaged(comm, partial_ / kEntries);
-  journal_.emplace((whole_ ? dir_ : partial_) / kEntries);
+  if (!whole_ && comm.rank() != 0) {
+    unfinished_.emplace(dir_, job.statistics.key(), UnfinishedDirectory::Parent::kExists);
+    unfinished_->open();
+  }
+  const fs::path entries = (whole_ ? dir_ : unfinished_->path()) / kEntries;
+  if (!whole_) remove_damaged(comm, entries);
+  journal_.emplace(entries);
   comm.barrier();  // no rank writes before all have looked
   if (whole_) check_entries(comm, config, /*shared_basis=*/state == kSharedBasis);
 }
@@ -80,34 +82,29 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
 
 void StatisticsDirectory::begin(const Json& fingerprint, const OutputRights& rights) {
   const std::string key = job_.statistics.key();
-  const Confinement& confinement = Confinement::of_process();
-  if (!confinement.make_directories(partial_)) {
-    throw std::system_error(errno, std::generic_category(), partial_.string());
-  }
-  lock_ = confinement.open(partial_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!lock_ || ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw InputError(key, "another job is writing " + partial_.string());
-  }
-  const bool begun = fs::exists(partial_ / kStatisticsFile);
-  const std::optional<OutputOwner> mark = read_output_owner(partial_);
-  if (!begun && !mark && !fs::is_empty(partial_)) {
-    throw InputError(key, partial_.string() +
+  unfinished_.emplace(dir_, key, UnfinishedDirectory::Parent::kMake);
+  unfinished_->lock();
+  const fs::path partial = unfinished_->path();
+  const std::string shown = partial_path(dir_).string();
+  const bool begun = fs::exists(fs::symlink_status(partial / kStatisticsFile));
+  const std::optional<OutputOwner> mark = read_output_owner(partial);
+  if (!begun && !mark && !fs::is_empty(partial)) {
+    throw InputError(key, shown +
                               " is not empty and was not written by a dotresize job; remove it or "
                               "choose another path");
   }
   if ((begun || mark) && !rights.cover(mark)) {
-    throw InputError(key,
-                     partial_.string() + " " + ownership_fault(mark.value_or(OutputOwner{}).name));
+    throw InputError(key, shown + " " + ownership_fault(mark.value_or(OutputOwner{}).name));
   }
-  if (begun && difference(fingerprint, read_manifest(partial_), "").empty()) {
-    return Journal::remove_unfinished(partial_ / kEntries);
+  if (begun && difference(fingerprint, read_manifest(partial), "").empty()) {
+    return Journal::remove_unfinished(partial / kEntries);
   }
   // The content belongs to another job, and nobody can use it.
-  const std::error_code error = empty_directory(partial_);
-  if (error) throw InputError(key, partial_.string() + ": " + error.message());
-  if (!rights.owner.job_id.empty()) write_output_owner(partial_, rights.owner);
-  fs::create_directory(partial_ / kEntries);
-  write_file_atomically(partial_ / kStatisticsFile, fingerprint.dump(2) + "\n");
+  const std::error_code error = empty_directory(partial);
+  if (error) throw InputError(key, shown + ": " + error.message());
+  if (!rights.owner.job_id.empty()) write_output_owner(partial, rights.owner);
+  files::create_directory(partial / kEntries);
+  write_file_atomically(partial / kStatisticsFile, fingerprint.dump(2) + "\n");
 }
 
 void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& config,
@@ -130,16 +127,19 @@ void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& c
 
 void StatisticsDirectory::publish(Communicator& comm) {
   comm.barrier();  // every rank has written its entries
+  const fs::path directory = unfinished_->path();
   if (comm.rank() == 0) {
-    sync_directory(partial_ / kEntries);
-    sync_directory(partial_);
-    fs::rename(partial_, dir_);
-    sync_directory(fs::absolute(dir_).parent_path());
-    lock_ = UniqueFd();
+    sync_directory(directory / kEntries);
+    sync_directory(directory);
+    unfinished_->require_name(unfinished_->partial_name());
+    std::error_code error;
+    files::rename_to_free_name(unfinished_->beside(unfinished_->partial_name()),
+                               unfinished_->beside(unfinished_->name()), error);
+    if (error) throw cannot_write(job_.statistics.key(), dir_, error.value());
+    sync_directory(unfinished_->parent().path());
   }
   comm.barrier();
   whole_ = true;
-  journal_.emplace(dir_ / kEntries);
 }
 
 }  // namespace dotresize

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "base/files/output_owner.h"
-#include "base/files/unique_fd.h"
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/comm/communicator.h"
+#include "worker/commands/run/output/unfinished_directory.h"
 
 namespace dotresize {
 
@@ -29,7 +29,8 @@ class StatisticsDirectory {
   /// True if all entries are there.
   bool whole() const { return whole_; }
   Journal& journal() { return *journal_; }
-  /// Renames the complete directory to its final name. Collective.
+  /// Gives the complete directory its final name. Throws InputError naming the key if that is taken
+  /// or cannot be written. Collective.
   void publish(Communicator& comm);
 
  private:
@@ -41,9 +42,9 @@ class StatisticsDirectory {
 
   const ResolvedJob& job_;
   std::filesystem::path dir_;
-  std::filesystem::path partial_;
   bool whole_ = false;
-  UniqueFd lock_;  ///< lock of the unfinished directory; rank 0 only
+  /// Absent for existing statistics. Rank 0 holds its lock.
+  std::optional<UnfinishedDirectory> unfinished_;
   std::optional<Journal> journal_;
 };
 
