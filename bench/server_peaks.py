@@ -10,7 +10,6 @@ Each case has a server of its own. Sizes are in MiB.
 
 import contextlib
 import ctypes
-import json
 import os
 import resource
 import socket
@@ -21,7 +20,7 @@ import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-IDLE, RANGES, SWEEPS, WATCHERS, JOBS = 4000, 2700, 10, 300, 4096
+IDLE, RANGES, SWEEPS, WATCHERS = 4000, 2700, 10, 300
 RESULT_BYTES = 15 << 20
 BOMB_BYTES = 600 << 20
 
@@ -104,21 +103,7 @@ def bodies(server, _):
 
 
 def sweeps(server, folder):
-    tokens = str(ROOT / "tests/data/evaluation.safetensors")
-    base = conftest.spec(folder / "sweep", resources__ranks=1, evaluation__tokens=tokens)
-    base.method.ClearField("sparsity")
-    request = conftest.jobs_pb2.CreateSweepRequest(spec=base, sweep=conftest.sweep_pb2.SweepSpec())
-    values = request.sweep.axes.add(key="method.sparsity").values.values
-    for value in (0.2, 0.3):
-        values.add(number_value=value)
-    id_ = server.jobs.CreateSweep(request, timeout=60).job.id
-    server.ids.add(id_)
-    server.wait(id_)
-    file = folder / "sweep/results.json"
-    results = json.loads(file.read_text())
-    variant = {**results["variants"][0], "reason": "x" * (RESULT_BYTES // JOBS - 200)}
-    results["variants"] = [variant] * JOBS
-    file.write_text(json.dumps(results))
+    id_ = test_budgets.sweep_with_a_large_result(server, folder, RESULT_BYTES)
     get = conftest.jobs_pb2.GetSweepRequest(id=id_)
 
     def one():
@@ -165,5 +150,6 @@ if __name__ == "__main__":
     os.environ["DOTRESIZE_BUILD"] = str(Path(sys.argv[1]).absolute())
     sys.path.insert(0, str(ROOT / "tests/server"))
     import conftest
+    import test_budgets
 
     main(sys.argv[2:])

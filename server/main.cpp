@@ -1,5 +1,6 @@
 // dotresize-server: the coordinator. Takes jobs over gRPC, stores them in SQLite, and starts them
 // through launchers.
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <spdlog/spdlog.h>
@@ -35,6 +36,9 @@ int serve(ServerOptions options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   survive_file_size_limit();
+  // The last user of the library waits at its end, up to ten seconds, for a thread that has watched a
+  // large answer. This user has no end.
+  grpc_init();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   Server server(options);

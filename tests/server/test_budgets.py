@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import resource
 import select
 import signal
 import socket
@@ -13,7 +14,7 @@ import zlib
 
 import grpc
 import pytest
-from conftest import (PROGRAM, eventually, jobs_pb2, jobs_pb2_grpc, refused, script, spec, sweep_pb2)
+from conftest import (PROGRAM, SOURCE, eventually, jobs_pb2, jobs_pb2_grpc, refused, script, spec, sweep_pb2)
 
 MIB = 1 << 20
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
@@ -30,6 +31,25 @@ def grows_by_less_than(server, size):
     before = peak_of(server)
     yield
     assert peak_of(server) < before + size
+
+
+def sweep_with_a_large_result(server, folder, size):
+    """Runs a sweep whose jobs fail at once, and gives it a result of 4096 jobs with `size` bytes. Returns its id."""
+    base = spec(folder / "sweep", resources__ranks=1, evaluation__tokens=str(SOURCE / "tests/data/evaluation.safetensors"))
+    base.method.ClearField("sparsity")
+    request = jobs_pb2.CreateSweepRequest(spec=base, sweep=sweep_pb2.SweepSpec())
+    values = request.sweep.axes.add(key="method.sparsity").values.values
+    for value in (0.2, 0.3):
+        values.add(number_value=value)
+    id_ = server.jobs.CreateSweep(request, timeout=60).job.id
+    server.ids.add(id_)
+    server.wait(id_)
+    file = folder / "sweep/results.json"
+    results = json.loads(file.read_text())
+    variant = {**results["variants"][0], "reason": "x" * (size // 4096 - 200)}
+    results["variants"] = [variant] * 4096
+    file.write_text(json.dumps(results))
+    return id_
 
 
 def address_of(url):
@@ -229,3 +249,38 @@ def test_planning_ends_when_its_caller_is_gone_and_when_it_takes_too_long(planne
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as found:
         server.jobs.CreateSweep(request, timeout=200, metadata=ann)
     assert found[0] == "REQUEST_TOO_COSTLY", "the first one no longer computes"
+
+
+def answers_of(server, request, number):
+    """Sends the GetSweep request `number` times at once. Returns the names of the answers' codes."""
+    answers = []
+
+    def ask():
+        with grpc.insecure_channel(server.endpoint, options=[("grpc.use_local_subchannel_pool", 1),
+                                                             ("grpc.max_receive_message_length", -1)]) as channel:  # fmt: skip
+            try:
+                jobs_pb2_grpc.JobsStub(channel).GetSweep(request, timeout=60)
+                answers.append("OK")
+            except grpc.RpcError as error:
+                answers.append(error.code().name)
+
+    threads = [threading.Thread(target=ask) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+@pytest.mark.parametrize("left", [100 * MIB, 20 * MIB])
+def test_a_server_without_memory_refuses_and_goes_on(make_server, tmp_path, left):
+    server = make_server("--max-attempts", "1", "--max-rate", "0", DOTRESIZE_WORKER=script(tmp_path / "worker", "exit 1"))
+    id_ = sweep_with_a_large_result(server, tmp_path, 15 * MIB)
+    with open(f"/proc/{server.process.pid}/statm") as sizes:
+        in_use = int(sizes.read().split()[0]) * resource.getpagesize()
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (in_use + left, resource.RLIM_INFINITY))
+    answers = answers_of(server, jobs_pb2.GetSweepRequest(id=id_), 10)
+    assert "RESOURCE_EXHAUSTED" in answers and set(answers) <= {"OK", "RESOURCE_EXHAUSTED"}
+    assert server.jobs.GetJob(jobs_pb2.GetJobRequest(id=id_), timeout=20).id == id_
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    assert answers_of(server, jobs_pb2.GetSweepRequest(id=id_), 2) == ["OK"] * 2
