@@ -1,19 +1,20 @@
 """Faults of test_chaos.py: the choice of faults and times, and how each is made and ended."""
 
-import contextlib
 import heapq
 import itertools
 import math
 import os
-import pathlib
 import random
-import shutil
 import signal
 import sqlite3
 import struct
 import time
 from dataclasses import dataclass
 
+import chaos_access
+import chaos_exchanges
+import chaos_files
+from chaos_processes import processes_of_jobs
 from conftest import BINARIES
 
 # --heartbeat-timeout: with a shorter one, a job whose start takes longer on a busy machine would start again and again. With 8,
@@ -26,13 +27,20 @@ KINDS = {
     "kill supervisor": 10, "stop supervisor": 8,
     "kill mpirun": 9, "stop mpirun": 7,
     "kill rank": 12, "stop rank": 8,
+    "kill runner": 2, "stop runner": 2,  # of a sweep
     "kill job": 6,  # all of its processes at once
     "lock table": 8,
     "flip journal": 8,  # one bit of the journal from which the job resumes
     "exchange output": 6,  # replaces the unfinished output by a link to somebody's files
+    "exchange sweep": 5, "exchange statistics": 4,  # the same with a directory of a sweep, and unfinished statistics
+    "take output": 4,  # somebody makes a directory in the output's place
     "jump clock": 6,  # sets the clock of the server and its jobs by a day
+    "stop tokenizer": 4, "kill tokenizer": 4,
+    "damage cache": 5,  # one bit of kept tokens, or of their hash
+    "revoke token": 6,  # of a client
 }
-DISK_KINDS = {"fill state": 4, "fill output": 4}
+# Those that need small disks. fill cache: puts more into the cache of tokens than it may keep. remount output: read-only.
+DISK_KINDS = {"fill state": 4, "fill output": 4, "fill cache": 4, "remount output": 4}
 
 
 @dataclass(frozen=True)
@@ -45,13 +53,13 @@ class Point:
     choice: float  # in [0, 1): selects the victim
 
     def __str__(self):
-        lasts = "" if self.kind.startswith("kill") else f"for {self.lasts:.1f} s"
-        return f"{self.number:>4}  {self.kind:15}  {self.stage:8}  after {self.delay:.2f} s  {lasts}"
+        lasts = f"for {self.lasts:.1f} s" if self.lasts else ""
+        return f"{self.number:>4}  {self.kind:19}  {self.stage:8}  after {self.delay:.2f} s  {lasts}"
 
 
 def duration(random_, kind):
     action, victim = kind.split()
-    if action == "kill":
+    if action == "kill" or victim == "cache":
         return 0.0
     if victim == "server":
         return random_.uniform(0.2, 12.0)
@@ -68,62 +76,6 @@ def schedule(seed, points, kinds):
               duration(random_, kind), random_.random())
         for number, kind in enumerate(chosen)
     ]  # fmt: skip
-
-
-def role_of(command_line):
-    arguments = command_line.split(b"\0")
-    program = pathlib.PurePath(os.fsdecode(arguments[0])).name
-    if len(arguments) > 1 and arguments[1] == b"supervise":
-        return "supervisor"
-    return {"mpirun": "mpirun", "dotresize-worker": "rank"}.get(program, "other")
-
-
-def variable(environment, name):
-    """Returns a variable of the text of /proc/PID/environ."""
-    prefix = name.encode() + b"="
-    return next((item[len(prefix):].decode() for item in environment.split(b"\0") if item.startswith(prefix)), None)
-
-
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    job: str
-    role: str
-
-    def signal(self, number):
-        """Sends a signal. Returns False if the process is gone."""
-        with contextlib.suppress(OSError):
-            environment = pathlib.Path(f"/proc/{self.pid}/environ").read_bytes()
-            if variable(environment, "DOTRESIZE_JOB_ID") == self.job:
-                os.kill(self.pid, number)
-                return True
-        return False
-
-
-def processes_of_jobs(state):
-    """Returns the live processes of all jobs of this state directory's server, including supervisors."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError, IndexError):
-            job = variable((entry / "environ").read_bytes(), "DOTRESIZE_JOB_ID")
-            if not job or not (state / "jobs" / job).exists():
-                continue
-            if (entry / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
-                found.append(Process(int(entry.name), job, role_of((entry / "cmdline").read_bytes())))
-    return found
-
-
-def fill(disk):
-    """Fills the disk. Returns the file that takes the room."""
-    path = disk / "taken-by-others"
-    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
-        room = os.statvfs(disk)
-        os.posix_fallocate(file.fileno(), 0, max(1, room.f_bavail * room.f_frsize))
-        while file.write(bytes(4096)):
-            pass
-    return path
 
 
 class Clock:
@@ -192,27 +144,39 @@ class Faults:
     def make(self, point, stage):
         """Makes a fault. Returns its victim in words; None if there is none in this stage."""
         action, what = point.kind.split()
-        if what in ("server", "table", "state", "output", "journal", "clock"):
+        if point.kind in OTHERS:
+            return OTHERS[point.kind](self, point)
+        if what in ("server", "table", "clock"):
             return getattr(self, f"{action}_{what}")(point)
-        victims = [process for process in self.processes() if what in ("job", process.role)]
-        if stage == "starting":
-            victims = [process for process in victims if process.pid not in self.known]
-        if stage == "late":
-            victims = [process for process in victims if self.witness.has_output(process.job)]
-        if not victims:
+        victim = self.choose_process(point, what, stage)
+        if not victim:
             return None
-        victim = sorted(victims, key=lambda process: process.pid)[int(point.choice * len(victims))]
         if what == "job":
             return self.kill_job(victim.job)
+        # A job that does not learn the end of a process, or cannot go on without it, fails.
+        ends = action == "kill" or point.lasts == math.inf
+        of_sweep = self.witness.kind_of(victim.job) == "sweep" and what in ("rank", "mpirun")
+        if ends and (of_sweep or what == "tokenizer" or point.kind == "stop rank"):
+            self.witness.fallible.add(victim.job)
         if not victim.signal(signal.SIGKILL if action == "kill" else signal.SIGSTOP):
             return None
         if action == "stop":
             self.end_later(point.lasts, lambda: victim.signal(signal.SIGCONT))
-            if what == "rank" and point.lasts == math.inf:
-                self.witness.fallible.add(victim.job)  # fails by resources.timeout_s
         return f"{victim.role} {victim.pid} of {victim.job}"
 
+    def choose_process(self, point, what, stage):
+        victims = [process for process in self.processes() if what in ("job", process.role)]
+        if stage == "starting":
+            victims = [process for process in victims if process.pid not in self.known]
+        if stage == "late" and what != "tokenizer":
+            victims = [process for process in victims if self.witness.has_output(process.job)]
+        if point.lasts == math.inf and what == "rank":  # a sweep waits for its jobs for ever
+            victims = [process for process in victims if self.witness.kind_of(process.job) != "sweep"]
+        return sorted(victims, key=lambda process: process.pid)[int(point.choice * len(victims))] if victims else None
+
     def kill_job(self, job):
+        if self.witness.kind_of(job) == "sweep":  # it may see that its own job is killed
+            self.witness.fallible.add(job)
         for process in self.processes():
             if process.job == job:
                 process.signal(signal.SIGKILL)
@@ -242,80 +206,23 @@ class Faults:
         self.end_later(point.lasts, other.close)
         return "job table"
 
-    def fill_disk(self, disk, point):
-        self.witness.disk_is_full(True)
-        taken = fill(disk)
-
-        def free():
-            taken.unlink(missing_ok=True)
-            self.witness.disk_is_full(False)
-
-        self.end_later(point.lasts, free)
-        return str(disk)
-
-    def fill_state(self, point):
-        return self.fill_disk(self.server.state, point)
-
-    def fill_output(self, point):
-        return self.fill_disk(self.disk, point)
-
     def unfinished(self, choice, what):
-        """Picks one of the paths that what(order.partial) finds for jobs that have not ended. Returns (order, path), or
-        None."""
+        """Picks one of the paths that what(order) finds for jobs that have not ended. Returns (order, path), or None."""
         with self.witness.lock:
-            orders = [order for order in self.witness.orders.values() if order.job is None]
-        found = [(order, path) for order in orders for path in what(order.partial)]
+            orders = self.witness.unfinished()
+        found = [(order, path) for order in orders for path in what(order)]
         return found[int(choice * len(found))] if found else None
-
-    def flip_journal(self, point):
-        found = self.unfinished(
-            point.choice, lambda partial: [] if partial.is_symlink() else sorted((partial / "journal").glob("*.*"))
-        )
-        if not found:
-            return None
-        order, path = found
-        random_ = random.Random(point.number)
-        self.witness.tampered_with(order)
-        try:
-            with path.open("r+b", buffering=0) as file:
-                place = random_.randrange(max(1, path.stat().st_size))
-                file.seek(place)
-                byte = file.read(1)
-                file.seek(place)
-                file.write(bytes([(byte or b"0")[0] ^ 1 << random_.randrange(8)]))
-        except FileNotFoundError:  # the job is done with it
-            return None
-        return f"{path.name} of {order.id}" + (f", {self.kill_job(order.id)}" if random_.random() < 0.5 else "")
-
-    def exchange_output(self, point):
-        found = self.unfinished(point.choice, lambda partial: [partial] if partial.is_dir() and not partial.is_symlink() else [])
-        if not found or found[1].parent == self.disk:
-            return None
-        order, partial = found
-        self.witness.tampered_with(order)
-        taken, link_to = self.others / f"taken-{point.number}", self.others / f"kept-{point.number}"
-        theirs = {link_to / name: f"{name} of somebody else" for name in ("README.md", "keep", "journal/job.json")}
-        for path, text in theirs.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        try:
-            partial.rename(taken)
-            partial.symlink_to(link_to)
-        except OSError:  # the output is committed, or a new one exists
-            return None
-
-        def restore():
-            if partial.is_symlink():
-                partial.unlink()
-            shutil.rmtree(taken, ignore_errors=True)
-            left = {path: path.read_text() for path in link_to.rglob("*") if path.is_file()}
-            if left != theirs:
-                self.witness.fault(order, f"through a link it has changed {left.items() ^ theirs.items()}")
-
-        self.end_later(point.lasts, restore)
-        return f"{partial.name} of {order.id}"
 
     def jump_clock(self, point):
         self.clock.set(86400 if point.choice < 0.5 else -86400)
         self.end_later(point.lasts, lambda: self.clock.set(0))
         return "clock"
+
+
+OTHERS = {
+    "fill state": chaos_files.fill_state, "fill output": chaos_files.fill_output, "remount output": chaos_files.remount_output,
+    "flip journal": chaos_files.flip_journal, "damage cache": chaos_files.damage_cache, "fill cache": chaos_files.fill_cache,
+    "exchange output": chaos_exchanges.exchange_output, "exchange sweep": chaos_exchanges.exchange_sweep,
+    "exchange statistics": chaos_exchanges.exchange_statistics, "take output": chaos_exchanges.take_output,
+    "revoke token": chaos_access.revoke_token,
+}  # fmt: skip

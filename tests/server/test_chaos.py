@@ -1,5 +1,5 @@
-"""Runs jobs of four clients under faults: processes are killed and stopped, disks fill, another program locks the job table,
-journals are damaged, unfinished outputs are replaced by links, and the clock is set.
+"""Runs jobs of some clients under faults: processes are killed and stopped, disks fill, another program locks the job table,
+journals and caches are damaged, directories of unfinished jobs are replaced by links, tokens are revoked, and the clock is set.
 
 There are DOTRESIZE_CHAOS_POINTS faults, and DOTRESIZE_CHAOS_JOBS jobs or more, until every fault has met one.
 DOTRESIZE_CHAOS_SEED draws both; they are printed (-s). The machine decides which process a fault meets, and when. The only
@@ -7,6 +7,7 @@ deadlines on wall time are the server's for heartbeats (DOTRESIZE_CHAOS_HEARTBEA
 nothing happens.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -16,15 +17,20 @@ import time
 from collections import Counter
 
 import pytest
-from chaos_clients import Client, Job, Orders, Witness, make_orders, tree
-from chaos_faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Clock, Faults, processes_of_jobs, schedule
-from conftest import ENDED, SOURCE, Server, eventually, jobs_pb2, spec
+from chaos_access import Access, ServerWithTokens
+from chaos_clients import Client, ClientOnCall
+from chaos_faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Clock, Faults, schedule
+from chaos_files import CACHE
+from chaos_orders import NEEDED, Inputs, Job, Orders, make_orders
+from chaos_processes import processes_of_jobs
+from chaos_witness import Witness, fault_of_files, tree
+from conftest import ENDED, SOURCE, eventually, jobs_pb2, spec
 from small_disk import small_disk
 
 POINTS = int(os.environ.get("DOTRESIZE_CHAOS_POINTS", "20"))
 JOBS = int(os.environ.get("DOTRESIZE_CHAOS_JOBS", str(POINTS // 2)))
-SEED = os.environ.get("DOTRESIZE_CHAOS_SEED", "1")
-CLIENTS = 4
+SEED = os.environ.get("DOTRESIZE_CHAOS_SEED", "1752")
+CLIENTS = {**{f"client-{number}": "submit" for number in range(4)}, "on-call": "admin"}  # roles
 MOST_JOBS = 4 * JOBS  # limit for jobs that end before their fault has come
 
 
@@ -44,9 +50,11 @@ def clock(tmp_path):
 @pytest.fixture
 def server(disks, tmp_path, clock):
     (tmp_path / "temporary").mkdir()
-    server = Server(disks[0], "--max-ranks", "4", "--retry-delay", "0", "--max-attempts", "100",
-                    "--heartbeat-timeout", str(HEARTBEAT_TIMEOUT_S), "--max-rate", "0",
-                    TMPDIR=str(tmp_path / "temporary"), OMP_NUM_THREADS="1", **clock.environment())  # fmt: skip
+    access = Access(tmp_path / "tokens", CLIENTS)
+    server = ServerWithTokens(
+        disks[0], access, "--max-ranks", "4", "--retry-delay", "0", "--max-attempts", "100",
+        "--heartbeat-timeout", str(HEARTBEAT_TIMEOUT_S), "--max-rate", "0",
+        TMPDIR=str(tmp_path / "temporary"), OMP_NUM_THREADS="1", **clock.environment())  # fmt: skip
     yield server.start()
     if server.process:
         server.process.send_signal(signal.SIGCONT)
@@ -69,20 +77,32 @@ def make_neighbours(folder, orders):
     return tree(folder)
 
 
-def make_faults(points, faults, witness, clients):
+def make_earlier_models(folder, server):
+    """Makes the same model for each client. Returns ({client: model}, id of the job)."""
+    first = server.create(spec(folder / "root", method__sparsity=0.4, calibration__samples=2)).id
+    assert server.wait(first).state == Job.SUCCEEDED
+    for name in CLIENTS:
+        shutil.copytree(folder / "root", folder / name)
+        owner = folder / name / "dotresize/owner.json"
+        owner.write_text(json.dumps({**json.loads(owner.read_text()), "owner": name}))
+    return {name: folder / name for name in CLIENTS}, first
+
+
+def make_faults(points, faults, witness, clients, orders):
     """Makes the faults. Returns how many of each kind have met something."""
     met = Counter()
     for point in points:
         # Faults are spread over the jobs.
         while witness.ended < 0.9 * JOBS * point.number / len(points) and any(map(Client.is_alive, clients)):
             tick(faults, witness, clients)
-        found = make_fault(point, faults, witness, clients)
+        found = make_fault(point, faults, witness, clients, orders)
+        orders.wanted = None
         print(f"{point}: {found or 'nothing to meet any more'}", flush=True)
         met[point.kind] += bool(found)
     return met
 
 
-def make_fault(point, faults, witness, clients):
+def make_fault(point, faults, witness, clients, orders):
     due = time.monotonic() + point.delay
     while time.monotonic() < due:
         tick(faults, witness, clients)
@@ -94,6 +114,7 @@ def make_fault(point, faults, witness, clients):
         if found:
             witness.happened()
             return found
+        orders.wanted = NEEDED.get(point.kind)
         tick(faults, witness, clients)
     return None
 
@@ -145,6 +166,9 @@ def check_nothing_is_left(server, witness, folder, neighbours, disk):
     assert left == []
     assert list((folder.parent / "temporary").iterdir()) == []
     eventually(60, lambda: not list((server.state / "trash").iterdir()))
+    cache = server.state / CACHE
+    if disk and cache.exists():
+        assert sum(path.stat().st_size for path in cache.iterdir()) <= shutil.disk_usage(disk.parent / "state").total / 8
     journals = {order.partial for order in witness.orders.values() if order.job.state == Job.FAILED}
     earlier = {order.output for order in witness.orders.values() if order.kind == "overwrite"}
     for place in filter(None, [folder, disk]):
@@ -155,12 +179,29 @@ def check_nothing_is_left(server, witness, folder, neighbours, disk):
     assert {name: found.get(name) for name in neighbours} == neighbours, "files of others are touched"
 
 
+def check_failed_jobs_go_on(server, witness):
+    """Resumes the failed jobs that could not rename their complete output, or not remove their files."""
+    server.start()
+    orders = [order for order in witness.orders.values() if order.to_resume]
+    for order in orders:
+        server.resume(order.id)
+        job = server.wait(order.id)
+        assert job.state == Job.SUCCEEDED, (order, job.error)
+        log = server.logs(order.id).decode()
+        if order.to_resume == "complete":
+            assert "lacked only its name" in log, log
+        assert not fault_of_files(order.output, tree(order.output))
+    kinds = Counter(order.to_resume for order in orders)
+    print(f"resumed after the end: {dict(kinds)}")
+    server.end(signal.SIGTERM)
+
+
 def print_summary(points, met, witness, seconds):
     orders = list(witness.orders.values())
     attempts = sum(order.job.attempt for order in orders)
     states = Counter(Job.State.Name(order.job.state) for order in orders)
     print(f"seed {SEED}: {sum(met.values())} of {len(points)} faults met something: {dict(met)}")
-    print(f"{len(orders)} jobs accepted from {CLIENTS} clients, {attempts} attempts: {dict(states)}; "
+    print(f"{len(orders)} jobs accepted from {len(CLIENTS)} clients, {attempts} attempts: {dict(states)}; "
           f"{sum(len(order.events) for order in orders)} events; {seconds:.0f} s; {len(witness.faults)} wrong")
 
 
@@ -171,21 +212,24 @@ def test_no_fault_loses_doubles_or_spoils_a_job(server, disks, clock, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     inputs = {path: tree(path) for path in (SOURCE / "examples/docs-llama", SOURCE / "tests/data")}
-    first = server.create(spec(tmp_path / "earlier", method__sparsity=0.4, calibration__samples=2)).id
-    assert server.wait(first).state == Job.SUCCEEDED
-    orders = make_orders(SEED, MOST_JOBS, folder, disk)
-    neighbours = make_neighbours(folder, orders)
+    (tmp_path / "earlier").mkdir()
+    earlier, first = make_earlier_models(tmp_path / "earlier", server)
     points = schedule(SEED, POINTS, {**KINDS, **(DISK_KINDS if disk else {})})
+    orders = make_orders(SEED, MOST_JOBS, folder, disk, Inputs(tmp_path / "inputs"))
+    neighbours = make_neighbours(folder, orders)
 
-    witness = Witness(tree(tmp_path / "earlier"))
+    witness = Witness({name: tree(model) for name, model in earlier.items()})
     to_order = Orders(orders, JOBS)
-    clients = [Client(server.endpoint, to_order, witness, tmp_path / "earlier") for _ in range(CLIENTS)]
+    clients = [
+        (Client if role == "submit" else ClientOnCall)(name, server, to_order, witness, earlier[name])
+        for name, role in CLIENTS.items()
+    ]
     (tmp_path / "others").mkdir()
     faults = Faults(server, disk, witness, clock, tmp_path / "others")
     for client in clients:
         client.start()
     try:
-        met = make_faults(points, faults, witness, clients)
+        met = make_faults(points, faults, witness, clients, to_order)
         to_order.enough = True
         while faults.to_end or faults.down or any(map(Client.is_alive, clients)):
             tick(faults, witness, clients)
@@ -198,5 +242,6 @@ def test_no_fault_loses_doubles_or_spoils_a_job(server, disks, clock, tmp_path):
     server.kill_and_restart()
     check_nothing_is_left(server, witness, folder, neighbours, disk)
     check_table(server, witness, first)
+    check_failed_jobs_go_on(server, witness)
     assert {path: tree(path) for path in inputs} == inputs
     shutil.rmtree(tmp_path / "earlier")
