@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 LONGEST_S = 500
 BIN = Path(os.environ.get("DOTRESIZE_BIN", ROOT / "build" / "bin"))
 os.environ["HF_HUB_OFFLINE"] = "1"
+ENVIRONMENT = dict(os.environ)  # pytest changes its own while other threads start programs
 sys.path.append(str(ROOT / "tests" / "output"))
 
 import reference  # noqa: E402
@@ -33,7 +34,7 @@ def program_environment(situation):
     home.mkdir(exist_ok=True)
     more = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "OMP_NUM_THREADS": "1"}
     python = sys.executable if situation.as_root else forking_python(HELPERS)
-    return os.environ | more | {"DOTRESIZE_PYTHON": python, "OMPI_MCA_rmaps_base_oversubscribe": "1", "PYTHONPATH": "", "LC_ALL": "C.UTF-8"}
+    return ENVIRONMENT | more | {"DOTRESIZE_PYTHON": python, "OMPI_MCA_rmaps_base_oversubscribe": "1", "PYTHONPATH": "", "LC_ALL": "C.UTF-8"}
 
 
 def selected(request):
