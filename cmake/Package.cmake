@@ -4,6 +4,8 @@ include(GNUInstallDirs)
 install(FILES deploy/systemd/dotresize-server.service DESTINATION lib/systemd/system)
 install(FILES deploy/systemd/dotresize.conf DESTINATION lib/sysusers.d)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)  # where Debian looks for it
 install(DIRECTORY deploy/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES deploy/systemd/server.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(PROGRAMS deploy/launchers/slurm deploy/launchers/kubernetes deploy/launchers/ssh
@@ -16,6 +18,7 @@ set(CPACK_PACKAGE_CONTACT "the operators of this machine <root@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Compresses language models by optimal transport")
 set(CPACK_PACKAGE_DESCRIPTION
     "The coordinator dotresize-server, its MPI worker and the command line.\nlibtorch is not in it; the worker looks for it at\n${_libtorch_dir}/lib")
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
