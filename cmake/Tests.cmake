@@ -16,14 +16,17 @@ foreach(header IN LISTS _test_headers)
   target_compile_options(${header} PRIVATE ${DOTRESIZE_TEST_OPTIMISATION})
 endforeach()
 
-# dotresize_test(NAME [TORCH | SANITIZED] [OPTIMISED] SOURCES... [ALONE ...] [LIBRARIES ...] [TIMEOUT seconds]): one
-# GoogleTest program, one CTest entry. TORCH: it uses ATen, and if it is OPTIMISED its own code computes for long;
+# dotresize_test(NAME [TORCH | SANITIZED] [OPTIMISED] SOURCES... [ALONE ...] [LIBRARIES ...] [TIMEOUT seconds] [LABELS ...]): one
+# GoogleTest program, one CTest entry, of the label fast unless it has others (CONTRIBUTING.md). TORCH: it uses ATen, and if it is OPTIMISED its own code computes for long;
 # SANITIZED: it links the libraries of Sanitized.cmake. ALONE: further sources, whose names in unnamed namespaces others have too.
 # The program runs all of its tests in one process: starting libtorch costs more than most tests do.
 function(dotresize_test name)
-  cmake_parse_arguments(ARG "TORCH;SANITIZED;OPTIMISED" "TIMEOUT" "SOURCES;ALONE;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;SANITIZED;OPTIMISED" "TIMEOUT" "SOURCES;ALONE;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)
   endif()
   add_executable(${name} ${ARG_SOURCES} ${ARG_ALONE})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${DOTRESIZE_UNITY})
@@ -45,5 +48,5 @@ function(dotresize_test name)
     target_compile_options(${name} PRIVATE ${DOTRESIZE_TEST_OPTIMISATION})
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what is missing, builds, and runs all tests. Arguments go to ctest: scripts/test.sh -R worker
+# Sets up what is missing, builds, and runs all tests. Arguments go to ctest: scripts/test.sh -L fast, scripts/test.sh -R worker
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
