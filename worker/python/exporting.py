@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 EXIT_CANCELLED = 2
 EXIT_USAGE = 64

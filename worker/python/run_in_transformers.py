@@ -115,7 +115,7 @@ def latency(model, arguments):
     with torch.inference_mode():
         for run in range(-arguments.warmup, arguments.repetitions):
             prompt_time, cache = timed(lambda: read(ids[:, : arguments.prompt], None))
-            decode_time, _ = timed(lambda: decode(cache))
+            decode_time, _ = timed(lambda cache=cache: decode(cache))
             if run >= 0:
                 prompt_ms.append(prompt_time / arguments.prompt)
                 decode_ms.append(decode_time / arguments.decode)

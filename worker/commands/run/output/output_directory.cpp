@@ -129,7 +129,7 @@ void OutputDirectory::take_over() {
 
 OutputDirectory::OutputDirectory(const fs::path& path)
     : path_(path), unfinished_(path, kKey, UnfinishedDirectory::Parent::kExists) {
-  unfinished_.open();
+  unfinished_.enter();
   partial_ = unfinished_.path();
 }
 

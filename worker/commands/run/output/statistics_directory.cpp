@@ -47,7 +47,7 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
   whole_ = state != "begun";
   if (!whole_ && comm.rank() != 0) {
     unfinished_.emplace(dir_, job.statistics.key(), UnfinishedDirectory::Parent::kExists);
-    unfinished_->open();
+    unfinished_->enter();
   }
   const fs::path entries = (whole_ ? dir_ : unfinished_->path()) / kEntries;
   if (!whole_) remove_damaged(comm, entries);

@@ -53,14 +53,14 @@ void UnfinishedDirectory::lock() {
     } catch (const fs::filesystem_error& failure) {
       throw cannot_write(key_, partial_path(path_), failure.code().value());
     }
-    open();
+    enter();
     if (::flock(directory_.descriptor(), LOCK_EX | LOCK_NB) != 0) {
       throw OutputBusy(key_, "another job is writing " + partial_path(path_).string());
     }
   } while (!parent_.holds(partial_name_, directory_));
 }
 
-void UnfinishedDirectory::open() {
+void UnfinishedDirectory::enter() {
   directory_ = parent_.enter(partial_name_);
   if (!directory_) throw cannot_write(key_, partial_path(path_), errno);
   if (directory_.is_own()) return;

@@ -30,10 +30,10 @@ class UnfinishedDirectory {
   /// created, is a link, or belongs to another user, who could change its files.
   void lock();
   /// Opens the directory on another rank than the one that holds the lock. Throws as lock().
-  void open();
+  void enter();
 
   const PinnedDirectory& parent() const { return parent_; }
-  /// Holds none before lock() or open().
+  /// Holds none before lock() or enter().
   const PinnedDirectory& directory() const { return directory_; }
   /// Names in parent(): of the complete directory, and of this one.
   const std::filesystem::path& name() const { return name_; }
