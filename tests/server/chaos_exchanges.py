@@ -75,10 +75,12 @@ def exchange_sweep(faults, point):
 def take_output(faults, point):
     """Makes a directory in the output's place, so that the complete output cannot get its name."""
     kinds = ("plain", "text", "statistics")
-    found = faults.unfinished(point.choice, lambda order: directories([order.partial] if order.kind in kinds else []))
+    found = faults.unfinished(
+        point.choice, lambda order: [order.partial] if order.kind in kinds and order.is_in(point.stage) else []
+    )
     if not found:
         return None
-    order = found[0]
+    order, _ = found
     order.may_fail = order.taken = True
     try:
         order.output.mkdir()

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import chaos_access
 import chaos_exchanges
@@ -47,7 +47,7 @@ DISK_KINDS = {"fill state": 4, "fill output": 4, "fill cache": 4, "remount outpu
 class Point:
     number: int
     kind: str
-    stage: str  # stage of the job it meets: "starting", "any", "late" (its output exists)
+    stage: str  # stage of the job it meets: "starting", "any", "late" (its output, or a file of its model, exists)
     delay: float  # seconds before the fault
     lasts: float  # seconds; inf: it never ends
     choice: float  # in [0, 1): selects the victim
@@ -145,7 +145,7 @@ class Faults:
         """Makes a fault. Returns its victim in words; None if there is none in this stage."""
         action, what = point.kind.split()
         if point.kind in OTHERS:
-            return OTHERS[point.kind](self, point)
+            return OTHERS[point.kind](self, replace(point, stage=stage))
         if what in ("server", "table", "clock"):
             return getattr(self, f"{action}_{what}")(point)
         victim = self.choose_process(point, what, stage)

@@ -49,7 +49,8 @@ def remount(disk, how):
 def remount_output(faults, point):
     """Makes the disk of some outputs read-only."""
     full = (faults.disk / "taken-by-others").exists()
-    needed = any(order.partial.exists() for order in faults.witness.orders.values() if order.kind == "disk" and not order.job)
+    with faults.witness.lock:
+        needed = any(order.kind == "disk" and order.is_in(point.stage) for order in faults.witness.unfinished())
     if full or not needed or os.statvfs(faults.disk).f_flag & os.ST_RDONLY:
         return None
     faults.witness.disk_is_full(True)

@@ -73,6 +73,10 @@ class Order:
     def partial(self):
         return self.output.with_name(self.output.name + ".partial")
 
+    def is_in(self, stage):
+        """Returns whether an unfinished output is there; in the late stage with a file of the model."""
+        return self.partial.is_dir() and (stage != "late" or any(self.partial.glob("*.safetensors*")))
+
     @property
     def statistics(self):
         return self.output.with_name(self.output.name + ".statistics")
@@ -129,7 +133,8 @@ def make_orders(seed, jobs, folder, disk, inputs):
 class Orders:
     """Source of the clients' orders: at least `least` of them, and more until no fault is left. Thread-safe."""
 
-    def __init__(self, orders, least):
+    def __init__(self, orders, least, disk):
+        self.disk = disk
         self.left = deque(orders)
         self.least = least
         self.enough = False  # set when no fault is left
@@ -155,8 +160,9 @@ class Orders:
                     order.text = order.number  # not in the cache of tokens
                     return order
                 plain = next((order for order in self.left if order.kind == "plain"), None)
-                if self.wanted not in (None, "disk") and plain:
+                if self.wanted and plain:
                     plain.kind = self.wanted
+                    plain.output = self.disk / plain.output.name if self.wanted == "disk" else plain.output
                     continue
             time.sleep(0.02)
         return None
