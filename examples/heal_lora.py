@@ -5,7 +5,11 @@ KL(dense || output) over windows of a token file, then merged into the weights.
 
 TOKENS has an integer tensor "tokens", [n] or [samples, seqlen], as calibration.tokens of a job. Both models are in memory.
 """
-import argparse, math, pathlib, shutil
+import argparse
+import math
+import pathlib
+import shutil
+
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
@@ -57,6 +61,10 @@ def save(model, source, target):
             shutil.copy(path, target)
 
 
+def load(path):
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("dense")
@@ -70,7 +78,6 @@ def main():
     parser.add_argument("--rate", type=float, default=5e-4)
     options = parser.parse_args()
     torch.manual_seed(0)
-    load = lambda path: AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=True)
     dense, output = load(options.dense).eval(), load(options.output)
     dtype = AutoModelForCausalLM.from_pretrained(options.output, dtype="auto", trust_remote_code=True).dtype
     model = adapted(output, options.rank)

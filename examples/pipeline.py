@@ -6,10 +6,14 @@ plots perplexity over size, and lets the best model that is small enough write a
 The server is on the same file system: outputs go beside the job's output.path, as PATH-METHOD-SIZE. In a notebook, call
 the functions one by one. Needs the client (pip install ./client/python), matplotlib and transformers (.venv/ has these two).
 """
-import os, sys, uuid
+import os
+import sys
+import uuid
+
 import grpc
 from dotresize.client import JobFailed, read_job
-from dotresize.v1 import job_pb2 as specs, jobs_pb2 as messages
+from dotresize.v1 import job_pb2 as specs
+from dotresize.v1 import jobs_pb2 as messages
 from submit import Parser, add_connection, connect  # examples/submit.py
 
 INTERRUPTED = 130
@@ -75,7 +79,7 @@ def plot(rows, file):
     figure, axes = plt.subplots()
     for method in sorted({row["method"] for row in rows}):
         points = sorted((100 * row["size"], row["perplexity"]) for row in rows if row["method"] == method)
-        axes.plot(*zip(*points), marker="o", label=method)
+        axes.plot(*zip(*points, strict=True), marker="o", label=method)
     axes.axhline(rows[0]["dense"], color="gray", linestyle=":", label="dense model")
     axes.set(xlabel="bytes, % of the dense model's", ylabel="perplexity", yscale="log")
     axes.legend()

@@ -5,7 +5,11 @@
 Ends with the exit codes of the command line (docs/cli.md), of the first job that does not succeed.
 The options for TLS and the token of DOTRESIZE_TOKEN_FILE are those of the command line, too.
 """
-import argparse, os, sys, uuid
+import argparse
+import os
+import sys
+import uuid
+
 import grpc
 from dotresize.client import Client, JobFailed
 from dotresize.v1 import jobs_pb2 as messages

@@ -91,7 +91,7 @@ class Run:
         self.gpus = 0
         self.result = {
             "host": socket.gethostname(),
-            "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "commit": output_of(["git", "rev-parse", "HEAD"]),
             "gpus": [],
             "steps": [],

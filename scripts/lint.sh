@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs clang-tidy with the checks of .clang-tidy.
+# Runs ruff over Python with the rules of ruff.toml, and clang-tidy over C++ with the checks of .clang-tidy. Kernels (.cu, .cuh)
+# are not linted: NVRTC defines names that clang-tidy does not know.
 #
 #   scripts/lint.sh              all sources
-#   scripts/lint.sh FILE...      these
+#   scripts/lint.sh FILE...      these, *.py with ruff
 #   scripts/lint.sh --changed    at most $LINT_MOST (default 3) of those changed in the working tree or in the last day of
-#                                commits, the newest first. CI checks these, to save time
+#                                commits, the newest first. CI checks these, to save time. All Python is checked, in a second
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,6 +50,20 @@ if [ -n "$changers" ]; then
   exit 1
 fi
 
+# The version is CMake's; others state the same.
+version=$(sed -nE 's/^project\(dotresize VERSION ([0-9.]+) .*/\1/p' CMakeLists.txt)
+stale=$(git grep -nE 'dotresize:[0-9]+\.[0-9]|newTag: [0-9]|^version = ' deploy docs client/python |
+  grep -vE "(dotresize:|newTag: |version = \")${version//./\\.}(-mpi)?\b" || true)
+grep -qF "## [$version]" CHANGELOG.md || stale+="${stale:+$'\n'}CHANGELOG.md has no section for it"
+if [ -n "$stale" ]; then
+  echo "lint: the version is $version (CMakeLists.txt), but:" >&2
+  echo "$stale" >&2
+  exit 1
+fi
+
+ruff=.venv/bin/ruff
+[ -x $ruff ] || { echo "lint: error: no $ruff: run scripts/setup.sh" >&2; exit 1; }
+
 if [ "${1-}" = --changed ]; then
   git rev-parse --git-dir >/dev/null  # its error is ours: without git nothing would seem to have changed
   mapfile -t sources < <(changed_sources)
@@ -57,10 +72,19 @@ if [ "${1-}" = --changed ]; then
     echo "lint: $((${#sources[@]} - most)) more changed sources are left out: scripts/lint.sh checks all"
   sources=("${sources[@]:0:most}")
 elif (($#)); then
-  sources=("$@")
+  sources=() python=()
+  for file; do
+    case $file in
+      *.py) python+=("$file") ;;
+      *) sources+=("$file") ;;
+    esac
+  done
+  ((${#python[@]} == 0)) || $ruff check --no-cache --quiet "${python[@]}"
+  ((${#sources[@]})) || exit 0
 else
   mapfile -t sources < <(git ls-files | grep -E "$ours" | grep '\.cpp$')
 fi
+[[ $# -gt 0 && $1 != --changed ]] || $ruff check --no-cache --quiet
 ((${#sources[@]})) || { echo "lint: nothing has changed"; exit 0; }
 
 [ -f build-tidy/build.ninja ] || cmake --preset tidy >/dev/null

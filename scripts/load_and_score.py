@@ -42,7 +42,8 @@ def parse_arguments(arguments):
         default="float32",
         help="compute in float32 (default) or in the dtype of the checkpoint",
     )
-    parser.add_argument("--w4a16", type=int, choices=(32, 64, 128), metavar="GROUP", help="weights of four bits, in groups of 32, 64 or 128 numbers of a row")
+    parser.add_argument("--w4a16", type=int, choices=(32, 64, 128), metavar="GROUP",
+                        help="weights of four bits, in groups of 32, 64 or 128 numbers of a row")
     parser.add_argument("--expect-report", action="store_true")
     parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
     return parser.parse_args(arguments)

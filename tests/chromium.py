@@ -21,7 +21,7 @@ class Chromium:
 
         def take_pipes():  # Chromium reads requests from descriptor 3 and writes answers to 4
             kept = os.dup(requests), os.dup(answers)
-            for given, wanted in zip(kept, (3, 4)):
+            for given, wanted in zip(kept, (3, 4), strict=True):
                 os.dup2(given, wanted)
 
         self._process = subprocess.Popen(

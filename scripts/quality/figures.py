@@ -48,7 +48,7 @@ def families_figure(results, models, file):
     """KL over net size, a panel for each model."""
     figure, panels = plt.subplots(2, (len(models) + 1) // 2, figsize=(10, 6), sharex=True, squeeze=False)
     drawn = {}
-    for axes, model in zip(panels.flat, models):
+    for axes, model in zip(panels.flat, models, strict=False):
         for recipe, rows in lines_of(results, model):
             line = draw(axes, recipe, rows, lambda row: row.kl)
             drawn.setdefault(line.get_label(), line)

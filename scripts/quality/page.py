@@ -216,7 +216,8 @@ def healed_table(results):
 
 def families_table(results, models):
     columns = [Column("model"), Column("size"), Column("format"), Column("slicegpt", "{:.3f}"), Column("KL", "{:.4f}"),
-               Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"), Column("no worse in perplexity"), Column("in KL")]  # fmt: skip
+               Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"),
+               Column("no worse in perplexity"), Column("in KL")]  # fmt: skip
     rows = []
     for model in models:
         for size in SIZES:

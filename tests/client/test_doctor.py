@@ -5,7 +5,6 @@ import os
 import subprocess
 
 import pytest
-
 from conftest import BIN
 
 NO_PROGRAMS = {"PATH": "/no/such/folder"}  # also skips the slow start of mpirun

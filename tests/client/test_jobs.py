@@ -10,9 +10,8 @@ import uuid
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
-
 from conftest import SOURCE, example_environment, read_until
+from safetensors.numpy import save_file
 
 
 def wait_for_state(cli, job_id, state, seconds=60):

@@ -17,9 +17,8 @@ import time
 import numpy as np
 import pytest
 import yaml
-from safetensors.numpy import save_file
-
 from conftest import BIN, SOURCE, read_until
+from safetensors.numpy import save_file
 
 HARDWARE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "hardware"
 

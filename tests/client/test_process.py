@@ -10,7 +10,6 @@ import tempfile
 
 import psutil
 import pytest
-
 from conftest import BIN, SOURCE, read_until
 
 MODEL = SOURCE / "examples" / "docs-llama"

@@ -11,9 +11,8 @@ import sys
 import numpy as np
 import pytest
 import yaml
-from safetensors.numpy import save_file
-
 from conftest import SOURCE
+from safetensors.numpy import save_file
 
 HARDWARE = SOURCE / "examples/hardware"
 MODEL = SOURCE / "examples/docs-llama"

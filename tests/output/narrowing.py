@@ -4,6 +4,7 @@ Row-vector convention, float64; d = hidden_size, L layers, 2L+1 junctions. The m
 columns, its inverse M_inv = Mᵀ.
 """
 
+import itertools
 import json
 import re
 import shutil
@@ -158,7 +159,7 @@ def aligned(maps):
 
 def exact_ranks(hidden_size, widths):
     """Returns for each shortcut between such maps the largest rank of the difference from the identity."""
-    return [min(k_in, k_out, hidden_size - k_out) for k_in, k_out in zip(widths, widths[1:])]
+    return [min(k_in, k_out, hidden_size - k_out) for k_in, k_out in itertools.pairwise(widths)]
 
 
 def factors_of(shortcut, rank, count):

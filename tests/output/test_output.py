@@ -253,7 +253,7 @@ def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
     left = [mlp["width"] for mlp in report["mlps"]]
     assert keys["intermediate_sizes"] == report["allocation"]["features"] == left
     removed = [mlp["intermediate_size"] - mlp["width"] for mlp in report["mlps"]]
-    assert all(gone <= nothing for gone, nothing in zip(removed, silent)), removed
+    assert all(gone <= nothing for gone, nothing in zip(removed, silent, strict=True)), removed
     assert sum(removed) > 0.8 * sum(silent)
     assert report["allocation"]["predicted_kl"] == 0
 

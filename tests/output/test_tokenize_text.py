@@ -320,7 +320,8 @@ def test_columns_of_tables_are_read(tmp_path):
 
 # Cases: name of the file, its content, message.
 REFUSED = {
-    "other columns": ("t.jsonl", '{"prompt": "a", "completion": "b"}', "has the columns 'prompt', 'completion', and one of messages, conversations, text"),
+    "other columns": ("t.jsonl", '{"prompt": "a", "completion": "b"}',
+                      "has the columns 'prompt', 'completion', and one of messages, conversations, text"),
     "JSON lines under another name": ("t.txt", '\n{"text": "a"}\n{"text": "b"}\n', "has JSON lines, not text: with a name that ends in .jsonl"),
     "parquet under another name": ("t.txt", "PAR1 and more", "is a parquet file, not text: with a name that ends in .parquet"),
     "no parquet": ("t.parquet", "PAR1 and more", "not a parquet file that can be read"),
@@ -330,7 +331,8 @@ REFUSED = {
     "a text that is none": ("t.jsonl", '{"text": ["a"]}', "row 1: text is not a text"),
     "no rows": ("t.jsonl", "\n", "has no rows"),
     "messages that are none": ("t.jsonl", '{"messages": [{"speaker": "a"}]}', "row 1: messages must be a list of objects with role and content"),
-    "an unknown speaker": ("t.jsonl", '{"conversations": [{"from": "moderator", "value": "a"}]}', "row 1: conversations: from 'moderator' is not one of human"),
+    "an unknown speaker": ("t.jsonl", '{"conversations": [{"from": "moderator", "value": "a"}]}',
+                           "row 1: conversations: from 'moderator' is not one of human"),
 }
 
 

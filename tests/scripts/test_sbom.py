@@ -9,9 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from packaging.licenses import canonicalize_license_expression
-
 import sbom
+from packaging.licenses import canonicalize_license_expression
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(os.environ.get("DOTRESIZE_BIN", ROOT / "build/bin"))

@@ -1,8 +1,7 @@
 """Ends all jobs of a test with the test."""
 
-import pytest
-
 import harness
+import pytest
 
 
 @pytest.fixture(autouse=True)

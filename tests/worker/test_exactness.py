@@ -1,11 +1,10 @@
 """Tests that the compressed model equals the dense model at k = d."""
 
+import harness
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
-
-import harness
 
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 SHORT = {"seqlen": 128}  # 8 samples still have more tokens than there are channels

@@ -9,10 +9,9 @@ import subprocess
 import threading
 import time
 
+import harness
 import psutil
 import pytest
-
-import harness
 
 
 @pytest.fixture

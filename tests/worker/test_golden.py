@@ -4,9 +4,8 @@ import json
 import os
 import subprocess
 
-import pytest
-
 import harness
+import pytest
 
 GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text())
 # Jobs that measure both perplexities themselves. The outputs of the others are evaluated afterwards, so that the dense model is

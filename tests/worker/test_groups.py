@@ -2,14 +2,14 @@
 
 import copy
 import functools
+import itertools
 import json
 import os
 import shutil
 import subprocess
 
-import pytest
-
 import harness
+import pytest
 
 # A one-pass and a two-pass method are enough every day, in as many groups as the plan prefers to layerwise with few tokens.
 # DOTRESIZE_ALL_CASES=1 runs all methods, in more groups.
@@ -51,7 +51,7 @@ def groups_begun(trace):
     spans = [span for span in json.loads(trace.read_text())["traceEvents"] if span["ph"] == "X"]
     phases = [span["name"] for span in sorted(spans, key=lambda span: span["ts"])]
     steps = [phase for phase in phases if phase in ("gram", "solve")]
-    return list(zip(["solve", *steps], steps)).count(("solve", "gram"))
+    return list(itertools.pairwise(["solve", *steps])).count(("solve", "gram"))
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_neither_ranks_nor_groups_change_an_allocation(tmp_path):
     )
     # Some widths are smaller than the one before, and layers differ.
     widths = [junction["width"] for junction in reports[0]["junctions"]]
-    assert any(before > after for before, after in zip(widths, widths[1:]))
+    assert any(before > after for before, after in itertools.pairwise(widths))
     assert len(set(reports[0]["allocation"]["features"])) > 1
     assert len(set(reports[0]["allocation"]["value_head_dims"])) > 1
     planned = harness.plan(alone, tmp_path)["compressed"]

@@ -7,15 +7,14 @@ import math
 import os
 import time
 
+import harness
+import interrupted
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import kl_div
 from torch.nn.utils import parametrize
 from transformers import AutoModelForCausalLM
-
-import harness
-import interrupted
 
 LAYERS = 6
 SEQLEN = 128
@@ -254,11 +253,11 @@ def train_updates(dense, model, windows, held_out, rate):
     """Trains for one epoch, which is one step of 1024 tokens. Returns the share of the updates taken, and the held-out KL
     before, after the epoch and with that share."""
     updates = with_updates(model)
-    groups = [(value, of_rate) for update in updates for value, of_rate in zip((update.A, update.B), update.rates)]
+    groups = [(value, of_rate) for update in updates for value, of_rate in zip((update.A, update.B), update.rates, strict=True)]
     adam = torch.optim.Adam([{"params": [value], "lr": rate} for value, _ in groups])
     before = loss(model, dense, held_out)[:-1].mean().item()
     kl = [divergence(model, dense, held_out)[:-1].mean().item()]
-    for group, (_, of_rate) in zip(adam.param_groups, groups):
+    for group, (_, of_rate) in zip(adam.param_groups, groups, strict=True):
         group["lr"] = rate * of_rate
     torch.stack([loss(model, dense, window).mean() for window in windows]).mean().backward()
     adam.step()
@@ -269,7 +268,7 @@ def train_updates(dense, model, windows, held_out, rate):
 
 def weights_of(model):
     """Returns the weights by their names in the checkpoint, with updates."""
-    return {name: getattr(model.get_submodule(name.rpartition(".")[0]), "weight").detach() for name in WEIGHTS}
+    return {name: model.get_submodule(name.rpartition(".")[0]).weight.detach() for name in WEIGHTS}
 
 
 WEIGHTS = [
@@ -292,7 +291,7 @@ def test_the_steps_are_those_of_torch(tokens, outcome):
     found = weights_of(load(healed))
 
     assert sum(layer["epochs"] for layer in layers(report)) >= 2
-    for (folded, healed_error), layer in zip(errors, layers(report)):
+    for (folded, healed_error), layer in zip(errors, layers(report), strict=True):
         assert layer["folded_error"] == pytest.approx(folded, rel=1e-4)
         assert layer["healed_error"] == pytest.approx(min(folded, healed_error), rel=1e-4)
     assert report["heal"]["update_share"] == share > 0

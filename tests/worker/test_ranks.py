@@ -3,11 +3,10 @@
 import os
 import subprocess
 
+import harness
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-
-import harness
 
 ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 SAMPLES = 16  # two for each of 8 ranks
@@ -59,7 +58,7 @@ def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], shari
     alone = maps(tokens, method, schedule, 1, directory / "1", sharing)
     for ranks in more_ranks:
         shared = maps(tokens, method, schedule, ranks, directory / str(ranks), sharing)
-        for one, other in zip(alone, shared):
+        for one, other in zip(alone, shared, strict=True):
             assert one.keys() == other.keys()
             assert all(torch.equal(one[name], other[name]) for name in one)
     return alone
@@ -82,7 +81,7 @@ def test_maps_in_the_metric_of_the_loss_do_not_depend_on_the_ranks(tokens, tmp_p
 
 def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(tokens, tmp_path):
     half = check_ranks(tokens, tmp_path, "slicegpt,fisher,float16", "pipeline", more_ranks=[3])
-    for one, other in zip(half, maps(tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32")):
+    for one, other in zip(half, maps(tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32"), strict=True):
         difference = one["M"] @ one["M_inv"] - other["M"] @ other["M_inv"]
         assert torch.linalg.matrix_norm(difference) < 0.5 * WIDTH**0.5
 
@@ -96,7 +95,7 @@ def test_a_shared_map_in_the_metric_of_the_loss_does_not_depend_on_the_ranks(tok
 @pytest.mark.parametrize("method", ["dotresize", "pca_dotresize"] if ALL_CASES else MANY)
 def test_layerwise_finds_the_maps_of_the_pipeline(tokens, method, tmp_path):
     alone = check_ranks(tokens, tmp_path, method, "layerwise", more_ranks=[3, 4])
-    for one, other in zip(alone, maps(tokens, method, "pipeline", 1, tmp_path / "pipeline")):
+    for one, other in zip(alone, maps(tokens, method, "pipeline", 1, tmp_path / "pipeline"), strict=True):
         assert torch.equal(one["support"], other["support"])
         difference = projector(one["M"]) - projector(other["M"])
         assert torch.linalg.matrix_norm(difference, 2) < 1e-5

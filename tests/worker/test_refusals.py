@@ -5,11 +5,10 @@ import os
 import re
 import subprocess
 
+import harness
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-
-import harness
 
 
 @pytest.fixture

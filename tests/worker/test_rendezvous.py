@@ -4,9 +4,8 @@ with the same bytes."""
 import json
 import subprocess
 
-import pytest
-
 import harness
+import pytest
 
 RENDEZVOUS = harness.BIN / "dotresize-worker-rendezvous"
 

@@ -10,12 +10,11 @@ import signal
 import subprocess
 import sys
 
+import harness
+import interrupted
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-
-import harness
-import interrupted
 
 sys.path.append(str(harness.ROOT / "tests"))
 from small_disk import fill, small_disk  # noqa: E402

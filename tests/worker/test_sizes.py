@@ -3,10 +3,9 @@
 import json
 import subprocess
 
+import harness
 import pytest
 from safetensors.torch import load_file, save_file
-
-import harness
 
 DENSE_BYTES = 2 * 6_622_464
 STEP = 8  # round_to of the example; also a multiple of its attention heads

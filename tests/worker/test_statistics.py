@@ -6,10 +6,9 @@ import os
 import shutil
 import signal
 
-import pytest
-
 import harness
 import interrupted
+import pytest
 
 PCA = {"name": "pca_dotresize", "width": 200}
 # Changes that keep the statistics usable: another lambda, size and sharing; maps of the identity's basis.

@@ -81,7 +81,7 @@ def test_costs_are_counted(traced):
     mapped = sum(junction["mapped"] for junction in its_report["junctions"])
     costs = [rank["cost"] for rank in its_report["ranks"]]
     assert sum(cost["pairs"] for cost in costs) == mapped * tokens * width**2 / 2
-    for rank, cost in zip(its_report["ranks"], costs):
+    for rank, cost in zip(its_report["ranks"], costs, strict=True):
         assert cost["seconds"] == rank["seconds"]["cost"]
         assert cost["pairs_per_s"] == pytest.approx(cost["pairs"] / cost["seconds"])
         assert cost.keys() == {"pairs", "seconds", "pairs_per_s"}  # the limit is that of a GPU
