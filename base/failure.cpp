@@ -1,7 +1,9 @@
 #include "base/failure.h"
 
 #include <algorithm>
+#include <filesystem>
 
+#include "base/files/confinement.h"
 #include "base/process/child_process.h"
 #include "base/process/program.h"
 #include "base/text/parse_number.h"
@@ -30,6 +32,12 @@ std::optional<std::string_view> take_until(std::string_view& text, std::string_v
 }
 
 }  // namespace
+
+std::string error_text(const std::exception& error) {
+  const auto* of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  return of_files ? shown_path(of_files->path1()) + ": " + of_files->code().message()
+                  : error.what();
+}
 
 const char* failure_code(int exit_code) {
   if (exit_code == kExitBadData) return kInvalidInput;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@ inline constexpr char kLost[] = "LOST";
 inline constexpr char kFetchFailed[] = "FETCH_FAILED";
 inline constexpr char kPushFailed[] = "PUSH_FAILED";
 inline constexpr char kDeadlineExceeded[] = "DEADLINE_EXCEEDED";  ///< stopped at its deadline_s
+
+/// Returns the text of an error for people: "PATH: REASON" for one of std::filesystem.
+std::string error_text(const std::exception& error);
 
 /// The failure of a job, or of one of its ranks.
 struct Failure {

@@ -8,6 +8,7 @@
 #include "base/failure.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
+#include "base/process/standard_output.h"
 #include "client/local/remote_job.h"
 #include "client/verbs/verb.h"
 #include "job/spec/command_options.h"
@@ -61,13 +62,14 @@ int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
   } catch (const ProgramMissing& error) {
     return fail(common, kExitUnavailable, "PROGRAM_MISSING", error.what());
   } catch (const std::exception& error) {
-    return fail(common, EX_SOFTWARE, "INTERNAL", error.what());
+    return fail(common, EX_SOFTWARE, "INTERNAL", error_text(error));
   }
 }
 
 int main(int argc, char** argv) {
   limit_spinning();
   leave_parent_step();
+  leave_unusable_temporary_directory();
   survive_file_size_limit();
   CLI::App app("Compress language models by narrowing their hidden size.", "dotresize");
   app.set_version_flag("--version", std::string("dotresize ") + kVersion);
@@ -97,4 +99,6 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace dotresize
 
-int main(int argc, char** argv) { return dotresize::main(argc, argv); }
+int main(int argc, char** argv) {
+  return dotresize::checked_output("dotresize", dotresize::main(argc, argv));
+}

@@ -36,8 +36,8 @@ int serve(ServerOptions options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   survive_file_size_limit();
-  // The last user of the library waits at its end, up to ten seconds, for a thread that has watched a
-  // large answer. This user has no end.
+  // The last user of the library waits at its end, up to ten seconds, for a thread that has watched
+  // a large answer. This user has no end.
   grpc_init();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <string>
 
 #include "base/errors.h"
 #include "base/files/directory.h"
@@ -48,8 +49,8 @@ std::error_code result_of(int status) {
   return status == 0 ? std::error_code() : std::error_code(errno, std::generic_category());
 }
 
-[[noreturn]] void fail(const char* what, const Path& path, const std::error_code& error) {
-  throw fs::filesystem_error(what, shown_path(path), error);
+[[noreturn]] void fail(const std::string& what, const Path& path, const std::error_code& error) {
+  throw std::system_error(error, shown_path(path) + ": " + what);
 }
 
 void rename_entry(const Path& from, const Path& to, unsigned flags, std::error_code& error,
@@ -95,7 +96,7 @@ bool create_directories(const Path& path, std::error_code& error) {
   error.clear();
   try {
     return files::create_directories(path);
-  } catch (const fs::filesystem_error& failure) {
+  } catch (const std::system_error& failure) {
     error = failure.code();
   } catch (const InputError&) {
     error = std::make_error_code(std::errc::permission_denied);
@@ -136,7 +137,7 @@ void rename(const Path& from, const Path& to, std::error_code& error) {
 void rename(const Path& from, const Path& to, const Confinement& confinement) {
   std::error_code error;
   rename_entry(from, to, 0, error, confinement);
-  if (error) throw fs::filesystem_error("cannot rename", shown_path(from), shown_path(to), error);
+  if (error) fail("cannot rename to " + shown_path(to), from, error);
 }
 
 void rename_to_free_name(const Path& from, const Path& to, std::error_code& error) {
@@ -174,7 +175,7 @@ void copy_file(const Path& from, const Path& to, std::error_code& error) {
 void copy_file(const Path& from, const Path& to) {
   std::error_code error;
   files::copy_file(from, to, error);
-  if (error) throw fs::filesystem_error("cannot copy", shown_path(from), shown_path(to), error);
+  if (error) fail("cannot copy to " + shown_path(to), from, error);
 }
 
 void touch(const Path& path, std::error_code& error) {

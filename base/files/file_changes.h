@@ -12,7 +12,7 @@
 /// through that directory. An entry that is a link is never followed. Code elsewhere calls neither
 /// the functions of std::filesystem with these names nor the system calls (scripts/lint.sh).
 ///
-/// Without `error`, a failure throws std::filesystem::filesystem_error. A path out of the roots is
+/// Without `error`, a failure throws std::system_error naming the path. A path out of the roots is
 /// permission_denied.
 namespace dotresize::files {
 

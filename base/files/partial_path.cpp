@@ -85,17 +85,21 @@ std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& n
                                 const PinnedDirectory& partial) {
   if (is_complete_output(partial.path())) return {};
   const fs::path journal = partial.path() / kJournalDirectory;
-  // The owner file goes last, because the process may be killed in between.
   std::error_code error = empty_directory(partial.path(), journal);
   if (error) return error;
+  bool of_known_job = false;
+  bool has_entries = false;  // beside the files that say whose journal it is
   std::error_code unreadable;
   for (const fs::directory_entry& file : entries_of(journal, unreadable)) {
-    // A job can resume from all entries but those that say whose journal it is.
     const fs::path entry = file.path().filename();
-    if (entry.extension() == ".json" && entry != kJournalOfJob && entry != kOwnerOfOutput)
-      return {};
+    of_known_job = of_known_job || entry == kJournalOfJob;
+    has_entries = has_entries || (entry.extension() == ".json" && entry != kJournalOfJob &&
+                                  entry != kOwnerOfOutput);
   }
-  error = empty_directory(partial.path());
+  if (of_known_job && has_entries) return {};
+  // The owner file goes last, because another rank may still write, and this process may be killed.
+  if (!unreadable) error = empty_directory(journal, journal / kOwnerOfOutput);
+  if (!error) error = empty_directory(partial.path());
   return error || !parent.holds(name, partial) ? error : remove_empty_directory(parent, name);
 }
 

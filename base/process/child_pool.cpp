@@ -36,7 +36,8 @@ ChildPool::~ChildPool() {
 }
 
 void ChildPool::start(size_t number, const std::vector<std::string>& command,
-                      const std::filesystem::path& log) {
+                      const std::filesystem::path& log,
+                      std::optional<std::chrono::seconds> idle_limit) {
   constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW;
   UniqueFd file = Confinement::of_process().open(log, kAppend, 0644);
   if (!file) throw std::system_error(errno, std::generic_category(), shown_path(log));
@@ -46,8 +47,9 @@ void ChildPool::start(size_t number, const std::vector<std::string>& command,
   }
   const pid_t pid =
       start_in_group(command, signals_.previous, pipe.write_end.get(), pipe.write_end.get());
-  children_[pid] = {number, std::move(pipe.read_end),
-                    std::make_unique<CappedFile>(std::move(file), max_log_)};
+  children_.emplace(pid, Child{number, std::move(pipe.read_end),
+                               std::make_unique<CappedFile>(std::move(file), max_log_),
+                               IdleTime(pid), idle_limit});
 }
 
 std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_most) {
@@ -56,9 +58,14 @@ std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_mos
   for (;;) {
     for (auto& [pid, child] : children_) {
       int status = 0;
-      if (::waitpid(pid, &status, WNOHANG) != pid) continue;
+      if (::waitpid(pid, &status, WNOHANG) != pid) {
+        if (child.hung || !child.idle_limit || child.idle.passed() < *child.idle_limit) continue;
+        child.hung = true;
+        ::kill(-pid, SIGKILL);
+        continue;
+      }
       child.copy();  // not until the end of the pipe: a grandchild may keep it open
-      const Ended ended{child.number, exit_code_of(status)};
+      const Ended ended{child.number, exit_code_of(status), child.hung};
       children_.erase(pid);
       return ended;
     }

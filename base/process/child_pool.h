@@ -32,12 +32,14 @@ class ChildPool {
   struct Ended {
     size_t number = 0;
     int exit_code = 0;  ///< see exit_code_of()
+    bool hung = false;  ///< killed, because it had used no processor for too long
   };
 
   /// Starts a program; `number` identifies it in Ended. Its output is appended to the file `log`
-  /// during calls of wait().
+  /// during calls of wait(), which kills its process group once it has used no processor for
+  /// `idle_limit` (IdleTime).
   void start(size_t number, const std::vector<std::string>& command,
-             const std::filesystem::path& log);
+             const std::filesystem::path& log, std::optional<std::chrono::seconds> idle_limit = {});
   /// Returns the next program that has ended, or nothing if none ends in time. Needs a running one.
   std::optional<Ended> wait(std::chrono::milliseconds at_most);
   size_t running() const { return children_.size(); }
@@ -49,6 +51,9 @@ class ChildPool {
     size_t number = 0;
     UniqueFd output;  ///< non-blocking pipe; empty once it is closed
     std::unique_ptr<CappedFile> log;
+    IdleTime idle;
+    std::optional<std::chrono::seconds> idle_limit;
+    bool hung = false;
 
     /// Copies the pipe's content to the log: all of it unless the child keeps writing.
     void copy();

@@ -133,30 +133,6 @@ std::chrono::nanoseconds processor_time(pid_t pid) {
   return time;
 }
 
-/// Time for which a child has used no processor, as far as this process could watch it.
-class IdleTime {
- public:
-  explicit IdleTime(pid_t pid) : pid_(pid) {}
-
-  /// Call several times a second.
-  Clock::duration passed() {
-    constexpr std::chrono::milliseconds kLook{500};
-    const Clock::time_point now = Clock::now();
-    if (now < looked_ + kLook) return idle_;
-    const std::chrono::nanoseconds used = processor_time(pid_);
-    // A longer time since the last look means that this process was stopped.
-    idle_ += std::min<Clock::duration>(now - std::exchange(looked_, now), 2 * kLook);
-    if (std::exchange(used_, used) != used) idle_ = {};
-    return idle_;
-  }
-
- private:
-  pid_t pid_;
-  std::chrono::nanoseconds used_{-1};
-  Clock::time_point looked_ = Clock::now();
-  Clock::duration idle_{};
-};
-
 /// Returns a file without a name that is read from its beginning.
 UniqueFd file_in_memory(const std::string& content) {
   UniqueFd file(::memfd_create("input", MFD_CLOEXEC));
@@ -306,6 +282,17 @@ pid_t start_child(const ChildStart& start) {
               start.environment.empty() ? environ : exec_vector(start.environment).data()),
           "cannot start " + start.command.front());
   return pid;
+}
+
+Clock::duration IdleTime::passed() {
+  constexpr std::chrono::milliseconds kLook{500};
+  const Clock::time_point now = Clock::now();
+  if (now < looked_ + kLook) return idle_;
+  const std::chrono::nanoseconds used = processor_time(pid_);
+  // A longer time since the last look means that this process was stopped.
+  idle_ += std::min<Clock::duration>(now - std::exchange(looked_, now), 2 * kLook);
+  if (std::exchange(used_, used) != used) idle_ = {};
+  return idle_;
 }
 
 ChildResult run_child(const std::vector<std::string>& command,

@@ -63,6 +63,22 @@ pid_t start_child(const ChildStart& start);
 /// Returns the last line of a program's output that is not empty, without its newline.
 std::string last_line(std::string text);
 
+/// Time for which a child and its descendants have used no processor. Time in which this process
+/// was stopped does not count.
+class IdleTime {
+ public:
+  explicit IdleTime(pid_t pid) : pid_(pid) {}
+
+  /// Call several times a second.
+  std::chrono::steady_clock::duration passed();
+
+ private:
+  pid_t pid_;
+  std::chrono::nanoseconds used_{-1};
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::duration idle_{};
+};
+
 struct ChildResult {
   int exit_code = 0;      ///< see exit_code_of()
   std::string last_line;  ///< last line of stderr

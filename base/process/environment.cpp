@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
@@ -106,6 +107,18 @@ void leave_parent_step() {
   for (const std::string& name : dropped) ::unsetenv(name.c_str());
   const bool homeless = std::getenv("HOME") == nullptr && ::getpwuid(::geteuid()) == nullptr;
   if (homeless) ::setenv("HOME", "/", 0);
+}
+
+void leave_unusable_temporary_directory() {
+  const std::string place = environment_variable("TMPDIR");
+  std::error_code error;
+  if (place.empty() ||
+      (fs::is_directory(place, error) && ::access(place.c_str(), W_OK | X_OK) == 0)) {
+    return;
+  }
+  std::fprintf(stderr, "warning: TMPDIR, %s, is no directory that can be written; /tmp is used\n",
+               place.c_str());
+  ::unsetenv("TMPDIR");
 }
 
 void survive_file_size_limit() { std::signal(SIGXFSZ, SIG_IGN); }

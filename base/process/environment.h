@@ -51,6 +51,10 @@ void limit_spinning();
 /// can write to, because OpenMPI crashes without one. Call before other threads start.
 void leave_parent_step();
 
+/// Removes TMPDIR if it is no directory in which this user can make files, after a line on stderr:
+/// MPI fails there without naming it. Call before other threads start.
+void leave_unusable_temporary_directory();
+
 /// Makes a write beyond the limit of file sizes fail with a message instead of killing this process
 /// without a word.
 void survive_file_size_limit();

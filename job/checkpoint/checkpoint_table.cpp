@@ -116,9 +116,14 @@ class ExpertSplitter {
     uint64_t begin = whole.begin;
     for (int64_t expert = 0; expert < shape[0]; ++expert) {
       for (const std::string& part : parts) {
-        places_.insert_or_assign(prefix + std::to_string(expert) + "." + part + ".weight",
-                                 TensorPlace{whole.file, whole.stored_name, whole.dtype, part_shape,
-                                             begin, begin + bytes});
+        const std::string name = prefix + std::to_string(expert) + "." + part + ".weight";
+        const TensorPlace place{whole.file, whole.stored_name, whole.dtype, part_shape,
+                                begin,      begin + bytes};
+        if (!places_.emplace(name, place).second) {
+          throw InputError("the experts are stored twice: " + in_quotes(fused) +
+                           " has all of a layer, and " + in_quotes(name) +
+                           " one of them; remove one of the two");
+        }
         begin += bytes;
       }
     }

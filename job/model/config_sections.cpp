@@ -178,13 +178,18 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
   return rotary;
 }
 
+void refuse_settings_by_layer_type(const char* key, const ConfigFields& settings,
+                                   const ConfigFields& config) {
+  if (settings.contains("full_attention") || settings.contains("sliding_attention")) {
+    config.fail(key, "settings by layer type are not supported");
+  }
+}
+
 std::optional<RotaryConfig> read_version5(const ConfigFields& config, const ModelFamily& family,
                                           const ModelConfig& model) {
   const auto parameters = config.object("rope_parameters");
   if (!parameters) return std::nullopt;
-  if (parameters->has("full_attention") || parameters->has("sliding_attention")) {
-    config.fail("rope_parameters", "settings by layer type are not supported");
-  }
+  refuse_settings_by_layer_type("rope_parameters", *parameters, config);
   const auto outside = config.positive("rope_theta", kMaxTheta);
   const auto theta = parameters->positive("rope_theta", kMaxTheta);
   return read_scaling({*parameters, config, family, model},
@@ -196,6 +201,7 @@ std::optional<RotaryConfig> read_version4(const ConfigFields& config, const Mode
   const auto theta = config.positive("rope_theta", kMaxTheta);
   const auto scaling = config.object("rope_scaling");
   if (scaling) {
+    refuse_settings_by_layer_type("rope_scaling", *scaling, config);
     // transformers 5 prefers the value inside; transformers 4 reads only the one outside.
     const auto inside = scaling->positive("rope_theta", kMaxTheta);
     if (inside && theta && *inside != *theta) {
@@ -273,7 +279,10 @@ void read_rotary_config(const ConfigFields& config, const ModelFamily& family, M
   if (!version5 && !(scaling && scaling->has("rope_theta"))) refuse_null(config, "rope_theta");
   const auto version4 = read_version4(config, family, model);
   if (version5 && version4 && *version5 != *version4) {
-    config.fail("rope_parameters", "contradicts rope_theta and rope_scaling");
+    config.fail(
+        "rope_parameters",
+        "contradicts rope_theta and rope_scaling, which transformers 4 reads; make both say the "
+        "same, or remove one of the two");
   }
   model.attention.rotary = version5 ? *version5 : version4.value_or(model.attention.rotary);
 }

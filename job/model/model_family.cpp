@@ -23,6 +23,7 @@ const std::array kFamilies = {
                 .offers_stock_output = true,
                 .window = Window::kEveryLayer,
                 .sliding_window_if_absent = 4096,
+                .layer_types_name_window = true,
                 .kv_heads_if_absent = 8,
                 .max_position_embeddings_if_absent = 131072},
     ModelFamily{.model_type = "phi3",

@@ -46,6 +46,9 @@ struct ModelFamily {
   bool offers_stock_output = false;       ///< supports output.format: stock
   Window window = Window::kNone;
   std::optional<int64_t> sliding_window_if_absent = std::nullopt;
+  /// With layer_types the window is on the layers that they name: transformers then makes the model
+  /// one of another class (ministral).
+  bool layer_types_name_window = false;
   /// Absent: the number of query heads.
   std::optional<int64_t> kv_heads_if_absent = std::nullopt;
   /// Absent: hidden_size / heads.

@@ -86,6 +86,9 @@ void write_stock(json& config, const ModelConfig& output) {
   config["model_type"] = output.family;
   config["architectures"] = {find_family(output.family)->architecture};
   config["max_position_embeddings"] = output.max_position_embeddings;
+  for (const char* key : {"layer_types", "use_sliding_window", "max_window_layers"}) {
+    config.erase(key);
+  }
   config["sliding_window"] =
       output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
 }
@@ -110,6 +113,11 @@ std::string output_config_json(const std::string& source_config_json, const Mode
     write_custom_code(config, output);
   } else {
     write_stock(config, output);
+  }
+  if (find_family(output.family)->layer_types_name_window && config.contains("layer_types")) {
+    config.erase("layer_types");
+    config["sliding_window"] =
+        output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
   }
   config["tie_word_embeddings"] = output.tie_word_embeddings;
   config["head_dim"] = output.attention.head_dim;

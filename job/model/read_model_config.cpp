@@ -50,6 +50,16 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                 "quantised checkpoints are refused; give the float32, float16 or bfloat16 model "
                 "(if these weights are not quantised, remove the key)");
   }
+  if (fields.has("transformers_weights")) {
+    fields.fail("transformers_weights",
+                "names a file that transformers loads in place of model.safetensors; rename that "
+                "file to model.safetensors and remove the key");
+  }
+  for (const char* name : {"rms_norm_eps", "hidden_act", "attention_bias", "mlp_bias",
+                           "use_sliding_window", "max_window_layers"}) {
+    if (!fields.contains(name) || fields.has(name)) continue;
+    fields.fail(name, "is null, which transformers refuses; remove the key, or give it a value");
+  }
   // transformers 5 takes the causal mask away.
   if (!fields.boolean("is_causal", true)) {
     fields.fail("is_causal", "is false; only models that see earlier tokens alone are supported");
@@ -117,16 +127,9 @@ void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelCon
   }
 }
 
-/// Number of layers with a sliding window, for a family that decides it by layer.
-int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
-  const bool used = fields.boolean("use_sliding_window", false);
+/// Number of layers that `layer_types` gives a sliding window.
+int64_t count_sliding_types(const ConfigFields& fields, const ModelConfig& config) {
   const json& types = fields.raw("layer_types");
-  if (types.is_null()) {
-    constexpr int64_t kFirstSlidingIfAbsent = 28;
-    const int64_t first =
-        fields.integer("max_window_layers", 0, kMaxLayers).value_or(kFirstSlidingIfAbsent);
-    return used ? std::max(config.num_layers - first, int64_t{0}) : 0;
-  }
   if (!types.is_array() || std::ssize(types) != config.num_layers) {
     fields.fail("layer_types", "must be a list of num_hidden_layers, " +
                                    std::to_string(config.num_layers) + ", types");
@@ -135,6 +138,19 @@ int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& conf
   if (sliding + std::count(types.begin(), types.end(), "full_attention") != config.num_layers) {
     fields.fail("layer_types", "only full_attention and sliding_attention are supported");
   }
+  return sliding;
+}
+
+/// Number of layers with a sliding window, for a family that decides it by layer.
+int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
+  const bool used = fields.boolean("use_sliding_window", false);
+  if (!fields.has("layer_types")) {
+    constexpr int64_t kFirstSlidingIfAbsent = 28;
+    const int64_t first =
+        fields.integer("max_window_layers", 0, kMaxLayers).value_or(kFirstSlidingIfAbsent);
+    return used ? std::max(config.num_layers - first, int64_t{0}) : 0;
+  }
+  const int64_t sliding = count_sliding_types(fields, config);
   if (sliding > 0 && !used) {
     fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
   }
@@ -152,11 +168,13 @@ void read_window(const ConfigFields& fields, const ModelFamily& family, ModelCon
       !fields.boolean("use_sliding_window", false)) {
     return;
   }
-  if (family.window == ModelFamily::Window::kByLayerType) {
-    const int64_t sliding = count_sliding_layers(fields, config);
+  const bool by_type = family.layer_types_name_window && fields.has("layer_types");
+  if (by_type || family.window == ModelFamily::Window::kByLayerType) {
+    const int64_t sliding =
+        by_type ? count_sliding_types(fields, config) : count_sliding_layers(fields, config);
     if (sliding == 0) return;
     if (sliding < config.num_layers) {
-      fields.fail("use_sliding_window",
+      fields.fail(by_type ? "layer_types" : "use_sliding_window",
                   "a window on " + std::to_string(sliding) + " of " +
                       std::to_string(config.num_layers) +
                       " layers is not supported; it must be on all of them or on none");

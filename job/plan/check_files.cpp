@@ -103,6 +103,12 @@ std::string fault_of_existing(const fs::path& output, fs::file_type type, bool o
 /// Returns the reason why entries of the folder of `output` cannot be made or renamed; empty if
 /// they can. The folder and its parents may be missing.
 std::string fault_of_folder(const fs::path& output, const fs::path& shown) {
+  constexpr size_t kLongestName = 255;
+  if (replaced_path(output).filename().string().size() > kLongestName) {
+    return shown.string() +
+           ": the name is too long; with .partial or .replaced attached it may "
+           "have 255 bytes";
+  }
   fs::path folder = partial_path(output).parent_path();
   fs::path name = partial_path(shown).parent_path();
   struct stat status {};

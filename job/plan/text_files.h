@@ -15,7 +15,8 @@ bool is_table(const std::filesystem::path& text);
 
 /// Files of a model that decide how conversations are written, as text_files.py lists them.
 inline constexpr std::array kTemplateFiles = {"chat_template.jinja", "tokenizer_config.json",
-                                              "chat_template.json", "special_tokens_map.json"};
+                                              "chat_template.json", "special_tokens_map.json",
+                                              "added_tokens.json"};
 
 /// Estimates the bytes of text in a file of `bytes` bytes.
 int64_t estimated_text_bytes(const std::filesystem::path& text, int64_t bytes);

@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/process/environment.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "job/spec/remote_url.h"
 
@@ -50,7 +51,12 @@ std::string with_home(const std::string& path) {
 void make_absolute(v1::JobSpec& spec, const fs::path& base_dir) {
   for (const SpecPath& path : paths_of(spec)) {
     if (path.value->empty() || is_remote(*path.value)) continue;
-    *path.value = absolute_path(with_home(*path.value), base_dir).string();
+    std::string absolute = absolute_path(with_home(*path.value), base_dir).string();
+    if (!is_utf8(absolute)) {
+      throw InputError(path.key, printable(absolute) +
+                                     " is not UTF-8: rename the directory, or give a path that is");
+    }
+    *path.value = std::move(absolute);
   }
 }
 

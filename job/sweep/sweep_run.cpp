@@ -28,6 +28,7 @@
 #include "base/text/human_text.h"
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
+#include "job/plan/resolved_job.h"
 #include "job/spec/job_file.h"
 
 namespace dotresize {
@@ -60,6 +61,11 @@ PinnedDirectory open_sweep_directory(const fs::path& dir, const OutputRights& ri
   files::create_directory(place / kSweepVariants);
   files::create_directory(place / kSweepStatistics);
   return opened;
+}
+
+std::chrono::seconds idle_limit_of(const v1::JobSpec& spec) {
+  return std::chrono::seconds(spec.resources().has_timeout_s() ? spec.resources().timeout_s()
+                                                               : JobResources().timeout_s);
 }
 
 /// Removes a model. It is renamed first, so that a model under its own name is always complete.
@@ -127,7 +133,7 @@ class SweepRun {
   void start(size_t i);
   /// Clears the job's directory and writes its job file.
   void prepare(size_t i, bool saving);
-  void end(size_t i, int exit_code);
+  void end(const ChildPool::Ended& ended);
   /// Ends a job whose failure is `fault`, or whose report is in its row.
   void settle(size_t i, const std::string& fault, double seconds);
   /// Keeps the report of a job whose model is complete, and updates its row. Returns the reason if
@@ -225,7 +231,10 @@ void SweepRun::start(size_t i) {
                        std::to_string(threads_alone)})) {
     command.push_back(word);
   }
-  pool_->start(i, command, held(plan_.jobs[i].id).log);
+  // The ranks of a job watch each other; nobody watches a single one.
+  std::optional<std::chrono::seconds> idle_limit;
+  if (plan_.jobs[i].ranks == 1) idle_limit = idle_limit_of(plan_.jobs[i].spec);
+  pool_->start(i, command, held(plan_.jobs[i].id).log, idle_limit);
   running_[i] = {Clock::now(), saving};
 }
 
@@ -258,7 +267,8 @@ void SweepRun::thin_out() {
   }
 }
 
-void SweepRun::end(size_t i, int exit_code) {
+void SweepRun::end(const ChildPool::Ended& ended) {
+  const size_t i = ended.number;
   const Running was = running_.at(i);
   running_.erase(i);
   if (pool_->stopped()) return;
@@ -267,12 +277,18 @@ void SweepRun::end(size_t i, int exit_code) {
   times.sum += seconds;
   ++times.count;
   std::string fault;
-  if (exit_code == kExitOk) {
+  if (ended.exit_code == kExitOk) {
     fault = keep_report(i);
+  } else if (ended.hung) {
+    fault = fmt::format(
+        "it has used no processor for {} s (resources.timeout_s) and was ended: it was stopped, or "
+        "a file system does not answer",
+        idle_limit_of(plan_.jobs[i].spec).count());
   } else {
     const fs::path log = paths(plan_.jobs[i].id).log;
     fault = failure_in(held(plan_.jobs[i].id).log);
-    if (fault.empty()) fault = fmt::format("exit code {}; its log: {}", exit_code, log.string());
+    if (fault.empty())
+      fault = fmt::format("exit code {}; its log: {}", ended.exit_code, log.string());
     fault = printable(fault, kLongestReason);
   }
   settle(i, fault, seconds);
@@ -348,7 +364,7 @@ int SweepRun::run() {
         if (can_start(i)) start(i);
       }
       if (const auto ended = pool_->wait(std::chrono::milliseconds(200))) {
-        end(ended->number, ended->exit_code);
+        end(*ended);
         show();
       } else {
         observer_.tick();

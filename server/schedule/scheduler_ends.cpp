@@ -186,7 +186,7 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
     const std::string output = context_.store.output_of(job.id());
     try {
       keep_report(output, reported_in(job, context_.state.job(job.id()), output));
-    } catch (const std::filesystem::filesystem_error& error) {
+    } catch (const std::system_error& error) {
       log_job(spdlog::level::warn, job,
               std::string("its report could not be kept: ") + error.what());
     }

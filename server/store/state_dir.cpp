@@ -104,7 +104,7 @@ StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
       if (root.has_parent_path()) files::create_directories(root.parent_path());
       files::create_directory(root, 0700);
     }
-  } catch (const fs::filesystem_error& failure) {
+  } catch (const std::system_error& failure) {
     throw std::runtime_error("--state: cannot make the state directory " + root.string() + ": " +
                              failure.code().message());
   }

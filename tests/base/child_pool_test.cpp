@@ -46,6 +46,17 @@ TEST_F(Pool, EachProgramHasItsLogAndItsExitCode) {
   EXPECT_EQ(pool.running(), 0u);
 }
 
+TEST_F(Pool, AProgramThatIsStoppedIsKilledAfterItsLimit) {
+  ChildPool pool;
+  pool.start(3, shell("kill -STOP $$"), home_.path() / "a", 1s);
+  const auto ended = pool.wait(60s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_TRUE(ended->hung);
+  EXPECT_EQ(ended->exit_code, 128 + SIGKILL);
+  pool.start(4, shell("echo quick"), home_.path() / "a", 1s);
+  EXPECT_FALSE(pool.wait(60s)->hung);
+}
+
 TEST_F(Pool, LongLogKeepsItsBeginningAndItsEnd) {
   ChildPool pool(1000);
   pool.start(0, shell("seq 1 100000"), home_.path() / "a");

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "tests/temporary_directory.h"
+
 namespace dotresize {
 namespace {
 
@@ -16,6 +20,31 @@ TEST(PartialPath, IsTheNameOfNoOutput) {
   EXPECT_TRUE(is_unfinished_output(replaced_path("/a/out")));
   EXPECT_FALSE(is_unfinished_output("/a.partial/out"));
   EXPECT_FALSE(is_unfinished_output("/a/partial"));
+}
+
+/// Returns true if trim_unfinished() keeps an unfinished output whose journal has these files.
+bool is_kept(const std::vector<std::string>& journal) {
+  const TemporaryDirectory home;
+  const std::filesystem::path partial = home / "out.partial";
+  std::filesystem::create_directories(partial / kJournalDirectory);
+  for (const std::string& name : journal) put_file(partial / kJournalDirectory / name, "{}");
+  put_file(partial / "model.safetensors", "unfinished");
+  const PinnedDirectory parent(std::filesystem::canonical(home.path()));
+  EXPECT_FALSE(trim_unfinished(parent, "out.partial", parent.enter("out.partial")));
+  EXPECT_FALSE(std::filesystem::exists(partial / "model.safetensors"));
+  return std::filesystem::exists(partial);
+}
+
+TEST(TrimUnfinished, KeepsAJournalWithEntriesOfAKnownJob) {
+  EXPECT_TRUE(is_kept({kJournalOfJob, "owner.json", "map-0.json"}));
+  EXPECT_FALSE(is_kept({kJournalOfJob, "owner.json"}));
+  EXPECT_FALSE(is_kept({}));
+}
+
+/// A rank writes its entry while another one removes the journal.
+TEST(TrimUnfinished, RemovesEntriesThatNoJobCanResumeFrom) {
+  EXPECT_FALSE(is_kept({"map-0.json"}));
+  EXPECT_FALSE(is_kept({"owner.json", "map-0.json"}));
 }
 
 }  // namespace

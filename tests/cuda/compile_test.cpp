@@ -7,6 +7,7 @@
 #include <regex>
 #include <stdexcept>
 
+#include "base/files/cache_files.h"
 #include "tests/temporary_directory.h"
 #include "worker/cuda/nvrtc.h"
 
@@ -119,7 +120,11 @@ TEST(CubinCache, CompilesOnce) {
   const CubinCache cache{directory.path() / "new"};
   const std::string cubin = cache.get(small_program("1"), 80);
   EXPECT_EQ(cubin, compile_cuda(small_program("1"), 80).cubin);
-  std::ofstream(cache.path_of(small_program("1"), 80)) << "from the disk";
+  const std::filesystem::path file = cache.path_of(small_program("1"), 80);
+  std::ofstream(file) << "from the disk";
+  EXPECT_EQ(cache.get(small_program("1"), 80), cubin) << "it does not match its hash";
+  std::ofstream(file) << "from the disk";
+  seal_file(file);
   EXPECT_EQ(cache.get(small_program("1"), 80), "from the disk");
 }
 

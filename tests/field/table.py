@@ -72,6 +72,7 @@ SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*|\p{{N}}|{SYMBOLS}"
 SUFFIX = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 O200K = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{SUFFIX}|\p{{N}}{{1,3}}|{SYMBOLS}"
+ADDED = "added_tokens.json"
 RUN = "dotresize run job.json"
 EVAL = "dotresize eval model --tokens tokens.safetensors -o json"
 
@@ -131,6 +132,8 @@ ROTARY = [  # transformers 4 has rope_theta and rope_scaling, 5 has rope_paramet
           contradiction("rope_theta", "500000", "10000")),
     reads("rope_parameters beside another rope_scaling", llama(keys(rope_parameters=DEFAULT | {"rope_theta": 100.0}, rope_scaling=LINEAR)),
           refused("rope_parameters", "rope_scaling")),
+    reads("settings by layer type in rope_scaling",
+          qwen3(rotary({"full_attention": {"rope_type": "default", "rope_theta": 100.0}})), refused("rope_scaling", "layer type")),
     reads("llama3", llama(rotary(LLAMA3, rope_theta=5e5)), equal(4, 5)),
     reads("linear under the old key `type`", llama(rotary({"type": "linear", "factor": 4.0}, rope_theta=1e4)), equal(4, 5)),
     reads("yarn without the original positions", qwen2(rotary({"type": "yarn", "factor": 4.0}, rope_theta=1e4)), equal(4, 5)),
@@ -164,6 +167,9 @@ WINDOWS = [
           qwen2(keys(sliding_window=7, use_sliding_window=True, max_window_layers=ABSENT, layer_types=ABSENT)), equal(4, 5)),
     reads("qwen2 with a window on one of two layers",
           qwen2(keys(sliding_window=7, use_sliding_window=True, max_window_layers=1, layer_types=ABSENT)), refused("1 of 2 layers")),
+    *(reads(f"mistral with layer_types, {name}", mistral(keys(sliding_window=7, layer_types=[f"{each}_attention" for each in types])), expectation)
+      for name, types, expectation in (("full", ["full"] * 2, equal(4, 5)), ("sliding", ["sliding"] * 2, equal(4, 5)),
+                                       ("mixed", ["full", "sliding"], refused("layer_types", "1 of 2 layers")))),
     reads("qwen3 with a window by layer_types",
           qwen3(keys(sliding_window=7, use_sliding_window=True, layer_types=["sliding_attention"] * 2)), equal(4, 5)),
     reads("qwen3 with sliding layer_types, use_sliding_window false",
@@ -242,6 +248,8 @@ NAMES_AND_SHAPES = [
           refused(r"_checkpoint_wrapped_module\.", "rename|save")),
     reads("a LoRA that is not merged", llama(unmerged_lora), refused(r"lora_A|base_model\.model\.", "merge")),
     reads("experts fused as transformers 5 has them in memory", qwen3_moe(fused_experts), equal(5)),
+    reads("experts fused and one by one", qwen3_moe(fused_experts, in_layers("mlp.experts.0.gate_proj.weight", torch.ones(16, 32))),
+          refused("stored twice", "gate_up_proj", "experts.0.gate_proj")),
     reads("rotary buffers in the file", llama(in_layers("self_attn.rotary_emb.inv_freq", torch.ones(4))), equal(4, 5)),
     reads("a value head beside the model",  # hiyouga/LLaMA-Factory#1411
           llama(tensors(lambda stored: stored.update({"v_head.summary.weight": torch.ones(1, 32)}))), equal(4, 5, says="v_head.summary.weight")),
@@ -299,6 +307,12 @@ TOKENIZERS = [
     exports("o200k", llama(split_by(O200K)), exported(**{"tokenizer.ggml.pre": "gpt-4o"})),
     reads_text("vocab.json and merges.txt alone", qwen2(vocabulary_and_merges, file("text.txt", TEXT)),
                refused("tokenizer.json", "save_pretrained")),
+    *(reads_text(f"tokens that transformers alone adds, {where}",
+                 llama(file(f"model/{where}", content), file("text.txt", TEXT + " <|user|> " + TEXT)), refused(where, r"<\|user\|>", "save_pretrained"))
+      for where, content in ((ADDED, {"<|user|>": 292}), ("special_tokens_map.json", {"additional_special_tokens": ["<|user|>"]}),
+                             ("tokenizer_config.json", {"added_tokens_decoder": {"292": {"content": "<|user|>"}}}))),
+    reads_text("tokens that transformers alone adds, not in the text", llama(file(f"model/{ADDED}", {"<|user|>": 292}), file("text.txt", TEXT)),
+               of_text(TEXT)),
     reads_text("no tokenizer", llama(without("model/tokenizer.json"), file("text.txt", TEXT)), refused("tokenizer.json", "tokens")),
     reads_text("a token beyond the vocabulary",  # huggingface/transformers#27053
                llama(token_beyond_the_vocabulary, file("text.txt", TEXT + "<pad>" + TEXT)), refused("300", "vocab|embedding")),
@@ -312,6 +326,9 @@ TEXTS_AS_FILES = [
     reads_text("an empty text", llama(file("text.txt", "")), refused("text.txt", "no tokens|empty")),
     reads_text("a text that is not UTF-8", llama(file("text.txt", TEXT.replace(" ", "\xe9").encode("latin-1"))), refused("text.txt", "UTF-8")),
     reads_text("JSON lines of messages", llama(file("text.jsonl", jsonl("messages", CHATS))), of_text(rendered(CHATS)), "text.jsonl"),
+    reads_text("JSON lines after a byte order mark", llama(file("text.jsonl", "\ufeff" + jsonl("text", TEXTS))), of_text("\n\n".join(TEXTS)),
+               "text.jsonl"),
+    reads_text("half of a surrogate pair", llama(file("text.jsonl", '{"text": "a \\ud800 b"}\n')), refused("text.jsonl: row 1", "surrogate"), "text.jsonl"),
     reads_text("JSON lines of texts", llama(file("text.jsonl", jsonl("text", TEXTS))), of_text("\n\n".join(TEXTS)), "text.jsonl"),
     reads_text("JSON lines under the name of a text", llama(file("text.txt", jsonl("messages", CHATS))), refused("text.txt", "JSON")),
     reads_text("parquet", llama(parquet("text.parquet", "text", TEXTS)), of_text("\n\n".join(TEXTS)), "text.parquet"),
@@ -324,6 +341,10 @@ PROCESSES = [
     compresses("a limit of the address space", llama(file("text.txt", TEXT), text_job), runs("compressed"), before="prlimit --as=16000000000 "),
     compresses("few descriptors", llama(), either(runs("compressed"), *(refused("ulimit|descriptors|open files", code=code) for code in (1, 69))),
                before="ulimit -n 32; timeout 60 ", after=TWO_RANKS),
+    Situation("a full disk behind standard output", llama(), "dotresize plan job.json > /dev/full", refused("standard output", "space", code=1)),
+    Situation("a directory that is not UTF-8", llama(), "d=$(printf 'd\\377'); mkdir $d; cp -r job.json model tokens.safetensors $d; cd $d; " + RUN,
+              refused("UTF-8")),
+    compresses("a TMPDIR that is a file", llama(file("t", "")), runs("compressed"), before="TMPDIR=$PWD/t ", after=TWO_RANKS),
     compresses("neither HOME nor a passwd entry", llama(), runs("compressed"),
                before="env -u HOME setpriv --reuid 54321 --regid 54321 --clear-groups ", after=TWO_RANKS, as_root=True),
     compresses("a parent that runs under MPI", llama(), runs("compressed"), before="mpirun --allow-run-as-root -np 1 ", after=TWO_RANKS),
@@ -342,6 +363,7 @@ PLACES = [
     compresses("an output directory that is there and empty", llama(folder("out")), either(runs("compressed"), refused("out", "empty"))),
     compresses("an output directory that is a mount point", llama(folder("out")), refused("out", "mount"), before="mount -t tmpfs none out && ",
                as_root=True),
+    compresses("an output with a long name", llama(), refused("too long", "255"), after=" --set output.path=" + 250 * "x"),
     compresses("an output that is a dangling link", llama(linked("out", "nowhere")), refused("out", "link")),
     exports("a folder that is missing", llama(), refused(r"missing/model.gguf(?!\.)|missing[: ]", "is not there"),
             out="missing/model.gguf"),
@@ -351,6 +373,9 @@ PLACES = [
 KEYS = [
     reads("Infinity in a key that is not used", llama(keys(initializer_cutoff=math.inf)), equal(4, 5, says="initializer_cutoff")),
     reads("is_causal false, which transformers 5 heeds", llama(keys(is_causal=False)), contradiction("is_causal")),
+    reads("transformers_weights, which names another file", llama(keys(transformers_weights="other.safetensors")),
+          refused("transformers_weights", "model.safetensors")),
+    *(reads(f"{key} null, which transformers 5 refuses", llama(keys(**{key: None})), refused(key)) for key in ("rms_norm_eps", "hidden_act")),
     reads("a key that nobody knows", llama(keys(my_experiment={"seed": 3})), equal(4, 5, says="my_experiment")),
     reads("architectures absent", llama(keys(architectures=ABSENT)), equal(4, 5)),
     reads("two architectures", llama(keys(architectures=["LlamaForCausalLM", "LlamaModel"])), either(equal(4, 5), refused("architectures"))),
@@ -361,6 +386,7 @@ GGUF = [
     exports("a llama", llama(), exported(attention__key_length=8, context_length=256)),
     exports("a stale second set of shards", llama(shards(3), stale_shards(6)), exported()),
     exports("consolidated.safetensors beside the weights", mistral(copied("model/model.safetensors", "model/consolidated.safetensors")), exported()),
+    exports("weights in float64", llama(stored_as("float64")), exported()),
     exports("rotary buffers", llama(in_layers("self_attn.rotary_emb.inv_freq", torch.ones(4))), exported()),
     exports("qwen2 with a window, use_sliding_window absent", qwen2(keys(sliding_window=64, use_sliding_window=ABSENT, layer_types=ABSENT)),
             exported(context_length=256)),

@@ -7,13 +7,14 @@
 #include <string>
 
 #include "base/errors.h"
+#include "base/failure.h"
 
 namespace dotresize {
 
 /// Error text of an exception, without the stack trace of libtorch's own errors.
 inline std::string reason_of(const std::exception& error) {
   const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
-  return of_libtorch ? of_libtorch->what_without_backtrace() : error.what();
+  return of_libtorch ? of_libtorch->what_without_backtrace() : error_text(error);
 }
 
 /// Runs `step`, and prefixes its error text with `where`. InputError and NonFiniteError keep their

@@ -40,8 +40,9 @@ void verify_sums(const fs::path& dir, VerifyResult& result) {
       continue;
     }
     if (is_foreign_link(dir, dir / file)) {
-      result.problems.push_back(file + ": is a symbolic link, and its target is no part of this "
-                                       "model");
+      result.problems.push_back(file +
+                                ": is a symbolic link, and its target is no part of this "
+                                "model");
     }
     ++result.files;
     if (sha256_of_file(dir / file) != expected) {

@@ -19,9 +19,10 @@ struct VerifyResult {
 std::vector<std::string> output_files(const std::filesystem::path& dir);
 
 /// Checks a finished model directory: SHA256SUMS (missing, changed and additional files; paths only
-/// within the directory; symbolic links only in the cache of the Hub), safetensors headers, index against shards, and finite values. Unless
-/// `expected_shapes` is empty, the tensors must be exactly those, with these shapes. Continues
-/// after a problem if it can. Throws InputError if there is no such directory.
+/// within the directory; symbolic links only in the cache of the Hub), safetensors headers, index
+/// against shards, and finite values. Unless `expected_shapes` is empty, the tensors must be
+/// exactly those, with these shapes. Continues after a problem if it can. Throws InputError if
+/// there is no such directory.
 VerifyResult verify_model_dir(const std::filesystem::path& dir,
                               const std::map<std::string, std::vector<int64_t>>& expected_shapes);
 

@@ -72,8 +72,7 @@ SourceTokens token_file(const TokenSource& source, const TokenReader& reader) {
     all += hashes.emplace_back(sha256_of_file(file));
     if (is_table(file)) all += file.extension().string();
   }
-  std::vector<std::string> of_template;
-  if (std::ranges::any_of(source.text, is_table)) of_template = template_hashes(reader.model_dir);
+  const std::vector<std::string> of_template = template_hashes(reader.model_dir);
   for (const std::string& hash : of_template) all += hash;
   const std::string key = sha256_of_bytes(all.data(), all.size()).substr(0, 32);
   files::create_directories(reader.cache_dir);
@@ -98,7 +97,11 @@ SourceTokens token_file(const TokenSource& source, const TokenReader& reader) {
   arguments.insert(arguments.end(), {"--", reader.model_dir.string(), tokens.file.string()});
   for (const fs::path& file : source.text) arguments.push_back(file.string());
   run_tokenizer(arguments, reader.limits.idle);
-  seal_file(tokens.file);
+  if (!is_sealed(tokens.file)) {
+    throw std::runtime_error(tokens.file.string() +
+                             " does not match the hash that the tokenizer wrote beside it: the "
+                             "disk is faulty, or another program has changed the file");
+  }
   return tokens;
 }
 

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
+#include "base/process/standard_output.h"
 #include "job/spec/command_options.h"
 #include "worker/calibration/reason.h"
 
@@ -123,7 +124,8 @@ int run_worker(int argc, char** argv, const MakeTransport& transport) {
   }
   try {
     const std::vector<CLI::App*> commands = app.get_subcommands();
-    return run(commands.empty() ? nullptr : commands.front(), arguments, transport);
+    if (commands.empty()) return run(nullptr, arguments, transport);  // its result is a file
+    return checked_output("dotresize-worker", run(commands.front(), arguments, transport));
   } catch (const UsageError& error) {
     std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
     return kExitUsage;

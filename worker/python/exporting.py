@@ -19,7 +19,7 @@ EXIT_UNAVAILABLE = 69
 
 # Families of the custom outputs that engines with layers of different sizes compute as they are.
 LAYERED_FAMILIES = ("llama", "mistral")
-DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class InputError(Exception):
@@ -166,6 +166,17 @@ def fault_of(error, out):
     return f"{out}: cannot be written: {error.strerror or f'only a part was ({error})'}" if isinstance(error, OSError) else error
 
 
+def print_result(text):
+    """Returns the exit code: the file is whole, but its reader may not learn so."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        print(f"export: error: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def run(options, export):
     """Calls export(model), prints what it has written (as JSON if options.json), and returns the program's exit code."""
     try:
@@ -174,7 +185,7 @@ def run(options, export):
             model.require_unchanged()
             written = export(model)
         text = "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
-        print(json.dumps(written) if options.json else text)
+        return print_result(json.dumps(written) if options.json else text)
     except KeyboardInterrupt:
         print("export: error: was stopped; nothing was written", file=sys.stderr)
         return EXIT_CANCELLED
@@ -183,4 +194,3 @@ def run(options, export):
         if isinstance(error, ImportError):
             return EXIT_UNAVAILABLE
         return EXIT_DATA if isinstance(error, InputError) else 1
-    return 0

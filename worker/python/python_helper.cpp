@@ -99,6 +99,11 @@ void run_helper(const std::string& what, const std::vector<std::string>& command
     throw ProgramMissing("the " + what + " helper cannot run in " + command.front() +
                          passed_over() + ": " + result.last_line);
   }
+  if (result.exit_code > 128) {
+    throw std::runtime_error("the " + what + " helper was killed by signal " +
+                             std::to_string(result.exit_code - 128) +
+                             ": by the system if memory ran out, or by a user");
+  }
   if (result.exit_code != 0) {
     throw std::runtime_error("the " + what + " helper (" + command.front() +
                              ") failed with exit code " + std::to_string(result.exit_code) + ": " +

@@ -18,7 +18,8 @@ from pathlib import Path
 
 TEMPLATE, TEMPLATE_OF_PROCESSOR = "chat_template.jinja", "chat_template.json"
 CONFIG, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
-TEMPLATE_FILES = (TEMPLATE, CONFIG, TEMPLATE_OF_PROCESSOR, SPECIAL_TOKENS)  # as in job/plan/text_files.h
+ADDED_TOKENS = "added_tokens.json"
+TEMPLATE_FILES = (TEMPLATE, CONFIG, TEMPLATE_OF_PROCESSOR, SPECIAL_TOKENS, ADDED_TOKENS)  # as in job/plan/text_files.h
 ABSENT = "absent"  # in place of a SHA-256
 COLUMNS = ("messages", "conversations", "text")
 ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
@@ -98,6 +99,11 @@ def column_of(path, names):
     raise InputError(f"{path}: has the columns {found}, and one of {', '.join(COLUMNS)} is needed: rename the one to read")
 
 
+def text_of_token(token):
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None
+
+
 class ChatTemplate:
     """The chat template of a model, with its special tokens. `sha256`: what is known of each of TEMPLATE_FILES."""
 
@@ -120,10 +126,30 @@ class ChatTemplate:
 
     @cached_property
     def special_tokens(self):
-        given = self._read_object(SPECIAL_TOKENS) | self._read_object(CONFIG)
-        tokens = {name: token.get("content") if isinstance(token, dict) else token
-                  for name, token in given.items() if name.endswith("_token")}
-        return {name: token for name, token in tokens.items() if isinstance(token, str)}
+        """Texts by name. The map has the last word, as in transformers; a null says nothing."""
+        tokens = {}
+        for file in (CONFIG, SPECIAL_TOKENS):
+            for name, token in self._read_object(file).items():
+                text = text_of_token(token)
+                if name.endswith("_token") and text is not None:
+                    tokens[name] = text
+        return tokens
+
+    def tokens_of_transformers(self):
+        """{text: file} of the tokens that transformers adds to those of tokenizer.json."""
+        tokens = {}
+        for file in (CONFIG, SPECIAL_TOKENS):
+            given = self._read_object(file)
+            named = [token for name, token in given.items() if name.endswith("_token")]
+            for name in ("additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"):
+                more = given.get(name) or []
+                named += more.values() if isinstance(more, dict) else more if isinstance(more, list) else []
+            tokens |= {text_of_token(token): file for token in named}
+        tokens |= dict.fromkeys(self._read_object(ADDED_TOKENS), ADDED_TOKENS)
+        return {text: file for text, file in tokens.items() if text}
+
+    def splits_special_tokens(self):
+        return self._read_object(CONFIG).get("split_special_tokens") is True
 
     def _source(self):
         """Text of the template, and its file."""
@@ -252,6 +278,8 @@ def text_of_rows(path, rows, template):
         for number, value in enumerate(values, 1):
             if not isinstance(value, str):
                 raise InputError(f"{path}: row {number}: text is not a text")
+            if any("\ud800" <= letter <= "\udfff" for letter in value):
+                raise InputError(f"{path}: row {number}: text has half of a surrogate pair, which is no character")
         return BLANK_LINE.join(values)
     places = [f"{path}: row {number}: {column}" for number in range(1, len(values) + 1)]
     conversations = [messages_of(value, place) for value, place in zip(values, places, strict=True)]
@@ -277,10 +305,9 @@ def text_of_file(path, template, sha256=None):
     if content.startswith(b"PAR1"):
         raise InputError(f"{path}: is a parquet file, not text: with a name that ends in .parquet its columns are read")
     text = decode(path, content)
-    if ending == ".jsonl":
-        return text_of_rows(path, rows_of_lines(path, text), template)
-    if ending == ".json":
-        return text_of_rows(path, rows_of_json(path, text), template)
+    if ending in (".jsonl", ".json"):
+        rows = (rows_of_lines if ending == ".jsonl" else rows_of_json)(path, text.removeprefix("\ufeff"))
+        return text_of_rows(path, rows, template)
     if looks_like_json_lines(text):
         raise InputError(f"{path}: has JSON lines, not text: with a name that ends in .jsonl its columns are read")
     return text

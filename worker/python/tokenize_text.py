@@ -6,7 +6,7 @@
     python tokenize_text.py --check
 
 The text files (UTF-8, or tables: text_files.py) are joined with a blank line and tokenised once. OUT holds one tensor,
-"tokens", [n] int32, and appears whole or not at all. TEXTS is a list of texts, each tokenised by
+"tokens", [n] int32, and appears whole or not at all. OUT.sha256 has its hash. TEXTS is a list of texts, each tokenised by
 itself, IDS a list of lists of ids. No special tokens are added to a text, and none are left out of one.
 --check: imports the packages that all of this needs, and does nothing else.
 --sha256: what the caller has found of tokenizer.json and of each text; other bytes are refused before
@@ -16,6 +16,7 @@ Exit codes: 0; 64 usage; 65 the input is at fault; 69 a package is missing; 1 an
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -70,6 +71,7 @@ def tokenize_files(model_dir, text_files, sha256=None, template_sha256=None):
     template = ChatTemplate(model_dir, template_sha256)
     text = BLANK_LINE.join(text_of_file(file, template, of_text) for file, of_text in zip(text_files, of_texts, strict=True))
     tokenizer = load_tokenizer(model_dir, of_tokenizer)
+    require_tokens_of_transformers(tokenizer, template, text)
     with faults_of(tokenizer_file(model_dir), "cannot tokenise the text"):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
     if not ids:
@@ -77,6 +79,19 @@ def tokenize_files(model_dir, text_files, sha256=None, template_sha256=None):
     if max(ids) > LARGEST_ID:
         raise InputError(f"{tokenizer_file(model_dir)}: has a token {max(ids)}, and the largest id is {LARGEST_ID}")
     return ids
+
+
+def require_tokens_of_transformers(tokenizer, template, text):
+    """Refuses a text whose tokens are others in transformers, which reads more than tokenizer.json."""
+    added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    advice = 'save the tokenizer once more with AutoTokenizer.from_pretrained("DIR").save_pretrained("DIR")'
+    for token, file in template.tokens_of_transformers().items():
+        if token not in added and token in text:
+            raise InputError(f"{template.model_dir / file}: the text has {token!r}, which transformers takes for one token and "
+                             f"tokenizer.json has not added: {advice}")
+    if template.splits_special_tokens() and any(token in text for token in added):
+        raise InputError(f"{template.model_dir / 'tokenizer_config.json'}: split_special_tokens is set, which is not supported for a "
+                         "text that has special tokens")
 
 
 def encode(tokenizer, texts):
@@ -104,11 +119,17 @@ def translate(direction, model_dir, given, out):
 
 
 def write_tokens(path, ids):
+    """Writes OUT after its seal: no byte that changes on the way to the disk is sealed."""
     import numpy
     from safetensors.numpy import save
 
     data = save({"tokens": numpy.asarray(ids, dtype=numpy.int32)})
     path = Path(path)
+    write_file(path.with_name(f"{path.name}.sha256"), hashlib.sha256(data).hexdigest().encode() + b"\n")
+    write_file(path, data)
+
+
+def write_file(path, data):
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with open(partial, "wb") as file:

@@ -142,8 +142,10 @@ TEST_F(LauncherScript, ExitCode65RefusesAndAnyOtherIsNoAnswer) {
               ThrowsMessage<LauncherFault>("submit ended with exit code 137"));
   EXPECT_THAT([&] { launcher("exit 65").status({}, stop_.get_token()); },
               ThrowsMessage<LauncherFault>("status ended with exit code 65"));
-  EXPECT_THAT([&] { LauncherProgram{"/no/such"}.cancel("a", "/", stop_.get_token()); },
-              ThrowsMessage<LauncherFault>("cannot start /no/such: No such file or directory"));
+  const std::string missing = (home_ / "missing").string();
+  EXPECT_THAT(
+      [&] { LauncherProgram{missing}.cancel("a", "/", stop_.get_token()); },
+      ThrowsMessage<LauncherFault>("cannot start " + missing + ": No such file or directory"));
 }
 
 TEST_F(LauncherScript, IsKilledWithItsChildrenWhenItTakesTooLong) {

@@ -332,9 +332,9 @@ void verify_listed_files(const fs::path& dir, Problems& problems) {
   }
 }
 
-/// Checks an output directory by itself: its files, verify_model_dir against its config.json, the stated
-/// dtypes, and shortcut_problem of every shortcut. Throws InputError if there is no such directory
-/// or its config.json cannot be used.
+/// Checks an output directory by itself: its files, verify_model_dir against its config.json, the
+/// stated dtypes, and shortcut_problem of every shortcut. Throws InputError if there is no such
+/// directory or its config.json cannot be used.
 VerifyResult verify_output(const fs::path& dir) {
   if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
   if (!is_model_of_dotresize(dir) && !fs::exists(dir / kSumsFile)) {

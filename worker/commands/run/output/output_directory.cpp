@@ -53,7 +53,7 @@ fs::path exchange(const UnfinishedDirectory& output, const PinnedDirectory& old)
   std::error_code error;
   files::exchange(unfinished, complete, error);
   if (!error) return output.partial_name();
-  const fs::path aside = replaced_path(output.name());
+  fs::path aside = replaced_path(output.name());
   if (error == std::errc::invalid_argument || error == std::errc::function_not_supported) {
     files::rename_to_free_name(complete, output.beside(aside), error);
   }

@@ -50,7 +50,7 @@ void UnfinishedDirectory::lock() {
   do {
     try {
       files::create_directory(beside(partial_name_), 0755);
-    } catch (const fs::filesystem_error& failure) {
+    } catch (const std::system_error& failure) {
       throw cannot_write(key_, partial_path(path_), failure.code().value());
     }
     enter();
