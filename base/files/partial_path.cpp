@@ -87,16 +87,16 @@ std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& n
   const fs::path journal = partial.path() / kJournalDirectory;
   std::error_code error = empty_directory(partial.path(), journal);
   if (error) return error;
-  bool of_known_job = false;
-  bool has_entries = false;  // beside the files that say whose journal it is
+  bool is_marked = false;    // a file says whose journal it is
+  bool has_entries = false;  // beside such files
   std::error_code unreadable;
   for (const fs::directory_entry& file : entries_of(journal, unreadable)) {
     const fs::path entry = file.path().filename();
-    of_known_job = of_known_job || entry == kJournalOfJob;
-    has_entries = has_entries || (entry.extension() == ".json" && entry != kJournalOfJob &&
-                                  entry != kOwnerOfOutput);
+    const bool is_mark = entry == kJournalOfJob || entry == kOwnerOfOutput;
+    is_marked = is_marked || is_mark;
+    has_entries = has_entries || (entry.extension() == ".json" && !is_mark);
   }
-  if (of_known_job && has_entries) return {};
+  if (is_marked && has_entries) return {};
   // The owner file goes last, because another rank may still write, and this process may be killed.
   if (!unreadable) error = empty_directory(journal, journal / kOwnerOfOutput);
   if (!error) error = empty_directory(partial.path());

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -73,9 +74,9 @@ std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_mos
     if (left.count() <= 0) return std::nullopt;
     std::vector<pollfd> polled = {{signals_.fd.get(), POLLIN, 0}};
     for (const auto& [pid, child] : children_) polled.push_back({child.output.get(), POLLIN, 0});
-    if (::poll(polled.data(), polled.size(), static_cast<int>(left.count())) <= 0) {
-      return std::nullopt;
-    }
+    constexpr std::chrono::milliseconds kLook{200};  // at idle programs
+    const auto until = static_cast<int>(std::min(left, kLook).count());
+    if (::poll(polled.data(), polled.size(), until) <= 0) continue;
     signalfd_siginfo signal = {};
     while (polled[0].revents != 0 &&
            ::read(signals_.fd.get(), &signal, sizeof signal) == sizeof signal) {

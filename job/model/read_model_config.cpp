@@ -55,8 +55,7 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                 "names a file that transformers loads in place of model.safetensors; rename that "
                 "file to model.safetensors and remove the key");
   }
-  for (const char* name : {"rms_norm_eps", "hidden_act", "attention_bias", "mlp_bias",
-                           "use_sliding_window", "max_window_layers"}) {
+  for (const char* name : {"rms_norm_eps", "hidden_act", "attention_bias", "mlp_bias"}) {
     if (!fields.contains(name) || fields.has(name)) continue;
     fields.fail(name, "is null, which transformers refuses; remove the key, or give it a value");
   }
@@ -169,6 +168,7 @@ void read_window(const ConfigFields& fields, const ModelFamily& family, ModelCon
     return;
   }
   const bool by_type = family.layer_types_name_window && fields.has("layer_types");
+  if (by_type) fields.note({"sliding_window"});
   if (by_type || family.window == ModelFamily::Window::kByLayerType) {
     const int64_t sliding =
         by_type ? count_sliding_types(fields, config) : count_sliding_layers(fields, config);

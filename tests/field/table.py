@@ -308,7 +308,8 @@ TOKENIZERS = [
     reads_text("vocab.json and merges.txt alone", qwen2(vocabulary_and_merges, file("text.txt", TEXT)),
                refused("tokenizer.json", "save_pretrained")),
     *(reads_text(f"tokens that transformers alone adds, {where}",
-                 llama(file(f"model/{where}", content), file("text.txt", TEXT + " <|user|> " + TEXT)), refused(where, r"<\|user\|>", "save_pretrained"))
+                 llama(file(f"model/{where}", content), file("text.txt", TEXT + " <|user|> " + TEXT)),
+                 refused(where, r"<\|user\|>", "save_pretrained"))
       for where, content in ((ADDED, {"<|user|>": 292}), ("special_tokens_map.json", {"additional_special_tokens": ["<|user|>"]}),
                              ("tokenizer_config.json", {"added_tokens_decoder": {"292": {"content": "<|user|>"}}}))),
     reads_text("tokens that transformers alone adds, not in the text", llama(file(f"model/{ADDED}", {"<|user|>": 292}), file("text.txt", TEXT)),
@@ -328,7 +329,8 @@ TEXTS_AS_FILES = [
     reads_text("JSON lines of messages", llama(file("text.jsonl", jsonl("messages", CHATS))), of_text(rendered(CHATS)), "text.jsonl"),
     reads_text("JSON lines after a byte order mark", llama(file("text.jsonl", "\ufeff" + jsonl("text", TEXTS))), of_text("\n\n".join(TEXTS)),
                "text.jsonl"),
-    reads_text("half of a surrogate pair", llama(file("text.jsonl", '{"text": "a \\ud800 b"}\n')), refused("text.jsonl: row 1", "surrogate"), "text.jsonl"),
+    reads_text("half of a surrogate pair", llama(file("text.jsonl", '{"text": "a \\ud800 b"}\n')), refused("text.jsonl: row 1", "surrogate"),
+               "text.jsonl"),
     reads_text("JSON lines of texts", llama(file("text.jsonl", jsonl("text", TEXTS))), of_text("\n\n".join(TEXTS)), "text.jsonl"),
     reads_text("JSON lines under the name of a text", llama(file("text.txt", jsonl("messages", CHATS))), refused("text.txt", "JSON")),
     reads_text("parquet", llama(parquet("text.parquet", "text", TEXTS)), of_text("\n\n".join(TEXTS)), "text.parquet"),
@@ -341,7 +343,7 @@ PROCESSES = [
     compresses("a limit of the address space", llama(file("text.txt", TEXT), text_job), runs("compressed"), before="prlimit --as=16000000000 "),
     compresses("few descriptors", llama(), either(runs("compressed"), *(refused("ulimit|descriptors|open files", code=code) for code in (1, 69))),
                before="ulimit -n 32; timeout 60 ", after=TWO_RANKS),
-    Situation("a full disk behind standard output", llama(), "dotresize plan job.json > /dev/full", refused("standard output", "space", code=1)),
+    Situation("a full disk behind standard output", llama(), "dotresize plan job.json > /dev/full", refused("standard output", "full", code=1)),
     Situation("a directory that is not UTF-8", llama(), "d=$(printf 'd\\377'); mkdir $d; cp -r job.json model tokens.safetensors $d; cd $d; " + RUN,
               refused("UTF-8")),
     compresses("a TMPDIR that is a file", llama(file("t", "")), runs("compressed"), before="TMPDIR=$PWD/t ", after=TWO_RANKS),

@@ -41,7 +41,7 @@ def refused(result, out):
     """Returns the one line of stderr of a run that blames the input. Checks that it leaves nothing behind."""
     assert result.returncode == 65, result.stderr
     assert result.stdout == "" and result.stderr.count("\n") == 1
-    assert not out.exists() and not list(out.parent.glob("*.safetensors*"))
+    assert not out.exists() and not list(out.parent.glob("*.safetensors")) and not list(out.parent.glob("*.partial"))
     return result.stderr
 
 
@@ -70,9 +70,11 @@ def test_truncation_and_padding_of_the_tokenizer_file_are_ignored(tmp_path, text
 def test_an_existing_output_is_replaced_and_nothing_else_left(tmp_path, texts):
     out = tmp_path / "tokens.safetensors"
     out.write_text("old")
+    seal = tmp_path / "tokens.safetensors.sha256"
     before = set(tmp_path.iterdir())
     assert run(MODEL, out, *texts).returncode == 0
-    assert set(tmp_path.iterdir()) == before and load_file(out)["tokens"].size > 0
+    assert set(tmp_path.iterdir()) == before | {seal} and load_file(out)["tokens"].size > 0
+    assert seal.read_text() == hashlib.sha256(out.read_bytes()).hexdigest() + "\n"
 
 
 def test_two_runs_write_the_same_bytes(tmp_path, texts):
@@ -375,11 +377,11 @@ def test_another_template_than_the_one_that_was_hashed_is_refused(tmp_path):
     model, out = templated(tmp_path / "model", TEMPLATE), tmp_path / "tokens.safetensors"
     text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[0]}])
     config = hashlib.sha256((model / "tokenizer_config.json").read_bytes()).hexdigest()
-    assert run(model, out, text, "--template-sha256", "absent", config, "absent", "absent").returncode == 0
+    assert run(model, out, text, "--template-sha256", "absent", config, *["absent"] * 3).returncode == 0
     out.unlink()
     (model / "chat_template.jinja").write_text("ignored, as it was absent")
-    assert run(model, out, text, "--template-sha256", "absent", config, "absent", "absent").returncode == 0
+    assert run(model, out, text, "--template-sha256", "absent", config, *["absent"] * 3).returncode == 0
     out.unlink()
     (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": "another"}))
-    message = refused(run(model, out, text, "--template-sha256", "absent", config, "absent", "absent"), out)
+    message = refused(run(model, out, text, "--template-sha256", "absent", config, *["absent"] * 3), out)
     assert "tokenizer_config.json: was changed while it was read" in message

@@ -109,6 +109,7 @@ def slow_tokenizer(spec, tmp_path, monkeypatch):
             f"#!/bin/sh\ntouch {tmp_path}/tokenizing\ni=0; while [ $i -lt {10 * seconds} ]; do sleep 0.1; i=$((i+1)); done\n"
             # The arguments end in MODEL OUT TEXT.
             f'for argument; do out=$last; last=$argument; done\ncp {harness.CALIBRATION} "$out"\n'
+            'sha256sum < "$out" | cut -d " " -f 1 > "$out.sha256"\n'
         )
         program.chmod(0o755)
         monkeypatch.setenv("DOTRESIZE_PYTHON", str(program))
