@@ -59,6 +59,11 @@ std::vector<std::string> ConfigFields::unread() const {
   return unread;
 }
 
+void ConfigFields::refuse_null(const std::string& key) const {
+  if (!contains(key) || has(key)) return;
+  fail(key, "is null, with which transformers cannot compute; remove the key, or give it a value");
+}
+
 const json& ConfigFields::raw(const std::string& key) const {
   static const json absent;
   read_->insert(prefix_ + key);

@@ -26,6 +26,9 @@ class ConfigFields {
   bool has(const std::string& key) const;
   /// Returns true if the key is present, perhaps as null.
   bool contains(const std::string& key) const;
+  /// Throws for a key that is null: transformers takes that for the value itself, and cannot
+  /// compute with it.
+  void refuse_null(const std::string& key) const;
   /// Returns the JSON value itself; null if it is absent.
   const nlohmann::json& raw(const std::string& key) const;
 

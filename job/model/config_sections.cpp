@@ -132,15 +132,6 @@ constexpr std::array kRotaryTypes = {
     RotaryType{"longrope", read_longrope},
     RotaryType{"llama3", read_llama3}};
 
-/// transformers takes a null for the value itself, and cannot compute with it.
-void refuse_null(const ConfigFields& fields, const std::string& key) {
-  if (fields.contains(key) && !fields.has(key)) {
-    fields.fail(key,
-                "is null, with which transformers cannot compute; remove the key, or give it "
-                "a value");
-  }
-}
-
 /// Reads the settings that both dialects keep in one object.
 RotaryConfig read_scaling(const Reading& read, double theta) {
   const auto name_of = [&](const char* key, const std::string& otherwise) {
@@ -148,9 +139,9 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
     const bool old_name = name == "su" || name == "yarn";
     return old_name && read.family.rotary_is_default_or_longrope ? "longrope" : name;
   };
-  refuse_null(read.fields, "rope_type");
-  if (!read.fields.has("rope_type")) refuse_null(read.fields, "type");
-  refuse_null(read.fields, "rope_theta");
+  read.fields.refuse_null("rope_type");
+  if (!read.fields.has("rope_type")) read.fields.refuse_null("type");
+  read.fields.refuse_null("rope_theta");
   const std::string old = name_of("type", "default");
   const std::string name = name_of("rope_type", old);
   if (read.fields.has("type") && name != old) {
@@ -276,7 +267,7 @@ void read_rotary_config(const ConfigFields& config, const ModelFamily& family, M
   read_partial_factor(config, family, model);
   const auto version5 = read_version5(config, family, model);
   const auto scaling = config.object("rope_scaling");
-  if (!version5 && !(scaling && scaling->has("rope_theta"))) refuse_null(config, "rope_theta");
+  if (!version5 && !(scaling && scaling->has("rope_theta"))) config.refuse_null("rope_theta");
   const auto version4 = read_version4(config, family, model);
   if (version5 && version4 && *version5 != *version4) {
     config.fail(

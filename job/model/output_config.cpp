@@ -78,6 +78,15 @@ void write_custom_code(json& config, const ModelConfig& output) {
   }
 }
 
+/// Writes the window for a family in which it is on every layer.
+void write_window(json& config, const ModelConfig& output) {
+  for (const char* key : {"layer_types", "use_sliding_window", "max_window_layers"}) {
+    config.erase(key);
+  }
+  config["sliding_window"] =
+      output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
+}
+
 void write_stock(json& config, const ModelConfig& output) {
   config["hidden_size"] = output.hidden_size;
   config["rms_norm_eps"] = output.rms_norm_eps;
@@ -86,11 +95,7 @@ void write_stock(json& config, const ModelConfig& output) {
   config["model_type"] = output.family;
   config["architectures"] = {find_family(output.family)->architecture};
   config["max_position_embeddings"] = output.max_position_embeddings;
-  for (const char* key : {"layer_types", "use_sliding_window", "max_window_layers"}) {
-    config.erase(key);
-  }
-  config["sliding_window"] =
-      output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
+  write_window(config, output);
 }
 
 }  // namespace
@@ -115,9 +120,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
     write_stock(config, output);
   }
   if (find_family(output.family)->layer_types_name_window && config.contains("layer_types")) {
-    config.erase("layer_types");
-    config["sliding_window"] =
-        output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
+    write_window(config, output);
   }
   config["tie_word_embeddings"] = output.tie_word_embeddings;
   config["head_dim"] = output.attention.head_dim;

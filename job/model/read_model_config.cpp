@@ -56,8 +56,7 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                 "file to model.safetensors and remove the key");
   }
   for (const char* name : {"rms_norm_eps", "hidden_act", "attention_bias", "mlp_bias"}) {
-    if (!fields.contains(name) || fields.has(name)) continue;
-    fields.fail(name, "is null, which transformers refuses; remove the key, or give it a value");
+    fields.refuse_null(name);
   }
   // transformers 5 takes the causal mask away.
   if (!fields.boolean("is_causal", true)) {
