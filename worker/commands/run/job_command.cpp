@@ -104,7 +104,8 @@ void print_summary(const Report& report) {
       {"target", target_text(report.job)},
       {"width", width_text(report.widths, report.job.model.hidden_size)}};
   if (report.allocation) {
-    rows.push_back({"features", fmt::format("{}", fmt::join(report.allocation->features, ", "))});
+    const std::vector<int64_t> features = widths_of(report.allocation->of_mlps());
+    rows.push_back({"features", fmt::format("{}", fmt::join(features, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
   rows.push_back({"output", report.job.output.path.string()});

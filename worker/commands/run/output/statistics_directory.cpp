@@ -110,7 +110,7 @@ void StatisticsDirectory::begin(const Json& fingerprint, const OutputRights& rig
 void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& config,
                                         bool shared_basis) const {
   const std::vector<std::string> entries = job_.target.allocation
-                                               ? first_round_entries(config, job_)
+                                               ? curve_entries(config, job_)
                                                : junction_entries(config, job_, shared_basis);
   const std::vector<std::string> damaged =
       gather_names(comm, journal_->damaged(comm.rank(), comm.size()));  // ranks share the work
