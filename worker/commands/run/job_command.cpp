@@ -13,6 +13,7 @@
 #include "base/failure.h"
 #include "base/files/attempt_file.h"
 #include "base/files/confinement.h"
+#include "base/files/held_directory.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
@@ -328,6 +329,7 @@ int run_job_command(const JobCommandOptions& options, const MakeTransport& trans
   StopSignals signals;
   die_with_launcher();
   const MpiSession mpi;
+  if (!options.held.first.empty()) hold_directory(options.held.first, options.held.second);
   return JobCommand(options, transport).run(signals);
 }
 
