@@ -84,7 +84,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
 @pytest.mark.parametrize(
     "method, expected",
     [
-        ({"size": 0.001}, "method.size: 0.001 is not available: the fewest features and value channels leave 0.317"),
+        ({"size": 0.001}, "method.size: 0.001 is not available: the fewest features and value channels leave 0.316"),
         ({"name": "pca_dotresize", "size": 0.2}, "method.size: 0.2 is not available: the smallest width, 8, gives 0.21"),
     ],
 )
