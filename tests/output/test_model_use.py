@@ -19,7 +19,7 @@ from narrowed_models import (
     with_narrow_values,
 )
 from narrowing import (
-    CODE_FILES,
+    code_files,
     fold,
     longrope,
     output_keys,
@@ -219,7 +219,7 @@ def test_a_saved_model_loads_and_is_the_same(tmp_path, source, factors):
     assert keys["auto_map"]["AutoConfig"] == "configuration_dotresize.DotResizeConfig"
     assert keys["auto_map"]["AutoModelForCausalLM"] == "modeling_dotresize.DotResizeForCausalLM"
     assert keys["junction_widths"] == NARROW
-    for name in CODE_FILES:
+    for name in code_files(keys):
         assert (saved / name).read_bytes() == (directory / name).read_bytes()
     again = load(saved)
     assert again.config.to_dict() == {**model.config.to_dict(), "_name_or_path": str(saved)}
