@@ -20,7 +20,6 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import load_and_score  # noqa: E402
 import trusted_code  # noqa: E402
 
-
 WITHOUT_MAPS = {
     "model_type": "dotresize",
     "norm_weights": True,

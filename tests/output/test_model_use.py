@@ -16,7 +16,6 @@ from narrowed_models import (
     logits,
     narrowed,
     some_ids,
-    with_narrow_values,
 )
 from narrowing import (
     code_files,
@@ -147,18 +146,6 @@ def test_labels_give_the_mean_negative_log_likelihood(tmp_path):
         outputs.logits[:, :-1].reshape(-1, 97), ids[:, 1:].reshape(-1)
     )
     torch.testing.assert_close(outputs.loss, expected)
-
-
-def test_narrower_value_heads_are_trainable_and_compile(tmp_path):
-    _, _, directory = with_narrow_values(tmp_path, "llama-biases", [5, 12, 1])
-    model = load(directory)
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    with torch.no_grad():
-        result = compiled(some_ids(), use_cache=False).logits
-    torch.testing.assert_close(result, logits(model, some_ids()), atol=1e-5, rtol=0)
-    model.train()(some_ids(), labels=some_ids()).loss.backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 
 
 @pytest.mark.parametrize("source", ["llama-biases", "mixtral", "qwen3_moe"])
@@ -303,12 +290,6 @@ def test_absent_keys_take_the_familys_defaults(tmp_path):
         ({"shortcut_ranks": [0] * 5 + [49]}, r"shortcut_ranks\[5\] is 49"),
         ({"shortcut_ranks": [0] * 5 + [-1]}, r"shortcut_ranks\[5\] is -1"),
         ({"shortcut_ranks": [0] * 6, "shortcut_factors": 3}, "shortcut_factors is 3"),
-        ({"intermediate_sizes": [80] * 2}, "intermediate_sizes has 2 entries"),
-        ({"intermediate_sizes": [80, 81, 80]}, r"intermediate_sizes\[1\] is 81"),
-        ({"intermediate_sizes": [80, 80, -1]}, r"intermediate_sizes\[2\] is -1"),
-        ({"value_head_dims": [12] * 2}, "value_head_dims has 2 entries"),
-        ({"value_head_dims": [12, 13, 12]}, r"value_head_dims\[1\] is 13"),
-        ({"value_head_dims": [12, 12, -1]}, r"value_head_dims\[2\] is -1"),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path, changes, message):
