@@ -145,6 +145,16 @@ def test_layers_offloaded_to_disk_give_the_same_logits(tmp_path):
     torch.testing.assert_close(logits(spread, some_ids()), logits(load(directory), some_ids()))
 
 
+# Its transformers backend would replace experts by others of one size, and return NaN.
+@pytest.mark.parametrize("source", MIXTURE_FAMILIES)
+def test_a_mixture_is_refused_in_vllm(tmp_path, source):
+    _, directory = write(tmp_path, source)
+    config = AutoConfig.from_pretrained(directory, trust_remote_code=True)
+    config._attn_implementation = "vllm"
+    with pytest.raises(ValueError, match="vLLM has experts of one size alone"):
+        AutoModel.from_config(config, trust_remote_code=True)
+
+
 # One process may hold models of several families: each has classes of its own.
 def test_models_of_two_families_are_saved_as_they_were_read(tmp_path):
     directories = [write(tmp_path / source, source)[1] for source in ("mixtral", "qwen3_moe")]

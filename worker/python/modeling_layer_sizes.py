@@ -82,6 +82,8 @@ class LayerSizes:
     """Precedes the family's class of model."""
 
     def __init__(self, config, *inputs, **kwargs):
+        if config._attn_implementation == "vllm" and hasattr(config, "num_experts_per_tok"):
+            raise ValueError("vLLM has experts of one size alone: it needs a model made with output.format: stock")
         if config.value_head_dims is not None:  # their padding splits by heads alone: attentions are on every rank
             plan = config.base_model_tp_plan or {}
             config.base_model_tp_plan = {name: plan[name] for name in plan if "self_attn" not in name}
