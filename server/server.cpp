@@ -29,8 +29,7 @@ constexpr int kWorkerThreads = 32;
 // some of them, down to kReservedFromWorkers.
 constexpr int kReservedDescriptors = 256;
 constexpr int kReservedFromWorkers = 96;
-constexpr int kStreamsOfOne = 256;
-// Limits of file transfers, per caller and in total: each keeps a file open.
+// Limits of file transfers, per caller and in total: each keeps a file open, and may hold a thread.
 constexpr int kTransfersOfOne = 8;
 constexpr size_t kTransfers = 64;
 constexpr std::chrono::seconds kShutdownGrace{3};
@@ -144,8 +143,9 @@ Server::Server(const ServerOptions& options)
       storage_(options),
       machine_(machine_of(options)),
       callers_(options, storage_.state),
-      streams_{{storage_.store.changes(), kStreamsOfOne},
-               {storage_.store.changes(), kTransfersOfOne, kTransfers}},
+      streams_{{storage_.store.changes(), {}},
+               {storage_.store.changes(),
+                {.of_one = kTransfersOfOne, .total = kTransfers, .threads = kTransfers}}},
       jobs_({storage_.store, storage_.state, storage_.trash, streams_.changes, callers_.paths,
              callers_.gate, machine_, storage_.drain, view_, callers_.webhooks, streams_.transfers,
              options.access.allow_model_fetch}),

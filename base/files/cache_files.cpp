@@ -16,6 +16,7 @@
 #include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/file_changes.h"
+#include "base/files/held_directory.h"
 #include "base/files/input_file.h"
 #include "base/text/sha256.h"
 
@@ -35,9 +36,10 @@ UniqueFd open_directory(const fs::path& directory) {
   return Confinement::of_process().open(directory, O_RDONLY | O_DIRECTORY);
 }
 
-bool is_own(const fs::path& file) {
+bool is_own(const fs::path& file, const Confinement& confinement) {
+  const UniqueFd opened = confinement.open(file, O_PATH | O_NOFOLLOW);
   struct stat status {};
-  return ::lstat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+  return opened && ::fstat(opened.get(), &status) == 0 && S_ISREG(status.st_mode) &&
          status.st_uid == ::geteuid() && (status.st_mode & S_IWOTH) == 0;
 }
 
@@ -72,11 +74,11 @@ void seal_file(const fs::path& file, const Confinement& confinement) {
 
 bool is_sealed(const fs::path& file, const Confinement& confinement) {
   const fs::path seal = seal_of(file);
-  if (!is_own(file) || !is_own(seal)) return false;
   constexpr size_t kMaxSealBytes = 128;
   try {
-    return read_whole_file(seal, kMaxSealBytes, confinement) ==
-           sha256_of_file(InputFile(file, confinement)) + "\n";
+    return is_own(file, confinement) && is_own(seal, confinement) &&
+           read_whole_file(seal, kMaxSealBytes, confinement) ==
+               sha256_of_file(InputFile(file, confinement)) + "\n";
   } catch (const InputError&) {
     return false;
   }
@@ -94,6 +96,8 @@ CacheUse::~CacheUse() {
   lock_ = UniqueFd();
   trim_cache(directory_);
 }
+
+fs::path CacheUse::for_others() const { return path_for_others(lock_.get()); }
 
 int64_t cache_limit(const fs::path& directory) {
   constexpr int64_t kMost = int64_t{4} << 30;

@@ -33,6 +33,10 @@ class CacheUse {
   CacheUse(CacheUse&& other) noexcept = default;
   CacheUse& operator=(CacheUse&&) = delete;
 
+  /// Path of the directory for a child that writes into it: it stays the one in use, whatever has
+  /// its name now.
+  std::filesystem::path for_others() const;
+
  private:
   std::filesystem::path directory_;
   UniqueFd lock_;

@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
 
 #include "base/errors.h"
+#include "base/files/held_directory.h"
 #include "base/text/parse_number.h"
 
 namespace dotresize {
@@ -52,6 +54,26 @@ UniqueFd make_beneath(UniqueFd at, const fs::path& way) {
 
 constinit Confinement process_confinement;
 
+/// The directory of hold_directory().
+struct Held {
+  fs::path name;
+  UniqueFd fd;
+};
+
+Held& held() {
+  static Held directory;
+  return directory;
+}
+
+/// Returns the descriptor below which a path is opened: the one in the path, or the held one.
+std::optional<DescriptorPath> pinned_place(const fs::path& path) {
+  if (auto pinned = as_descriptor_path(path)) return pinned;
+  if (!held().fd) return std::nullopt;
+  const fs::path below = fs::absolute(path).lexically_relative(held().name);
+  if (below.empty() || *below.begin() == "..") return std::nullopt;
+  return DescriptorPath{held().fd.get(), below};
+}
+
 }  // namespace
 
 UniqueFd open_beneath(int dir, const fs::path& relative, int flags, mode_t mode) {
@@ -69,6 +91,20 @@ UniqueFd open_beneath(int dir, const fs::path& relative, int flags, mode_t mode)
         "Linux 5.6 and later have it");
   }
   return UniqueFd(static_cast<int>(fd));
+}
+
+void hold_directory(const fs::path& name, const fs::path& directory) {
+  UniqueFd fd(::open(directory.c_str(), kOpenPath));
+  if (!fd) {
+    throw InputError(name.string() + ": cannot be opened as " + directory.string() + ": " +
+                     std::strerror(errno) +
+                     "; the program must see the processes of the one that starts it");
+  }
+  held() = {fs::absolute(name), std::move(fd)};
+}
+
+fs::path path_for_others(int fd) {
+  return fs::path("/proc") / std::to_string(::getpid()) / "fd" / std::to_string(fd) / ".";
 }
 
 fs::path path_of_descriptor(int fd) { return fs::path(kDescriptors) / std::to_string(fd); }
@@ -89,7 +125,7 @@ Confinement::Confinement(const std::vector<fs::path>& roots) {
 const Confinement& Confinement::of_process() { return process_confinement; }
 
 UniqueFd Confinement::open(const fs::path& path, int flags, mode_t mode) const {
-  const auto pinned = as_descriptor_path(path);
+  const auto pinned = pinned_place(path);
   if (pinned && !pinned->below.empty()) return open_beneath(pinned->fd, pinned->below, flags, mode);
   if (pinned || roots_.empty()) return UniqueFd(::open(path.c_str(), flags | O_CLOEXEC, mode));
   std::error_code error;
@@ -110,7 +146,7 @@ UniqueFd Confinement::open(const fs::path& path, int flags, mode_t mode) const {
 }
 
 UniqueFd Confinement::make_directories(const fs::path& path) const {
-  if (const auto pinned = as_descriptor_path(path)) {
+  if (const auto pinned = pinned_place(path)) {
     return make_beneath(open_beneath(pinned->fd, ".", kOpenPath), pinned->below);
   }
   if (roots_.empty()) {

@@ -51,7 +51,6 @@ std::vector<FileFinding> find_faults(const JobPlan& plan, bool pushed) {
   std::vector<FileFinding> findings = check_inputs(job, plan.model);
   const auto fault = output_fault(job.output.path, job.output.overwrite, job.output.path);
   if (fault && !pushed) findings.push_back({kOutputKey, fault->what});
-  if (!job.widths_known()) return findings;
   const int64_t width = job.widths.largest();
   if (3 * width < 2 * plan.model.hidden_size) {
     findings.push_back({"method",

@@ -73,7 +73,7 @@ std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const Mo
     try {
       const auto [plan, seconds] = on_reference(with_recipe(spec, recipe), model);
       const ResolvedJob& job = plan.job;
-      const bool known = job.widths_known();
+      const bool known = job.sizes_known();
       alternatives.push_back({recipe.text,
                               known ? std::to_string(job.widths.largest()) : "by the loss",
                               known ? plan.size.bytes_fraction() : job.target.allocation->size,

@@ -72,10 +72,8 @@ int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t fact
   return std::min({k_in, k_out, d - k_out});
 }
 
-ShortcutForm smallest_shortcut(int64_t k_in, int64_t k_out, int64_t d, int64_t factors,
-                               std::optional<int64_t> most) {
-  const int64_t exact = exact_shortcut_rank(k_in, k_out, d, factors);
-  const ShortcutForm form{std::min(most.value_or(exact), exact), factors};
+ShortcutForm smallest_shortcut(int64_t k_in, int64_t k_out, int64_t d, int64_t factors) {
+  const ShortcutForm form{exact_shortcut_rank(k_in, k_out, d, factors), factors};
   const bool smaller = shortcut_parameters(form, k_in, k_out) < k_in * k_out;
   return smaller ? form : ShortcutForm{.factors = factors};
 }

@@ -41,10 +41,4 @@ inline constexpr int64_t kDefaultUnusedSamples = 16;
 /// products to run at full speed, and leaves many microbatches to distribute.
 inline int64_t microbatch_samples(int64_t seqlen) { return std::max<int64_t>(1, 512 / seqlen); }
 
-/// Number of the `windows` in which an allocation measures the errors of single tokens: about
-/// 32,768 tokens, at least one window.
-inline int64_t sampled_loss_increase_windows(int64_t windows, int64_t seqlen) {
-  return std::min(windows, std::max<int64_t>(1, 32768 / seqlen));
-}
-
 }  // namespace dotresize

@@ -68,16 +68,16 @@ std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
   }
   const std::string back =
       job.gradients() ? fmt::format(" and {} back", plan.passes_back) : std::string();
-  return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", plan.passes, back,
-                     junctions, plan.junction_groups,
-                     plan.junction_groups == 1 ? "group" : "groups", writing);
+  const std::string groups =
+      junctions == 0 ? ""
+                     : fmt::format(", {} junctions in {} {}", junctions, plan.junction_groups,
+                                   plan.junction_groups == 1 ? "group" : "groups");
+  return fmt::format("passes      {} over the tokens{}{}{}", plan.passes, back, groups, writing);
 }
 
-/// Requested shortcuts and the resulting forms: "exact, 11 of rank 56, 1 of rank 0".
+/// Shortcuts and their forms: "exact, 11 of rank 56, 1 of rank 0".
 std::string shortcuts_text(const ResolvedJob& job, const ModelConfig& output) {
-  if (job.stock_output()) return "none";
-  std::string asked = to_string(job.maps.shortcuts);
-  if (!job.widths_known()) return asked;
+  if (job.stock_output() || job.widths.mapped_count == 0) return "none";
   std::vector<std::pair<std::string, int64_t>> counts;
   for (int64_t s = 0; s < output.num_sublayers(); ++s) {
     const ShortcutForm form = output.shortcut(s);
@@ -89,7 +89,7 @@ std::string shortcuts_text(const ResolvedJob& job, const ModelConfig& output) {
       ++found->second;
     }
   }
-  std::string text = asked;
+  std::string text = "exact";
   for (const auto& [name, count] : counts) text += fmt::format(", {} {}", count, name);
   return text;
 }
@@ -98,7 +98,7 @@ std::string shortcuts_text(const ResolvedJob& job, const ModelConfig& output) {
 /// they are not cut.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
-  if (!job.widths_known()) {
+  if (!job.sizes_known()) {
     int64_t widest = 0;
     for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
       widest = std::max(widest, mlp_width(config, s));
@@ -107,7 +107,8 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
         job.allocates_values() ? fmt::format("values      channels of a head up to {}, likewise\n",
                                              config.attention.head_dim)
                                : "";
-    return fmt::format("mlp         features up to {}, likewise\n{}", widest, values);
+    return fmt::format("mlp         features up to {}, known once the activations are\n{}", widest,
+                       values);
   }
   std::string text;
   if (job.mlp->width > 0) {
@@ -122,18 +123,14 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
 
 std::string heading(const JobPlan& plan) {
   const ResolvedJob& job = plan.job;
-  const std::string nominal =
-      job.widths_known()
-          ? fmt::format("{} {}, {:.1f} % narrower",
-                        job.widths.smallest() == job.widths.largest() ? "width" : "widths",
-                        width_text(job.widths, job.model.hidden_size),
-                        100.0 * job.widths.nominal_sparsity(job.model.hidden_size))
-          : fmt::format("widths up to {}, known once the activations are", job.model.hidden_size);
   return fmt::format(
-      "{}: {}{}, format {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
-      job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
-      job.stock_output() ? "stock" : "any", job.schedule.name, target_text(job), nominal,
-      mlp_row(plan.model, job), shortcuts_text(job, plan.output));
+      "{}: {}{}, format {}, {} schedule\ntarget      {}\nnominal     width {}, {:.1f} % "
+      "narrower\n{}shortcuts   {}\n",
+      job.name, job.target.allocation ? "sizes by loss" : job.method.name,
+      job.gradients() ? ", metric fisher" : "", job.stock_output() ? "stock" : "any",
+      job.schedule.name, target_text(job), width_text(job.widths, job.model.hidden_size),
+      100.0 * job.widths.nominal_sparsity(job.model.hidden_size), mlp_row(plan.model, job),
+      shortcuts_text(job, plan.output));
 }
 
 json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t rank) {
@@ -179,7 +176,7 @@ void add_size(json& document, const JobPlan& plan) {
   const ResolvedJob& job = plan.job;
   const NetSize& size = plan.size;
   json& compressed = document["compressed"];
-  if (!job.widths_known()) {
+  if (!job.sizes_known()) {
     compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
     return;
   }
@@ -230,7 +227,7 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
                        human_bytes(bytes), to_string(dtypes));
   };
   std::string result;
-  if (job.widths_known()) {
+  if (job.sizes_known()) {
     const std::string warning = size_warning(plan);
     result = size_row("compressed", size.compressed_parameters, size.compressed_bytes,
                       stored_dtypes(plan.output)) +
@@ -268,7 +265,7 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
       {"method", job.method.name},
       {"metric", to_string(job.maps.metric)},
       {"map_sharing", job.maps.sharing()},
-      {"shortcuts", job.stock_output() ? "none" : to_string(job.maps.shortcuts)},
+      {"shortcuts", job.widths.mapped_count == 0 || job.stock_output() ? "none" : "exact"},
       {"target", target_text(job)},
       {"hidden_size", planned.model.hidden_size},
       {"calibration",

@@ -10,7 +10,7 @@
 #include "job/checkpoint/token_shape.h"
 #include "job/model/model_family.h"
 #include "job/model/tensor_table.h"
-#include "job/plan/allocate/joint_allocation.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/net_size.h"
@@ -124,10 +124,10 @@ void check_seqlen(const std::string& section, bool given, const TokenSource& sou
 /// set before.
 void resolve_widths(const v1::Method& given, int64_t asked_round_to, const ModelConfig& config,
                     ResolvedJob& job) {
-  job.widths = uniform_widths(config, job.maps.head_sliced, config.hidden_size);  // a bound
   const auto set_width = [&](int64_t k) {
     job.widths = decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size);
   };
+  set_width(config.hidden_size);
   // The output's architecture may need widths that its heads divide.
   const bool heads_count =
       job.stock_output() &&
@@ -161,13 +161,12 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
     }
     set_width(width);
   } else if (job.target.allocation) {
-    job.target.allocation->round_to = round_to;
     check_allocation_target(config, job);
   } else {
     job.target.size = given.size();
     set_width(width_from_size(given.size(), round_to, config, job));
   }
-  if (job.target.allow_larger || !job.widths_known()) return;
+  if (job.target.allow_larger || !job.sizes_known()) return;
   const std::string warning =
       size_warning(net_size(config, job, job.widths), job, stored_dtypes(config),
                    stored_dtypes(output_model_config(config, job, job.widths)));
@@ -222,8 +221,7 @@ bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job
       config.attention.rotary.type == "default" || config.attention.rotary.type == "linear";
   return config.family == kLlama && !config.attention.bias && !config.mlp_bias && rotary &&
          config.vocab_size <= kVocabularyWithoutWarning &&
-         (job.target.allocation ||
-          config.attention.num_heads * config.attention.head_dim != job.widths.largest());
+         config.attention.num_heads * config.attention.head_dim != job.widths.largest();
 }
 
 /// Returns the source's dtype of each tensor, or the one that the job asks for. The head of a tied
@@ -242,23 +240,20 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   v1::Method given = spec.method();
   complete_method(given);
   const v1::Output::Architecture architecture = spec.output().architecture();
-  job.method = method_named(v1::Method::Name_Name(given.name()));
+  job.method = method_of(given);
   if (spec.output().format() == v1::Output::stock) job.maps.shared = true;
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) {
     job.target.allocation = AllocationTarget{.size = given.size()};
     job.maps.metric = Metric::kFisher;
-    if (!job.stock_output()) {
-      job.maps.shortcuts.rank = (config.hidden_size + 31) / 32;  // until the loss decides
-    } else if (has_dense_mlp(config) && has_experts(config)) {
+    if (job.stock_output() && has_dense_mlp(config) && has_experts(config)) {
       fail("method.allocate",
            "auto cannot choose one width for a stock model that has both MLPs and experts; "
            "output.format: any is available");
     }
   }
   if (given.has_lambda()) job.maps.lambda = given.lambda();
-  job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
-                         (job.target.allocation && !given.has_head());
+  job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
   job.maps.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   if (job.stock_output()) check_stock_output(config);
   resolve_architecture(architecture, config, job);
@@ -270,6 +265,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   const int64_t round_to = given.round_to() != 0 ? given.round_to() : usual;
   if (job.target.allocation) {
     job.mlp.emplace().allocated = true;
+    job.mlp->by_layer = !job.stock_output();
     job.mlp->round_to = round_to;
     if (has_dense_mlp(config)) job.mlp->width = config.intermediate_size;
     if (has_experts(config)) job.mlp->expert_width = config.mixture->intermediate_size;
@@ -351,6 +347,10 @@ bool offers(const Schedule& schedule, const ResolvedJob& job) {
   return (schedule.shares_maps || !job.stock_output()) &&
          (schedule.gradients || !job.gradients()) &&
          (schedule.keeps_statistics || !job.statistics.given());
+}
+
+const Method& method_of(const v1::Method& completed) {
+  return method_named(completed.has_name() ? v1::Method::Name_Name(completed.name()) : "slicegpt");
 }
 
 Dtype auto_gpu_dtype(int capability) {

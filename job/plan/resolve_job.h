@@ -44,6 +44,10 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
 /// True if the schedule has everything that the job needs.
 bool offers(const Schedule& schedule, const ResolvedJob& job);
 
+/// Method of a spec whose defaults are set (complete_method). An allocation has none: it makes no
+/// maps, and what it counts as takes one pass over the tokens.
+const Method& method_of(const v1::Method& completed);
+
 /// Device that `resources.device` asks for; nullopt for `auto`.
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);
 

@@ -10,7 +10,6 @@
 #include "job/model/model_config.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/device.h"
 #include "job/plan/healing.h"
 #include "job/plan/method.h"
@@ -19,11 +18,10 @@
 
 namespace dotresize {
 
-/// `method.allocate: auto`: the widths of junctions, the features of MLPs and the channels of value
-/// heads are chosen by their predicted effect on the loss (job/plan/allocate/joint_allocation.h).
+/// `method.allocate: auto`: the features of MLPs and the channels of value heads are chosen by their
+/// predicted effect on the loss (job/plan/allocate/allocation.h).
 struct AllocationTarget {
   double size = 1.0;  ///< net bytes over dense bytes, as in `method.size`
-  int64_t round_to = 1;
 };
 
 /// `calibration.statistics`: at most one of the two is set.
@@ -77,7 +75,6 @@ struct MapSettings {
   /// True if all junctions share one map, the last one included: a stock output (docs/method.md,
   /// "Sharing maps"). Else each junction has its own.
   bool shared = false;
-  Shortcuts shortcuts;  ///< not used for a stock output
   Metric metric = Metric::kActivation;
 
   /// "junction", "model", as the report has it.
@@ -111,16 +108,15 @@ inline bool within_budget(int64_t bytes, const std::optional<int64_t>& budget) {
   return !budget || bytes <= *budget;
 }
 
-/// A JobSpec with every default decided, and every width known unless the loss decides the widths.
-/// Plan, worker and report work from it. resolve_job (job/plan/resolve_job.h) makes it, and it is
-/// constant from then on, except that an allocation fills in what it has chosen (with_allocation).
+/// A JobSpec with every default decided. Plan, worker and report work from it. resolve_job
+/// (job/plan/resolve_job.h) makes it, and it is constant from then on.
 struct ResolvedJob {
   std::string name;
   JobModel model;
   OutputTarget output;
   Method method;
   WidthTarget target;
-  JunctionWidths widths;  ///< the dense model's, as a bound, unless widths_known()
+  JunctionWidths widths;
   MapSettings maps;
   std::optional<MlpTarget> mlp;  ///< absent: the MLPs stay as they are
   Schedule schedule;
@@ -139,8 +135,8 @@ struct ResolvedJob {
   /// True if value heads may become narrower than query and key heads. No stock model can state
   /// that.
   bool allocates_values() const { return target.allocation && !stock_output(); }
-  /// False if the loss decides the widths. They are then known while the job runs.
-  bool widths_known() const { return !target.allocation; }
+  /// False if the loss decides what the sublayers keep. That is then known while the job runs.
+  bool sizes_known() const { return !target.allocation; }
   bool heals() const { return healing && healing->epochs > 0; }
   /// True if the compressed model's predictions are compared with the dense model's.
   bool compares_predictions() const { return evaluation && evaluation->kl; }
@@ -152,7 +148,7 @@ int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job);
 /// True if moments of any junction are taken.
 bool sums_junctions(const ResolvedJob& job);
 /// True if statistics replace all passes over the calibration tokens. An allocation takes only its
-/// first round from them: its cuts and its maps depend on the sizes that it chooses.
+/// curves from them: its cuts depend on the sizes that it chooses.
 bool takes_no_tokens(const ResolvedJob& job);
 
 /// Length of windows if nothing says it: kDefaultSeqlen, or the model's positions if they are

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -14,11 +13,9 @@ namespace {
 /// Tokens that a stage counts: all tokens once per pass, and once more on their way back.
 int64_t seen_by_stage(const CalibrationSize& size) {
   const int64_t back = size.gradients ? 1 : 0;
-  const int64_t sampled =
-      std::llround(2.0 * size.allocation_passes * static_cast<double>(size.tokens));
   return size.tokens * ((size.passes + back) * size.junction_groups + size.cut_passes +
                         size.cut_passes_back) +
-         sampled;
+         size.held_out_tokens * size.held_out_passes;
 }
 
 /// Tokens that a rank counts if the ranks share them: its share once per sublayer that it runs. For

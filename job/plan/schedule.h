@@ -16,12 +16,13 @@ struct CalibrationSize {
   int ranks = 1;
   int passes = 1;               ///< Method::passes()
   bool gradients = false;       ///< ResolvedJob::gradients()
-  int64_t cut_passes = 0;       ///< ShardPlan::cut_passes()
+  int64_t cut_passes = 0;       ///< ShardPlan::cut_passes
   int64_t cut_passes_back = 0;  ///< ShardPlan::cut_passes_back
   int64_t sublayers = 0;
   int64_t mapped_junctions = 1;
   int64_t junction_groups = 1;  ///< ShardPlan::junction_groups; 0: no junction is summed
-  double allocation_passes = 0.0;
+  int64_t held_out_tokens = 0;  ///< tokens that an allocation holds out
+  int64_t held_out_passes = 0;  ///< their passes, forward and back (ShardPlan)
 };
 
 /// Order in which ranks, sublayers and calibration tokens are processed: a row of schedules(). The

@@ -54,7 +54,6 @@ double fair_share(const std::vector<double>& costs, std::size_t start, std::size
 void set_cut_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (!job.mlp) return;
   plan.cut_groups = 0;
-  plan.cut_rounds = job.mlp->rounds();
   int64_t most = 1;
   const auto cut_sublayers_of = [&](const RankShard& shard) {
     return count_cut_sublayers(job, shard.first_sublayer, shard.end_sublayer);
@@ -105,7 +104,6 @@ bool fits_in_groups(const ModelConfig& config, const ResolvedJob& job, int64_t g
         const int64_t junctions = junctions_of(config, job, shard);
         shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
         shard.overlaps = overlaps;
-        shard.bases_at_once = 1;
       }
       set_peaks(config, job, plan);
       if (fits(plan, job)) return true;
@@ -126,48 +124,30 @@ bool change_if_it_fits(const ModelConfig& config, const ResolvedJob& job, const 
   return true;
 }
 
-/// Saves passes if all ranks have memory for it: one pass takes features and junctions together,
-/// and sums are kept until they are cut.
-void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t most,
-                    ShardPlan& plan) {
+/// Sets the passes for the features. If all ranks have memory for it, an allocation keeps its sums
+/// until the output is cut.
+void set_cut_passes(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+  plan.cut_passes = plan.cut_groups;
+  if (job.gradients()) plan.cut_passes_back = plan.cut_groups;
   if (!job.target.allocation) return;
-  if (job.statistics.used()) {  // the curves are given: only a trial and the output are cut
+  const bool has_others = expected_samples(job) > 1;
+  plan.held_out_passes = has_others ? plan.cut_groups : 0;
+  if (job.statistics.used()) {
     plan.cut_rounds = 2;
+    plan.cut_passes = 2 * plan.cut_groups;
+    plan.cut_passes_back = 0;
     return;
   }
-  // The host keeps the sums of a GPU, which has memory of its own.
-  const bool on_gpu = job.resources.device == DeviceKind::kCuda;
+  plan.held_out_passes += has_others ? 1 : 0;
+  plan.held_out_passes_back = has_others ? 1 : 0;
   const auto keep = [](RankShard& shard) { shard.keeps_sums = true; };
-  if (on_gpu) change_if_it_fits(config, job, keep, plan);
-  if (plan.cut_groups == 1 && plan.junction_groups == 1) {
-    const auto together = [&](RankShard& shard) {
-      shard.dense_round = true;
-      if (!on_gpu) keep(shard);
-    };
-    change_if_it_fits(config, job, together, plan);
-  }
-  if (plan.ranks.front().keeps_sums) plan.cut_rounds = 1;
-  for (plan.bases_groups = 1; plan.bases_groups < most; ++plan.bases_groups) {
-    const auto fewer = [&](RankShard& shard) {
-      const int64_t junctions = junctions_of(config, job, shard);
-      shard.bases_at_once =
-          std::max<int64_t>(1, (junctions + plan.bases_groups - 1) / plan.bases_groups);
-    };
-    if (change_if_it_fits(config, job, fewer, plan)) return;
-  }
+  plan.cut_rounds = change_if_it_fits(config, job, keep, plan) ? 1 : 3;
+  // The gradients of several groups take a pass of their own.
+  plan.cut_passes = plan.cut_rounds * plan.cut_groups + (plan.cut_groups > 1 ? 1 : 0);
+  plan.cut_passes_back = 1;
 }
 
 }  // namespace
-
-double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  if (!job.target.allocation || job.statistics.used()) return 0.0;
-  const int64_t windows = expected_samples(job);
-  const double share =
-      static_cast<double>(sampled_loss_increase_windows(windows, expected_seqlen(job, config))) /
-      static_cast<double>(windows);
-  return static_cast<double>(plan.dense_round() ? 0 : plan.junction_groups) +
-         static_cast<double>(plan.bases_groups) * share;
-}
 
 bool fits(const ShardPlan& plan, const ResolvedJob& job) {
   return within_budget(peak_memory(plan), job.resources.memory) &&
@@ -243,7 +223,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   for (const RankShard& shard : plan.ranks) most = std::max(most, junctions_of(config, job, shard));
   int64_t groups = 1;
   while (!fits_in_groups(config, job, groups, plan) && groups < most) ++groups;
-  set_allocation(config, job, most, plan);
+  if (job.mlp) set_cut_passes(config, job, plan);
   if ((job.gradients() || job.heals()) &&
       plan.ranks.front().checkpoints == Checkpoints::kSublayers) {
     const auto graphs = [](RankShard& shard) { shard.checkpoints = Checkpoints::kNone; };
@@ -257,20 +237,11 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
       if (change_if_it_fits(config, job, change, plan)) break;
     }
   }
-  // No pass for the features goes back unless the gradients behind them are summed for their curve
-  // or cut.
-  const bool summed = !job.target.allocation || plan.dense_round() || !job.maps.head_sliced;
-  if (job.gradients() && !job.statistics.used() && summed) plan.cut_passes_back = plan.cut_groups;
   if (takes_no_tokens(job)) return plan;
   const bool sums = sums_junctions(job);
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  // Passes of allocation_passes(); one over a part of the tokens counts as one.
-  const bool allocates = job.target.allocation && !job.statistics.used();
-  const int64_t allocating =
-      allocates ? plan.bases_groups + (plan.dense_round() ? 0 : plan.junction_groups) : 0;
-  plan.passes = (sums ? of_maps : 0) + allocating + plan.cut_passes();
-  if (!job.gradients()) return plan;
-  plan.passes_back = (sums ? plan.junction_groups : 0) + allocating + plan.cut_passes_back;
+  plan.passes = (sums ? of_maps : 0) + plan.cut_passes;
+  if (job.gradients()) plan.passes_back = (sums ? plan.junction_groups : 0) + plan.cut_passes_back;
   return plan;
 }
 

@@ -45,15 +45,9 @@ struct RankShard {
   /// Number of sublayers whose feature moments fit in memory at a time (`method.mlp`,
   /// `method.allocate`).
   int64_t cuts_at_once = std::numeric_limits<int64_t>::max();
-  /// True if the sums of all the rank's sublayer features and of all its junctions fit in memory at
-  /// once, so that one pass over the tokens takes both (`method.allocate`).
-  bool dense_round = false;
   /// True if the host has memory to keep the feature sums of all the rank's sublayers until they
   /// are cut (`method.allocate`).
   bool keeps_sums = false;
-  /// Number of junctions whose tokens are seen in the bases of the junctions at a time. Limited by
-  /// memory (`method.allocate`).
-  int64_t bases_at_once = std::numeric_limits<int64_t>::max();
   /// Fewest checkpoints that fit in memory without an additional pass over the tokens (`metric:
   /// fisher`, `heal`).
   Checkpoints checkpoints = Checkpoints::kSublayers;
@@ -72,24 +66,19 @@ struct ShardPlan {
   int64_t junction_groups = 1;
   /// Number of groups of sublayers that may be cut, before the junctions; 0: none is cut.
   int64_t cut_groups = 0;
-  /// Passes over the tokens for the features of all these groups.
-  int64_t cut_passes() const { return cut_groups * cut_rounds; }
-  /// MlpTarget::rounds(); 1 if the sums are kept, 2 if an allocation uses statistics.
+  /// Times that the features of a sublayer are summed. An allocation sums them for the curve, the
+  /// trial and the output: once if the sums are kept, twice if statistics have the curve.
   int64_t cut_rounds = 1;
-  int64_t cut_passes_back = 0;  ///< number of cut_passes() that also go back
-  int64_t passes = 0;           ///< passes of the calibration tokens through the dense model
-  int64_t passes_back = 0;      ///< number of `passes` that also go back
-  /// Groups of junctions that are seen in their bases (`method.allocate`).
-  int64_t bases_groups = 1;
-  bool dense_round() const { return ranks.front().dense_round; }  ///< the same on all ranks
+  int64_t cut_passes = 0;       ///< passes over the tokens for the features of all groups
+  int64_t cut_passes_back = 0;  ///< number of cut_passes that also go back
+  // Passes of an allocation over its held-out windows alone, which complete the sums for the output.
+  int64_t held_out_passes = 0;
+  int64_t held_out_passes_back = 0;
+  int64_t passes = 0;       ///< passes of the calibration tokens through the dense model
+  int64_t passes_back = 0;  ///< number of `passes` that also go back
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };
-
-/// Passes over the tokens, forward and back, that find what the junctions of the dense model may
-/// lose (`method.allocate`): one for each group of junctions, unless a dense round takes it anyway.
-/// A pass over a part of the tokens, in the bases of each group, counts as that part.
-double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 
 /// True if every rank's peaks are within the job's budgets.
 bool fits(const ShardPlan& plan, const ResolvedJob& job);

@@ -89,7 +89,8 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
 
 /// Sentence about the result of `method.allocate`, in place of the two sentences above.
 std::string allocation_sentence(const Report& report, int64_t head_dim) {
-  const Allocation& chosen = *report.allocation;
+  const Allocation& allocation = *report.allocation;
+  const std::vector<int64_t> values = widths_of(allocation.of_attentions());
   const auto by_layer = [](const std::vector<int64_t>& sizes) {
     return std::ranges::min(sizes) == std::ranges::max(sizes)
                ? std::to_string(sizes.front())
@@ -98,16 +99,12 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
   std::string text = fmt::format(
       " Sizes were chosen such that the loss is predicted to rise least within {} of the "
       "bytes: its MLPs keep {} features",
-      format_percent(report.job.target.allocation->size), by_layer(chosen.features));
-  if (!chosen.values.empty()) {
-    text += fmt::format(", its value heads {} of {} channels", by_layer(chosen.values), head_dim);
-  }
-  if (report.widths.mapped_count > 0 && !chosen.shortcut_ranks.empty()) {
-    text += fmt::format(", and its shortcuts are of ranks up to {}",
-                        std::ranges::max(chosen.shortcut_ranks));
+      format_percent(report.job.target.allocation->size), by_layer(widths_of(allocation.of_mlps())));
+  if (!values.empty()) {
+    text += fmt::format(" and its value heads {} of {} channels", by_layer(values), head_dim);
   }
   text += fmt::format(". KL(dense ‖ this one) is predicted to be {} nats{}",
-                      format_nats(chosen.predicted_loss_increase()),
+                      format_nats(allocation.predicted_loss_increase()),
                       report.healing ? " before healing" : "");
   return text + (report.compressed.kl
                      ? fmt::format(", and measured {}.", format_nats(*report.compressed.kl))

@@ -2,9 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"
@@ -24,14 +22,14 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
                  {"head", job.maps.head_sliced ? "sliced" : "dense"},
                  {"map_sharing", job.maps.sharing()},
                  {"allow_larger", job.target.allow_larger}};
-  if (!job.stock_output()) method["shortcuts"] = to_string(job.maps.shortcuts);
+  if (!job.stock_output() && widths.mapped_count > 0) method["shortcuts"] = "exact";
   method["metric"] = to_string(job.maps.metric);
   set_if(method, "sparsity", job.target.sparsity);
   set_if(method, "size", job.target.size);
   if (job.target.allocation) {
     method["size"] = job.target.allocation->size;
     method["allocate"] = "auto";
-    method["round_to"] = job.target.allocation->round_to;
+    method["round_to"] = job.mlp->round_to;
   }
   if (job.mlp) {
     json& mlp = method["mlp"] = json::object();
@@ -52,26 +50,21 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
 
 /// Predicted KL of the whole output and of its parts, beside the measured KL.
 json allocation_json(const Report& report) {
-  const Allocation& chosen = *report.allocation;
-  const auto sum = [](const std::vector<double>& loss_increases) {
-    return std::accumulate(loss_increases.begin(), loss_increases.end(), 0.0);
-  };
-  json object = {{"predicted_kl", chosen.predicted_loss_increase()},
-                 {"of_junctions", sum(chosen.junction_loss_increases)},
-                 {"of_mlps", sum(chosen.mlp_loss_increases)},
-                 {"features", chosen.features}};
-  if (!chosen.values.empty()) {
-    object["of_values"] = sum(chosen.value_loss_increases);
-    object["value_head_dims"] = chosen.values;
-  }
-  if (!chosen.shortcut_ranks.empty()) {
-    object["of_shortcuts"] = sum(chosen.shortcut_loss_increases);
-    object["shortcut_rank"] = std::ranges::max(chosen.shortcut_ranks);
+  const Allocation& allocation = *report.allocation;
+  const double predicted = allocation.predicted_loss_increase();
+  const std::vector<ChosenWidth> mlps = allocation.of_mlps();
+  const std::vector<ChosenWidth> attentions = allocation.of_attentions();
+  json object = {{"predicted_kl", predicted},
+                 {"of_mlps", predicted_loss_increase(mlps)},
+                 {"features", widths_of(mlps)}};
+  if (!attentions.empty()) {
+    object["of_values"] = predicted_loss_increase(attentions);
+    object["value_head_dims"] = widths_of(attentions);
   }
   set_if(object, "held_out_kl", report.held_out_kl);
   if (report.compressed.kl) {
     object["measured_kl"] = *report.compressed.kl;
-    object["predicted_over_measured"] = chosen.predicted_loss_increase() / *report.compressed.kl;
+    object["predicted_over_measured"] = predicted / *report.compressed.kl;
   }
   return object;
 }
@@ -130,15 +123,6 @@ std::vector<std::string> warnings_of(const Report& report) {
   const std::string larger =
       size_warning(net_size(report), report.job, report.dense.dtypes, report.compressed.dtypes);
   if (!larger.empty()) warnings.push_back(larger);
-  if (report.allocation && report.held_out_kl) {
-    const double predicted = report.allocation->predicted_loss_increase();
-    if (!(*report.held_out_kl <= kMostOverPredicted * predicted)) {
-      warnings.push_back(
-          fmt::format("the output is further from the dense model than predicted: KL {} nats a "
-                      "token on windows that nothing was fitted to, {} predicted",
-                      format_nats(*report.held_out_kl), format_nats(predicted)));
-    }
-  }
   if (report.dense.perplexity && report.compressed.perplexity) {
     constexpr double kMostTimes = 10.0;  // above this the output is of no use
     const double times = *report.compressed.perplexity / *report.dense.perplexity;

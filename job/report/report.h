@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/plan/allocate/joint_allocation.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
 #include "job/report/report_entries.h"
@@ -39,7 +39,7 @@ struct Report {
   std::vector<MlpReport> mlps;                   ///< MLPs that were cut
   std::vector<AttentionReport> attentions = {};  ///< attentions whose value heads may have been cut
   std::optional<Allocation> allocation;          ///< result of `method.allocate`
-  /// KL(dense || compressed) of the allocation's output, in nats per token, on windows that nothing
+  /// KL(dense || compressed) of the allocation's trial, in nats per token, on windows that nothing
   /// was fitted to.
   std::optional<double> held_out_kl = {};
   std::optional<HealingReport> healing = {};  ///< result of `heal`; absent also with 0 epochs

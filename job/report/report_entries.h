@@ -40,7 +40,7 @@ struct JunctionReport {
   std::optional<Dtype> cost_dtype = {};  ///< differences in its costs: float32 or float16
   /// Error of the costs in float16 on a sample, if they were tried.
   std::optional<double> cost_error = {};
-  /// Loss increase per token, predicted by `method.allocate` for the part that the map leaves out.
+  /// Predicted loss increase per token; only in reports of earlier versions.
   std::optional<double> predicted_loss_increase = {};
 };
 
@@ -56,7 +56,7 @@ struct ShortcutReport {
   std::optional<int64_t> rank;  ///< rank of the matrix added to the identity; absent: one matrix
   int64_t exact_rank = 0;       ///< rank with which nothing is left out
   int64_t parameters = 0;
-  /// Loss increase per token, predicted by `method.allocate` for the part that is left out.
+  /// Predicted loss increase per token; only in reports of earlier versions.
   std::optional<double> predicted_loss_increase = {};
 };
 

@@ -111,8 +111,7 @@ class Validator {
       refuse("method.lambda", method.lambda(), "above 0 and at most 1e6");
     }
     check_range("method.round_to", method.round_to(), 0, kMaxWidth);
-    if (method.metric() == v1::Method::fisher && !allocates(method) &&
-        method.name() == v1::Method::dotresize) {
+    if (method.metric() == v1::Method::fisher && method.name() == v1::Method::dotresize) {
       add("method.metric",
           "fisher does not go with dotresize, whose transport compares channels as they are: "
           "magnitude, slicegpt and pca_dotresize are available");
@@ -134,26 +133,27 @@ class Validator {
     if (mlp.has_width()) check_range("method.mlp.width", mlp.width(), 1, kMaxWidth);
   }
 
-  /// Refuses keys that `allocate` decides itself.
+  /// Refuses keys that `allocate` decides itself, and those of maps.
   void check_allocate(const v1::Method& method) {
     if (!allocates(method)) return;
     const std::string key = "method.allocate";
-    const auto refuse_with = [&](bool given, const std::string& other) {
-      if (given) add(key, "auto does not go with method." + other + ", which it chooses");
+    const auto refuse_with = [&](bool is_given, const std::string& other, const char* why) {
+      if (is_given) add(key, "auto does not go with method." + other + ", " + why);
     };
-    refuse_with(method.has_sparsity(), "sparsity");
-    refuse_with(method.has_width(), "width");
-    refuse_with(method.has_mlp(), "mlp");
+    refuse_with(method.has_sparsity(), "sparsity", "which it chooses");
+    refuse_with(method.has_width(), "width", "which it chooses");
+    refuse_with(method.has_mlp(), "mlp", "which it chooses");
     const bool other = method.has_sparsity() || method.has_width();
     if (!method.has_size() && !other) add(key, "auto needs method.size, the bytes that it divides");
     if (method.has_metric() && method.metric() != v1::Method::fisher) {
       add(key, "auto needs method.metric: fisher (or no metric), by which it predicts the loss");
     }
-    if (method.name() == v1::Method::magnitude || method.name() == v1::Method::dotresize) {
-      add(key, "auto does not go with " + v1::Method::Name_Name(method.name()) +
-                   ", for whose channels no spectrum tells what they are worth: slicegpt and "
-                   "pca_dotresize are available");
-    }
+    const char* const no_maps =
+        "because it makes no maps: it removes features of MLPs and channels of value heads";
+    refuse_with(method.has_name(), "name", no_maps);
+    refuse_with(method.has_lambda(), "lambda", no_maps);
+    refuse_with(method.has_head(), "head", no_maps);
+    refuse_with(method.on_nonconvergence() != v1::Method::fail, "on_nonconvergence", no_maps);
   }
 
   void check_format(const v1::JobSpec& spec) {
@@ -346,8 +346,7 @@ void complete_method(v1::Method& method) {
     const bool size_alone = method.has_size() && other.ByteSizeLong() == 0;
     method.set_allocate(size_alone ? v1::Method::auto_ : v1::Method::off);
   }
-  if (method.has_name()) return;
-  method.set_name(allocates(method) ? v1::Method::slicegpt : v1::Method::pca_dotresize);
+  if (!method.has_name() && !allocates(method)) method.set_name(v1::Method::pca_dotresize);
 }
 
 std::string name_of(const v1::JobSpec& spec) {

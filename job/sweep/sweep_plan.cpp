@@ -67,7 +67,7 @@ std::string facts_of_model(const fs::path& dir) {
 const Method& method_of(const v1::JobSpec& spec) {
   v1::Method method = spec.method();
   complete_method(method);
-  return method_named(v1::Method::Name_Name(method.name()));
+  return dotresize::method_of(method);
 }
 
 /// Keys that only a method with transport reads.
@@ -218,7 +218,7 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   made.memory_bytes = peak_memory(plan.shards) * job.resources.ranks;
   made.on_gpus = job.resources.gpu_compute_dtype.has_value();
   made.sums = job.method.sums().in_basis();
-  if (job.widths_known()) {
+  if (job.sizes_known()) {
     made.width = job.widths.largest();
     made.bytes_fraction = plan.size.bytes_fraction();
   }
@@ -238,8 +238,7 @@ std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::Jo
   std::string name = job.method.pca() ? "pca" : "identity";
   name += fmt::format(" {} ", to_string(job.maps.metric));
   if (job.target.allocation) {
-    name += fmt::format("allocation {} {} {} {} ", job.target.allocation->round_to,
-                        job.allocates_values(), job.maps.head_sliced, job.maps.sharing());
+    name += fmt::format("allocation {} {} ", job.mlp->round_to, job.allocates_values());
   }
   name += kVersion + job_spec_to_json(of) + facts_of_model_ + facts_of_tokens(spec.calibration());
   Statistics statistics{name, {}};

@@ -17,6 +17,7 @@
 #include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/file_changes.h"
+#include "base/files/held_directory.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
@@ -115,6 +116,10 @@ class SweepRun {
   fs::path dense_loss_of(size_t i) const {
     return plan_.directory / (plan_.jobs[i].dense_loss + ".json");
   }
+  /// Looks for one of these below the opened directory.
+  bool exists(const fs::path& named) const {
+    return fs::exists(directory_.path() / named.lexically_relative(plan_.directory));
+  }
   template <class Same>
   bool another_runs(const Same& same) const {
     return std::ranges::any_of(running_, [&](const auto& entry) { return same(entry.first); });
@@ -123,7 +128,7 @@ class SweepRun {
   void find_pending();
   bool can_start(size_t i) const;
   bool lacks_statistics(size_t i) const {
-    return !plan_.jobs[i].statistics.empty() && !fs::exists(statistics_of(i));
+    return !plan_.jobs[i].statistics.empty() && !exists(statistics_of(i));
   }
   /// Returns true if the job will save its statistics. A job does not save under a name that
   /// promises more sums than it takes.
@@ -174,7 +179,7 @@ void SweepRun::find_pending() {
 
 bool SweepRun::can_start(size_t i) const {
   if (!pending_[i]) return false;
-  const bool evaluates = !fs::exists(dense_loss_of(i));
+  const bool evaluates = !exists(dense_loss_of(i));
   if (evaluates && another_runs([&](size_t other) {
         return plan_.jobs[other].dense_loss == plan_.jobs[i].dense_loss;
       })) {
@@ -210,7 +215,7 @@ void SweepRun::prepare(size_t i, bool saving) {
 
 void SweepRun::start(size_t i) {
   const bool saving = saves(i);
-  const bool awaited = saving || !fs::exists(dense_loss_of(i));  // other jobs wait for this one
+  const bool awaited = saving || !exists(dense_loss_of(i));  // other jobs wait for this one
   pending_[i] = false;
   try {
     prepare(i, saving);
@@ -228,7 +233,8 @@ void SweepRun::start(size_t i) {
        launch_command(plan_.jobs[i].ranks, shared_memory_,
                       {worker_program(), paths(plan_.jobs[i].id).job, "--work-dir", plan_.directory,
                        "--dense-loss", dense_loss_of(i), "--decomposition-threads",
-                       std::to_string(threads_alone)})) {
+                       std::to_string(threads_alone), "--held", plan_.directory,
+                       path_for_others(directory_.descriptor())})) {
     command.push_back(word);
   }
   // The ranks of a job watch each other; nobody watches a single one.

@@ -130,7 +130,8 @@ def sweeps_of(recipe, model, methods, sizes, folder):
         of = dict(options)
         if recipe.cut:
             of["mlp"] = {"sparsity": recipe.cut[together[0]]}
-        yield job | {"method": of, "sweep": {"method.name": methods, "method.size": together, "keep": "none"}}
+        names = {} if "allocate" in of else {"method.name": methods}
+        yield job | {"method": of, "sweep": names | {"method.size": together, "keep": "none"}}
 
 
 def spread(values):

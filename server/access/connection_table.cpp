@@ -53,12 +53,16 @@ size_t ConnectionTable::cut_stalled(Clock::time_point now) {
   return count;
 }
 
-void ConnectionTable::begin_call(const void* call, const std::string& peer) {
+void ConnectionTable::begin_call(const void* call, const std::string& peer, bool holds_thread) {
   const std::lock_guard lock(mutex_);
-  calls_[call] = {peer};
-  if (const auto socket = sockets_.find(peer); socket != sockets_.end()) {
-    ++connections_[socket->second].calls;
-  }
+  Call& begun = calls_[call] = {peer};
+  const auto socket = sockets_.find(peer);
+  if (socket == sockets_.end()) return;
+  Connection& connection = connections_[socket->second];
+  ++connection.calls;
+  if (!holds_thread) return;
+  begun.address = connection.peer.address;
+  if (++threads_[begun.address] > most_threads_) cut_oldest_unread(begun.address);
 }
 
 void ConnectionTable::answer_call(const void* call) {
@@ -74,6 +78,8 @@ void ConnectionTable::end_call(const void* call) {
     --connection.calls;
     connection.idle_since = Clock::now();
   }
+  const auto threads = threads_.find(ended->second.address);
+  if (threads != threads_.end() && --threads->second == 0) threads_.erase(threads);
   calls_.erase(ended);
 }
 
@@ -105,6 +111,16 @@ size_t ConnectionTable::cut_idle(size_t most,
   if (idle.size() > most) idle.resize(most);
   for (const Entry& entry : idle) cut(entry);
   return idle.size();
+}
+
+void ConnectionTable::cut_oldest_unread(const std::string& address) {
+  const Call* oldest = nullptr;
+  for (const auto& [id, call] : calls_) {
+    if (call.address != address || call.answered == Clock::time_point::max()) continue;
+    if (!sockets_.contains(call.peer)) continue;  // cut already
+    if (oldest == nullptr || call.answered < oldest->answered) oldest = &call;
+  }
+  if (oldest != nullptr) cut(connections_.find(sockets_.at(oldest->peer)));
 }
 
 void ConnectionTable::cut(Entry entry) {

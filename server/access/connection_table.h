@@ -19,8 +19,9 @@ class ConnectionTable {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `most_of_one`: connections of one address.
-  explicit ConnectionTable(size_t most_of_one) : most_of_one_(most_of_one) {}
+  /// `most_of_one`: connections of one address. `most_threads`: threads that its calls hold.
+  ConnectionTable(size_t most_of_one, size_t most_threads)
+      : most_of_one_(most_of_one), most_threads_(most_threads) {}
 
   /// Adds a connection that was accepted. If its address has too many, cuts those that have been
   /// idle longest; returns false if none is idle.
@@ -32,8 +33,9 @@ class ConnectionTable {
   size_t cut_stalled(Clock::time_point now = Clock::now());
 
   /// A call begins, its answer is complete, it ends. `call` is any unique address; `peer` is the
-  /// connection's name in gRPC.
-  void begin_call(const void* call, const std::string& peer);
+  /// connection's name in gRPC. A call that `holds_thread` holds it until its answer has been read.
+  /// If those of an address hold too many, cuts the connection whose answer is unread for longest.
+  void begin_call(const void* call, const std::string& peer, bool holds_thread);
   void answer_call(const void* call);
   void end_call(const void* call);
 
@@ -46,6 +48,7 @@ class ConnectionTable {
   };
   struct Call {
     std::string peer;
+    std::string address = {};  ///< whose thread it holds; empty: of none
     Clock::time_point answered = Clock::time_point::max();
   };
   using Entry = std::map<int, Connection>::iterator;
@@ -55,12 +58,16 @@ class ConnectionTable {
   /// Cuts up to `most` connections without calls that `is_meant`, in the order of make_room().
   size_t cut_idle(size_t most, const std::function<bool(const Connection&)>& is_meant);
   void cut(Entry entry);
+  /// Cuts the connection of this address whose answer is unread for longest, if there is one.
+  void cut_oldest_unread(const std::string& address);
 
   const size_t most_of_one_;
+  const size_t most_threads_;
   std::mutex mutex_;                              ///< guards what follows
   std::map<int, Connection> connections_;         ///< by socket
   std::unordered_map<std::string, int> sockets_;  ///< by name in gRPC
   std::map<std::string, size_t> of_address_;      ///< number of connections
+  std::map<std::string, size_t> threads_;         ///< number that calls of an address hold
   std::unordered_map<const void*, Call> calls_;
 };
 

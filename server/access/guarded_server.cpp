@@ -45,6 +45,8 @@ constexpr std::chrono::milliseconds kTableLook{1000};
 // Share of all connections that one address may have; share of the descriptors that is kept free by
 // cutting idle connections.
 constexpr int kShareOfOne = 4;
+// Share of the threads that calls of one address may hold.
+constexpr int kThreadShareOfOne = 2;
 constexpr int kFreeShare = 8;
 
 /// Returns true for the status that gRPC itself gives a call whose request it cannot parse:
@@ -83,7 +85,7 @@ class CallWatch final : public grpc::experimental::Interceptor {
     using Hook = grpc::experimental::InterceptionHookPoints;
     if (!begun_) {  // the peer is not known before the first hook
       begun_ = true;
-      connections_.begin_call(this, call_->peer());
+      connections_.begin_call(this, call_->peer(), /*holds_thread=*/unary_);
     }
     if (batch->QueryInterceptionHookPoint(Hook::PRE_SEND_STATUS)) {
       connections_.answer_call(this);
@@ -189,7 +191,8 @@ int raise_descriptor_limit() {
 GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& options)
     : listeners_(std::move(listeners)),
       max_descriptors_(options.max_descriptors),
-      connections_(static_cast<size_t>(options.max_descriptors / kShareOfOne)),
+      connections_(static_cast<size_t>(options.max_descriptors / kShareOfOne),
+                   static_cast<size_t>(options.max_threads / kThreadShareOfOne)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       spare_(open_spare()) {
   grpc::ServerBuilder builder;

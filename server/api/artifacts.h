@@ -74,4 +74,10 @@ class JobArtifacts {
   std::vector<Entry> entries_;
 };
 
+/// An entry and its file.
+struct OpenArtifact {
+  JobArtifacts::Entry entry;
+  ArtifactFile file;
+};
+
 }  // namespace dotresize

@@ -1,11 +1,14 @@
 // Calls of the Jobs service about files of ended jobs.
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/process/work_budget.h"
+#include "server/access/request_budget.h"
 #include "server/api/artifacts.h"
 #include "server/api/jobs_service.h"
 #include "server/api_error.h"
@@ -21,23 +24,24 @@ ApiError changed(const std::string& name, const InputError& error) {
                   name + " is not what the job wrote: " + error.what(), {{"name", name}});
 }
 
-/// Sends the description of a file, then its content from `offset` on.
+/// Sends the description of a file, then its content from `offset` on. Everything that waits for
+/// the file's disk, opening it too, is left to fill(), on a thread of the pump.
 class ArtifactStream final : public PumpedStream<v1::ArtifactChunk> {
  public:
-  ArtifactStream(StreamPump& pump, JobArtifacts::Entry entry, ArtifactFile file, int64_t offset)
-      : PumpedStream(pump, "GetArtifact"),
-        entry_(std::move(entry)),
-        file_(std::move(file)),
-        offset_(offset) {}
+  /// `open` throws ApiError.
+  ArtifactStream(StreamPump& pump, std::function<OpenArtifact()> open, int64_t offset)
+      : PumpedStream(pump, "GetArtifact"), open_(std::move(open)), offset_(offset) {}
 
  private:
   bool fill(std::deque<v1::ArtifactChunk>& pending) override {
+    const bool begins = !artifact_;
+    if (begins) artifact_ = open_();
     try {
       v1::ArtifactChunk chunk;
-      if (!std::exchange(begun_, true)) {
-        *chunk.mutable_artifact() = JobArtifacts::describe(entry_, file_);
+      if (begins) {
+        *chunk.mutable_artifact() = JobArtifacts::describe(artifact_->entry, artifact_->file);
       } else {
-        chunk.set_data(file_.read(offset_, kChunkBytes));
+        chunk.set_data(artifact_->file.read(offset_, kChunkBytes));
         if (chunk.data().empty()) return true;
         offset_ += std::ssize(chunk.data());
       }
@@ -45,14 +49,13 @@ class ArtifactStream final : public PumpedStream<v1::ArtifactChunk> {
       pending.push_back(std::move(chunk));
       return false;
     } catch (const InputError& error) {
-      throw changed(entry_.name, error);
+      throw changed(artifact_->entry.name, error);
     }
   }
 
-  const JobArtifacts::Entry entry_;
-  const ArtifactFile file_;
+  const std::function<OpenArtifact()> open_;
+  std::optional<OpenArtifact> artifact_;
   int64_t offset_;
-  bool begun_ = false;
 };
 
 }  // namespace
@@ -65,8 +68,7 @@ void JobsService::require_model(const Caller& caller, const v1::Job& job) const 
   require_owner(caller, job.owner());
 }
 
-JobsService::OpenArtifact JobsService::open_artifact(const std::string& id,
-                                                     const std::string& name) {
+OpenArtifact JobsService::open_artifact(const std::string& id, const std::string& name) {
   const v1::Job job = stored(id);
   const JobArtifacts artifacts(job, parts_.store, parts_.state);
   const auto entry = std::ranges::find(artifacts.entries(), name, &JobArtifacts::Entry::name);
@@ -123,18 +125,20 @@ grpc::ServerWriteReactor<v1::ArtifactChunk>* JobsService::GetArtifact(
       require_model(caller, stored(id));
     };
   }
-  return start_stream<v1::ArtifactChunk>(kind, *context, request->id(), [&] {
+  const auto make = [&](const std::string& holder) {
     if (request->offset() < 0) throw invalid_argument("offset", "is negative");
-    OpenArtifact open = open_artifact(request->id(), request->name());
-    if (request->offset() > open.file.size()) {
+    const auto open = [this, holder, asked = *request] {
+      const RequestBudget budget(parts_.gate.resources(), holder);
+      OpenArtifact artifact = open_artifact(asked.id(), asked.name());
+      if (asked.offset() <= artifact.file.size()) return artifact;
       throw ApiError(grpc::StatusCode::OUT_OF_RANGE, "BEYOND_THE_END",
-                     "offset: " + std::to_string(request->offset()) + " is beyond the end of " +
-                         open.entry.name + ", " + std::to_string(open.file.size()),
+                     "offset: " + std::to_string(asked.offset()) + " is beyond the end of " +
+                         artifact.entry.name + ", " + std::to_string(artifact.file.size()),
                      {{"field", "offset"}});
-    }
-    return std::make_shared<ArtifactStream>(parts_.transfers, std::move(open.entry),
-                                            std::move(open.file), request->offset());
-  });
+    };
+    return std::make_shared<ArtifactStream>(parts_.transfers, open, request->offset());
+  };
+  return start_stream<v1::ArtifactChunk>(kind, *context, request->id(), make);
 }
 
 grpc::Status JobsService::ReadArtifact(const CallOrigin& origin, const std::string& id,

@@ -256,7 +256,7 @@ grpc::Status JobsService::ListQueue(const CallOrigin& origin, int limit,
 grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) {
   return start_stream<v1::Event>(
-      {"WatchJob", Role::kRead, parts_.streams}, *context, request->id(), [&] {
+      {"WatchJob", Role::kRead, parts_.streams}, *context, request->id(), [&](const std::string&) {
         check_id(request->id());
         check_not_negative("after_seq", request->after_seq());
         return std::make_shared<EventStream>(parts_.streams, parts_.store, *request);
@@ -265,9 +265,10 @@ grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerC
 
 grpc::ServerWriteReactor<v1::JobChange>* JobsService::WatchJobs(
     grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) {
-  return start_stream<v1::JobChange>({"WatchJobs", Role::kRead, parts_.streams}, *context, "", [&] {
-    return std::make_shared<ChangesStream>(parts_.streams, parts_.store, *request);
-  });
+  return start_stream<v1::JobChange>(
+      {"WatchJobs", Role::kRead, parts_.streams}, *context, "", [&](const std::string&) {
+        return std::make_shared<ChangesStream>(parts_.streams, parts_.store, *request);
+      });
 }
 
 grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
@@ -339,7 +340,7 @@ grpc::Status JobsService::DeleteJob(const CallOrigin& origin, const v1::DeleteJo
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
                                                              const v1::GetLogsRequest* request) {
   return start_stream<v1::LogChunk>(
-      {"GetLogs", Role::kRead, parts_.streams}, *context, request->id(), [&] {
+      {"GetLogs", Role::kRead, parts_.streams}, *context, request->id(), [&](const std::string&) {
         check_id(request->id());
         check_not_negative("offset", request->offset());
         check_not_negative("tail_bytes", request->tail_bytes());

@@ -118,8 +118,8 @@ class JobsService final
     StreamPump& pump;
     CallGate::Condition condition = {};  ///< for as long as the stream lasts; may be empty
   };
-  /// Starts a stream through CallGate::serve(). Returns the stream, or a RefusedStream. `make()`
-  /// makes it.
+  /// Starts a stream through CallGate::serve(). Returns the stream, or a RefusedStream.
+  /// `make(holder)` makes it, without waiting for a disk of users: it runs on a thread of gRPC.
   template <class Message, class Make>
   grpc::ServerWriteReactor<Message>* start_stream(const StreamKind& kind,
                                                   const grpc::CallbackServerContext& context,
@@ -134,10 +134,6 @@ class JobsService final
   v1::Sweep describe_sweep(v1::Job job);
   /// Throws PERMISSION_DENIED unless the caller may fetch the job's model.
   void require_model(const Caller& caller, const v1::Job& job) const;
-  struct OpenArtifact {
-    JobArtifacts::Entry entry;
-    ArtifactFile file;
-  };
   OpenArtifact open_artifact(const std::string& id, const std::string& name);
   v1::ServerInfo server_info();
 
@@ -157,8 +153,9 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
   const grpc::Status status = parts_.gate.serve(
       kind.method, permit->origin(), kind.least, id, [&](const Caller& caller, const std::string&) {
         if (kind.condition) kind.condition(caller);
-        auto stream = make();
-        kind.pump.add(stream, permit, holder_of(caller, permit->origin()));
+        const std::string holder = holder_of(caller, permit->origin());
+        auto stream = make(holder);
+        kind.pump.add(stream, permit, holder);
         reactor = stream.get();  // owned by the pump until the call is over
       });
   return status.ok() ? reactor : new RefusedStream<Message>(status);

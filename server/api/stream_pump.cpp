@@ -13,18 +13,19 @@ constexpr std::chrono::milliseconds kLeastInterval{20};
 
 }  // namespace
 
-StreamPump::StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total)
-    : changes_(changes),
-      max_streams_(max_streams),
-      max_total_(max_total),
-      pump_([this](const std::stop_token& stop) { pump(stop); }),
-      watcher_([this](const std::stop_token& stop) { watch_changes(stop); }) {}
+StreamPump::StreamPump(const ChangeSignal& changes, const Limits& limits)
+    : changes_(changes), limits_(limits) {
+  for (size_t i = 0; i < limits_.threads; ++i) {
+    pumps_.emplace_back([this](const std::stop_token& stop) { pump(stop); });
+  }
+  watcher_ = std::jthread([this](const std::stop_token& stop) { watch_changes(stop); });
+}
 
 void StreamPump::add(const std::shared_ptr<Stream>& stream, std::shared_ptr<Permit> permit,
                      const std::string& caller) {
   {
     const std::lock_guard lock(mutex_);
-    if (streams_.size() >= max_total_ || callers_[caller] >= max_streams_) {
+    if (streams_.size() >= limits_.total || callers_[caller] >= limits_.of_one) {
       throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
                       "too many calls of this kind are open on this server; try again later");
     }
@@ -35,11 +36,13 @@ void StreamPump::add(const std::shared_ptr<Stream>& stream, std::shared_ptr<Perm
 }
 
 void StreamPump::ready(Stream* stream) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!queued_.insert(stream).second) return;
-    queue_.push_back(stream);
-  }
+  const std::lock_guard lock(mutex_);
+  enqueue(stream);
+}
+
+void StreamPump::enqueue(Stream* stream) {
+  if (!queued_.insert(stream).second) return;
+  queue_.push_back(stream);
   filled_.notify_one();
 }
 
@@ -79,9 +82,23 @@ void StreamPump::pump(const std::stop_token& stop) {
     queued_.erase(next);
     const auto found = streams_.find(next);
     if (found == streams_.end()) continue;  // removed while queued
-    const Entry entry = found->second;
-    lock.unlock();
-    entry.stream->advance(*entry.permit);
+    if (found->second.advances) {
+      found->second.again = true;
+      continue;
+    }
+    found->second.advances = true;
+    {
+      // Keeps the stream while it advances, even if its call ends.
+      const Entry entry = found->second;
+      lock.unlock();
+      entry.stream->advance(*entry.permit);
+      lock.lock();
+      if (const auto left = streams_.find(next); left != streams_.end()) {
+        left->second.advances = false;
+        if (std::exchange(left->second.again, false)) enqueue(next);
+      }
+      lock.unlock();  // destroying the stream closes its file, which may wait for a disk
+    }
     lock.lock();
   }
 }
@@ -93,11 +110,8 @@ void StreamPump::watch_changes(const std::stop_token& stop) {
     version = changes_.version();
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& [stream, entry] : streams_) {
-        if (queued_.insert(stream).second) queue_.push_back(stream);
-      }
+      for (const auto& [stream, entry] : streams_) enqueue(stream);
     }
-    filled_.notify_one();
     std::this_thread::sleep_for(kLeastInterval);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -11,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "server/access/call_gate.h"
 #include "server/api_error.h"
@@ -18,20 +20,27 @@
 
 namespace dotresize {
 
-/// Serves all its streams in turn with two threads: no stream occupies a thread, and none waits
+/// Serves all its streams in turn with few threads: no stream occupies a thread, and none waits
 /// because another one has much to send.
 class StreamPump {
  public:
   class Stream {
    public:
     virtual ~Stream() = default;
-    /// Sends what is ready, or ends the call if its permit has ended. Called by the pump's thread
-    /// only.
+    /// Sends what is ready, or ends the call if its permit has ended. Called by the pump's threads
+    /// only, and by one at a time.
     virtual void advance(Permit& permit) = 0;
   };
 
-  /// `max_streams`: streams of one caller. `max_total`: streams of all callers.
-  StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total = 1024);
+  struct Limits {
+    int of_one = 256;     ///< streams of one caller
+    size_t total = 1024;  ///< streams of all callers
+    /// Streams that may advance at once. With as many as `total`, none waits for another one, even
+    /// if a disk does not answer.
+    size_t threads = 1;
+  };
+
+  StreamPump(const ChangeSignal& changes, const Limits& limits);
 
   /// Advances the stream from now on, whenever a job changes, as long as its permit lasts. Throws
   /// RESOURCE_EXHAUSTED if there are too many streams, of this caller or in total.
@@ -55,22 +64,25 @@ class StreamPump {
     std::shared_ptr<Stream> stream;
     std::shared_ptr<Permit> permit;
     std::string caller;
+    bool advances = false;  ///< a thread is at it
+    bool again = false;     ///< was scheduled meanwhile
   };
 
+  /// Does ready(), with the lock.
+  void enqueue(Stream* stream);
   void pump(const std::stop_token& stop);
   void watch_changes(const std::stop_token& stop);
 
   const ChangeSignal& changes_;
-  const int max_streams_;
-  const size_t max_total_;
+  const Limits limits_;
   mutable std::mutex mutex_;  ///< guards what follows, up to the threads
   std::condition_variable_any filled_;
   std::map<Stream*, Entry> streams_;
   std::map<std::string, int> callers_;  ///< number of streams per caller
   std::deque<Stream*> queue_;
   std::set<Stream*> queued_;
-  bool stopping_ = false;  ///< clients are sent away
-  std::jthread pump_;      ///< last members: they use all the others
+  bool stopping_ = false;            ///< clients are sent away
+  std::vector<std::jthread> pumps_;  ///< last members: they use all the others
   std::jthread watcher_;
 };
 
@@ -106,18 +118,15 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   }
 
   void OnWriteDone(bool ok) final {
+    if (!ok) cancelled_ = true;
     {
       const std::lock_guard lock(mutex_);
       writing_ = false;
-      cancelled_ = cancelled_ || !ok;
     }
     pump_.ready(this);
   }
   void OnCancel() final {
-    {
-      const std::lock_guard lock(mutex_);
-      cancelled_ = true;
-    }
+    cancelled_ = true;  // without the lock: fill() may wait for a disk, and gRPC must not
     pump_.ready(this);
   }
   void OnDone() final { pump_.remove(this); }
@@ -128,11 +137,11 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
 
   StreamPump& pump_;
   const char* const method_;
+  std::atomic<bool> cancelled_ = false;
   std::mutex mutex_;  ///< guards what follows
   std::deque<Message> pending_;
   Message current_;  ///< message being sent
   bool writing_ = false;
-  bool cancelled_ = false;
   bool finished_ = false;
 };
 

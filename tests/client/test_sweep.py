@@ -2,9 +2,11 @@
 
 import csv
 import json
+import subprocess
 import time
 
 import pytest
+from conftest import BIN
 
 
 def sweep_file(job_files, **sweep):
@@ -152,6 +154,33 @@ def test_a_sweep_follows_no_links_in_its_directory(offline, job_files, tmp_path)
     assert rows[ids[1]]["state"] == "done"
     assert sorted(path.name for path in foreign.rglob("*")) == ["log", "model", "model.removed", "precious", "precious"]
     assert all(path.read_text() == "kept" for path in foreign.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("exchanged, ranks", [("variants/ID", 1), ("variants", 2), (".", 1), ("statistics", 1)])
+def test_a_job_of_a_sweep_is_led_nowhere_else(offline, job_files, tmp_path, monkeypatch, exchanged, ranks):
+    """Somebody exchanges a directory for a link to another one between the sweep's check and the job's start."""
+    file = sweep_file(job_files, **{"method.size": [0.8, 0.9]})
+    text = tmp_path / "text.txt"
+    text.write_text("A sweep follows no links.\n" * 200)
+    spec = json.loads(file.read_text()) | {"resources": {"ranks": ranks}}
+    if exchanged == ".":  # the tokeniser writes below it too
+        spec["calibration"] = {"text": [str(text)], "samples": 2, "seqlen": 64}
+    file.write_text(json.dumps(spec))
+    ids = [row["id"] for row in offline.json("sweep", file, "--dry-run")["variants"]]
+    taken = job_files.folder / "out-sweep" / exchanged.replace("ID", ids[0])
+    aside, foreign = tmp_path / "aside", tmp_path / "foreign"
+    worker = tmp_path / "worker"
+    worker.write_text(f"""#!/bin/sh
+case "$*" in *--dense-loss*) mkdir {tmp_path}/first 2>/dev/null &&
+    cp -r {taken} {foreign} && mv {taken} {aside} && ln -s {foreign} {taken} && find {foreign} > {tmp_path}/before ;; esac
+until [ -e {tmp_path}/before ]; do case "$*" in *--dense-loss*) sleep 0.1 ;; *) break ;; esac; done
+exec {BIN}/dotresize-worker "$@"
+""")
+    worker.chmod(0o755)
+    monkeypatch.setenv("DOTRESIZE_WORKER", str(worker))
+    offline.json("sweep", file, "--parallel", "1", exit_code=1 if exchanged != "." else 0)
+    found = subprocess.run(["find", foreign], capture_output=True, text=True, check=True).stdout
+    assert found == (tmp_path / "before").read_text()
 
 
 def test_a_sweep_without_a_possible_job_says_why_in_one_document(offline, job_files):

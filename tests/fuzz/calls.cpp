@@ -98,9 +98,9 @@ class Services {
   AuditLog audit_{"/dev/null"};
   CallGate gate_{access_, audit_, /*max_rate=*/0};
   Heartbeats heartbeats_;
-  StreamPump streams_{store_.changes(), kMaxStreams};
+  StreamPump streams_{store_.changes(), {.of_one = kMaxStreams}};
   WebhookPolicy webhooks_{{}};
-  StreamPump transfers_{store_.changes(), kMaxStreams};
+  StreamPump transfers_{store_.changes(), {.of_one = kMaxStreams}};
   JobsService jobs_service_{{store_, state_, trash_, streams_, paths_, gate_, machine_, drain_,
                              view_, webhooks_, transfers_, /*models_leave=*/true}};
   WorkersService workers_service_{store_, heartbeats_};

@@ -140,17 +140,16 @@ TEST(Report, HasNominalAndNetSize) {
 
 TEST(Report, TellsTheFormOfEachShortcut) {
   Report report = example();
-  report.job.maps.shortcuts.rank = 8;
   ModelConfig output = output_model_config(small_llama(), report.job, report.widths);
   output.form.shortcuts.at(1) = {};
   report.shortcuts = report_shortcuts(output);
   const json document = json::parse(report_to_json(report));
-  EXPECT_EQ(document["method"]["shortcuts"], "auto");
+  EXPECT_EQ(document["method"]["shortcuts"], "exact");
   ASSERT_EQ(document["shortcuts"].size(), 12u);
   EXPECT_EQ(
       document["shortcuts"][0],
       json(
-          {{"name", "layers.0.attention"}, {"rank", 8}, {"exact_rank", 56}, {"parameters", 1600}}));
+          {{"name", "layers.0.attention"}, {"rank", 56}, {"exact_rank", 56}, {"parameters", 11200}}));
   EXPECT_EQ(document["shortcuts"][1],
             json({{"name", "layers.0.mlp"}, {"exact_rank", 56}, {"parameters", 40000}}));
 }
@@ -440,15 +439,13 @@ TEST(ModelCard, SaysWhatItIsHowToLoadItAndTheNumbers) {
 TEST(ModelCard, OfAnAllocationThatKeepsTheWidthsSaysWhatWasCutAndHowItIsServed) {
   Report report = example();
   report.widths.mapped_count = 0;
-  report.job.target.allocation = AllocationTarget{};
-  report.job.target.allocation->size = 0.8;
-  report.allocation = Allocation{
-      .widths = report.widths, .features = {10, 20}, .values = {8, 6}, .shortcut_ranks = {0, 0}};
+  report.job.target.allocation = AllocationTarget{.size = 0.8};
+  report.allocation = Allocation{{{0, 8}, {1, 10}, {2, 6}, {3, 20}}};
   report.healing = HealingReport{{}, {0.5, 0.25}, 1.0};
   report.healing_tokens = 4096;
   const std::string card = model_card(report, small_llama());
   EXPECT_THAT(card, HasSubstr("The residual stream keeps its 256 channels."));
-  EXPECT_THAT(card, HasSubstr("keep 10, 20 (by layer) features"));
+  EXPECT_THAT(card, HasSubstr("keep 10, 20 (by layer) features and its value heads 8, 6 (by layer)"));
   EXPECT_THAT(card, HasSubstr("nats before healing, and measured 0.1250."));
   EXPECT_THAT(card, HasSubstr("on 4,096 tokens: on windows held out of them, KL went from 0.5000"));
   EXPECT_THAT(card, HasSubstr("`--to nemotron-nas` a model that vLLM"));

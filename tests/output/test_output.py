@@ -243,7 +243,7 @@ def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
     experts = getattr(dense.config, "num_experts", 1)
     written_by_none = sum(silent) * experts * 3 * dense.config.hidden_size
     size = round(1 - 0.95 * written_by_none / dense.num_parameters(), 4)
-    method = {"name": "slicegpt", "size": size, "allocate": "auto", "round_to": 1}
+    method = {"size": size, "round_to": 1}
     tokens = tmp_path / "tokens.safetensors"
     evaluation = {"tokens": str(tokens), "seqlen": 64}
     job = random_job(tmp_path, dense, "cut", method=method, evaluation=evaluation)
@@ -287,7 +287,7 @@ def test_allocated_value_heads_have_their_reported_perplexity_in_transformers(tm
         tmp_path,
         dense,
         "allocated",
-        method={"name": "slicegpt", "size": 0.85, "allocate": "auto", "round_to": 4},
+        method={"size": 0.85, "round_to": 4},
         evaluation={"tokens": str(tokens), "seqlen": 64},
     )
     directory = run_worker(tmp_path, job, ranks=2)

@@ -179,7 +179,7 @@ def test_tied_outputs_are_the_same_for_any_number_of_ranks(sources, tmp_path, fo
 
 def test_an_allocation_of_a_tied_model_counts_one_table(sources, tmp_path):
     folder = sources["qwen2"]
-    method = {"size": 0.85, "allocate": "auto", "round_to": 4}
+    method = {"size": 0.85, "round_to": 4}
     output = run(folder, "tied", tmp_path / "out", **method)
     assert keys_of(output)["tie_word_embeddings"]
     report = report_of(output)

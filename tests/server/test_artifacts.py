@@ -343,6 +343,27 @@ def test_a_reader_that_takes_nothing_does_not_keep_a_server_from_stopping(make_s
     assert "closed 1 connections whose readers had stalled" in server.log()
 
 
+@pytest.mark.parametrize("slow", ["README.md", "SHA256SUMS"])  # the one is read, the other also to find its entry
+def test_a_disk_that_does_not_answer_delays_only_who_asks_for_its_files(make_server, tmp_path, slow):
+    link = tmp_path / "slow"
+    server = make_server("--allow-model-fetch", LD_PRELOAD=str(BINARIES.parent / "lib/libslow_disk.so"), DOTRESIZE_SLOW_LINK=str(link))
+    jobs = [server.create(small(tmp_path, name)) for name in ("out", "other")]
+    job, other = (server.wait(job.id) for job in jobs)
+    file = pathlib.Path(job.result.output_path) / slow
+    request = jobs_pb2.GetArtifactRequest(id=job.id, name=slow)
+    with contextlib.ExitStack() as at_end:
+        link.symlink_to(file)
+        at_end.callback(link.unlink)
+        calls = [server.jobs.GetArtifact(request, timeout=60) for _ in range(6)]
+        eventually(20, link.with_name("slow.reached").exists)
+        calls.pop().cancel()
+        server.connect()
+        assert Caller(server, "").get(other.id, slow)[1] == (pathlib.Path(other.result.output_path) / slow).read_bytes()
+        assert list(server.watch(other.id, timeout=20))
+    for call in calls:
+        assert b"".join(chunk.data for chunk in call) == file.read_bytes()
+
+
 def test_ctrl_c_stops_a_fetch_which_goes_on_later(server, job, folder):
     line = Line(server.endpoint)
     line.limits = [("stall", 2 << 20)]

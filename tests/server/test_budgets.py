@@ -178,6 +178,41 @@ def test_connections_that_only_greet_keep_nobody_from_calling(make_server):
         connection.close()
 
 
+def frame(kind, flags, stream, payload):
+    """Returns a frame of HTTP/2 (RFC 9113, 4.1)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def refuse_answers(server, source, count):
+    """Makes `count` calls on a connection from this address whose windows are closed: no answer can be sent. Returns the connection."""
+    fields = {":method": "POST", ":scheme": "http", ":path": "/dotresize.v1.Jobs/GetServerInfo", ":authority": "localhost",
+              "content-type": "application/grpc", "te": "trailers"}
+    block = b"".join(b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in field) for field in fields.items())
+    host, port = server.endpoint.split(":")
+    connection = socket.create_connection((host, int(port)), timeout=20, source_address=(source, 0))
+    connection.sendall(GREETING + frame(4, 0, 0, (4).to_bytes(2, "big") + (0).to_bytes(4, "big")) + b"".join(
+        frame(1, 4, stream, block) + frame(0, 1, stream, bytes(5)) for stream in range(1, 2 * count, 2)))
+    return connection
+
+
+def wait_for_headers(connection, count):
+    """Waits until this number of answers has begun, or the connection is cut."""
+    with connection.makefile("rb") as received, contextlib.suppress(ConnectionResetError):
+        while count > 0 and len(header := received.read(9)) == 9:
+            received.read(int.from_bytes(header[:3], "big"))
+            count -= header[3] == 1
+
+
+def test_answers_that_an_address_does_not_read_keep_nobody_from_calling(make_server):
+    server = make_server()
+    with contextlib.ExitStack() as connections:
+        for _ in range(7):  # a connection has 100 calls at most, the server 512 threads
+            unread = connections.enter_context(refuse_answers(server, "127.0.0.8", 100))
+            wait_for_headers(unread, 100)
+        for _ in range(8):
+            server.jobs.GetServerInfo(jobs_pb2.GetServerInfoRequest(), timeout=20)
+
+
 def costly_model(folder, **changes):
     """Makes a model of 4096 layers with 2048 experts, but without weights."""
     folder.mkdir()

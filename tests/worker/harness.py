@@ -130,8 +130,8 @@ def report(output):
     return json.loads((pathlib.Path(output) / "dotresize" / "report.json").read_text())
 
 
-def budget_for(spec, directory, groups):
-    """Returns the smallest memory, in steps of 64 KiB, with which a pipeline has at most this many junction groups."""
+def budget_for(spec, directory, groups, kind="junction_groups"):
+    """Returns the smallest memory, in steps of 64 KiB, with which a pipeline has at most this many groups of a kind."""
 
     def is_enough(steps):
         resources = {**spec["resources"], "memory": f"{64 * steps}KiB"}
@@ -139,7 +139,7 @@ def budget_for(spec, directory, groups):
         return (
             planned is not None
             and planned["schedule"] == "pipeline"
-            and planned["junction_groups"] <= groups
+            and planned[kind] <= groups
         )
 
     too_little, enough = 0, 1024 * 16  # 1 GiB

@@ -13,9 +13,9 @@ RENDEZVOUS = harness.BIN / "dotresize-worker-rendezvous"
 @pytest.mark.parametrize(
     "method",
     [
-        {"width": 200},
-        {"width": 200, "metric": "fisher"},
-        {"size": 1.6, "allocate": "auto", "head": "dense"},
+        {"name": "slicegpt", "width": 200},
+        {"name": "slicegpt", "width": 200, "metric": "fisher"},
+        {"size": 1.6, "allocate": "auto"},
     ],
     ids=["forward alone", "metric of the loss", "allocated"],
 )
@@ -27,7 +27,7 @@ def test_a_job_whose_transfers_block_is_that_of_mpi(method, tmp_path, monkeypatc
         directory.mkdir()
         spec = harness.job(
             directory / "out",
-            method={"name": "slicegpt", **method},
+            method=method,
             activations="original",
             samples=12,
             ranks=3,

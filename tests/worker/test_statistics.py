@@ -116,11 +116,11 @@ def test_a_job_that_is_killed_while_it_saves_goes_on(saved, tmp_path):
     assert (statistics / "statistics.json").exists() and not junctions.exists()
 
 
-ALLOCATED = {"name": "slicegpt", "allocate": "auto", "round_to": 32}
+ALLOCATED = {"allocate": "auto", "round_to": 32}
 
 
 @pytest.mark.parametrize("form", ["any", "stock"])
-def test_the_first_round_of_an_allocation_serves_another_size(form, tmp_path):
+def test_the_curves_of_an_allocation_serve_another_size(form, tmp_path):
     def method(size):  # relative to the bfloat16 model; the output is float32
         return ALLOCATED | {"size": size, "format": form}
 
@@ -132,5 +132,5 @@ def test_the_first_round_of_an_allocation_serves_another_size(form, tmp_path):
 
     steps = method(1.4) | {"round_to": 64}
     assert "allocation.round_to is 64, and 32 in the statistics" in refusal(tmp_path, steps, {"use": str(kept)})
-    os.remove(kept / "junctions" / "curve-3.json")
-    assert "curve-3 is missing" in refusal(tmp_path, method(1.4), {"use": str(kept)})
+    os.remove(kept / "junctions" / "gradients-3.json")
+    assert "gradients-3 is missing" in refusal(tmp_path, method(1.4), {"use": str(kept)})

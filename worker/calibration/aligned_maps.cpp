@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "job/plan/allocate/shortcut_forms.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/stage/stream_guard.h"
@@ -40,33 +41,25 @@ void MapRotation::turn(const Alignment& alignment) {
     return;
   }
   A = alignment.A.defined() ? at::mm(R.t(), alignment.A) : at::Tensor();
-  const int64_t before = R.size(1);
-  const auto turned = [&](const at::Tensor& columns) {  // the first columns
-    return at::cat({at::mm(columns.narrow(1, 0, before), R),
-                    columns.narrow(1, before, columns.size(1) - before)},
-                   1);
-  };
-  B = alignment.B.defined() ? turned(alignment.B) : at::Tensor();
-  R = turned(Q);
+  B = alignment.B.defined() ? at::mm(alignment.B, R) : at::Tensor();
+  R = at::mm(Q, R);
 }
 
 AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
                          const at::Tensor& tied_norm)
     : job_(job), clock_(clock), orthonormal_(tied_norm.defined()) {
   if (!job.shared_map) {
-    forms_ =
-        shortcut_forms(job.shortcuts, job.widths.all, job.config.hidden_size, job.map.oblique());
+    forms_ = shortcut_forms(job.widths.all, job.config.hidden_size, job.map.oblique());
   }
   forms_.resize(static_cast<size_t>(job.config.num_sublayers()),
                 job.shared_map ? kIdentityShortcut : ShortcutForm{});
-  // The decompositions do not need the rotations of other sublayers, except where a junction is
-  // narrower than the one before.
+  // The decompositions do not need the rotations of other sublayers.
   const KeptStream writing(job_.device);
   std::future<void> written;  // one alignment is written while the next one is computed
   const RankShard& shard = job.shard(comm);
   std::vector<int64_t> missing;
   for (int64_t s = shard.first_sublayer; !job.shared_map && s < shard.end_sublayer; ++s) {
-    const bool needed = !form(s).dense() && s + 1 < job.widths.mapped_count && !is_narrower(s);
+    const bool needed = !form(s).dense() && s + 1 < job.widths.mapped_count;
     if (needed && !job_.journal.has(entries::kShortcut(s))) missing.push_back(s);
   }
   for (const int64_t s : missing) {
@@ -106,11 +99,6 @@ JunctionMap AlignedMaps::rotated() const {
   return {M, at::mm(R.t(), map.M_inv.to(at::kDouble))};
 }
 
-bool AlignedMaps::is_narrower(int64_t sublayer) const {
-  const auto in = static_cast<size_t>(sublayer);
-  return job_.widths.all.at(in) > job_.widths.all.at(in + 1);
-}
-
 JunctionMap AlignedMaps::map() const {
   if (junction_ >= job_.widths.mapped_count) return whole_;
   const PhaseClock::Scope scope(clock_, "align");
@@ -139,10 +127,6 @@ void AlignedMaps::next() {
       rotation_.A = std::move(found.A);
       rotation_.B = std::move(found.B);
     }
-  } else if (is_narrower(sublayer)) {
-    Alignment found =
-        align_maps(job_, rotated(), job_.load_map(sublayer + 1), *shortcut.rank, clock_);
-    rotation_ = {std::move(found.turn), std::move(found.A), std::move(found.B)};
   } else {
     const auto kept = job_.journal.get(entries::kShortcut(sublayer));
     const auto tensor = [&](const char* name) {

@@ -18,8 +18,7 @@ namespace dotresize {
 // low rank (docs/method.md, "Shortcuts"). M_j is the map of junction j as it was solved. The
 // rotated map is M_j·R_j with R_(j+1) = Q·R_j, where Q is the rotation that aligns M_(j+1) with
 // M_j. The decompositions need only the maps at both sides of a sublayer, so ranks compute them
-// side by side; only products go from junction to junction. If a junction is narrower than the one
-// before, Q depends on R_j.
+// side by side; only products go from junction to junction.
 
 /// Product of the rotations up to a junction.
 struct MapRotation {
@@ -28,8 +27,7 @@ struct MapRotation {
   at::Tensor A;
   at::Tensor B;  ///< only with oblique maps
 
-  /// Advances by one sublayer. `alignment` is that of the maps as they were solved; the second map
-  /// must not be narrower than the first.
+  /// Advances by one sublayer. `alignment` is that of the maps as they were solved, of equal widths.
   void turn(const Alignment& alignment);
 };
 
@@ -37,8 +35,8 @@ struct MapRotation {
 /// The result does not depend on the number of ranks.
 class AlignedMaps {
  public:
-  /// Writes the missing alignments of this rank's sublayers to the journal, except those that
-  /// depend on an earlier rotation. A shared map is rotated too. All maps must be in the journal.
+  /// Writes the missing alignments of this rank's sublayers to the journal. A shared map is rotated
+  /// too. All maps must be in the journal.
   /// References outlive the object. `tied_norm` [d]: γ of the final norm if a stock output has tied
   /// embeddings, else undefined. If it is defined, M_inv is the transpose of M, also in the metric
   /// of the loss. Collective.
@@ -63,7 +61,6 @@ class AlignedMaps {
   }
 
  private:
-  bool is_narrower(int64_t sublayer) const;
   /// Returns M·R and R'·M_inv of this junction in float64, or its map if R is undefined.
   JunctionMap rotated() const;
 

@@ -12,7 +12,6 @@
 #include "job/model/model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/shard_plan.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/checkpoint/reader.h"
@@ -40,17 +39,7 @@ struct CalibrationJob {
   /// Results of an earlier job at the junctions (statistics.h). If set, no tokens go through the
   /// model. Null: not used. calibrate_pipeline only.
   const Journal* statistics = nullptr;
-  /// Journal for the first round of an allocation, which does not depend on `size`: statistics that
-  /// are saved or used by other jobs. Null: `journal`.
-  Journal* first_round = nullptr;
   std::vector<int64_t> window_numbers = {};  ///< window numbers, as in label_gradient()
-  /// True if sublayers are cut only for the trial of an allocation. The journal keeps these cuts
-  /// beside those of the output.
-  bool for_trial = false;
-  /// True if sublayers are cut again after their trial: `windows` are all windows, and the order in
-  /// which features go is computed from their sums.
-  bool refits = false;
-  Shortcuts shortcuts = {};
   at::Device device = at::kCPU;             ///< device of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< dtype of maps and weights in folding (maps/fold.h)
 
@@ -59,7 +48,6 @@ struct CalibrationJob {
   bool halves_precision() const {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }
-  Journal& first_round_journal() const { return first_round ? *first_round : journal; }
   /// Shard of this rank.
   const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
   /// Number of the junction's map in the journal.

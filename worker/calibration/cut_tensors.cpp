@@ -38,40 +38,36 @@ at::Tensor with_turned_values(const CalibrationJob& job, const StoredTensor& sto
 
 }  // namespace
 
-bool SublayerCutter::has_order(int64_t sublayer) const {
-  return !job_.refits && !is_attention(sublayer) &&
-         job_.first_round_journal().has(entries::kCurve(sublayer));
-}
-
-bool SublayerCutter::needs_gradients(int64_t sublayer) const {
-  return job_.map.metric == Metric::kFisher && !has_order(sublayer) &&
-         !(allocation_ && allocation_->has_metric(sublayer + 1));
+at::Tensor SublayerCutter::metric(SublayerSums& sums) const {
+  at::Tensor fisher;
+  if (sums.gradients) {
+    sums.gradients->mirror();
+    fisher = std::move(sums.gradients->gram);
+  }
+  for (const EntryKind& kind : from_.gradients) {
+    const at::Tensor kept = from_.curves->get(kind(sums.sublayer)).at(kGradientSum);
+    const at::Tensor known = to_device(kept, job_.device).to(at::kDouble);
+    fisher = fisher.defined() ? fisher.add_(known) : known;
+  }
+  return metric_factor(fisher.div_(static_cast<double>(from_.tokens)));
 }
 
 void SublayerCutter::for_each_out_proj(
     SublayerSums& sums,
     const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const {
   const ScopedThreads threads(job_.map.decomposition_threads);
-  const auto tokens = static_cast<double>(job_.windows.numel());
-  at::Tensor metric;  // L of the junction that the sublayer writes
-  if (job_.map.metric == Metric::kFisher && !has_order(sums.sublayer)) {
-    if (sums.gradients) {
-      sums.gradients->mirror();
-      const at::Tensor fisher = std::move(sums.gradients->gram);
-      metric = metric_factor(fisher.div_(tokens));
-    } else {
-      metric = allocation_->metric(sums.sublayer + 1);
-    }
-  }
+  const at::Tensor metric_factor = job_.map.metric == Metric::kFisher && !has_order(sums.sublayer)
+                                       ? metric(sums)
+                                       : at::Tensor();
   for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role != TensorRole::kOutProjWeight) continue;
     Moments& features = sums.features.at(stored.index);
     features.mirror();
     at::Tensor gram = std::move(features.gram);
-    gram.div_(tokens);
+    gram.div_(static_cast<double>(from_.tokens));
     const at::Tensor out_proj =
         to_device(load_rows(job_.reader, stored, 0, stored.shape.at(0), at::kDouble), job_.device);
-    visit(std::move(gram), out_proj, metric);
+    visit(std::move(gram), out_proj, metric_factor);
   }
 }
 
@@ -162,8 +158,8 @@ std::map<std::string, at::Tensor> SublayerCutter::cut(SublayerSums& sums, int64_
   std::vector<double> loss_increases;
   std::map<std::string, at::Tensor> tensors;
   at::Tensor order;
-  if (width == 0 || has_order(sums.sublayer)) {  // the first round of an allocation has found it
-    const auto known = job_.first_round_journal().get(entries::kCurve(sums.sublayer));
+  if (width == 0 || has_order(sums.sublayer)) {
+    const auto known = from_.curves->get(entries::kCurve(sums.sublayer));
     const at::Tensor here = known.at(kWidths) == width;
     loss_increases.push_back(known.at(kLossIncreases).masked_select(here).item<double>());
     if (width > 0) order = known.at(kOrder);

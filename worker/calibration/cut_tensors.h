@@ -13,12 +13,23 @@
 
 namespace dotresize {
 
-/// State of an allocation that a cut uses.
-struct AllocationSums {
-  /// Returns true if the metric of this rank's junction is known, or will be after a DenseRound.
-  std::function<bool(int64_t junction)> has_metric;
-  std::function<at::Tensor(int64_t junction)> metric;  ///< L [d, d], on the device
-  std::vector<SublayerSums> kept;  ///< sums of this rank's sublayers, on the host; may be empty
+/// Sums that sublayers are cut with.
+struct CutSums {
+  /// Passes over the tokens, one after the other.
+  std::vector<TokenRound> rounds;
+  /// Further passes for the sublayers in `kept`, in place of `rounds`. If there are none, the kept
+  /// sums stay; else they are used up.
+  std::vector<TokenRound> rounds_of_kept = {};
+  /// Sums of this rank's sublayers, on the host, over the first of `rounds`. Null: none.
+  std::vector<SublayerSums>* kept = nullptr;
+  /// Journal with the curves and gradients of an allocation. Null: gradients are those of `rounds`.
+  const Journal* curves = nullptr;
+  std::vector<EntryKind> gradients = {};  ///< entries of `curves` that are added up
+  bool known_order = false;  ///< features go in the order of the curve
+  int64_t tokens = 0;        ///< tokens in all sums
+  /// True if sublayers are cut only for the trial of an allocation. The journal keeps these cuts
+  /// beside those of the output.
+  bool for_trial = false;
 };
 
 // Tensors of a journal's entries that are not those of the checkpoint.
@@ -27,16 +38,15 @@ inline constexpr char kSeenTokens[] = "tokens";            ///< [cut matrices] i
 /// [possible widths] float64, summed over experts
 inline constexpr char kLossIncreases[] = "rises";
 
+/// Sum of the gradients behind a sublayer: Σ gᵀg [d, d].
+inline constexpr char kGradientSum[] = "gradients";
+
 /// Computes the cut of a sublayer from its sums.
 class SublayerCutter {
  public:
-  /// `allocation`: state of an allocation, else null. References outlive the object.
-  SublayerCutter(const CalibrationJob& job, const AllocationSums* allocation)
-      : job_(job), allocation_(allocation) {}
+  /// References outlive the object.
+  SublayerCutter(const CalibrationJob& job, const CutSums& from) : job_(job), from_(from) {}
 
-  /// Returns true if the cut needs the gradients behind the sublayer: in the metric of the loss,
-  /// unless the metric is known, or the order in which features go.
-  bool needs_gradients(int64_t sublayer) const;
   /// Returns the predicted loss increase at each of these widths, widest first, and the order in
   /// which features go. Frees the sums.
   std::map<std::string, at::Tensor> curve(SublayerSums& sums,
@@ -47,8 +57,9 @@ class SublayerCutter {
   std::map<std::string, at::Tensor> cut(SublayerSums& sums, int64_t width) const;
 
  private:
-  /// Returns true if an allocation's first round has found the order in which features go.
-  bool has_order(int64_t sublayer) const;
+  bool has_order(int64_t sublayer) const { return from_.known_order && !is_attention(sublayer); }
+  /// Returns L of the junction that the sublayer writes.
+  at::Tensor metric(SublayerSums& sums) const;
   /// Calls visit(E[hᵀh], out_proj, L) for the attention, the MLP, or each expert, and frees the
   /// sums. L is undefined if the metric is the identity, or if the order is known.
   void for_each_out_proj(
@@ -65,7 +76,7 @@ class SublayerCutter {
                                                std::vector<double>& loss_increases) const;
 
   const CalibrationJob& job_;
-  const AllocationSums* allocation_;
+  const CutSums& from_;
 };
 
 }  // namespace dotresize

@@ -109,12 +109,10 @@ void PipelinePasses::run(const Pass& pass) {
                           observer_.tokens_seen, pass.see_features);
     return;
   }
-  LossOfWindows loss{pass.windows, label_gradient(job_.config, head_, pass.numbers),
-                     shard.checkpoints};
-  const bool again = pass.states_when_recomputed && loss.checkpoints == Checkpoints::kStage;
-  if (again) loss.visit_again = pass.see_state;
-  stream_gradients(comm_, job_.config, *stage_, loss, again ? JunctionVisitor() : pass.see_state,
-                   pass.see_gradient, observer_.tokens_seen, clock_, pass.see_features);
+  const LossOfWindows loss{pass.windows, label_gradient(job_.config, head_, pass.numbers),
+                           shard.checkpoints};
+  stream_gradients(comm_, job_.config, *stage_, loss, pass.see_state, pass.see_gradient,
+                   observer_.tokens_seen, clock_, pass.see_features);
 }
 
 void PipelinePasses::first(JunctionGroup& group) {
@@ -141,25 +139,6 @@ void PipelinePasses::second(JunctionGroup& group) {
          junction->second->add(x);
        }});
   for (StageJunction& junction : group.junctions) junction.rotation.reset();
-}
-
-void PipelinePasses::pairs(
-    std::span<const int64_t> wanted, const at::Tensor& windows,
-    const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit) {
-  std::map<int64_t, std::deque<at::Tensor>> under_way;  // gradients arrive in the order of the x
-  for (const int64_t junction : wanted) under_way[junction];
-  const auto keep = [&](int64_t junction, const at::Tensor& x) {
-    const auto found = under_way.find(junction);
-    if (found != under_way.end()) found->second.push_back(x);
-  };
-  const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
-    const auto found = under_way.find(junction);
-    if (found == under_way.end()) return;
-    visit(junction, found->second.front(), g);
-    found->second.pop_front();
-  };
-  const std::vector<int64_t> in_order;
-  run({windows, in_order, keep, visit_gradient, nullptr, /*states_when_recomputed=*/true});
 }
 
 void PipelinePasses::unload() {

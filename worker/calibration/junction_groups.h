@@ -52,14 +52,10 @@ struct Pass {
   JunctionVisitor see_gradient = nullptr;
   /// Called with the inputs of out_proj. If it is set, the pass goes through all sublayers.
   SublayerVisitor see_features = nullptr;
-  /// True if `see_state` is called shortly before the gradient of the same x, where a stage
-  /// recomputes x for its backward pass.
-  bool states_when_recomputed = false;
 };
 
 /// Passes of a pipeline: streams tokens through the dense model, with this rank's stage of it. The
-/// maps, cuts and allocation of a pipelined schedule take their sums here. References outlive the
-/// object.
+/// maps and cuts of a pipelined schedule take their sums here. References outlive the object.
 class PipelinePasses {
  public:
   PipelinePasses(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
@@ -84,11 +80,6 @@ class PipelinePasses {
   /// In the metric of the loss the first pass includes the backward pass. Collective.
   void first(JunctionGroup& group);
   void second(JunctionGroup& group);
-  /// Calls `visit` with each microbatch of `windows` at this rank's junctions `wanted`: x, and the
-  /// gradient g of the loss with respect to x. Only in the metric of the loss. Collective.
-  void pairs(
-      std::span<const int64_t> wanted, const at::Tensor& windows,
-      const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit);
   /// Frees the stage's weights. Another pass would load them again.
   void unload();
 

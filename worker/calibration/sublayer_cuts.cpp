@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,81 +28,154 @@ bool is_cut(const ModelConfig& dense, const ModelConfig& cut, int64_t sublayer) 
 }
 
 /// Returns true if the sublayer is to be cut, and the journal does not have it yet.
-bool lacks_cut(const CalibrationJob& dense, const ModelConfig& cut, int64_t sublayer) {
+bool lacks_cut(const CalibrationJob& dense, const ModelConfig& cut, int64_t sublayer,
+               bool for_trial) {
   return is_cut(dense.config, cut, sublayer) &&
-         !dense.journal.has(cut_entry(sublayer, inner_width(cut, sublayer), dense.for_trial));
+         !dense.journal.has(cut_entry(sublayer, inner_width(cut, sublayer), for_trial));
 }
 
-/// Returns the curves of the sublayers `first`, `first` + 2, ..., by layer.
-std::vector<std::vector<double>> read_curves(const Journal& journal, const ModelConfig& config,
-                                             int64_t first) {
-  std::vector<std::vector<double>> curves;
-  for (int64_t s = first; s < config.num_sublayers(); s += 2) {
-    const at::Tensor loss_increases =
-        journal.get(entries::kCurve(s)).at(kLossIncreases).to(at::kDouble).contiguous();
-    const auto* data = loss_increases.const_data_ptr<double>();
-    curves.emplace_back(data, data + loss_increases.numel());
+std::vector<double> read_curve(const Journal& curves, int64_t sublayer) {
+  const at::Tensor loss_increases =
+      curves.get(entries::kCurve(sublayer)).at(kLossIncreases).to(at::kDouble).contiguous();
+  const auto* data = loss_increases.const_data_ptr<double>();
+  return {data, data + loss_increases.numel()};
+}
+
+/// Returns this rank's sublayers that are still to be cut.
+std::vector<int64_t> sublayers_to_cut(const RankShard& shard, const CalibrationJob& dense,
+                                      const ModelConfig& cut, bool for_trial) {
+  std::vector<int64_t> sublayers;
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    if (lacks_cut(dense, cut, s, for_trial)) sublayers.push_back(s);
   }
-  return curves;
+  return sublayers;
+}
+
+/// Cuts the sublayers of this rank's stage. Calls `cut_one` with the sums of each.
+void cut_in_stages(SublayerPasses& passes, const std::vector<int64_t>& sublayers,
+                   const CutSums& from, const std::function<void(SublayerSums)>& cut_one) {
+  std::vector<SublayerSums> none;
+  std::vector<SublayerSums>& kept = from.kept ? *from.kept : none;
+  std::vector<int64_t> with_sums;
+  std::vector<int64_t> others;
+  for (const int64_t s : sublayers) {
+    const bool known = std::ranges::find(kept, s, &SublayerSums::sublayer) != kept.end();
+    (known ? with_sums : others).push_back(s);
+  }
+  const auto find = [&](int64_t sublayer) -> std::optional<SublayerSums> {
+    const auto found = std::ranges::find(kept, sublayer, &SublayerSums::sublayer);
+    if (found == kept.end()) return std::nullopt;
+    const SublayerSums sums = std::move(*found);
+    kept.erase(found);
+    return sums.copied(/*to_host=*/false);
+  };
+  if (from.rounds_of_kept.empty()) {
+    for (const SublayerSums& sums : kept) {
+      if (std::ranges::find(with_sums, sums.sublayer) != with_sums.end()) {
+        cut_one(sums.copied(/*to_host=*/false));
+      }
+    }
+  } else {
+    passes.in_stages(with_sums, from.rounds_of_kept, find, cut_one);
+  }
+  passes.in_stages(others, from.rounds, [](int64_t) { return std::nullopt; }, cut_one);
+}
+
+/// Writes a sum of gradients. Sums in float32 are stored in float32.
+void put_gradients(const CalibrationJob& dense, Journal& curves, const std::string& entry,
+                   Moments gradients) {
+  gradients.mirror();
+  const at::ScalarType stored = dense.halves_precision() ? at::kFloat : at::kDouble;
+  curves.put(entry, {{kGradientSum, gradients.gram.to(stored).cpu()}});
+}
+
+/// Sums the gradients behind this rank's sublayers, unless `curves` has those of every rank.
+void keep_gradients(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                    SublayerPasses& passes, const EntryKind& kind, const TokenRound& round,
+                    Journal& curves) {
+  std::vector<int64_t> pending;
+  const RankShard& shard = dense.shard(comm);
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    if (may_be_cut(job, s) && !curves.has(kind(s))) pending.push_back(s);
+  }
+  const std::vector<int64_t> missing = gather_numbers(comm, std::ssize(pending));
+  if (std::ranges::max(missing) == 0) return;
+  passes.gradients(pending, round, [&](int64_t sublayer, Moments gradients) {
+    put_gradients(dense, curves, kind(sublayer), std::move(gradients));
+  });
 }
 
 }  // namespace
 
-CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                       const CalibrationObserver& observer, PhaseClock& clock, AllocationSums& sums,
-                       const DenseRound* together) {
-  const SublayerCutter cutter(dense, &sums);
-  SublayerPasses passes(comm, dense, observer, clock,
-                        [&](int64_t sublayer) { return cutter.needs_gradients(sublayer); });
-  Journal& journal = dense.first_round_journal();
+std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJob& dense,
+                                          const ResolvedJob& job, Journal& curves,
+                                          const AllocationWindows& windows,
+                                          std::vector<SublayerSums>& kept,
+                                          const CalibrationObserver& observer, PhaseClock& clock) {
+  const CutSums from{.rounds = {},
+                     .curves = &curves,
+                     .gradients = {entries::kGradients},
+                     .tokens = windows.fitted.windows.numel()};
+  const SublayerCutter cutter(dense, from);
+  SublayerPasses passes(comm, dense, observer, clock);
   const RankShard& shard = dense.shard(comm);
+  if (windows.has_others()) {
+    keep_gradients(comm, dense, job, passes, entries::kHeldOutGradients, windows.held_out, curves);
+  }
+  TokenRound round = windows.fitted;
+  round.gradients = dense.plan.cut_groups == 1;
+  if (!round.gradients) {  // one pass back is enough
+    keep_gradients(comm, dense, job, passes, entries::kGradients, windows.fitted, curves);
+  }
   std::vector<int64_t> pending;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (may_be_cut(job, s) && !journal.has(entries::kCurve(s))) pending.push_back(s);
+    if (may_be_cut(job, s) && !curves.has(entries::kCurve(s))) pending.push_back(s);
   }
-  passes.in_stages(pending, together, [&](SublayerSums of) {
-    if (dense.plan.ranks.front().keeps_sums) {
-      sums.kept.push_back(dense.halves_precision() ? of : of.copied(/*to_host=*/true));
-    }
+  const auto measure = [&](SublayerSums of) {
     const std::string name = sublayer_name(of.sublayer);
     const PhaseClock::Scope scope(clock, "cut", name);
+    if (of.gradients) {
+      put_gradients(dense, curves, entries::kGradients(of.sublayer), std::move(*of.gradients));
+      of.gradients.reset();
+    }
+    if (dense.plan.ranks.front().keeps_sums) {
+      kept.push_back(dense.halves_precision() ? of : of.copied(/*to_host=*/true));
+    }
     const std::vector<int64_t> widths = possible_inner_widths(dense.config, job, of.sublayer);
-    journal.put(entries::kCurve(of.sublayer),
-                with_context(name, [&] { return cutter.curve(of, widths); }));
-  });
+    curves.put(entries::kCurve(of.sublayer),
+               with_context(name, [&] { return cutter.curve(of, widths); }));
+  };
+  passes.in_stages(pending, {std::move(round)}, [](int64_t) { return std::nullopt; }, measure);
   comm.barrier();  // every curve is in the journal
-  CutCurves curves{read_curves(journal, dense.config, 1), {}};
-  if (job.allocates_values()) curves.values = read_curves(journal, dense.config, 0);
-  return curves;
+  std::vector<SublayerCurve> found;
+  for (int64_t s = 0; s < dense.config.num_sublayers(); ++s) {
+    if (may_be_cut(job, s)) found.push_back({s, read_curve(curves, s)});
+  }
+  return found;
 }
 
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
-                   AllocationSums* sums) {
-  const SublayerCutter cutter(dense, sums);
-  SublayerPasses passes(comm, dense, observer, clock,
-                        [&](int64_t sublayer) { return cutter.needs_gradients(sublayer); });
+                   const ModelConfig& cut, const CutSums& from, const CalibrationObserver& observer,
+                   PhaseClock& clock) {
+  const SublayerCutter cutter(dense, from);
+  SublayerPasses passes(comm, dense, observer, clock);
   BackgroundEntry writing(dense.journal);  // writes a cut while the next one is computed
   const auto cut_one = [&](SublayerSums of) {
     const std::string name = sublayer_name(of.sublayer);
     const int64_t width = inner_width(cut, of.sublayer);
     const PhaseClock::Scope scope(clock, "cut", name);
-    writing.put(cut_entry(of.sublayer, width, dense.for_trial),
+    writing.put(cut_entry(of.sublayer, width, from.for_trial),
                 with_context(name, [&] { return cutter.cut(of, width); }));
   };
   if (job.schedule.pipelined) {
-    for (size_t i = 0; sums && i < sums->kept.size(); ++i) {
-      if (!lacks_cut(dense, cut, sums->kept[i].sublayer)) continue;
-      cut_one(sums->kept[i].copied(/*to_host=*/false));
-    }
-    writing.finish();
-    passes.in_stages(sublayers_to_cut(comm, dense, cut), nullptr, cut_one);
+    cut_in_stages(passes, sublayers_to_cut(dense.shard(comm), dense, cut, from.for_trial), from,
+                  cut_one);
     writing.finish();
   } else {
     // All ranks see the same journal here, because no rank has written an MLP yet.
     std::set<int64_t> left;
     for (int64_t s = 0; s < dense.config.num_sublayers(); ++s) {
-      if (lacks_cut(dense, cut, s)) left.insert(s);
+      if (lacks_cut(dense, cut, s, from.for_trial)) left.insert(s);
     }
     passes.over_ranks(left, [&](SublayerSums of) {
       cut_one(std::move(of));
@@ -107,16 +183,6 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
     });
   }
   comm.barrier();  // every cut sublayer is in the journal
-}
-
-std::vector<int64_t> sublayers_to_cut(const Communicator& comm, const CalibrationJob& dense,
-                                      const ModelConfig& cut) {
-  const RankShard& shard = dense.shard(comm);
-  std::vector<int64_t> sublayers;
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (lacks_cut(dense, cut, s)) sublayers.push_back(s);
-  }
-  return sublayers;
 }
 
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,

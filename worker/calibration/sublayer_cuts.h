@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/cut_tensors.h"
@@ -20,41 +21,40 @@ namespace dotresize {
 // share the tokens. The journal keeps the changed tensors under their names in the checkpoint. The
 // rest of the calibration reads the model with these replacements.
 //
-// An allocation has two rounds. The first removes as much of each sublayer as it might, and keeps
-// the predicted loss increase at each width and the order in which features go. All ranks read
-// these curves from the journal and derive the same widths. The second round cuts. It takes the
-// sums kept on the host, or sums again: it has to wait for the curves of all other sublayers, and
-// the sums have d_ff² numbers for each MLP.
+// An allocation first removes as much of each sublayer as it might, and keeps the predicted loss
+// increase at each width and the order in which features go. All ranks read these curves from the
+// journal and derive the same widths. Then the sublayers are cut. The sums have d_ff² numbers for
+// each MLP and have to wait for the curves of all sublayers. They are kept on the host, or summed
+// again.
 
-/// Predicted loss increase at each width, by layer: MLPs at possible_mlp_widths(), value heads at
-/// possible_value_dims(). Empty if not measured.
-struct CutCurves {
-  std::vector<std::vector<double>> mlps;
-  std::vector<std::vector<double>> values;
+/// Windows of an allocation. A single window is in both.
+struct AllocationWindows {
+  TokenRound fitted;
+  TokenRound held_out;
+
+  bool has_others() const { return held_out.numbers != fitted.numbers; }
 };
 
-/// Runs the first round of an allocation. The result is the same on every rank. Entries of the
-/// journal are not computed again; if nothing is missing, `together` (may be null) is not called.
-/// `sums` receives the kept sums, if the plan keeps them. Ranks are stages of a pipeline.
-/// Collective.
-CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                       const CalibrationObserver& observer, PhaseClock& clock, AllocationSums& sums,
-                       const DenseRound* together);
+/// Returns the curve of each sublayer that may be cut, in their order. Entries of `curves` are not
+/// computed again; they include the gradients of both sets of windows. `kept` receives the sums of
+/// features that were computed, if the plan keeps them. Ranks are stages of a pipeline. The result
+/// is the same on every rank. Collective.
+std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJob& dense,
+                                          const ResolvedJob& job, Journal& curves,
+                                          const AllocationWindows& windows,
+                                          std::vector<SublayerSums>& kept,
+                                          const CalibrationObserver& observer, PhaseClock& clock);
 
 /// Cuts the MLPs and value heads of `dense` to the widths of `cut`, except those in the journal.
-/// Ranks are pipeline stages or share the tokens, as in the job's schedule; value heads are cut
-/// only in a pipeline. `sums`: state of an allocation, else null; its kept sums are not taken
-/// again. The result does not depend, bit by bit, on the number of ranks or groups. Collective.
+/// Ranks are pipeline stages or share the tokens, as in the job's schedule; then there is one round,
+/// without gradients, and only MLPs are cut. The result does not depend, bit by bit, on the number
+/// of ranks or groups. Collective.
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
-                   AllocationSums* sums = nullptr);
-
-/// Returns this rank's sublayers that cut_sublayers still has to cut.
-std::vector<int64_t> sublayers_to_cut(const Communicator& comm, const CalibrationJob& dense,
-                                      const ModelConfig& cut);
+                   const ModelConfig& cut, const CutSums& from, const CalibrationObserver& observer,
+                   PhaseClock& clock);
 
 /// Returns the files with the tensors that replace the dense model's; valid after cut_sublayers.
-/// `for_trial`: as in CalibrationJob.
+/// `for_trial`: as in CutSums.
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,
                                              const ModelConfig& cut, bool for_trial = false);
 

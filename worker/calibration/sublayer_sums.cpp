@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -23,13 +24,11 @@ SublayerSums SublayerSums::copied(bool to_host) const {
 }
 
 SublayerPasses::SublayerPasses(Communicator& comm, const CalibrationJob& job,
-                               const CalibrationObserver& observer, PhaseClock& clock,
-                               std::function<bool(int64_t sublayer)> needs_gradients)
+                               const CalibrationObserver& observer, PhaseClock& clock)
     : comm_(comm),
       job_(job),
       observer_(observer),
       clock_(clock),
-      needs_gradients_(std::move(needs_gradients)),
       passes_(comm, job, observer, clock) {}
 
 SublayerSums SublayerPasses::no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds) const {
@@ -48,12 +47,14 @@ SublayerSums SublayerPasses::no_sums(int64_t sublayer, const std::vector<SumBoun
     sums.features.emplace_back(width, MomentKinds{.gram = true}, job_.device, options);
   }
   sums.tokens.resize(static_cast<size_t>(count), 0);
-  if (needs_gradients_(sublayer)) {
-    sums.gradients.emplace(
-        job_.config.hidden_size, MomentKinds{.gram = true}, job_.device,
-        MomentOptions{.what = "gradients of the loss", .packed = job_.halves_precision()});
-  }
   return sums;
+}
+
+Moments SublayerPasses::no_gradients() const {
+  // See no_sums().
+  const c10::InferenceMode with_autograd(false);
+  return {job_.config.hidden_size, MomentKinds{.gram = true}, job_.device,
+          MomentOptions{.what = "gradients of the loss", .packed = job_.halves_precision()}};
 }
 
 void SublayerPasses::add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const {
@@ -63,45 +64,64 @@ void SublayerPasses::add_features(SublayerSums& sums, int64_t mlp, const at::Ten
   sums.tokens.at(static_cast<size_t>(mlp)) += h.numel() / h.size(-1);
 }
 
-void SublayerPasses::sum(std::vector<SublayerSums>& group, const DenseRound* together) {
-  const auto wants_gradients = [](const SublayerSums& sums) { return sums.gradients.has_value(); };
-  const bool here = together != nullptr || std::ranges::any_of(group, wants_gradients);
-  const std::vector<int64_t> ranks = gather_numbers(comm_, here ? 1 : 0);
+void SublayerPasses::add_gradient(Moments& sums, int64_t junction, const at::Tensor& g) const {
+  const PhaseClock::Scope scope(clock_, "gram", junction_name(junction));
+  with_context("junction " + junction_name(junction), [&] { sums.add(g); });
+}
+
+void SublayerPasses::gradients(const std::vector<int64_t>& sublayers, const TokenRound& round,
+                               const std::function<void(int64_t sublayer, Moments)>& visit) {
+  std::map<int64_t, Moments> sums;
+  for (const int64_t sublayer : sublayers) sums.emplace(sublayer, no_gradients());
+  passes_.run({.windows = round.windows,
+               .numbers = round.numbers,
+               .see_state = [](int64_t, const at::Tensor&) {},
+               .see_gradient =
+                   [&](int64_t junction, const at::Tensor& g) {
+                     const auto found = sums.find(junction - 1);
+                     if (found != sums.end()) add_gradient(found->second, junction, g);
+                   },
+               .see_features = [](int64_t, int64_t, const at::Tensor&) {}});
+  passes_.unload();
+  for (auto& [sublayer, moments] : sums) visit(sublayer, std::move(moments));
+}
+
+void SublayerPasses::sum(std::vector<SublayerSums>& group, const TokenRound& round) {
   const auto find = [&](int64_t sublayer) {
     const auto found = std::ranges::find(group, sublayer, &SublayerSums::sublayer);
     return found == group.end() ? nullptr : &*found;
   };
-  Pass pass{.windows = job_.windows,
-            .numbers = job_.window_numbers,
-            .see_state =
-                [&](int64_t junction, const at::Tensor& x) {
-                  if (together) together->see_state(junction, x);
-                },
+  Pass pass{.windows = round.windows,
+            .numbers = round.numbers,
+            .see_state = [](int64_t, const at::Tensor&) {},
             .see_features =
                 [&](int64_t sublayer, int64_t mlp, const at::Tensor& h) {
                   if (SublayerSums* sums = find(sublayer)) add_features(*sums, mlp, h);
                 }};
-  if (std::ranges::max(ranks) > 0) {
+  if (round.gradients) {
     pass.see_gradient = [&](int64_t junction, const at::Tensor& g) {
-      if (together) together->see_gradient(junction, g);
-      SublayerSums* const sums = find(junction - 1);
-      if (!sums || !sums->gradients) return;
-      const PhaseClock::Scope adding(clock_, "gram", junction_name(junction));
-      with_context("junction " + junction_name(junction), [&] { sums->gradients->add(g); });
+      if (SublayerSums* sums = find(junction - 1)) add_gradient(*sums->gradients, junction, g);
     };
   }
   passes_.run(pass);
-  passes_.unload();  // the work on the sums needs the memory
-  if (together) together->after_pass();
 }
 
-void SublayerPasses::in_stages(const std::vector<int64_t>& sublayers, const DenseRound* together,
-                               const std::function<void(SublayerSums)>& visit) {
+void SublayerPasses::in_stages(
+    const std::vector<int64_t>& sublayers, const std::vector<TokenRound>& rounds,
+    const std::function<std::optional<SublayerSums>(int64_t sublayer)>& begun,
+    const std::function<void(SublayerSums)>& visit) {
+  const bool gradients = std::ranges::any_of(rounds, &TokenRound::gradients);
   const auto at_once = [](const RankShard& shard) { return shard.cuts_at_once; };
   passes_.in_parts(sublayers, at_once, [&](std::span<const int64_t> part, int64_t) {
     std::vector<SublayerSums> group;
-    for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));
-    sum(group, together);
+    for (const int64_t sublayer : part) {
+      const c10::InferenceMode with_autograd(false);  // see no_sums()
+      std::optional<SublayerSums> known = begun(sublayer);
+      group.push_back(known ? std::move(*known) : no_sums(sublayer));
+      if (gradients) group.back().gradients.emplace(no_gradients());
+    }
+    for (const TokenRound& round : rounds) sum(group, round);
+    passes_.unload();  // the work on the sums needs the memory
     if (job_.halves_precision()) {  // the GPU has room for one at a time
       for (SublayerSums& sums : group) sums = sums.copied(/*to_host=*/true);
     }

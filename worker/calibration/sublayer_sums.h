@@ -23,33 +23,37 @@ struct SublayerSums {
   /// Inputs of out_proj: of the MLP, of each expert, or of the attention.
   std::vector<Moments> features;
   std::vector<int64_t> tokens;  ///< number of tokens seen by each of these
-  /// Gradients behind the sublayer, in the metric of the loss. Empty if not needed or known
-  /// elsewhere.
+  /// Gradients behind the sublayer, in the metric of the loss. Empty if not summed.
   std::optional<Moments> gradients;
 
   /// Returns a copy on the host or on the device that shares no memory with these sums.
   SublayerSums copied(bool to_host) const;
 };
 
-/// A first round whose pass serves other sums too (ShardPlan::dense_round).
-struct DenseRound {
-  JunctionVisitor see_state;         ///< called with each microbatch at a junction of this rank
-  JunctionVisitor see_gradient;      ///< called with the gradient of the loss there
-  std::function<void()> after_pass;  ///< called after the pass, before the sums are used
+/// Windows that are added to the sums in one pass.
+struct TokenRound {
+  at::Tensor windows;            ///< [samples, seqlen] int64
+  std::vector<int64_t> numbers;  ///< numbers of the windows, as in label_gradient()
+  bool gradients = false;        ///< true: the pass goes back, and gradients are summed too
 };
 
 /// Sums over the calibration tokens at the sublayers of the dense model. References outlive the
 /// object.
 class SublayerPasses {
  public:
-  /// `needs_gradients`: returns true if the gradients behind a sublayer are to be summed.
   SublayerPasses(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
-                 PhaseClock& clock, std::function<bool(int64_t sublayer)> needs_gradients);
+                 PhaseClock& clock);
 
-  /// Sums at these sublayers of this rank's stage, as many at a time as there is memory for, and
-  /// passes each to `visit`. Packed sums are passed on the host. `together` may be null.
+  /// Sums the gradients behind all of these sublayers of this rank's stage in one pass, and passes
+  /// them to `visit`. Collective.
+  void gradients(const std::vector<int64_t>& sublayers, const TokenRound& round,
+                 const std::function<void(int64_t sublayer, Moments)>& visit);
+  /// Sums at these sublayers of this rank's stage, as many at a time as there is memory for, over
+  /// the windows of all rounds, and passes each to `visit`. Packed sums are passed on the host.
+  /// `begun`: returns the sums to go on with, or nothing. Rounds are the same on every rank.
   /// Collective.
-  void in_stages(const std::vector<int64_t>& sublayers, const DenseRound* together,
+  void in_stages(const std::vector<int64_t>& sublayers, const std::vector<TokenRound>& rounds,
+                 const std::function<std::optional<SublayerSums>(int64_t sublayer)>& begun,
                  const std::function<void(SublayerSums)>& visit);
   /// Sums at the `wanted` MLPs over the tokens that the ranks share, and passes each to `visit` at
   /// the rank whose turn it is. The sums do not depend on the number of ranks. Collective.
@@ -59,7 +63,9 @@ class SublayerPasses {
   /// Returns empty sums. `bounds`: bounds of each MLP's sums if ranks add them up, else empty.
   SublayerSums no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds = {}) const;
   void add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const;
-  void sum(std::vector<SublayerSums>& group, const DenseRound* together);
+  Moments no_gradients() const;
+  void sum(std::vector<SublayerSums>& group, const TokenRound& round);
+  void add_gradient(Moments& sums, int64_t junction, const at::Tensor& g) const;
   /// Returns the bounds of the features over all ranks' tokens.
   std::vector<SumBounds> bounds_of(const SublayerWeights& weights, const RotaryTable& rotary,
                                    const Microbatches& x) const;
@@ -68,7 +74,6 @@ class SublayerPasses {
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
-  std::function<bool(int64_t sublayer)> needs_gradients_;
   PipelinePasses passes_;
 };
 

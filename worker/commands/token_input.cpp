@@ -94,7 +94,8 @@ SourceTokens token_file(const TokenSource& source, const TokenReader& reader) {
   };
   add_hashes("--template-sha256", of_template);
   add_hashes("--sha256", hashes);
-  arguments.insert(arguments.end(), {"--", reader.model_dir.string(), tokens.file.string()});
+  arguments.insert(arguments.end(), {"--", reader.model_dir.string(),
+                                     tokens.use.for_others() / tokens.file.filename()});
   for (const fs::path& file : source.text) arguments.push_back(file.string());
   // Another program may change the file before it is checked.
   constexpr int kMostAttempts = 3;

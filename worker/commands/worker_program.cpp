@@ -54,6 +54,11 @@ CLI::Option* add_job_options(CLI::App& app, JobCommandOptions& options) {
                  "Threads of eigen solvers and QR, whose rounding depends on their number "
                  "(default: those of this process)")
       ->check(CLI::Range(1, 1 << 16).description(""));
+  app.add_option("--held", options.held,
+                 "Directory that the starter of this program holds open, and a path of its "
+                 "descriptor: paths below the directory are opened below the descriptor, without "
+                 "following links")
+      ->type_name("DIR DESCRIPTOR");
   app.add_flag("--fresh", options.fresh,
                "Start from the beginning even if an interrupted run of the job has left a journal");
   app.add_option("--set", options.changes,

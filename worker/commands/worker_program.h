@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "job/plan/device.h"
@@ -24,8 +25,10 @@ struct JobCommandOptions {
   std::filesystem::path dense_loss;  ///< see RunEnvironment
   std::filesystem::path attempt;     ///< AttemptFile with the server to report to
                                      ///< (base/files/attempt_file.h); empty: see run_job_command
-  int decomposition_threads = 0;     ///< see RunEnvironment
-  bool fresh = false;                ///< ignores the journal of an earlier run
+  /// Arguments of hold_directory() (base/files/held_directory.h); empty: none
+  std::pair<std::string, std::string> held;
+  int decomposition_threads = 0;          ///< see RunEnvironment
+  bool fresh = false;                     ///< ignores the journal of an earlier run
   std::vector<std::string> changes = {};  ///< changes to the job file, see job/spec/job_file.h
   bool progress_records = false;          ///< see ProgressPrinter
 };

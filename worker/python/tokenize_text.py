@@ -137,6 +137,9 @@ def write_file(path, data):
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+    except OSError as error:
+        error.filename = os.path.realpath(partial)  # the path may lead through a descriptor
+        raise
     finally:
         partial.unlink(missing_ok=True)
 

@@ -59,6 +59,7 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {
   ModelConfig cut = config;
   if (!target || !config.form.intermediate_sizes.empty()) return cut;
+  if (target->allocated && !target->by_layer) return cut;
   if (target->allocated) {
     cut.form.intermediate_sizes.reserve(static_cast<std::size_t>(config.num_layers));
     for (int64_t s = 1; s < config.num_sublayers(); s += 2) {

@@ -18,14 +18,11 @@ struct MlpTarget {
   std::optional<double> sparsity;  ///< requested sparsity; absent: the width itself was given
   int64_t width = 0;
   int64_t expert_width = 0;
-  /// `method.allocate`: the numbers are still to be chosen, for each layer a multiple of round_to
-  /// or all features. The widths are those of the dense model, as a bound.
+  /// `method.allocate`: the numbers are still to be chosen, a multiple of round_to or all features.
+  /// The widths are those of the dense model, as a bound.
   bool allocated = false;
-  int64_t round_to = 1;  ///< used only if allocated
-
-  /// Number of times that the features of an MLP are summed. If allocated: for the curve, for the
-  /// cut, and for the cut of the choice without maps, if that choice is not the final one.
-  int64_t rounds() const { return allocated ? 3 : 1; }
+  bool by_layer = false;  ///< used only if allocated: layers may differ
+  int64_t round_to = 1;   ///< used only if allocated
 };
 
 /// True if a layer has an MLP that is not a mixture of experts.
@@ -40,8 +37,8 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config);
 
 /// Returns the model with its MLPs cut to the target's intermediate sizes. Without a target it
-/// stays the same. Sizes of an allocation, which are the dense ones until the loss decides, are
-/// stated by layer. A model that has sizes by layer already keeps them.
+/// stays the same. Sizes of an allocation are the dense ones until the loss decides. They are stated
+/// by layer if layers may differ. A model that has sizes by layer already keeps them.
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
 
 /// Number of MLPs in the sublayer: 1, or the number of its experts. 0 for an attention.

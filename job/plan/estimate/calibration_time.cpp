@@ -158,61 +158,9 @@ PhaseTimes JobTime::passes_of_pipeline() const {
   return times;
 }
 
-PhaseTimes JobTime::see_bases() const {
-  const double share = number(sampled_loss_increase_windows(expected_samples(job_), seqlen_)) /
-                       number(expected_samples(job_));
-  const double passes = number(plan_.bases_groups) * share;
-  PhaseTimes times;
-  times.add(load_stages());
-  times.add(streamed(of_ranks([&](const RankShard& shard) {
-    PhaseTimes stage;
-    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-      stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens_));
-    }
-    add_backward(stage, shard, passes);
-    stage.add("gram", number(shard.junctions(mapped_)) * share * tokens_ *
-                          (4.0 * d_ * d_ / rates_.float32_gemm + 60.0 * d_ / rates_.memory));
-    stage.add("communicate", 2.0 * passes * 4.0 * tokens_ * d_ / rates_.link - stage.total());
-    return stage;
-  })));
-  return times;
-}
-
-/// Measures the dense model's junctions before anything is chosen, with the same sums and
-/// decompositions. In a dense round the sums are taken in the passes for the features.
-PhaseTimes JobTime::measure_junctions() const {
-  if (!job_.target.allocation || job_.statistics.used()) return {};
-  PhaseTimes times;
-  if (plan_.dense_round()) {
-    times.add(side_by_side(of_ranks([&](const RankShard& shard) {
-      PhaseTimes sums;
-      add_moments(sums, tokens_, number(shard.junctions(summed_)));
-      return sums;
-    })));
-  } else {
-    times.add(passes_of_pipeline());
-  }
-  times.add(see_bases());
-  PhaseTimes junction;
-  const double bytes = (packs_ ? 8.0 : 16.0) * d_ * d_;
-  junction.add("eigen", eigen());
-  junction.add("solve", 7.0 * d_ * d_ * d_ / rates_.float64_gemm);
-  // GPU ranks write it while the next one is decomposed.
-  junction.add("journal", put(bytes) - (rates_.cuda ? eigen() : 0.0));
-  // One step computes a map in the metric of the loss and rotates the one before into it.
-  if (!job_.stock_output()) junction.add("align", align(1) + 4.0 * d_ * d_ * d_ / rates_.qr);
-  times.add(side_by_side(of_ranks([&](const RankShard& shard) {
-    PhaseTimes measuring;
-    measuring.add(junction, number(shard.junctions(mapped_)));
-    return measuring;
-  })));
-  return times;
-}
-
 PhaseTimes JobTime::pipeline() const {
   PhaseTimes times;
   if (!takes_no_tokens(job_)) times.add(passes_of_pipeline());
-  times.add(measure_junctions());
   const double written = number(saved_statistics_bytes(config_, job_));
   const double read = number(read_statistics_bytes(config_, job_));
   PhaseTimes statistics;

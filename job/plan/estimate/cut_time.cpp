@@ -6,9 +6,14 @@ namespace dotresize {
 
 /// Passes for the features of the rank's sublayers.
 PhaseTimes JobTime::stream_features(const RankShard& shard) const {
-  const double passes = number(plan_.cut_passes());
-  const double rounds = number(plan_.cut_rounds);
-  const double back = number(plan_.cut_passes_back);
+  // An allocation fits to the windows that it does not hold out.
+  const double held_out = job_.target.allocation ? held_out_share() : 0.0;
+  const auto of_windows = [&](int64_t of_fitted, int64_t of_held_out) {
+    return number(of_fitted) * (1.0 - held_out) + number(of_held_out) * held_out;
+  };
+  const double passes = of_windows(plan_.cut_passes, plan_.held_out_passes);
+  const double rounds = of_windows(plan_.cut_rounds, 1);
+  const double back = of_windows(plan_.cut_passes_back, plan_.held_out_passes_back);
   const double blocks = tokens_ / std::min<double>(microbatch_tokens_, kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
   PhaseTimes stage;
@@ -17,7 +22,7 @@ PhaseTimes JobTime::stream_features(const RankShard& shard) const {
     stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens_));
     stage.add("gram", rounds * (tokens_ * counts.gram / gemm +
                                 blocks * gram_block_bytes(counts.width, packs_) / rates_.memory));
-    if (job_.gradients() && !job_.target.allocation && may_be_cut(job_, s)) {
+    if (job_.gradients() && !job_.statistics.used() && may_be_cut(job_, s)) {
       stage.add("gram", tokens_ * 1.125 * d_ * d_ / gemm +
                             blocks * gram_block_bytes(d_, packs_) / rates_.memory);
     }
@@ -69,7 +74,7 @@ PhaseTimes JobTime::cut_sublayers() const {
   if (!job_.mlp) return {};
   if (!is_pipeline_) return share_features();
   PhaseTimes times;
-  times.add(load_stages(), number(plan_.cut_passes()));
+  times.add(load_stages(), number(plan_.cut_passes));
   times.add(streamed(of_ranks([&](const RankShard& shard) { return stream_features(shard); })));
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes removing;

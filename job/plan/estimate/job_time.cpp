@@ -1,6 +1,7 @@
 #include "job/plan/estimate/job_time.h"
 
 #include "job/plan/block_sizes.h"
+#include "job/plan/healing.h"
 #include "job/plan/estimate/traffic.h"
 #include "job/plan/net_size.h"
 
@@ -72,13 +73,18 @@ PhaseTimes JobTime::evaluate(const ModelConfig& model, bool first, double window
   return times;
 }
 
-PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
+double JobTime::held_out_share() const {
+  const int64_t windows = expected_samples(job_);
+  return number(windows - fitted_windows(windows)) / number(windows);
+}
+
+PhaseTimes JobTime::try_choice(const ModelConfig& output) const {
   if (!job_.target.allocation) return {};
-  const double held_out = 1.0 / 8.0;
+  const double held_out = held_out_share();
   PhaseTimes times;
-  times.add("check", 2.0 * evaluate(config_, !job_.evaluation, held_out).total() +
+  times.add("check", evaluate(config_, !job_.evaluation, held_out).total() +
                          evaluate(output, false, held_out).total() +
-                         2.0 * compare(output, held_out).total());
+                         compare(output, held_out).total());
   return times;
 }
 

@@ -33,9 +33,9 @@ class JobTime {
   /// Computes the perplexity of the source or of the output. `first`: the model has not been read
   /// before. `windows`: tokens, relative to those of the calibration.
   PhaseTimes evaluate(const ModelConfig& model, bool first, double windows) const;
-  /// Evaluates the dense model, a choice without maps and the output on the held-out windows
+  /// Evaluates the dense model and the trial of an allocation on the held-out windows
   /// (`method.allocate`).
-  PhaseTimes check_choice(const ModelConfig& output) const;
+  PhaseTimes try_choice(const ModelConfig& output) const;
   /// Additional time to evaluate the dense model and the output if their predictions are compared.
   PhaseTimes keep_states(double windows) const;
   PhaseTimes compare(const ModelConfig& output, double windows) const;
@@ -53,9 +53,6 @@ class JobTime {
   PhaseTimes pipeline() const;
   /// Passes over the tokens, for which the stages load their weights.
   PhaseTimes passes_of_pipeline() const;
-  PhaseTimes measure_junctions() const;
-  /// Passes over a part of the tokens, which are seen in the bases of the junctions.
-  PhaseTimes see_bases() const;
   PhaseTimes layerwise() const;
   PhaseTimes token_parallel() const;
 
@@ -129,6 +126,8 @@ class JobTime {
   double collective(double bytes) const {
     return 2.0 * (ranks_ - 1.0) / ranks_ * bytes / rates_.link;
   }
+  /// Held-out windows of an allocation, as a share of all.
+  double held_out_share() const;
   double forward(const ForwardCounts& counts) const {
     return counts.gemm / rates_.compute_gemm + counts.shortcut / rates_.float32_gemm +
            counts.attention / rates_.attention + counts.bytes / rates_.memory;

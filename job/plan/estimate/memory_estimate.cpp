@@ -53,18 +53,6 @@ int64_t RankMemory::pipeline() const {
   return std::max({passes, solving, s.aligning(), s.folding()});
 }
 
-int64_t RankMemory::bases() const {
-  if (!job.target.allocation) return 0;
-  const RankSizes s(*this);
-  const int64_t n = std::min(shard.bases_at_once, shard.junctions(job.widths.mapped_count));
-  // Each junction has two float32 matrices, beside the pass or beside what they are made of.
-  const int64_t seen =
-      n * s.square +
-      std::max(s.stage_weights(shard.end_sublayer) + s.microbatch() + s.backward(), 3 * s.square);
-  // Factors and eigenvectors of two junctions; their maps and the rotation between these.
-  return std::max(seen, 14 * s.square);
-}
-
 int64_t RankMemory::layerwise() const {
   const RankSizes s(*this);
   const int64_t sublayers = s.on_gpu ? 2 : 1;
@@ -183,28 +171,21 @@ int64_t RankMemory::sublayer_cut() const {
   if (!job.mlp || (n == 0 && job.schedule.pipelined)) return 0;
   if (job.schedule.pipelined) {
     const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
-                         (s.cuts_go_back ? s.backward() : 0);
+                         s.backward();
+    const int64_t gradients =
+        count_cut_sublayers(job, shard.first_sublayer, shard.end_sublayer) * s.gram_sum(s.d);
     const int64_t left = s.feature_sums(s.packed ? 1 : n);  // the others are on the host
-    return std::max(s.feature_sums(n) + pass, left + s.removing());
+    // Sums of one group are kept while the next one is summed. A GPU's are kept on the host.
+    const int64_t kept = s.on_gpu ? 0 : s.kept_sums();
+    const int64_t before = s.on_gpu ? 0 : std::max<int64_t>(0, kept - s.feature_sums(n));
+    return std::max({before + s.feature_sums(n) + pass, kept + left + s.removing(),
+                     job.target.allocation ? gradients + pass : 0});
   }
   const int64_t reduced = job.resources.ranks > 1 ? kDouble * s.features * s.features : 0;
   const int64_t pass = s.microbatch_stream + s.insides() + s.at_features();
   const int64_t sublayers = s.on_gpu ? 2 : 1;
   return s.share_stream + sublayers * s.dense_sublayer * s.compute_bytes + s.feature_sums(1) +
          std::max({pass, reduced, s.removing()});
-}
-
-int64_t RankMemory::dense_round() const {
-  if (!shard.dense_round) return 0;
-  const RankSizes s(*this);
-  const int64_t features = s.feature_sums(s.cut_at_once);
-  const int64_t left = s.packed ? s.feature_sums(1) : features;
-  const int64_t of_junctions = s.junctions * s.first_sums;
-  const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
-                       s.backward() + of_junctions;
-  const int64_t bases = of_junctions + 2 * s.square + s.eigen + (s.packed ? s.whole_first_sums : 0);
-  return std::max(features + std::max(pass, bases),
-                  left + (s.on_gpu ? 0 : s.kept_sums()) + s.removing());
 }
 
 int64_t RankMemory::host_beside_gpu() const {
@@ -235,8 +216,7 @@ int64_t peak_of(const RankMemory& dense) {
   // The host keeps the sums of a GPU until they are cut.
   const int64_t kept = dense.device == DeviceKind::kCuda ? 0 : RankSizes(dense).kept_sums();
   return std::max({dense.job.schedule.memory(rank), kept + dense.evaluation(),
-                   kept + dense.sublayer_cut(), dense.dense_round(), kept + dense.bases(),
-                   dense.healing()}) +
+                   dense.sublayer_cut(), dense.healing()}) +
          dense.libraries();
 }
 

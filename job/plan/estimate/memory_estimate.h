@@ -31,7 +31,7 @@ struct RankMemory {
   int64_t layerwise() const;
 
   /// Evaluation: each rank's share of the windows through one sublayer after the other. 0 without
-  /// evaluation, allocation and healing; the choice of an allocation is checked the same way.
+  /// evaluation, allocation and healing; the trial of an allocation is evaluated the same way.
   int64_t evaluation() const;
   /// Healing: a layer that is distilled, with the streams of both models, and then the stage with
   /// its updates; else 0. `config` is the dense model's.
@@ -40,12 +40,6 @@ struct RankMemory {
   /// Passes for the features of the MLPs and their removal (`method.mlp`), and for those of
   /// attentions (`method.allocate`); else 0. `config` is the dense model's.
   int64_t sublayer_cut() const;
-  /// One pass for these features and for the junctions, and then the work on the sums
-  /// (RankShard::dense_round); else 0.
-  int64_t dense_round() const;
-  /// Passes that see the tokens in the bases of junctions, and the comparison of two bases
-  /// (`method.allocate`); else 0.
-  int64_t bases() const;
   /// Host memory of a rank that computes on a GPU: waiting eigenvectors, kept sums, and weights
   /// that are read and uploaded.
   int64_t host_beside_gpu() const;
@@ -105,7 +99,6 @@ struct RankSizes {
   /// Same as CalibrationJob::halves_precision. Ranks that share the tokens of a junction do not
   /// pack.
   const bool packed;
-  const bool cuts_go_back;  ///< true if gradients go back in the passes for the features
   const int64_t square;
   const int64_t rectangle;
   const int64_t tokens;  ///< number of tokens in a microbatch

@@ -40,7 +40,7 @@ RankSizes::RankSizes(const RankMemory& rank)
       // Maps at both ends of a shortcut of low rank are rotated into each other.
       aligns(!r.job.maps.shared &&
              std::ranges::any_of(
-                 shortcut_forms(r.job.maps.shortcuts, r.job.widths.all, d, r.job.oblique_maps()),
+                 shortcut_forms(r.job.widths.all, d, r.job.oblique_maps()),
                  [](const ShortcutForm& form) { return !form.dense(); })),
       turns_stock(r.job.stock_output()),
       turns_norm(turns_stock && r.config.tie_word_embeddings),
@@ -52,7 +52,6 @@ RankSizes::RankSizes(const RankMemory& rank)
       oblique(r.job.oblique_maps()),
       has_head(r.shard.end_sublayer == r.config.num_sublayers()),
       packed(on_gpu && r.job.schedule.pipelined && compute_bytes < kFloat),
-      cuts_go_back(gradients && !(r.job.target.allocation && r.job.maps.head_sliced)),
       square(d * d * kDouble),
       rectangle(d * k * kDouble),
       tokens(microbatch_samples(seqlen) * seqlen),
@@ -181,7 +180,7 @@ int64_t RankSizes::feature_sums(int64_t at_once) const {
     if (!may_be_cut(r.job, s)) continue;
     const int64_t matrices = is_attention(s) ? 1 : mlp_count(r.config, s);
     const int64_t width = is_attention(s) ? attention_features(r.config) : mlp_width(r.config, s);
-    sums.push_back(matrices * gram_sum(width) + (cuts_go_back ? gram_sum(d) : 0));
+    sums.push_back(matrices * gram_sum(width) + (gradients ? gram_sum(d) : 0));
   }
   const auto together = std::min<int64_t>(at_once, std::ssize(sums));
   int64_t most = 0;
@@ -264,7 +263,7 @@ int64_t RankSizes::aligning() const {
 /// being written, and the maps at both sides. Or as much of the vocabulary.
 int64_t RankSizes::folding() const {
   const int64_t shortcut =
-      shortcut_parameters(shortcut_form(r.job.maps.shortcuts, k, k, d, oblique), k, k);
+      shortcut_parameters(shortcut_form(k, k, d, oblique), k, k);
   int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
   int64_t before = 0;
   int64_t before_last = 0;

@@ -31,7 +31,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
   PhaseTimes calibration = time.cut_sublayers();
   calibration.add(JobTime(cut_config, job, plan, rates).calibrate());
-  calibration.add(time.check_choice(output_model_config(config, job, job.widths)));
+  calibration.add(time.try_choice(output_model_config(config, job, job.widths)));
   constexpr std::array kOfSublayers = {"fold", "write"};
   constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
                                        "describe", "journal",  "align"};

@@ -30,14 +30,15 @@ KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   return sums;
 }
 
-/// Bytes that the first round of an allocation keeps of a junction: its factor and eigenvectors, or
-/// its sums if there is one map.
-int64_t dense_round_bytes(const ModelConfig& config) {
-  return 2 * kDouble * config.hidden_size * config.hidden_size;
+/// Bytes that the curves of an allocation take: the gradients behind each sublayer that may be cut,
+/// of fitted and of held-out windows.
+int64_t curve_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  return 2 * count_cut_sublayers(job, 0, config.num_sublayers()) * kDouble * config.hidden_size *
+         config.hidden_size;
 }
 
 /// Bytes of the journal: every map, every sublayer that is cut, the sums of shared maps, and an
-/// allocation's first round.
+/// allocation's curves.
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();
@@ -61,10 +62,7 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
     bytes += junctions * (sums.first + sums.second);
     if (job.method.passes() > 1) bytes += maps * sums.basis;  // for the second pass
   }
-  if (job.target.allocation && !job.statistics.given())
-    bytes += junctions * dense_round_bytes(config);
-  if (job.target.allocation)
-    bytes += junctions * kDouble * d * d;  // the gradients of held-out windows
+  if (job.target.allocation && !job.statistics.given()) bytes += curve_bytes(config, job);
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     bytes += static_cast<int64_t>(cut_counts(config, job, s).journal);
   }
@@ -84,10 +82,8 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
     const int64_t back = job.gradients() ? 1 : 0;
     const int64_t of_maps =
         sums_junctions(job) ? (job.method.passes() + back) * plan.junction_groups : 0;
-    const double passes = static_cast<double>(of_maps + plan.cut_passes() + plan.cut_passes_back) +
-                          2.0 * allocation_passes(config, job, plan);
     return evaluation +
-           static_cast<int64_t>(static_cast<double>(others * tokens * d * kFloat) * passes);
+           others * tokens * d * kFloat * (of_maps + plan.cut_passes + plan.cut_passes_back);
   }
   int64_t features = 0;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) features += feature_sums_bytes(config, s);
@@ -110,7 +106,7 @@ bool checks_sublayers_first(const ResolvedJob& job) {
 
 int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.statistics.given()) return 0;
-  if (job.target.allocation) return job.widths.mapped_count * dense_round_bytes(config);
+  if (job.target.allocation) return curve_bytes(config, job);
   const KeptSums sums = kept_sums(config, job);
   const bool own_bases = job.method.pca() && !job.maps.shared;
   return job.widths.mapped_count * ((own_bases ? sums.basis : sums.first) + sums.second);
@@ -118,7 +114,7 @@ int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job)
 
 int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.statistics.saved()) return 0;
-  if (job.target.allocation) return job.widths.mapped_count * dense_round_bytes(config);
+  if (job.target.allocation) return curve_bytes(config, job);
   const KeptSums sums = kept_sums(config, job);
   return summed_junctions(config, job) * (sums.first + sums.basis + sums.second);
 }
@@ -129,7 +125,7 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
   // evaluation, the cuts and the allocation.
   const int64_t of_source = 2 + (takes_no_tokens(job) ? 0 : 1) +
                             (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
-                            (job.mlp ? 2 : 0) + (job.target.allocation ? 2 : 0);
+                            (job.mlp ? 2 : 0) + (job.target.allocation ? 1 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
   const int64_t states = kept_states_bytes(config, job, expected_evaluation_tokens(job, config));

@@ -173,7 +173,7 @@ AlignCounts align_counts(const ResolvedJob& job) {
 
 namespace {
 
-/// Number of cuts of an allocation: the choice without maps, for its trial, and the final choice.
+/// Number of cuts of an allocation: for its trial, and for the output.
 constexpr double kCutsOfAllocation = 2.0;
 
 CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
@@ -262,8 +262,9 @@ std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& 
   const double tokens = number(expected_tokens(job, config));
   const double evaluations = job.evaluation ? 2.0 : 0.0;
   const double back = job.gradients() ? number(kBackwardPasses + 1) : 0.0;
-  const double passes = number(job.method.passes()) + evaluations + back +
-                        (job.mlp ? number(job.mlp->rounds()) * (1.0 + back) : 0.0);
+  const bool maps = sums_junctions(job);
+  const double passes = (maps ? number(job.method.passes()) + back : 0.0) + evaluations +
+                        (job.mlp ? 1.0 + back : 0.0);
   const MomentCounts moments = moment_counts(job);
   const SolveCounts solving = solve_counts(job);
   const DescribeCounts describing = describe_counts(job);
@@ -282,7 +283,7 @@ std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& 
                    fold.out_proj);
   }
   const double fold_vocabulary = 2.0 * number(config.vocab_size) * d * k;
-  work.front() += junction + fold_vocabulary;
+  work.front() += (maps ? junction : 0.0) + fold_vocabulary;
   work.back() +=
       (evaluations + back) *
           head_counts(config, config.hidden_size, tokens, job.resources.compute_dtype).gemm +

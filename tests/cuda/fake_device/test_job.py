@@ -37,7 +37,7 @@ def run(directory, device, ranks, method, activations):
 
 TRANSPORT = {"name": "dotresize", "width": 208}
 SLICES = {"name": "slicegpt", "width": 208}
-ALLOCATED = {"name": "slicegpt", "size": 1.6, "allocate": "auto", "head": "dense"}
+ALLOCATED = {"size": 1.6, "allocate": "auto"}
 CASES = [(TRANSPORT, "compressed", 2)]
 if os.environ.get("DOTRESIZE_ALL_CASES"):
     pca = {"name": "pca_dotresize", "width": 208}

@@ -119,10 +119,10 @@ TEST(PlanTable, BytesOnDiskAreToldIfTheModelHasFewer) {
   EXPECT_EQ(dense["file_bytes"], 13'244'928 + (1 << 20));
 }
 
-TEST(PlanTable, WidthsThatTheLossWillDecideHaveABoundAlone) {
+TEST(PlanTable, SizesThatTheLossWillDecideHaveABoundAlone) {
   ResolvedJob job = job_of_width(256);
   job.target.sparsity.reset();
-  job.target.allocation = AllocationTarget{.size = 0.8, .round_to = 8};
+  job.target.allocation = AllocationTarget{.size = 0.8};
   EXPECT_THAT(table(job), HasSubstr("target      size 0.8, allocated by loss\n"));
   EXPECT_THAT(table(job),
               HasSubstr("compressed  at most 10,595,942 bytes, 80.0 % of the dense ones"));

@@ -45,7 +45,7 @@ class Connections : public ::testing::Test {
   }
 
   Listeners listeners_ = listen_on_tcp("127.0.0.1", 0);
-  ConnectionTable table_{/*most_of_one=*/3};
+  ConnectionTable table_{/*most_of_one=*/3, /*most_threads=*/2};
 };
 
 TEST_F(Connections, NewOneTakesThePlaceOfTheOneThatIsIdleForLongest) {
@@ -54,7 +54,7 @@ TEST_F(Connections, NewOneTakesThePlaceOfTheOneThatIsIdleForLongest) {
   const Pair other = connect("127.0.0.3");
   EXPECT_TRUE(add(other));
   EXPECT_FALSE(is_cut(pairs.front()));
-  table_.begin_call(&other, pairs.front().name());
+  table_.begin_call(&other, pairs.front().name(), /*holds_thread=*/false);
   EXPECT_TRUE(add(pairs.emplace_back(connect("127.0.0.2"))));
   EXPECT_FALSE(is_cut(pairs.front())) << "it has a call";
   EXPECT_TRUE(is_cut(*std::next(pairs.begin())));
@@ -68,7 +68,7 @@ TEST_F(Connections, AddressWhoseConnectionsAreAllInUseGetsNoMore) {
   std::list<Pair> pairs;
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(add(pairs.emplace_back(connect("127.0.0.2"))));
-    table_.begin_call(&pairs.back(), pairs.back().name());
+    table_.begin_call(&pairs.back(), pairs.back().name(), /*holds_thread=*/false);
   }
   EXPECT_FALSE(add(connect("127.0.0.2")));
   pairs.front().client = UniqueFd();
@@ -93,7 +93,7 @@ TEST_F(Connections, RoomIsMadeByWhoHasMost) {
 TEST_F(Connections, ReaderThatDoesNotReadTheEndOfItsAnswerIsCut) {
   const Pair pair = connect("127.0.0.2");
   EXPECT_TRUE(add(pair));
-  table_.begin_call(&pair, pair.name());
+  table_.begin_call(&pair, pair.name(), /*holds_thread=*/true);
   const auto later = ConnectionTable::Clock::now() + std::chrono::hours(1);
   EXPECT_EQ(table_.cut_stalled(later), 0) << "it is still served";
   table_.answer_call(&pair);
@@ -101,6 +101,29 @@ TEST_F(Connections, ReaderThatDoesNotReadTheEndOfItsAnswerIsCut) {
   EXPECT_EQ(table_.cut_stalled(later), 1);
   EXPECT_TRUE(is_cut(pair));
   table_.end_call(&pair);
+}
+
+TEST_F(Connections, ReadersThatHoldManyThreadsLoseTheOldestAnswer) {
+  std::list<Pair> pairs;
+  const auto begin = [&](const char* from, bool holds_thread) {
+    Pair& pair = pairs.emplace_back(connect(from));
+    EXPECT_TRUE(add(pair));
+    table_.begin_call(&pair, pair.name(), holds_thread);
+    return &pair;
+  };
+  const Pair* other = begin("127.0.0.3", true);
+  table_.answer_call(other);
+  const Pair* first = begin("127.0.0.2", true);
+  const Pair* second = begin("127.0.0.2", true);
+  table_.answer_call(second);
+  table_.answer_call(first);
+  EXPECT_FALSE(is_cut(*first) || is_cut(*second));
+  const Pair* third = begin("127.0.0.2", true);
+  EXPECT_TRUE(is_cut(*second));
+  EXPECT_FALSE(is_cut(*first) || is_cut(*third) || is_cut(*other));
+  table_.end_call(second);
+  begin("127.0.0.2", false);
+  EXPECT_FALSE(is_cut(*first)) << "a stream holds no thread";
 }
 
 }  // namespace

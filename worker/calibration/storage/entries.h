@@ -34,16 +34,12 @@ inline constexpr EntryKind kValues{"values"};             // S-W
 inline constexpr EntryKind kTrialMlp{"trial-mlp"};        // S-W, cut only for the trial
 inline constexpr EntryKind kTrialValues{"trial-values"};  // S-W
 
-// An allocation. Those of the first round do not depend on `size`.
-inline constexpr EntryKind kCurve{"curve"};                       // S, first round
-inline constexpr EntryKind kDense{"dense"};                       // J, first round
-inline constexpr char kSharedBasis[] = "dense-map";               // first round
-inline constexpr EntryKind kLossIncreases{"rises"};               // J, first round
-inline constexpr EntryKind kTokenLossIncreases{"token-rises"};    // J
-inline constexpr EntryKind kMetricExtension{"metric-extension"};  // J
-inline constexpr EntryKind kRankLossIncreases{"rank-rises"};      // S
-inline constexpr char kTrial[] = "trial";                         // a value
-inline constexpr char kAllocation[] = "allocation";               // a value
+// An allocation. Curves and gradients do not depend on `size`.
+inline constexpr EntryKind kCurve{"curve"};  // S
+// Sums of the gradients behind a sublayer.
+inline constexpr EntryKind kGradients{"gradients"};                 // S, fitted windows
+inline constexpr EntryKind kHeldOutGradients{"held-out-gradients"};  // S
+inline constexpr char kTrial[] = "trial";                           // a value
 
 // Sums over the calibration tokens, and the bases of the second pass.
 inline constexpr EntryKind kFirst{"first"};        // J

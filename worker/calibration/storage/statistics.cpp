@@ -12,16 +12,14 @@
 
 namespace dotresize {
 
-std::vector<std::string> first_round_entries(const ModelConfig& config, const ResolvedJob& job) {
+std::vector<std::string> curve_entries(const ModelConfig& config, const ResolvedJob& job) {
   std::vector<std::string> names;
   for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
-    if (may_be_cut(job, sublayer)) names.push_back(entries::kCurve(sublayer));
+    if (!may_be_cut(job, sublayer)) continue;
+    names.push_back(entries::kCurve(sublayer));
+    names.push_back(entries::kGradients(sublayer));
+    if (expected_samples(job) > 1) names.push_back(entries::kHeldOutGradients(sublayer));
   }
-  for (int64_t junction = 0; junction < job.widths.mapped_count; ++junction) {
-    names.push_back(entries::kDense(junction));
-    names.push_back(entries::kLossIncreases(junction));
-  }
-  if (job.widths.mapped_count > 0 && job.maps.shared) names.push_back(entries::kSharedBasis);
   return names;
 }
 

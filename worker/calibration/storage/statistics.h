@@ -15,8 +15,8 @@ namespace dotresize {
 // "Statistics"). Tensors are float64, with the names used by FirstPass, DecomposedJunction and
 // CostSums.
 
-/// Returns the names of all entries of an allocation's first round (storage/entries.h).
-std::vector<std::string> first_round_entries(const ModelConfig& config, const ResolvedJob& job);
+/// Returns the names of all entries that an allocation needs from statistics (storage/entries.h).
+std::vector<std::string> curve_entries(const ModelConfig& config, const ResolvedJob& job);
 
 /// Returns the names of all entries that the job needs from statistics without an allocation.
 /// `shared_basis`: the statistics have the basis of a shared map. A job without a second pass then

@@ -1,15 +1,16 @@
 #include <fmt/core.h>
 
 #include <chrono>
-#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
 #include "job/model/model_size.h"
 #include "job/plan/estimate/traffic.h"
 #include "job/plan/healing.h"
-#include "worker/calibration/allocate.h"
+#include "worker/calibration/allocated_cut.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/storage/background_sink.h"
 #include "worker/calibration/storage/statistics.h"
@@ -23,37 +24,42 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-std::vector<AttentionReport> report_attentions(const JobContext& run, const Allocation& chosen,
-                                               const ModelConfig& cut) {
+/// Returns the predictions of an allocation by sublayer.
+std::map<int64_t, double> predictions_of(const std::optional<Allocation>& allocation) {
+  std::map<int64_t, double> predictions;
+  if (!allocation) return predictions;
+  for (const ChosenWidth& one : allocation->chosen) {
+    predictions[one.sublayer] = one.predicted_loss_increase;
+  }
+  return predictions;
+}
+
+std::vector<AttentionReport> report_attentions(const JobContext& run, const Allocation& allocation) {
   std::vector<AttentionReport> reports;
-  if (!run.job.allocates_values()) return reports;
-  for (int64_t s = 0; s < run.config.num_sublayers(); s += 2) {
-    AttentionReport& report = reports.emplace_back();
-    report.name = sublayer_name(s);
-    report.value_head_dim = value_head_dim(cut, s);
-    report.head_dim = run.config.attention.head_dim;
-    if (report.value_head_dim == report.head_dim) continue;
-    report.predicted_loss_increase =
-        chosen.value_loss_increases.at(static_cast<std::size_t>(layer_of(s)));
+  const int64_t head_dim = run.config.attention.head_dim;
+  for (const ChosenWidth& one : allocation.of_attentions()) {
+    const double predicted = one.width == head_dim ? 0.0 : one.predicted_loss_increase;
+    reports.push_back({sublayer_name(one.sublayer), one.width, head_dim, predicted});
   }
   return reports;
 }
 
-std::vector<MlpReport> report_mlps(const JobContext& run, const std::optional<Allocation>& chosen,
+std::vector<MlpReport> report_mlps(const JobContext& run,
+                                   const std::optional<Allocation>& allocation,
                                    const ModelConfig& cut, const Journal& journal) {
   std::vector<MlpReport> reports;
   if (!run.job.mlp) return reports;
-  for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
-    if (is_attention(s)) continue;
+  const std::map<int64_t, double> predictions = predictions_of(allocation);
+  for (int64_t s = 1; s < run.config.num_sublayers(); s += 2) {
     MlpReport& report = reports.emplace_back();
     report.name = sublayer_name(s);
     report.width = mlp_width(cut, s);
     report.intermediate_size = mlp_width(run.config, s);
     if (report.width == report.intermediate_size) continue;
     const CutDiagnostics found = cut_diagnostics(journal, cut, s);
+    const auto prediction = predictions.find(s);
     report.predicted_loss_increase =
-        chosen ? chosen->mlp_loss_increases.at(static_cast<std::size_t>(layer_of(s)))
-               : found.predicted_loss_increase;
+        prediction == predictions.end() ? found.predicted_loss_increase : prediction->second;
     report.unseen_experts = found.unseen_experts;
   }
   return reports;
@@ -97,49 +103,10 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
   calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 
-/// Writes the output with the job's current widths, and returns the results. `choice`: null without
-/// an allocation.
-Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWindows& tokens,
-                        OpenedJournal& opened, std::optional<StatisticsDirectory>& statistics,
-                        const CalibrationObserver& observer) {
-  const std::optional<Allocation> chosen = choice ? std::optional(choice->chosen()) : std::nullopt;
-  ModelConfig cut = run.config;
-  if (choice) {
-    cut = choice->cut();
-  } else if (run.job.mlp) {
-    const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
-    cut = with_cut_mlps(run.config, run.job.mlp);
-    cut_sublayers(run.comm, dense, run.job, cut, observer, run.clock);
-  }
-  OutputShards shards(run.comm, run.partial, cut, run.job, run.plan);
-  BackgroundSink sink(shards, run.environment.device.device, !run.shard.overlaps, run.clock,
-                      [&] { run.progress.add({.sublayers = 1}); });
-  calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
-  sink.finish();
-  shards.finish();
-  Calibrated found{
-      shards.widths(), cut, shards.output(), shards.layout(), {}, {}, {}, chosen, {}, 0.0};
-  if (run.root) {
-    found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
-    for (int64_t j = 0; chosen && j < chosen->widths.mapped_count; ++j) {
-      const auto junction = static_cast<std::size_t>(j);
-      found.junctions.at(junction).predicted_loss_increase =
-          chosen->junction_loss_increases.at(junction);
-    }
-    found.mlps = report_mlps(run, chosen, cut, opened.journal);
-    if (chosen) found.attentions = report_attentions(run, *chosen, cut);
-    const PhaseClock::Scope scope(run.clock, "write");
-    write_companion_files(run.partial, found.layout, found.output, run.job);
-  }
-  run.comm.barrier();  // now the shards are complete and can be loaded
-  return found;
-}
-
-/// Writes and checks the output of an allocation.
-Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
-                         std::optional<StatisticsDirectory>& statistics,
-                         const CalibrationObserver& observer,
-                         const std::function<Calibrated(AllocationChoice* choice)>& write) {
+/// Chooses the widths by loss, and cuts the dense model to them.
+AllocatedCut cut_allocated(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
+                           std::optional<StatisticsDirectory>& statistics,
+                           const CalibrationObserver& observer) {
   const TokenWindows& held_out = tokens.held_out.value();
   KeptStates states(opened.journal, entries::kStates(name_of(held_out)));
   {
@@ -148,47 +115,39 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
   }
   // KL divergence from the dense model in nats a token, rounded to four digits. The same on every
   // rank and for any number of ranks.
-  const auto divergence_of = [&](const CheckpointReader& reader, const ModelConfig& config) {
+  const auto trial = [&](const ModelConfig& cut) {
+    const CheckpointReader source(run.job.model.path, run.config,
+                                  cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
     const PhaseClock::Scope scope(run.clock, "check");
     const EvaluatedReference reference{run.source, run.config,
                                        [&](int64_t microbatch) { return states.get(microbatch); }};
-    CheckpointEvaluation compared = evaluation_of(run, reader, config, held_out.windows);
+    CheckpointEvaluation compared = evaluation_of(run, source, cut, held_out.windows);
     compared.tokens_seen = [](int64_t) {};  // the job's progress does not expect them
     compared.reference = &reference;
     return rounded_nats(evaluate_checkpoint(run.comm, compared).divergence->mean_kl());
   };
-  const ResolvedJob asked = run.job;
-  CalibrationJob dense = calibration_job(run, run.config, run.source, tokens.calibration, opened);
-  if (statistics) dense.first_round = &statistics->journal();
-  const auto trial = [&](const ModelConfig& cut) {
-    const CheckpointReader source(asked.model.path, run.config,
-                                  cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
-    return divergence_of(source, cut);
-  };
-  AllocationChoice choice(run.comm, dense, tokens.all_windows, held_out.numbers, asked, observer,
-                          run.clock, trial);
+  const CalibrationJob dense =
+      calibration_job(run, run.config, run.source, tokens.calibration, opened);
+  Journal& curves = statistics ? statistics->journal() : opened.journal;
+  AllocatedCut found =
+      cut_by_loss(run.comm, dense, run.job, curves,
+                  {{tokens.calibration.windows, tokens.calibration.numbers},
+                   {held_out.windows, held_out.numbers}},
+                  observer, run.clock, trial);
   if (statistics && !statistics->whole()) statistics->publish(run.comm);
-  const auto write_chosen = [&] {
-    run.job = with_allocation(asked, run.config, choice.chosen());
-    Calibrated found = write(&choice);
-    found.held_out_kl = choice.seen_in_trial();
-    if (!found.held_out_kl) {
-      const CheckpointReader written(run.partial);
-      found.held_out_kl = divergence_of(written, found.output);
-    }
-    return found;
-  };
-  Calibrated found = write_chosen();
-  const double predicted = choice.chosen().predicted_loss_increase();
-  if (!choice.correct(*found.held_out_kl)) return found;
-  if (run.root) {
-    fmt::print(stderr,
-               "note: the output has a KL of {:.3g} on the held-out windows, {:.3g} were "
-               "predicted: its sizes are chosen once more\n",
-               *found.held_out_kl, predicted);
-  }
-  opened.finished.clear();
-  return write_chosen();
+  return found;
+}
+
+/// Returns the dense model with the features that the job asks for, cut to them.
+ModelConfig cut_to_target(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+                          const CalibrationObserver& observer) {
+  ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
+  if (!run.job.mlp) return cut;
+  const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
+  const CutSums sums{.rounds = {{tokens.windows, tokens.numbers, run.job.gradients()}},
+                     .tokens = tokens.windows.numel()};
+  cut_sublayers(run.comm, dense, run.job, cut, sums, observer, run.clock);
+  return cut;
 }
 
 }  // namespace
@@ -206,7 +165,6 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
       config,         reader, run.plan,   opened.journal,    opened.finished,
       tokens.windows, map,    job.widths, run.compute_dtype, job.maps.shared};
   calibration.window_numbers = tokens.numbers;
-  calibration.shortcuts = job.maps.shortcuts;
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output.dtypes.main);
   return calibration;
@@ -264,12 +222,32 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   const CalibrationObserver observer{
       run.count_tokens, [&](int64_t junctions) { run.progress.add({.junctions = junctions}); },
       [&](int64_t junctions) { run.progress.add({.junctions = junctions}, /*found=*/true); }};
-  const auto write = [&](AllocationChoice* choice) {
-    return write_output(run, choice, tokens.calibration, opened, statistics, observer);
-  };
-  Calibrated found = run.job.target.allocation
-                         ? write_checked(run, tokens, opened, statistics, observer, write)
-                         : write(nullptr);
+  Calibrated found;
+  if (run.job.target.allocation) {
+    AllocatedCut allocated = cut_allocated(run, tokens, opened, statistics, observer);
+    found.cut = std::move(allocated.config);
+    found.allocation = std::move(allocated.allocation);
+    found.held_out_kl = allocated.held_out_kl;
+  } else {
+    found.cut = cut_to_target(run, tokens.calibration, opened, observer);
+  }
+  OutputShards shards(run.comm, run.partial, found.cut, run.job, run.plan);
+  BackgroundSink sink(shards, run.environment.device.device, !run.shard.overlaps, run.clock,
+                      [&] { run.progress.add({.sublayers = 1}); });
+  calibrate_into(sink, run, found.cut, tokens.calibration, opened, statistics, observer);
+  sink.finish();
+  shards.finish();
+  found.widths = shards.widths();
+  found.output = shards.output();
+  found.layout = shards.layout();
+  if (run.root) {
+    found.junctions = report_junctions(opened.journal, found.widths, run.job.method.transport());
+    found.mlps = report_mlps(run, found.allocation, found.cut, opened.journal);
+    if (found.allocation) found.attentions = report_attentions(run, *found.allocation);
+    const PhaseClock::Scope scope(run.clock, "write");
+    write_companion_files(run.partial, found.layout, found.output, run.job);
+  }
+  run.comm.barrier();  // now the shards are complete and can be loaded
   found.seconds = seconds_since(start);
   return found;
 }

@@ -13,6 +13,7 @@
 #include "base/failure.h"
 #include "base/files/attempt_file.h"
 #include "base/files/confinement.h"
+#include "base/files/held_directory.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
@@ -104,7 +105,8 @@ void print_summary(const Report& report) {
       {"target", target_text(report.job)},
       {"width", width_text(report.widths, report.job.model.hidden_size)}};
   if (report.allocation) {
-    rows.push_back({"features", fmt::format("{}", fmt::join(report.allocation->features, ", "))});
+    const std::vector<int64_t> features = widths_of(report.allocation->of_mlps());
+    rows.push_back({"features", fmt::format("{}", fmt::join(features, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
   rows.push_back({"output", report.job.output.path.string()});
@@ -327,6 +329,7 @@ int run_job_command(const JobCommandOptions& options, const MakeTransport& trans
   StopSignals signals;
   die_with_launcher();
   const MpiSession mpi;
+  if (!options.held.first.empty()) hold_directory(options.held.first, options.held.second);
   return JobCommand(options, transport).run(signals);
 }
 

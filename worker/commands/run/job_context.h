@@ -21,7 +21,7 @@ inline constexpr char kConfigFile[] = "config.json";
 
 /// State shared by the steps of a job. Each step takes the results of the ones before.
 struct JobContext {
-  ResolvedJob job;  ///< completed with the sizes that an allocation chooses
+  const ResolvedJob& job;
   const ModelConfig& config;
   const ShardPlan& plan;
   const RunEnvironment& environment;
@@ -52,9 +52,8 @@ struct JobContext {
 /// Tokens for calibration, healing and evaluation.
 struct JobTokens {
   TokenWindows calibration;              ///< calibration windows without the held-out ones
-  at::Tensor all_windows;                ///< all windows of the calibration
-  std::optional<TokenWindows> held_out;  ///< part of the calibration's windows, by which
-                                         ///< the job checks its own choice (`method.allocate`)
+  std::optional<TokenWindows> held_out;  ///< part of the calibration's windows, on which the job
+                                         ///< tries its choice (`method.allocate`)
   std::optional<TokenWindows> healing;   ///< only if the job heals
   std::optional<TokenWindows> evaluation;
 };

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "job/plan/allocate/joint_allocation.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/report/report.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
@@ -46,16 +46,14 @@ struct Calibrated {
   std::vector<MlpReport> mlps;              ///< rank 0
   std::vector<AttentionReport> attentions;  ///< rank 0
   std::optional<Allocation> allocation;
-  /// KL divergence of the output from the dense model, in nats a token of the held-out windows;
-  /// only with an allocation.
+  /// KL divergence of the trial from the dense model, in nats a token of the held-out windows; only
+  /// with an allocation.
   std::optional<double> held_out_kl;
   double seconds = 0.0;
 };
 
 /// Runs everything from the choice of widths to the written shards and the files needed to load
-/// them. The output of an allocation is compared with the dense model on the held-out windows. If
-/// it lost more than predicted, it is written once more as AllocationChoice::correct() decides.
-/// Collective.
+/// them. Collective.
 Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
                      std::optional<StatisticsDirectory>& statistics);
 

@@ -73,7 +73,6 @@ JobTokens load_tokens(JobContext& run) {
                            {resources.memory.value_or(usable_memory_bytes()),
                             std::chrono::seconds(resources.timeout_s)}};
   JobTokens tokens{load_calibration_windows(run.comm, run.job.calibration, reader),
-                   {},
                    std::nullopt,
                    std::nullopt,
                    std::nullopt};
@@ -87,8 +86,7 @@ JobTokens load_tokens(JobContext& run) {
     tokens.healing =
         source.samples ? load_calibration_windows(run.comm, source, reader) : tokens.calibration;
   }
-  tokens.all_windows = tokens.calibration.windows;
-  if (run.job.target.allocation) {  // the job checks its own choice
+  if (run.job.target.allocation) {  // the job tries its choice
     SplitWindows split = split_windows(tokens.calibration.windows);
     tokens.calibration.windows = split.fitted;
     tokens.calibration.numbers = std::move(split.fitted_numbers);
@@ -114,14 +112,15 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
   const double calibration = share(calibrated, expected_tokens(job, config));
   const double evaluation = share(evaluated, expected_evaluation_tokens(job, config));
   const int64_t mapped = job.widths.mapped_count;
+  const int64_t held_out = tokens.held_out ? tokens.held_out->windows.numel() : 0;
   const int64_t seen =
       takes_no_tokens(job)
           ? 0
           : job.schedule.tokens_seen({calibrated, job.resources.ranks, job.method.passes(),
-                                      job.gradients(), plan.cut_passes(), plan.cut_passes_back,
+                                      job.gradients(), plan.cut_passes, plan.cut_passes_back,
                                       config.num_sublayers(), mapped,
-                                      sums_junctions(job) ? plan.junction_groups : 0,
-                                      allocation_passes(config, job, plan)});
+                                      sums_junctions(job) ? plan.junction_groups : 0, held_out,
+                                      plan.held_out_passes + plan.held_out_passes_back});
   int64_t healed = 0;  // tokens, once for each layer that they pass
   if (job.healing) {
     const int64_t windows = tokens.healing->windows.size(0);
@@ -145,6 +144,16 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
 
 using Hashes = BackgroundHashes::Hashes;
 
+/// Returns the target with the features that an allocation has chosen for all MLPs, if layers may
+/// not differ.
+std::optional<MlpTarget> known_target(std::optional<MlpTarget> target, const ModelConfig& cut) {
+  if (!target || !target->allocated || target->by_layer) return target;
+  target->allocated = false;
+  if (target->width > 0) target->width = cut.intermediate_size;
+  if (target->expert_width > 0) target->expert_width = cut.mixture->intermediate_size;
+  return target;
+}
+
 /// Makes the report without ranks and wall time. Runs on rank 0.
 Report make_report(const JobContext& run, const JobTokens& tokens,
                    const std::optional<DenseEvaluation>& dense, const Calibrated& calibrated,
@@ -156,16 +165,10 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   report.widths = calibrated.widths;
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
-  if (calibrated.allocation) {
-    // A stock output has no shortcuts.
-    for (std::size_t s = 0; s < report.shortcuts.size(); ++s) {
-      report.shortcuts[s].predicted_loss_increase =
-          calibrated.allocation->shortcut_loss_increases.at(s);
-    }
-  }
   report.mlps = calibrated.mlps;
   report.attentions = calibrated.attentions;
   report.allocation = calibrated.allocation;
+  report.job.mlp = known_target(run.job.mlp, calibrated.cut);
   report.held_out_kl = calibrated.held_out_kl;
   report.dense.parameters = stored_parameters(run.config);
   report.dense.bytes = stored_bytes(run.config);

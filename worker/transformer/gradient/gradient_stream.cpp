@@ -137,17 +137,11 @@ int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit
 
 void GradientStream::compute_again(UnderWay& kept) const {
   at::Tensor x = kept.x.front();
-  const auto see = [&](int64_t junction) {
-    if (loss_.visit_again) loss_.visit_again(junction, x);
-  };
-  if (first_) see(0);
-  const bool needs_result = last_ || loss_.visit_again;
   for (const SublayerWeights& weights : stage_.sublayers) {
     const bool behind_first = &weights != &stage_.sublayers.front();
     if (behind_first) kept.x.push_back(x);
-    if (&weights == &stage_.sublayers.back() && !needs_result) break;
+    if (&weights == &stage_.sublayers.back() && !last_) break;
     x = sublayer_forward(config_, weights, rotary_, x);
-    see(weights.sublayer + 1);
   }
   if (last_) kept.result = x;
 }

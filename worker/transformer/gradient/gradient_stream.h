@@ -20,8 +20,6 @@ struct LossOfWindows {
   LastGradient gradient;
   /// Selects the tensors that a stage keeps for a microbatch. It does not change the results.
   Checkpoints checkpoints = Checkpoints::kSublayers;
-  /// Called with x of each junction when it is recomputed, with Checkpoints::kStage. May be null.
-  JunctionVisitor visit_again = nullptr;
   /// Called with SublayerGradients::updates of each sublayer and microbatch. May be null.
   std::function<void(int64_t sublayer, const std::vector<at::Tensor>& gradients)> visit_updates =
       nullptr;

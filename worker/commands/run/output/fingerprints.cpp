@@ -40,7 +40,6 @@ Json method_options(const ResolvedJob& job) {
   Json options = {{"name", job.method.name},
                   {"lambda", job.maps.lambda},
                   {"map_sharing", job.maps.sharing()},
-                  {"shortcuts", to_string(job.maps.shortcuts)},
                   {"head_sliced", job.maps.head_sliced},
                   {"accept_nonconvergence", job.maps.accept_nonconvergence}};
   if (job.gradients()) options["metric"] = to_string(job.maps.metric);
@@ -50,7 +49,7 @@ Json method_options(const ResolvedJob& job) {
   }
   if (job.target.allocation) {
     options["allocate"] = {{"size", job.target.allocation->size},
-                           {"round_to", job.target.allocation->round_to}};
+                           {"round_to", job.mlp->round_to}};
     return options;
   }
   options["width"] = job.widths.largest();
@@ -79,10 +78,8 @@ Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibrat
   Json fingerprint = model_fingerprint(job, weights);
   add_calibration(calibration, fingerprint);
   if (job.target.allocation) {
-    fingerprint["allocation"] = {{"round_to", job.target.allocation->round_to},
-                                 {"value_heads", job.allocates_values()},
-                                 {"head_sliced", job.maps.head_sliced},
-                                 {"map_sharing", job.maps.sharing()}};
+    fingerprint["allocation"] = {{"round_to", job.mlp->round_to},
+                                 {"value_heads", job.allocates_values()}};
   }
   fingerprint["basis"] = job.method.pca() ? "pca" : "identity";
   fingerprint["metric"] = to_string(job.maps.metric);

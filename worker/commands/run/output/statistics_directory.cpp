@@ -1,12 +1,15 @@
 #include "worker/commands/run/output/statistics_directory.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/files/durable_file.h"
 #include "base/files/file_changes.h"
 #include "base/files/partial_path.h"
@@ -41,7 +44,7 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
     whole_ = find(fingerprint);
     if (!whole_) begin(fingerprint, rights);
     state = "begun";
-    if (whole_) state = read_manifest(dir_).value(kBases, kOwnBases);
+    if (whole_) state = read_manifest(kept_.path()).value(kBases, kOwnBases);
   }
   state = broadcast_string(comm, state, 0);
   whole_ = state != "begun";
@@ -49,24 +52,34 @@ StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& 
     unfinished_.emplace(dir_, job.statistics.key(), UnfinishedDirectory::Parent::kExists);
     unfinished_->enter();
   }
-  const fs::path entries = (whole_ ? dir_ : unfinished_->path()) / kEntries;
+  if (whole_ && comm.rank() != 0) kept_ = open_kept();
+  const fs::path entries = (whole_ ? kept_.path() : unfinished_->path()) / kEntries;
   if (!whole_) remove_damaged(comm, entries);
   journal_.emplace(entries);
   comm.barrier();  // no rank writes before all have looked
   if (whole_) check_entries(comm, config, /*shared_basis=*/state == kSharedBasis);
 }
 
+PinnedDirectory StatisticsDirectory::open_kept() const {
+  PinnedDirectory kept(Confinement::of_process().open(dir_, O_RDONLY | O_DIRECTORY));
+  if (kept && fs::exists(kept.path() / kStatisticsFile) &&
+      fs::is_directory(kept.path() / kEntries)) {
+    return kept;
+  }
+  throw InputError(job_.statistics.key(),
+                   in_quotes(dir_.string()) + " has no statistics written by dotresize");
+}
+
 bool StatisticsDirectory::find(const Json& fingerprint) {
   const std::string key = job_.statistics.key();
-  if (!fs::exists(fs::symlink_status(dir_))) {
+  const UniqueFd entry = Confinement::of_process().open(dir_, O_PATH | O_NOFOLLOW);
+  if (!entry && errno == ENOENT) {
     if (job_.statistics.saved()) return false;
     throw InputError(key, in_quotes(dir_.string()) + ": no such directory");
   }
-  if (!fs::exists(dir_ / kStatisticsFile) || !fs::is_directory(dir_ / kEntries)) {
-    throw InputError(key, in_quotes(dir_.string()) + " has no statistics written by dotresize");
-  }
+  kept_ = open_kept();
   Json wanted = fingerprint;
-  Json found = read_manifest(dir_);
+  Json found = read_manifest(kept_.path());
   for (Json* each : {&wanted, &found}) {
     // Statistics may have parts that the method does not need.
     const SumsOfPasses sums = job_.method.sums();
@@ -110,7 +123,7 @@ void StatisticsDirectory::begin(const Json& fingerprint, const OutputRights& rig
 void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& config,
                                         bool shared_basis) const {
   const std::vector<std::string> entries = job_.target.allocation
-                                               ? first_round_entries(config, job_)
+                                               ? curve_entries(config, job_)
                                                : junction_entries(config, job_, shared_basis);
   const std::vector<std::string> damaged =
       gather_names(comm, journal_->damaged(comm.rank(), comm.size()));  // ranks share the work

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "base/files/directory.h"
 #include "base/files/output_owner.h"
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -34,15 +35,18 @@ class StatisticsDirectory {
   void publish(Communicator& comm);
 
  private:
-  /// Both run on rank 0. find() returns true if the directory exists; begin() begins the unfinished
-  /// one.
+  /// find() and begin() run on rank 0. find() returns true if the directory exists; begin() begins
+  /// the unfinished one.
   bool find(const nlohmann::json& fingerprint);
+  /// Opens existing statistics. Throws InputError if the directory has none.
+  PinnedDirectory open_kept() const;
   void begin(const nlohmann::json& fingerprint, const OutputRights& rights);
   void check_entries(Communicator& comm, const ModelConfig& config, bool shared_basis) const;
 
   const ResolvedJob& job_;
   std::filesystem::path dir_;
   bool whole_ = false;
+  PinnedDirectory kept_;  ///< existing statistics
   /// Absent for existing statistics. Rank 0 holds its lock.
   std::optional<UnfinishedDirectory> unfinished_;
   std::optional<Journal> journal_;

@@ -1,0 +1,171 @@
+#include "job/plan/allocate/allocation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <stdexcept>
+
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/loss_allocation.h"
+#include "job/plan/net_size.h"
+
+namespace dotresize {
+namespace {
+
+/// Returns the chosen widths; `size` returns the index of a sublayer's width in
+/// possible_inner_widths().
+Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
+                      const std::vector<SublayerCurve>& curves,
+                      const std::function<std::size_t(std::size_t curve)>& size) {
+  Allocation found;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const int64_t sublayer = curves[i].sublayer;
+    found.chosen.push_back({sublayer,
+                            possible_inner_widths(config, job, sublayer).at(size(i)),
+                            curves[i].loss_increases.at(size(i))});
+  }
+  return found;
+}
+
+int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Allocation& allocation) {
+  return net_size(with_chosen_widths(config, job, allocation), job, job.widths).compressed_bytes;
+}
+
+/// Returns the smallest widths, without predictions.
+Allocation smallest_widths(const ModelConfig& config, const ResolvedJob& job) {
+  Allocation least;
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    if (!may_be_cut(job, s)) continue;
+    least.chosen.push_back({s, possible_inner_widths(config, job, s).back()});
+  }
+  return least;
+}
+
+void check_curves(const ModelConfig& config, const ResolvedJob& job,
+                  const std::vector<SublayerCurve>& curves) {
+  std::size_t next = 0;
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    if (!may_be_cut(job, s)) continue;
+    const bool known = next < curves.size() && curves[next].sublayer == s &&
+                       curves[next].loss_increases.size() ==
+                           possible_inner_widths(config, job, s).size();
+    if (!known) {
+      throw std::invalid_argument(sublayer_name(s) + ": not the predictions of this model");
+    }
+    const bool finite = std::ranges::all_of(curves[next].loss_increases,
+                                            [](double increase) { return std::isfinite(increase); });
+    if (!finite) throw std::invalid_argument(sublayer_name(s) + ": a prediction is not finite");
+    ++next;
+  }
+  if (next != curves.size()) throw std::invalid_argument("there are predictions of other sublayers");
+}
+
+/// Returns the bytes of the sublayer at each of its possible widths. `output`: the dense model with
+/// the dtypes of the output.
+std::vector<int64_t> bytes_of_widths(ModelConfig output, const ResolvedJob& job, int64_t sublayer) {
+  const auto layers = static_cast<std::size_t>(output.num_layers);
+  std::vector<int64_t> bytes;
+  for (const int64_t width : possible_inner_widths(output, job, sublayer)) {
+    ModelConfig cut = output;
+    (is_attention(sublayer) ? cut.form.value_head_dims : cut.form.intermediate_sizes)
+        .assign(layers, width);
+    bytes.push_back(
+        sublayer_size(cut, sublayer, output.hidden_size, output.hidden_size, /*folded=*/false)
+            .bytes);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double Allocation::predicted_loss_increase() const {
+  return dotresize::predicted_loss_increase(chosen);
+}
+
+std::vector<ChosenWidth> Allocation::of_attentions() const {
+  std::vector<ChosenWidth> found;
+  std::ranges::copy_if(chosen, std::back_inserter(found), is_attention, &ChosenWidth::sublayer);
+  return found;
+}
+
+std::vector<ChosenWidth> Allocation::of_mlps() const {
+  std::vector<ChosenWidth> found;
+  std::ranges::copy_if(chosen, std::back_inserter(found), std::not_fn(is_attention),
+                       &ChosenWidth::sublayer);
+  return found;
+}
+
+std::vector<int64_t> widths_of(const std::vector<ChosenWidth>& chosen) {
+  std::vector<int64_t> widths;
+  std::ranges::transform(chosen, std::back_inserter(widths), &ChosenWidth::width);
+  return widths;
+}
+
+double predicted_loss_increase(const std::vector<ChosenWidth>& chosen) {
+  return std::accumulate(
+      chosen.begin(), chosen.end(), 0.0,
+      [](double sum, const ChosenWidth& one) { return sum + one.predicted_loss_increase; });
+}
+
+void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
+  const int64_t dense_bytes = stored_bytes(config);
+  const int64_t least_bytes = bytes_of(config, job, smallest_widths(config, job));
+  if (least_bytes <= largest_bytes(job.target.allocation->size, dense_bytes)) return;
+  const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
+  throw InputError(
+      "method.size",
+      fmt::format("{} is not available: the fewest features{} leave {} of the dense model's bytes; "
+                  "a method by name, such as {{name: slicegpt, size: {}}}, also narrows the "
+                  "residual stream",
+                  job.target.allocation->size, job.allocates_values() ? " and value channels" : "",
+                  size_text(fraction), job.target.allocation->size));
+}
+
+Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
+                    const std::vector<SublayerCurve>& curves) {
+  check_curves(config, job, curves);
+  const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
+  if (job.stock_output()) {  // the same features in all MLPs
+    const std::size_t sizes = curves.front().loss_increases.size();
+    for (std::size_t size = 0; size < sizes; ++size) {
+      Allocation found = with_sizes(config, job, curves, [&](std::size_t) { return size; });
+      if (bytes_of(config, job, found) <= most) return found;
+    }
+    throw std::invalid_argument("the fewest features have more bytes than there may be");
+  }
+  ModelConfig output = config;
+  output.dtypes = job.output.dtypes;
+  std::vector<LossCurve> by_bytes;
+  int64_t narrowest = 0;  // bytes of these sublayers
+  for (const SublayerCurve& curve : curves) {
+    by_bytes.push_back({bytes_of_widths(output, job, curve.sublayer), curve.loss_increases});
+    narrowest += by_bytes.back().sizes.back();
+  }
+  const int64_t room = most - bytes_of(config, job, smallest_widths(config, job));
+  if (room < 0) throw std::invalid_argument("the smallest widths have more bytes than there may be");
+  const std::vector<std::size_t> sizes = allocate_by_loss(by_bytes, narrowest + room);
+  return with_sizes(config, job, curves, [&](std::size_t curve) { return sizes.at(curve); });
+}
+
+ModelConfig with_chosen_widths(const ModelConfig& config, const ResolvedJob& job,
+                               const Allocation& allocation) {
+  ModelConfig cut = config;
+  if (!job.stock_output()) {
+    cut.form.intermediate_sizes = widths_of(allocation.of_mlps());
+    cut.form.value_head_dims = widths_of(allocation.of_attentions());
+    return cut;
+  }
+  for (const ChosenWidth& one : allocation.chosen) {
+    (config.is_mixture(one.sublayer) ? cut.mixture->intermediate_size : cut.intermediate_size) =
+        one.width;
+  }
+  return cut;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,337 @@
+#include "job/plan/allocate/allocation.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "job/model/model_size.h"
+#include "job/model/read_model_config.h"
+#include "job/model/tensor_table.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/estimate/memory_estimate.h"
+#include "job/plan/net_size.h"
+#include "job/plan/plan_table.h"
+#include "job/plan/shard_plan.h"
+#include "tests/job/plan/resolve_job.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+using Curves = std::vector<SublayerCurve>;
+
+class AllocationTest : public ResolveJob {
+ protected:
+  AllocationTest() { with_size("size: 0.8"); }
+
+  void with_size(const std::string& method, const std::string& output = "path: o") {
+    text("name: n\nmodel: {path: m}\noutput: {" + output + "}\nmethod: {" + method +
+         "}\ncalibration: {text: [c.txt]}\n");
+  }
+
+  /// Returns predicted loss increases: the square of the part left out, times the weight of each
+  /// layer's MLP and value heads.
+  Curves squares(const ResolvedJob& job, const std::vector<double>& layers,
+                 const std::vector<double>& values = std::vector<double>(6, 1.0)) const {
+    Curves curves;
+    for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
+      if (!may_be_cut(job, s)) continue;
+      SublayerCurve& curve = curves.emplace_back(SublayerCurve{s, {}});
+      const auto layer = static_cast<std::size_t>(layer_of(s));
+      const double weight = is_attention(s) ? 100.0 * values.at(layer) : layers.at(layer);
+      const std::vector<int64_t> widths = possible_inner_widths(config_, job, s);
+      for (const int64_t width : widths) {
+        const auto lost = static_cast<double>(widths.front() - width);
+        curve.loss_increases.push_back(weight * lost * lost);
+      }
+    }
+    return curves;
+  }
+  NetSize size_of(const ResolvedJob& job, const Allocation& allocation) const {
+    NetSize size = net_size(with_chosen_widths(config_, job, allocation), job, job.widths);
+    size.dense_bytes = net_size(config_, job, job.widths).dense_bytes;
+    return size;
+  }
+  std::vector<int64_t> features(const Allocation& allocation) const {
+    return widths_of(allocation.of_mlps());
+  }
+  std::vector<int64_t> values(const Allocation& allocation) const {
+    return widths_of(allocation.of_attentions());
+  }
+  /// Returns the lowest loss increase predicted for one number of features of all layers, without
+  /// cut value heads.
+  double best_uniform(const ResolvedJob& job, const Curves& curves) const {
+    double best = 1e300;
+    for (std::size_t f = 0; f < possible_inner_widths(config_, job, 1).size(); ++f) {
+      Allocation uniform;
+      for (const SublayerCurve& curve : curves) {
+        const std::size_t size = is_attention(curve.sublayer) ? 0 : f;
+        uniform.chosen.push_back({curve.sublayer,
+                                  possible_inner_widths(config_, job, curve.sublayer).at(size),
+                                  curve.loss_increases.at(size)});
+      }
+      const NetSize size = size_of(job, uniform);
+      if (size.compressed_bytes > largest_bytes(job.target.allocation->size, size.dense_bytes))
+        continue;
+      best = std::min(best, uniform.predicted_loss_increase());
+    }
+    return best;
+  }
+};
+
+TEST_F(AllocationTest, TheLeastSizeThatIsAcceptedCanBeMet) {
+  const auto accepts = [&](int percent) {
+    spec_.mutable_method()->set_size(percent / 100.0);
+    return error() == "was accepted";
+  };
+  int least = 60;
+  while (accepts(least - 1)) --least;
+  ASSERT_TRUE(accepts(least));
+  EXPECT_LT(least, 40);
+  const ResolvedJob job = resolve();
+  const Curves curves = squares(job, std::vector<double>(6, 1.0));
+  EXPECT_LE(size_of(job, allocate(config_, job, curves)).bytes_fraction(), least / 100.0);
+}
+
+TEST_F(AllocationTest, MeetsTheSizeAndIsPredictedToBeBetterThanAnyUniformChoice) {
+  std::mt19937 random(1);
+  std::lognormal_distribution<double> weight(0.0, 1.5);
+  for (const double size : {0.9, 0.5}) {
+    spec_.mutable_method()->set_size(size);
+    const ResolvedJob job = resolve();
+    std::vector<double> layers(6);
+    for (double& each : layers) each = 0.1 * weight(random);
+    const Curves curves = squares(job, layers);
+    const Allocation chosen = allocate(config_, job, curves);
+    const NetSize net = size_of(job, chosen);
+    const int64_t limit = largest_bytes(size, net.dense_bytes);
+    EXPECT_LE(net.compressed_bytes, limit);
+    EXPECT_GT(net.compressed_bytes, limit - 2 * (3 * 256 * 8));  // one step of an MLP, bfloat16
+    EXPECT_LT(chosen.predicted_loss_increase(), 0.9 * best_uniform(job, curves));
+  }
+}
+
+class MixedDtypes : public AllocationTest {
+ protected:
+  /// Gives the tensors whose names have one of these parts another dtype.
+  void set_dtypes(Dtype main, Dtype other, std::initializer_list<const char*> parts) {
+    config_.dtypes = {main};
+    for (const auto& [name, shape] : expected_shapes(config_)) {
+      const auto is_in = [&](const char* part) { return name.find(part) != std::string::npos; };
+      if (std::ranges::any_of(parts, is_in)) config_.dtypes.set(name, other);
+    }
+  }
+  void expect_size_met(const std::string& output) {
+    constexpr double kSize = 0.7;
+    with_size("size: 0.7", output);
+    const ResolvedJob job = resolve();
+    ModelConfig whole = config_;
+    whole.dtypes = job.output.dtypes;
+    const int64_t limit = largest_bytes(kSize, stored_bytes(config_));
+    // A step of any width, or of all of a stock model's features.
+    const int64_t step = job.stock_output() ? 600'000 : 100'000;
+    const Allocation chosen = allocate(config_, job, squares(job, std::vector<double>(6, 0.1)));
+    const int64_t bytes = size_of(job, chosen).compressed_bytes;
+    EXPECT_LE(bytes, limit) << output << ", " << to_string(config_.dtypes);
+    EXPECT_GT(bytes, std::min(limit, stored_bytes(whole)) - step)
+        << output << ", " << to_string(config_.dtypes);
+  }
+};
+
+TEST_F(MixedDtypes, SizesAreMetInBytes) {
+  for (const char* output : {"path: o", "path: o, dtype: bfloat16", "path: o, format: stock"}) {
+    for (const bool tied : {false, true}) {
+      config_.tie_word_embeddings = tied;
+      set_dtypes(Dtype::kBFloat16, Dtype::kFloat32, {"norm", "embed_tokens", "lm_head"});
+      expect_size_met(output);
+      set_dtypes(Dtype::kBFloat16, Dtype::kFloat32, {"down_proj"});
+      expect_size_met(output);
+      set_dtypes(Dtype::kFloat32, Dtype::kBFloat16, {"layers.0.", "v_proj", "lm_head"});
+      expect_size_met(output);
+    }
+  }
+}
+
+TEST_F(AllocationTest, WhatCostsLittleGoes) {
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(job.maps.metric, Metric::kFisher);
+  EXPECT_EQ(job.widths.mapped_count, 0) << "there are no maps";
+  EXPECT_FALSE(job.sizes_known());
+  std::vector<double> layers(6, 1.0);
+  layers[2] = 1e-4;
+  std::vector<double> of_values(6, 1.0);
+  of_values[5] = 1e-4;
+  const Allocation chosen = allocate(config_, job, squares(job, layers, of_values));
+  for (std::size_t layer = 0; layer < 6; ++layer) {
+    EXPECT_EQ(features(chosen)[2] < features(chosen)[layer], layer != 2);
+    EXPECT_EQ(values(chosen)[5] < values(chosen)[layer], layer != 5);
+  }
+}
+
+TEST_F(AllocationTest, TheOutputIsAsLargeAsItsTensors) {
+  const ResolvedJob job = resolve();
+  std::vector<double> of_values(6, 1e3);
+  of_values[1] = 1e-6;
+  const Allocation chosen =
+      allocate(config_, job, squares(job, std::vector<double>(6, 1.0), of_values));
+  EXPECT_EQ(values(chosen)[1], 0);  // queries and keys go, too
+  EXPECT_EQ(values(chosen)[0], 32);
+  const ModelConfig cut = with_chosen_widths(config_, job, chosen);
+  EXPECT_TRUE(is_skipped(cut, 2));
+  const ModelConfig output = output_model_config(cut, job, job.widths);
+  EXPECT_EQ(output.form.value_head_dims, values(chosen));
+  EXPECT_EQ(stored_parameters(output), size_of(job, chosen).compressed_parameters);
+  ModelConfig wide = output;
+  wide.form.value_head_dims.clear();
+  EXPECT_EQ(stored_parameters(wide) - stored_parameters(output),
+            256 + 32 * (12 + 8) * 256);  // norm; heads: 8 query, 2 key, 2 value; o
+}
+
+TEST_F(AllocationTest, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
+  EXPECT_EQ(possible_value_dims(config_).size(), 32u);
+  EXPECT_EQ(possible_value_dims(config_).back(), 1);
+  config_.attention.head_dim = 80;
+  EXPECT_EQ(possible_value_dims(config_)[1], 78);
+  config_.attention.head_dim = 128;
+  EXPECT_EQ(possible_value_dims(config_)[1], 124);
+  EXPECT_EQ(possible_value_dims(config_).back(), 4);
+  config_.attention.head_dim = 12;
+  EXPECT_EQ(possible_value_dims(config_)[1], 11);
+}
+
+TEST_F(AllocationTest, AnMlpGetsMultiplesOfRoundToOrAllOfItsFeatures) {
+  ResolvedJob job = resolve();
+  const std::vector<int64_t> widths = possible_mlp_widths(config_, *job.mlp, 3);
+  EXPECT_EQ(widths.size(), 96u);
+  EXPECT_EQ(widths.front(), 768);
+  EXPECT_EQ(widths[1], 760);
+  EXPECT_EQ(widths.back(), 8);
+  job.mlp->round_to = 500;
+  EXPECT_THAT(possible_mlp_widths(config_, *job.mlp, 3), testing::ElementsAre(768, 500));
+  EXPECT_EQ(mlp_width(with_cut_mlps(config_, job.mlp), 3), 768);
+}
+
+TEST_F(AllocationTest, MlpsAndExpertsShareWhatIsLeft) {
+  config_ = parse_model_config(kQwen3MoeConfig, "config.json");
+  config_.mixture->layers.front() = false;  // layer 0 has an MLP
+  spec_.mutable_method()->set_round_to(64);
+  const ResolvedJob job = resolve();
+  Curves curves;
+  for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
+    const std::size_t widths = possible_inner_widths(config_, job, s).size();
+    SublayerCurve& curve = curves.emplace_back(SublayerCurve{s, std::vector<double>(widths, 1e9)});
+    curve.loss_increases.front() = 0.0;
+    for (std::size_t i = 0; !is_attention(s) && i < widths; ++i) {
+      curve.loss_increases[i] =
+          static_cast<double>(i * static_cast<std::size_t>(1 + layer_of(s) % 3));
+    }
+  }
+  const Allocation chosen = allocate(config_, job, curves);
+  const NetSize size = size_of(job, chosen);
+  EXPECT_LE(size.compressed_bytes, largest_bytes(0.8, size.dense_bytes));
+  EXPECT_EQ(features(chosen)[3], 0);  // a step costs a third of one of layer 44
+  EXPECT_EQ(features(chosen)[44], config_.mixture->intermediate_size);
+  EXPECT_EQ(features(chosen)[0], config_.intermediate_size);  // few parameters a step
+}
+
+/// Removing a whole sublayer saves more than its features or channels: queries and keys go, too.
+TEST_F(AllocationTest, ASublayerMayGoAltogether) {
+  const ResolvedJob job = resolve();
+  std::vector<double> layers(6, 1e-3);
+  layers[3] = 1e-7;
+  std::vector<double> of_values(6, 1.0);
+  of_values[4] = 1e-5;
+  const Allocation chosen = allocate(config_, job, squares(job, layers, of_values));
+  EXPECT_EQ(features(chosen)[3], 0);
+  EXPECT_EQ(values(chosen)[4], 0);
+  EXPECT_GT(std::ranges::count_if(values(chosen), [](int64_t dim) { return dim > 0; }), 3);
+  const NetSize size = size_of(job, chosen);
+  const int64_t most = largest_bytes(0.8, size.dense_bytes);
+  EXPECT_LE(size.compressed_bytes, most);
+  EXPECT_GT(size.compressed_bytes, most - 2 * (3 * 256 * 8));
+}
+
+TEST_F(AllocationTest, ASublayerThatAddsABiasStays) {
+  config_.mlp_bias = true;
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(possible_inner_widths(config_, job, 1).back(), job.mlp->round_to);
+  EXPECT_EQ(possible_inner_widths(config_, job, 0).back(), 0);
+}
+
+TEST_F(AllocationTest, AStockModelHasAsManyFeaturesInEveryLayer) {
+  with_size("size: 0.8", "path: o, format: stock");
+  const ResolvedJob job = resolve();
+  EXPECT_TRUE(job.stock_output());
+  EXPECT_FALSE(job.output.stock_family) << "its heads are as wide as before";
+  const Curves curves = squares(job, {1e-3, 1e-3, 1e-3, 9e-3, 9e-3, 9e-3});
+  const Allocation chosen = allocate(config_, job, curves);
+  EXPECT_THAT(features(chosen), Each(features(chosen).front()));
+  EXPECT_THAT(values(chosen), IsEmpty());
+  EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
+  EXPECT_DOUBLE_EQ(chosen.predicted_loss_increase(), best_uniform(job, curves));
+  const ModelConfig cut = with_chosen_widths(config_, job, chosen);
+  EXPECT_EQ(cut.intermediate_size, features(chosen).front());
+  EXPECT_THAT(cut.form.intermediate_sizes, IsEmpty());
+  EXPECT_THAT(cut.form.value_head_dims, IsEmpty());
+  EXPECT_THAT(plan_table(make_job_plan(config_, job)), Not(HasSubstr("\nvalues")));
+}
+
+TEST_F(AllocationTest, ASizeThatCannotBeHadIsRefused) {
+  spec_.mutable_method()->set_size(0.31);  // both tables take 0.317
+  EXPECT_THAT(error(), HasSubstr("method.size: 0.31 is not available: the fewest features and value "
+                                 "channels leave 0.316712"));
+  EXPECT_THAT(error(), HasSubstr("{name: slicegpt, size: 0.31}"));
+}
+
+TEST_F(AllocationTest, LossIncreasesOfAnotherModelAreRefused) {
+  const ResolvedJob job = resolve();
+  const Curves right = squares(job, std::vector<double>(6, 1.0));
+  Curves curves = right;
+  curves.pop_back();
+  EXPECT_THROW(allocate(config_, job, curves), std::invalid_argument);
+  curves = right;
+  curves[3].loss_increases.pop_back();
+  EXPECT_THROW(allocate(config_, job, curves), std::invalid_argument);
+  curves = right;
+  curves[3].loss_increases[5] = std::nan("");
+  EXPECT_THROW(allocate(config_, job, curves), std::invalid_argument);
+}
+
+TEST_F(AllocationTest, AttentionsAreSummedBesideMlps) {
+  const ResolvedJob any = resolve();
+  with_size("size: 0.8", "path: o, format: stock");
+  const ResolvedJob stock = resolve();
+  EXPECT_EQ(count_cut_sublayers(any, 1, 6), 5);
+  EXPECT_EQ(count_cut_sublayers(stock, 1, 6), 3);
+  const auto held = [&](const ResolvedJob& job) {
+    const ShardPlan plan = make_shard_plan(config_, job);
+    return RankSizes(RankMemory{config_, job, plan.of_rank(0), DeviceKind::kCpu, Dtype::kFloat32})
+        .kept_sums();
+  };
+  EXPECT_EQ(held(any) - held(stock), 6 * 8 * 2 * 256 * 256);  // values, and gradients behind them
+}
+
+TEST_F(AllocationTest, ThePlanSaysWhatIsKnown) {
+  const ResolvedJob job = resolve();
+  const std::string table = plan_table(make_job_plan(config_, job));
+  EXPECT_THAT(table, HasSubstr("n: sizes by loss, metric fisher, format any, pipeline schedule\n"
+                               "target      size 0.8, allocated by loss\n"
+                               "nominal     width 256 of 256, 0.0 % narrower\n"));
+  EXPECT_THAT(table, HasSubstr("mlp         features up to 768, known once the activations are\n"
+                               "values      channels of a head up to 32, likewise\n"));
+  EXPECT_THAT(table, HasSubstr("passes      1 over the tokens and 1 back"));
+  EXPECT_THAT(table, HasSubstr("compressed  at most 10,595,942 bytes"));
+  const auto document = nlohmann::json::parse(plan_to_json(make_job_plan(config_, job)));
+  EXPECT_EQ(document["compressed"]["bytes_at_most"], 10'595'942);
+  EXPECT_FALSE(document.contains("mlp_width"));
+}
+
+}  // namespace
+}  // namespace dotresize

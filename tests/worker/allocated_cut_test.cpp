@@ -1,0 +1,204 @@
+#include "worker/calibration/allocated_cut.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "job/model/read_model_config.h"
+#include "job/plan/resolve_job.h"
+#include "job/plan/shard_plan.h"
+#include "job/spec/job_file.h"
+#include "tests/temporary_directory.h"
+#include "worker/calibration/sublayer_cuts.h"
+#include "worker/checkpoint/tokens.h"
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+
+/// Sizes by loss for the example model, from few tokens.
+class AllocatedCutTest : public testing::Test {
+ protected:
+  AllocatedCutTest() {
+    new_journal();
+    spec_ = parse_job("name: n\nmodel: {path: " + kModel +
+                          "}\noutput: {path: o}\n"
+                          "method: {size: 0.8, round_to: 16}\n"
+                          "calibration: {tokens: " +
+                          kTokens + ", samples: 4, seqlen: 64}\n",
+                      "job.yaml", dir_.path())
+                .spec;
+  }
+
+  void new_journal() {
+    std::filesystem::remove_all(dir_.path() / "journal");
+    std::filesystem::create_directory(dir_.path() / "journal");
+  }
+
+  /// Runs like a new process, with the content of the journal. `seen`: the result of the trial.
+  AllocatedCut run(double seen = 0.5) {
+    job_ = resolve_job(spec_, config_);
+    plan_ = make_shard_plan(config_, *job_);
+    if (short_of_memory_) {
+      RankShard& shard = plan_->ranks.front();
+      shard.keeps_sums = false;
+      shard.checkpoints = Checkpoints::kStage;
+      shard.cuts_at_once = 5;
+      plan_->cut_groups = 3;
+    }
+    journal_.emplace(dir_.path() / "journal");
+    tokens_ = 0;
+    const CalibrationObserver observer{[this](int64_t tokens) { tokens_ += tokens; },
+                                       [](int64_t) {}, [](int64_t) {}};
+    const AllocationWindows split{{windows().slice(0, 0, 14), numbers(0, 14)},
+                                  {windows().slice(0, 14, 16), numbers(14, 16)}};
+    return cut_by_loss(comm_, dense(split.fitted.windows), *job_, *journal_, split, observer, clock_,
+                       [this, seen](const ModelConfig&) {
+                         ++trials_;
+                         if (fails_in_trial_) throw std::runtime_error("killed");
+                         return seen;
+                       });
+  }
+
+  CalibrationJob dense(const at::Tensor& windows) {
+    return {
+        .config = config_,
+        .reader = reader_,
+        .plan = *plan_,
+        .journal = *journal_,
+        .finished = {},
+        .windows = windows,
+        .map = {.basis = job_->method.basis, .kind = job_->method.map, .metric = job_->maps.metric},
+        .widths = job_->widths};
+  }
+
+  at::Tensor windows() const {
+    return calibration_windows(read_tokens(kTokens, config_.vocab_size).tokens, 16, 64);
+  }
+
+  static std::vector<int64_t> numbers(int64_t first, int64_t end) {
+    std::vector<int64_t> all;
+    for (int64_t number = first; number < end; ++number) all.push_back(number);
+    return all;
+  }
+
+  /// Returns the tensors of all cuts for the output, by entry and name.
+  std::map<std::string, at::Tensor> cuts(const char* kinds = "mlp- values-") const {
+    std::map<std::string, at::Tensor> found;
+    for (const std::string& entry : journal_->entries()) {
+      const std::string kind = entry.substr(0, entry.find('-')) + "-";
+      if (std::string(kinds).find(kind) == std::string::npos) continue;
+      for (const auto& [name, tensor] : journal_->get(entry)) {
+        if (name.starts_with("model.")) found[entry + " " + name] = tensor;
+      }
+    }
+    return found;
+  }
+
+  const std::string kModel = DOTRESIZE_SOURCE_DIR "/examples/docs-llama";
+  const std::string kTokens = DOTRESIZE_SOURCE_DIR "/tests/data/calibration.safetensors";
+  const c10::InferenceMode no_autograd_;
+  TemporaryDirectory dir_;
+  v1::JobSpec spec_;
+  const ModelConfig config_ = read_model_config(kModel);
+  const CheckpointReader reader_{kModel};
+  SelfCommunicator comm_;
+  PhaseClock clock_;
+  std::optional<ResolvedJob> job_;
+  std::optional<ShardPlan> plan_;
+  std::optional<Journal> journal_;
+  int trials_ = 0;
+  int64_t tokens_ = 0;
+  bool short_of_memory_ = false;
+  bool fails_in_trial_ = false;
+};
+
+TEST_F(AllocatedCutTest, IsTheSameInManyPassesThatComputeAgain) {
+  const AllocatedCut once = run();
+  const auto cuts_once = cuts();
+  ASSERT_GT(cuts_once.size(), 0u);
+  // All tokens go forward and back once, and the held-out ones forward once more.
+  EXPECT_EQ(tokens_, (2 * 16 + 2) * 64);
+  new_journal();
+  short_of_memory_ = true;
+  const AllocatedCut found = run();
+  EXPECT_EQ(widths_of(found.allocation.chosen), widths_of(once.allocation.chosen));
+  EXPECT_EQ(found.allocation.predicted_loss_increase(), once.allocation.predicted_loss_increase());
+  const auto cuts_again = cuts();
+  ASSERT_EQ(cuts_again.size(), cuts_once.size());
+  for (const auto& [name, tensor] : cuts_once) {
+    EXPECT_TRUE(at::equal(cuts_again.at(name), tensor)) << name;
+  }
+}
+
+TEST_F(AllocatedCutTest, PredictionsAgreeWithTheTrial) {
+  EXPECT_NEAR(run(/*seen=*/0.5).allocation.predicted_loss_increase(), 0.5, 1e-9);
+  EXPECT_EQ(trials_, 1);
+  EXPECT_NEAR(run(/*seen=*/0.7).allocation.predicted_loss_increase(), 0.5, 1e-9);
+  EXPECT_EQ(trials_, 1) << "the journal keeps the result";
+}
+
+TEST_F(AllocatedCutTest, OtherFeaturesGoOnceAllWindowsAreSeen) {
+  const AllocatedCut found = run();
+  int64_t cut = 0;
+  int64_t same = 0;
+  for (const ChosenWidth& one : found.allocation.of_mlps()) {
+    if (one.width == config_.intermediate_size) continue;
+    const std::string entry = fmt::format("mlp-{}-{}", one.sublayer, one.width);
+    const std::string gate =
+        fmt::format("model.layers.{}.mlp.gate_proj.weight", layer_of(one.sublayer));
+    ++cut;
+    same += at::equal(journal_->get(entry).at(gate), journal_->get("trial-" + entry).at(gate));
+  }
+  EXPECT_GT(cut, 0);
+  EXPECT_EQ(same, 0);
+}
+
+TEST_F(AllocatedCutTest, TheCutIsThatOfAJobWithTheseSizes) {
+  const AllocatedCut found = run();
+  const auto chosen = cuts("mlp-");
+  ASSERT_FALSE(chosen.empty());
+  for (const std::string& entry : std::set<std::string>(journal_->entries())) {
+    if (entry.starts_with("mlp-")) journal_->remove(entry);
+  }
+  const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}, [](int64_t) {}};
+  const CutSums all{.rounds = {{windows(), numbers(0, 16), /*gradients=*/true}},
+                    .tokens = windows().numel()};
+  cut_sublayers(comm_, dense(windows()), *job_, found.config, all, observer, clock_);
+  for (const auto& [name, tensor] : cuts("mlp-")) {
+    const at::Tensor difference = (tensor - chosen.at(name)).abs().max();
+    EXPECT_LT(difference.item<double>(), 1e-4) << name;
+  }
+}
+
+TEST_F(AllocatedCutTest, AKilledRunGoesOnToTheSameCut) {
+  const AllocatedCut whole = run();
+  const auto expected = cuts();
+  new_journal();
+  fails_in_trial_ = true;
+  EXPECT_THROW(run(), std::runtime_error);
+  fails_in_trial_ = false;
+  journal_->remove("curve-3");  // another kill, before this curve
+  EXPECT_EQ(widths_of(run().allocation.chosen), widths_of(whole.allocation.chosen));
+  for (const auto& [name, tensor] : cuts()) EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
+}
+
+TEST_F(AllocatedCutTest, AStockModelKeepsEquallyManyFeaturesInAllLayers) {
+  spec_.mutable_output()->set_format(v1::Output::stock);
+  const AllocatedCut found = run();
+  EXPECT_LT(found.config.intermediate_size, config_.intermediate_size);
+  EXPECT_THAT(widths_of(found.allocation.chosen), Each(found.config.intermediate_size));
+  EXPECT_THAT(found.config.form.intermediate_sizes, testing::IsEmpty());
+  EXPECT_EQ(found.allocation.of_attentions().size(), 0u);
+}
+
+}  // namespace
+}  // namespace dotresize
