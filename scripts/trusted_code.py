@@ -8,6 +8,7 @@ for byte, and "False" if it needs none. Any other code is refused: exit code 65.
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -17,10 +18,24 @@ CLASSES = {
     "AutoModel": "modeling_dotresize.DotResizeModel",
     "AutoModelForCausalLM": "modeling_dotresize.DotResizeForCausalLM",
 }
+# Without maps the file derives classes from those of the family, which `architectures` names.
+LAYER_SIZES = {
+    "AutoConfig": "modeling_layer_sizes.{}Config",
+    "AutoModel": "modeling_layer_sizes.{}Model",
+    "AutoModelForCausalLM": "modeling_layer_sizes.{}ForCausalLM",
+}
 
 
 class UntrustedCode(Exception):
     """The directory has code that is not dotresize's, or none that can be looked at; the message names the file."""
+
+
+def code_of(config):
+    """The classes that auto_map must name, and the files that have them."""
+    if not config.get("norm_weights"):
+        return CLASSES, ("configuration_dotresize.py", "modeling_dotresize.py")
+    stem = re.fullmatch(r"\['(DotResize\w+)ForCausalLM'\]", str(config.get("architectures")))
+    return {auto: name.format(stem and stem[1]) for auto, name in LAYER_SIZES.items()}, ("modeling_layer_sizes.py",)
 
 
 def may_run_code(model_dir):
@@ -31,9 +46,10 @@ def may_run_code(model_dir):
         raise UntrustedCode(f"{model_dir}/config.json: not JSON: {error}") from error
     if config.get("model_type") != "dotresize":
         return False
-    if config.get("auto_map") != CLASSES:
+    classes, files = code_of(config)
+    if config.get("auto_map") != classes:
         raise UntrustedCode(f"{model_dir}/config.json: auto_map does not name the code of dotresize")
-    for name in ("configuration_dotresize.py", "modeling_dotresize.py"):
+    for name in files:
         if not (model_dir / name).is_file():
             raise UntrustedCode(f"{model_dir / name}: not there, though config.json names it")
         if (model_dir / name).read_bytes() != (CODE / name).read_bytes():

@@ -53,7 +53,7 @@ constexpr std::array<std::string_view, 31> kIdlePrefixes = {".",
                                                             "events.out",
                                                             "all_results"};
 
-constexpr std::array<std::string_view, 28> kIdleNames = {
+constexpr std::array<std::string_view, 26> kIdleNames = {
     "dotresize",
     "params.json",
     "tekken.json",
@@ -79,9 +79,7 @@ constexpr std::array<std::string_view, 28> kIdleNames = {
     "mergekit_config.yml",
     "mergekit_config.yaml",
     "tokenizer.json.bak",
-    "configuration.json",
-    "configuration_dotresize.py",
-    "modeling_dotresize.py"};
+    "configuration.json"};
 
 constexpr std::array<std::string_view, 29> kIdleExtensions = {
     ".md",   ".txt",   ".png",     ".jpg",   ".jpeg",    ".gif",  ".svg", ".pdf",

@@ -61,6 +61,15 @@ struct ModelFamily {
   std::optional<Mixture> mixture = std::nullopt;
 };
 
+/// `architectures` of a custom output with maps.
+inline constexpr const char* kNarrowedArchitecture = "DotResizeForCausalLM";
+
+/// `architectures` of a custom output without maps, whose class is the family's with sizes by
+/// layer.
+inline std::string layer_sizes_architecture(const ModelFamily& family) {
+  return "DotResize" + family.architecture;
+}
+
 /// Returns null for an unsupported family.
 const ModelFamily* find_family(const std::string& model_type);
 

@@ -55,8 +55,10 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
 /// Writes the keys that make transformers load the code beside the weights.
 void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
-  config["architectures"] = {"DotResizeForCausalLM"};
-  config["auto_map"] = custom_code_map();
+  config["architectures"] = {output.form.norm_weights
+                                 ? layer_sizes_architecture(*find_family(output.family))
+                                 : kNarrowedArchitecture};
+  config["auto_map"] = custom_code_map(output);
   config["source_model_type"] = output.family;
   config["junction_widths"] = output.form.junction_widths;
   if (!output.form.shortcuts.empty()) {
@@ -100,10 +102,18 @@ void write_stock(json& config, const ModelConfig& output) {
 
 }  // namespace
 
-json custom_code_map() {
-  return {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
-          {"AutoModel", "modeling_dotresize.DotResizeModel"},
-          {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+json custom_code_map(const ModelConfig& output) {
+  if (!output.form.norm_weights) {
+    return {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
+            {"AutoModel", "modeling_dotresize.DotResizeModel"},
+            {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+  }
+  const std::string model =
+      "modeling_layer_sizes." + layer_sizes_architecture(*find_family(output.family));
+  const std::string stem = model.substr(0, model.rfind("ForCausalLM"));
+  return {{"AutoConfig", stem + "Config"},
+          {"AutoModel", stem + "Model"},
+          {"AutoModelForCausalLM", model}};
 }
 
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {

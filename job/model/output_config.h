@@ -8,8 +8,8 @@
 namespace dotresize {
 
 /// `auto_map` of a compressed model: transformers' class names, with the classes in the output's
-/// code.
-nlohmann::json custom_code_map();
+/// code. Without maps this is modeling_layer_sizes.py, which derives them from those of the family.
+nlohmann::json custom_code_map(const ModelConfig& output);
 
 /// config.json of `output`: the source's keys that are kept (kept_config), sorted, with the changed
 /// values. Rotary settings and

@@ -23,7 +23,6 @@ constexpr int64_t kMaxSize = int64_t{1} << 22;
 constexpr int64_t kMaxHeads = int64_t{1} << 11;
 
 constexpr const char* kCompressedType = "dotresize";
-constexpr const char* kCompressedArchitecture = "DotResizeForCausalLM";
 
 /// Reads the family, and refuses settings that change the forward pass in an unimplemented way.
 const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) {
@@ -36,8 +35,13 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
   if (config.family.empty()) fields.fail(key, "is missing");
   const ModelFamily* family = find_family(config.family);
   if (family == nullptr) fields.fail(key, reason_for_refusal(config.family));
-  const std::string expected = config.compressed ? kCompressedArchitecture : family->architecture;
+  // Earlier versions named one class for outputs with and without maps.
+  const bool by_layer = config.compressed && fields.boolean("norm_weights", false);
   const json& architectures = fields.raw("architectures");
+  const std::string expected = !config.compressed ? family->architecture
+                               : by_layer && architectures != json::array({kNarrowedArchitecture})
+                                   ? layer_sizes_architecture(*family)
+                                   : kNarrowedArchitecture;
   if (!architectures.is_null() && architectures != json::array({expected})) {
     fields.fail("architectures",
                 architectures.dump(-1, ' ', false, json::error_handler_t::replace) +

@@ -25,7 +25,7 @@ def generate(model, inputs, **options):
 def main(directory):
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
-    has_code = (Path(directory) / "modeling_dotresize.py").is_file()
+    has_code = any(Path(directory).glob("modeling_*.py"))
     model, loading = AutoModelForCausalLM.from_pretrained(
         directory, trust_remote_code=has_code, torch_dtype=torch.float32, output_loading_info=True
     )

@@ -11,10 +11,8 @@ from narrowing import (
     output_keys,
     random_dense,
     random_maps,
-    silence_values,
     tie,
     tiny_keys,
-    without_values,
     write_output,
 )
 from transformers import AutoModelForCausalLM
@@ -125,13 +123,3 @@ def saved_and_loaded(model, folder):
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     return again
-
-
-def with_narrow_values(folder, source, dims):
-    """Returns the dense model, its maps, and the directory of the narrowed model with value heads of these widths."""
-    dense = random_dense(SOURCES[source])
-    silence_values(dense, dims)
-    maps = random_maps(48, NARROW)
-    keys = {**output_keys(SOURCES[source], NARROW), "value_head_dims": dims}
-    tensors = without_values(fold(dense, maps), SOURCES[source], dims)
-    return dense, maps, write_output(folder / "model", tensors, keys)

@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 CODE = Path(__file__).parents[2] / "worker" / "python"
-CODE_FILES = ("configuration_dotresize.py", "modeling_dotresize.py")
 
 
 def tensors_of(directory):
@@ -342,6 +341,43 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
     return keys
 
 
+def layer_sizes_keys(keys, sizes, dims, dtype="float32"):
+    """Returns the config.json of an output without maps."""
+    dotresize = "DotResize" + CONFIG_MAPPING[keys["model_type"]].__name__.removesuffix("Config")
+    classes = {"AutoConfig": "Config", "AutoModel": "Model", "AutoModelForCausalLM": "ForCausalLM"}
+    layers = keys["num_hidden_layers"]
+    return output_keys(keys, [keys["hidden_size"]] * (2 * layers + 1), dtype) | {
+        "architectures": [f"{dotresize}ForCausalLM"],
+        "auto_map": {auto: f"modeling_layer_sizes.{dotresize}{part}" for auto, part in classes.items()},
+        "tie_word_embeddings": keys["tie_word_embeddings"],
+        "norm_weights": True,
+        "shortcut_ranks": [0] * (2 * layers),
+        "shortcut_factors": 1,
+        "intermediate_sizes": sizes,
+        "value_head_dims": dims,
+    }
+
+
+def with_layer_sizes(directory, keys, sizes, dims, dtype="float32"):
+    """Writes an output without maps of a model in which nothing reads what it lacks. Returns that model."""
+    dense = random_dense(keys)
+    silence_features(dense, lambda layer, feature: feature >= sizes[layer])
+    silence_values(dense, dims)
+    tensors = without_values(without_features(stored_tensors(dense), sizes), keys, dims)
+    mlps, attentions = ([layer for layer, size in enumerate(of_layers) if size == 0] for of_layers in (sizes, dims))
+    tensors = without_sublayers(tensors, mlps, attentions)
+    norms = [f"layers.{layer}.post_attention_layernorm.weight" for layer in mlps]
+    norms += [f"layers.{layer}.input_layernorm.weight" for layer in attentions]
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith(tuple(norms))}
+    write_output(directory, tensors, layer_sizes_keys(keys, sizes, dims, dtype))
+    return dense
+
+
+def code_files(keys):
+    """Returns the names of the files of code that a config.json names."""
+    return sorted({name.partition(".")[0] + ".py" for name in keys["auto_map"].values()})
+
+
 def write_output(directory, tensors, keys):
     """Writes a model directory like the worker: two shards, index, config.json, custom code."""
     directory.mkdir(parents=True)
@@ -355,7 +391,7 @@ def write_output(directory, tensors, keys):
     index = {"metadata": {}, "weight_map": weight_map}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     (directory / "config.json").write_text(json.dumps(keys, indent=2))
-    for name in CODE_FILES:
+    for name in code_files(keys):
         shutil.copy(CODE / name, directory)
     return directory
 

@@ -1,5 +1,6 @@
 """Tests of dotresize-worker eval: perplexity and latency, side by side, in both runtimes."""
 
+import itertools
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 
 import pytest
 import torch
-from narrowing import fold, output_keys, random_dense, random_maps, tiny_keys, write_output
+from narrowing import fold, output_keys, random_dense, random_maps, tiny_keys, with_layer_sizes, write_output
 from running import WORKER
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -18,12 +19,13 @@ WIDTHS = [40] * 6 + [48]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Makes "dense", "narrow" and "stranger" (which has another vocabulary), and tokens for all of them."""
+    """Makes "dense", "narrow", "sizes" (without maps) and "stranger" (which has another vocabulary), and tokens for all of them."""
     folder = tmp_path_factory.mktemp("eval")
     dense = random_dense(KEYS)
     dense.save_pretrained(folder / "dense")
     tensors = fold(dense, random_maps(48, WIDTHS))
     write_output(folder / "narrow", tensors, output_keys(KEYS, WIDTHS))
+    with_layer_sizes(folder / "sizes", KEYS, [20, 0, 7], [0, 12, 5])
     random_dense({**KEYS, "vocab_size": 120}).save_pretrained(folder / "stranger")
     ids = torch.randint(2, 97, (6, 40), generator=torch.Generator().manual_seed(5))
     save_file({"tokens": ids}, folder / "tokens.safetensors")
@@ -52,7 +54,7 @@ QUICK = ["--latency", "--prompt", 12, "--decode", 4, "--repetitions", 3, "--warm
 @pytest.fixture(scope="module")
 def documents(folder):
     """Returns the documents of both runtimes for the same request."""
-    models = [folder / "dense", folder / "narrow"]
+    models = [folder / "dense", folder / "narrow", folder / "sizes"]
     tokens = ["--tokens", folder / "tokens.safetensors"]
     return {
         runtime: document(*models, *tokens, *QUICK, "--batch", 2, "--runtime", runtime)
@@ -66,7 +68,8 @@ def test_both_runtimes_measure_the_same_perplexities(documents):
         for runtime in ("own", "transformers")
     )
     assert own == pytest.approx(transformers, rel=1e-5)
-    assert own[0] != pytest.approx(own[1], rel=1e-3)
+    for one, another in itertools.combinations(own, 2):
+        assert one != pytest.approx(another, rel=1e-3)
 
 
 @pytest.mark.parametrize("runtime", ["own", "transformers"])
@@ -77,15 +80,14 @@ def test_the_document_says_what_was_measured_and_how(documents, folder, runtime)
         "prompt": 12, "decode": 4, "batch": 2, "repetitions": 3, "warmup": 1,
     }  # fmt: skip
     assert found["warnings"] == []
-    assert [model["model"] for model in found["models"]] == [str(folder / "dense"), str(folder / "narrow")]
+    assert [model["model"] for model in found["models"]] == [str(folder / name) for name in ("dense", "narrow", "sizes")]
     for model in found["models"]:
         assert model["bytes"] == 4 * model["parameters"]
         assert (model["predicted_tokens"], model["seqlen"]) == (6 * 39, 40)
         for times in (model["prompt_ms_per_token"], model["decode_ms_per_token"]):
             assert 0 < times["p10"] <= times["median"] <= times["p90"]
-    first, second = found["models"]
-    assert second["parameters"] != first["parameters"]
-    assert first["tokens_sha256"] == second["tokens_sha256"]
+    assert len({model["parameters"] for model in found["models"]}) == 3
+    assert len({model["tokens_sha256"] for model in found["models"]}) == 1
 
 
 def test_a_table_is_for_people_and_progress_goes_to_stderr(folder):
@@ -164,17 +166,23 @@ def point_elsewhere(path):
     path.write_text(json.dumps(keys))
 
 
+def name_another_family(path):
+    path.write_text(path.read_text().replace("modeling_layer_sizes.DotResizeLlama", "modeling_layer_sizes.DotResizeMistral"))
+
+
 @pytest.mark.parametrize(
-    ("file", "change"),
+    ("name", "file", "change"),
     [
-        ("modeling_dotresize.py", append),
-        ("configuration_dotresize.py", append),
-        ("config.json", point_elsewhere),
+        ("narrow", "modeling_dotresize.py", append),
+        ("narrow", "configuration_dotresize.py", append),
+        ("narrow", "config.json", point_elsewhere),
+        ("sizes", "modeling_layer_sizes.py", append),
+        ("sizes", "config.json", name_another_family),
     ],
 )
-def test_code_that_is_not_dotresizes_is_not_run(folder, tmp_path, file, change):
+def test_code_that_is_not_dotresizes_is_not_run(folder, tmp_path, name, file, change):
     model = tmp_path / "model"
-    shutil.copytree(folder / "narrow", model)
+    shutil.copytree(folder / name, model)
     change(model / file)
     result = evaluate(model, *QUICK, "--runtime", "transformers", exit_code=65)
     assert f"{model / file}: " in result.stderr and "untrusted code" in result.stderr

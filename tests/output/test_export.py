@@ -21,13 +21,8 @@ from narrowing import (
     output_keys,
     random_dense,
     random_maps,
-    silence_features,
-    silence_values,
-    stored_tensors,
     tiny_keys,
-    without_features,
-    without_sublayers,
-    without_values,
+    with_layer_sizes,
     write_output,
 )
 from running import EXAMPLE
@@ -113,18 +108,7 @@ SIZES, DIMS = [20, 0, 7], [0, 12, 5]  # features and value channels by layer; 0:
 
 def output_without_maps(directory, dims, **changes):
     """Writes a custom output with the stream width of a dense llama. Returns the llama, which computes the same."""
-    keys = tiny_keys("llama", vocab_size=VOCABULARY, **changes)
-    dense = random_dense(keys)
-    silence_features(dense, lambda layer, feature: feature >= SIZES[layer])
-    silence_values(dense, dims)
-    tensors = without_values(without_features(stored_tensors(dense), SIZES), keys, dims)
-    removed = [layer for layer in range(3) if dims[layer] == 0]
-    tensors = without_sublayers(tensors, [1], removed)
-    for norm in ("1.post_attention_layernorm", *(f"{layer}.input_layernorm" for layer in removed)):
-        del tensors[f"model.layers.{norm}.weight"]
-    tensors.pop("lm_head.weight", None) if dense.config.tie_word_embeddings else None
-    own = {"norm_weights": True, "shortcut_ranks": [0] * 6, "shortcut_factors": 1, "intermediate_sizes": SIZES, "value_head_dims": dims}
-    write_output(directory, tensors, {**output_keys(keys, [48] * 7), **own, "tie_word_embeddings": dense.config.tie_word_embeddings})
+    dense = with_layer_sizes(directory, tiny_keys("llama", vocab_size=VOCABULARY, **changes), SIZES, dims)
     add_tokenizer(directory)
     return dense
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from narrowing import fold, output_keys, random_dense, random_maps, tie, tiny_keys, write_output
+from narrowing import fold, output_keys, random_dense, random_maps, tie, tiny_keys, with_layer_sizes, write_output
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM
 
@@ -13,6 +13,7 @@ SOURCES = {
     ),
     "llama-tied": (tiny_keys("llama", tie_word_embeddings=True), ["q_proj", "down_proj"]),
     "phi3": (tiny_keys("phi3"), ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
+    "qwen3 without maps": (tiny_keys("qwen3"), ["q_proj", "k_proj", "gate_proj", "up_proj", "down_proj"]),
 }
 WIDTHS = [32, 40, 24, 31, 16, 36, 48]
 
@@ -21,6 +22,9 @@ WIDTHS = [32, 40, 24, 31, 16, 36, 48]
 def base(tmp_path, request):
     """Returns a narrowed model's directory and the names of its projections."""
     keys, projections = SOURCES[request.param]
+    if "without maps" in request.param:
+        with_layer_sizes(tmp_path / "model", keys, [20, 31, 7], [5, 12, 1])
+        return tmp_path / "model", projections
     dense, maps = random_dense(keys), random_maps(keys["hidden_size"], WIDTHS)
     tensors, ends = fold(dense, maps), {}
     if keys["tie_word_embeddings"]:
@@ -78,7 +82,7 @@ def test_a_merged_adapter_gives_a_narrowed_model(base, tmp_path):
     model, _ = fine_tuned(*base)
     expected = logits(model)
     merged = model.merge_and_unload()
-    assert type(merged).__name__ == "DotResizeForCausalLM"
+    assert type(merged) is type(load(base[0]))
     torch.testing.assert_close(logits(merged), expected, atol=1e-4, rtol=0)
     merged.save_pretrained(tmp_path / "merged")
     assert torch.equal(logits(load(tmp_path / "merged")), logits(merged))

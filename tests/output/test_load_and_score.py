@@ -20,6 +20,13 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import load_and_score  # noqa: E402
 import trusted_code  # noqa: E402
 
+WITHOUT_MAPS = {
+    "model_type": "dotresize",
+    "norm_weights": True,
+    "architectures": ["DotResizeLlamaForCausalLM"],
+    "auto_map": {auto: name.format("DotResizeLlama") for auto, name in trusted_code.LAYER_SIZES.items()},
+}
+
 
 def score(*arguments):
     """Returns the exit code. Runs in this process: importing transformers takes longer than most scores."""
@@ -101,6 +108,9 @@ def test_bad_input_is_refused_in_one_line(capsys, arguments, message):
     [
         ({"model_type": "dotresize"}, "config.json: auto_map does not name the code of dotresize"),
         ({"model_type": "dotresize", "auto_map": trusted_code.CLASSES}, "configuration_dotresize.py: not there"),
+        (WITHOUT_MAPS, "modeling_layer_sizes.py: not there"),
+        (WITHOUT_MAPS | {"architectures": ["DotResizeMistralForCausalLM"]}, "auto_map does not name the code of dotresize"),
+        (WITHOUT_MAPS | {"architectures": ["LlamaForCausalLM"]}, "auto_map does not name the code of dotresize"),
     ],
 )
 def test_a_directory_without_its_code_is_refused(tmp_path, capsys, config, message):

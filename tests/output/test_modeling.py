@@ -11,14 +11,12 @@ from narrowed_models import (
     ONE_PER_FAMILY,
     SLICED,
     SOURCES,
-    generate,
     load,
     logits,
     narrowed,
     saved_and_loaded,
     some_ids,
     tied,
-    with_narrow_values,
 )
 from narrowing import (
     aligned,
@@ -27,12 +25,6 @@ from narrowing import (
     projected_logits,
     random_dense,
     random_maps,
-    silence_features,
-    silence_values,
-    stored_tensors,
-    without_features,
-    without_sublayers,
-    without_values,
     write_output,
 )
 from safetensors.torch import load_file
@@ -93,26 +85,12 @@ def test_a_tied_model_takes_embeddings_of_its_table(tmp_path):
         assert torch.equal(model(inputs_embeds=rows).logits, logits(model, some_ids()))
 
 
-@pytest.mark.parametrize("source", ["llama", "llama-tied", "qwen3_moe"])
-def test_without_maps_the_tensors_are_the_sources(tmp_path, source):
-    dense = random_dense(SOURCES[source])
-    keys = output_keys(SOURCES[source], FULL) | {
-        "tie_word_embeddings": SOURCES[source]["tie_word_embeddings"],
-        "norm_weights": True,
-        "shortcut_ranks": [0] * 6,
-    }
-    model = load(write_output(tmp_path / "model", stored_tensors(dense), keys))
-    torch.testing.assert_close(logits(model, some_ids()), logits(dense, some_ids()), atol=1e-5, rtol=0)
-    assert saved_and_loaded(model, tmp_path).config.norm_weights
-
-
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
         ({"embedding_projection": False}, "embedding_projection is false, but the junction is 32 wide"),
         ({"head_projection": False}, "head_projection is false, but the junction is 33 wide"),
         ({"tie_word_embeddings": False}, "embedding_projection is true, but tie_word_embeddings is not"),
-        ({"norm_weights": True}, "norm_weights is true"),
     ],
 )
 def test_ends_that_do_not_fit_are_refused(tmp_path, keys, said):
@@ -163,51 +141,3 @@ def test_rotary_settings_of_either_transformers_are_read(tmp_path, source, rotar
     ids = some_ids()
     expected = projected_logits(dense, maps, ids)
     torch.testing.assert_close(logits(load(directory), ids), expected, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("source", ["llama-biases", "phi3", "mixtral", "qwen3_moe"])
-def test_layers_may_have_mlps_of_different_sizes(tmp_path, source):
-    sizes = [20, 31, 7]  # the experts of qwen3_moe have 28 features, the MLP between them 80
-    dense = random_dense(SOURCES[source])
-    silence_features(dense, lambda layer, feature: feature >= sizes[layer])
-    maps = random_maps(48, NARROW)
-    keys = {**output_keys(SOURCES[source], NARROW), "intermediate_sizes": sizes}
-    tensors = without_features(fold(dense, maps), sizes)
-    model = load(write_output(tmp_path / "model", tensors, keys))
-    expected = projected_logits(dense, maps, some_ids())
-    torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
-
-    assert saved_and_loaded(model, tmp_path).config.intermediate_sizes == sizes
-
-
-# Cases: heads that share values, fused projections, biases, heads of any width, mixtures of experts.
-@pytest.mark.parametrize("source", ["llama-biases", "phi3", "qwen2", "qwen3-biases-wide-heads", "mixtral"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_value_heads_may_be_narrower_than_the_others(tmp_path, source, attention):
-    dims = [5, SOURCES[source]["head_dim"], 1]
-    dense, maps, directory = with_narrow_values(tmp_path, source, dims)
-    model = load(directory, attn_implementation=attention)
-    expected = projected_logits(dense, maps, some_ids())
-    torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
-    cached = generate(model, some_ids(), use_cache=True)
-    assert torch.equal(cached, generate(model, some_ids(), use_cache=False))
-
-    assert saved_and_loaded(model, tmp_path).config.value_head_dims == dims
-
-
-# The first attention is missing, from which transformers takes the number of cached tokens.
-@pytest.mark.parametrize("source", ["llama", "phi3", "qwen2", "mixtral", "qwen3_moe"])
-def test_a_layer_may_lack_its_attention_or_its_mlp(tmp_path, source):
-    sizes, dims = [20, 0, 7], [0, SOURCES[source]["head_dim"], 5]
-    dense = random_dense(SOURCES[source])
-    silence_features(dense, lambda layer, feature: feature >= sizes[layer])
-    silence_values(dense, dims)
-    maps = random_maps(48, NARROW)
-    keys = {**output_keys(SOURCES[source], NARROW), "intermediate_sizes": sizes, "value_head_dims": dims}
-    tensors = without_values(without_features(fold(dense, maps), sizes), SOURCES[source], dims)
-    model = load(write_output(tmp_path / "model", without_sublayers(tensors, [1], [0]), keys))
-    expected = projected_logits(dense, maps, some_ids())
-    torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
-    cached = generate(model, some_ids(), use_cache=True)
-    assert torch.equal(cached, generate(model, some_ids(), use_cache=False))
-    saved_and_loaded(model, tmp_path)

@@ -11,7 +11,7 @@ from pydoc_data.topics import topics
 
 import pytest
 import torch
-from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, silence_features, silence_values, tiny_keys
+from narrowing import CODE, ROTARY_SOURCES, code_files, random_dense, silence_features, silence_values, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -53,13 +53,13 @@ def test_the_directory_is_complete_and_nothing_else_is_left(outputs):
     count = len(shards)
     assert shards == [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
     others = ["config.json", "model.safetensors.index.json", "README.md", "SHA256SUMS"]
-    others += [*CODE_FILES, *COPIED, "dotresize/report.json"]
+    others += [*code_files(keys_of(outputs[0])), *COPIED, "dotresize/report.json"]
     assert names == sorted(shards + others)
     assert not list(outputs[0].parent.glob("*.partial"))
 
 
 def test_code_and_tokenizer_are_copied_byte_for_byte(outputs):
-    for name in CODE_FILES:
+    for name in code_files(keys_of(outputs[0])):
         assert (outputs[0] / name).read_bytes() == (CODE / name).read_bytes()
     for name in COPIED:
         assert (outputs[0] / name).read_bytes() == (EXAMPLE / name).read_bytes()

@@ -18,7 +18,7 @@ from narrowing import (
     random_maps,
     tensors_of,
     tiny_keys,
-    without_values,
+    with_layer_sizes,
     write_output,
 )
 from torch import fx, nn
@@ -35,7 +35,7 @@ FAMILIES = {
     "mixtral": tiny_keys("mixtral"),
     "qwen3_moe": tiny_keys("qwen3_moe", mlp_only_layers=[0]),
 }
-NARROW_VALUES = {"phi3, narrower values": [5, 12, 1]}  # value head widths by layer, for a model of FAMILIES
+WITHOUT_MAPS = ("llama", "phi3", "qwen2", "qwen3")  # vLLM replaces the experts of mixtures
 WIDTHS = [32, 40, 24, 31, 16, 36, 48]  # the last junction is dense: the head has hidden_size columns
 IDS = torch.randint(2, 97, (1, 19), generator=torch.Generator().manual_seed(3))
 
@@ -73,18 +73,25 @@ def replace_linears(module):
             replace_linears(child)
 
 
-@pytest.fixture(params=[*FAMILIES, *NARROW_VALUES])
-def directory(tmp_path, request):
-    keys = FAMILIES[request.param.split(",")[0]]
-    dims = NARROW_VALUES.get(request.param)
+def write_with_maps(directory, keys):
     ranks = exact_ranks(keys["hidden_size"], WIDTHS)
     maps = aligned(random_maps(keys["hidden_size"], WIDTHS))
     tensors = fold(random_dense(keys), maps, [(rank, 1) for rank in ranks])
-    out = output_keys(keys, WIDTHS) | {"shortcut_ranks": ranks, "shortcut_factors": 1}
-    if dims:
-        tensors = without_values(tensors, keys, dims)
-        out["value_head_dims"] = dims
-    return write_output(tmp_path / "model", tensors, out)
+    return write_output(directory, tensors, output_keys(keys, WIDTHS) | {"shortcut_ranks": ranks, "shortcut_factors": 1})
+
+
+@pytest.fixture(params=FAMILIES)
+def with_maps(tmp_path, request):
+    return write_with_maps(tmp_path / "model", FAMILIES[request.param])
+
+
+@pytest.fixture(params=[*FAMILIES, *(f"{family}, without maps" for family in WITHOUT_MAPS)])
+def directory(tmp_path, request):
+    family, _, without = request.param.partition(",")
+    if not without:
+        return write_with_maps(tmp_path / "model", FAMILIES[family])
+    with_layer_sizes(tmp_path / "model", FAMILIES[family], [20, 31, 7], [12, 5, 1])
+    return tmp_path / "model"
 
 
 def test_an_engine_that_replaces_modules_gets_the_same_logits(directory):
@@ -96,7 +103,8 @@ def test_an_engine_that_replaces_modules_gets_the_same_logits(directory):
         model = AutoModel.from_config(config, trust_remote_code=True).eval()
     model.rotary_emb = rotary  # the engine leaves buffers where they are computed
     replace_linears(model)
-    model.set_input_embeddings(nn.Embedding(config.vocab_size, config.embedding_size))
+    width = getattr(config, "embedding_size", config.hidden_size)
+    model.set_input_embeddings(nn.Embedding(config.vocab_size, width))
     head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     tensors = tensors_of(directory)
@@ -119,16 +127,22 @@ def test_an_engine_that_replaces_modules_gets_the_same_logits(directory):
     torch.testing.assert_close(logits, expected.logits, atol=1e-5, rtol=0)
 
 
-def test_the_norms_are_not_taken_for_stock_ones(directory):
+def test_the_norms_are_not_taken_for_stock_ones(with_maps):
     """A stock RMSNorm divides by the width it sees. Engines recognise one by its class name or the mean in its graph, and would
     replace it with their own."""
-    model = AutoModel.from_pretrained(directory, trust_remote_code=True)
+    model = AutoModel.from_pretrained(with_maps, trust_remote_code=True)
     norms = [model.norm, *(layer.input_layernorm for layer in model.layers)]
     for norm in norms:
         assert "RMSNorm" not in type(norm).__name__
         assert not list(norm.parameters())
         graph = fx.symbolic_trace(norm).graph
         assert not [node for node in graph.nodes if "mean" in str(node.target)]
+
+
+def test_all_attentions_have_the_same_modules(directory):
+    """vLLM looks at one, and rewrites the forward pass of its class for all."""
+    model = AutoModel.from_pretrained(directory, trust_remote_code=True)
+    assert len({tuple(map(type, layer.self_attn.children())) for layer in model.layers}) == 1
 
 
 def test_the_tensor_parallel_plan_names_the_projections(directory):
@@ -148,6 +162,7 @@ def test_the_backend_finds_what_it_asks_for(directory):
     assert "AutoModel" in config.auto_map
     model = AutoModel.from_config(config, trust_remote_code=True)
     assert model._supports_attention_backend
-    assert model.get_input_embeddings().weight.shape[1] == config.embedding_size == WIDTHS[0]
+    width = getattr(config, "embedding_size", config.hidden_size)
+    assert model.get_input_embeddings().weight.shape[1] == width
     assert all(layer.self_attn.is_causal for layer in model.layers)
     assert not {"embedding_size", "base_model_tp_plan"} & config.to_dict().keys()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from narrowing import CODE_FILES, ROTARY_SOURCES, random_dense, tensors_of, tiny_keys
+from narrowing import ROTARY_SOURCES, random_dense, tensors_of, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
@@ -192,7 +192,7 @@ def run_random(folder, source, output, ranks=1, **method):
 
 
 def load(directory):
-    has_code = (directory / CODE_FILES[0]).is_file()
+    has_code = any(directory.glob("modeling_*.py"))
     return AutoModelForCausalLM.from_pretrained(
         directory, trust_remote_code=has_code, torch_dtype=torch.float32
     ).eval()

@@ -2,8 +2,7 @@
 
 config.json holds the keys of the source model, flat, and some of its own: `model_type: dotresize`,
 `source_model_type`, `junction_widths`, and if need be `junction_groups`, `shortcut_ranks`,
-`intermediate_sizes`, `value_head_dims`, `embedding_projection`, `head_projection` and `norm_weights`.
-Works with transformers 4.56 and later, and 5.
+`embedding_projection` and `head_projection`. Works with transformers 4.56 and later, and 5.
 """
 
 from typing import Callable, NamedTuple, Optional
@@ -113,15 +112,9 @@ class DotResizeConfig(PretrainedConfig):
         num_hidden_layers numbers; None among them: the path is one matrix. None: all are, but
         within groups.
     shortcut_factors: how many matrices such a path of low rank is stored as, 1 or 2.
-    intermediate_sizes: the features (d_ff) of each layer's MLP, or of each of its experts,
-        num_hidden_layers numbers; 0: the layer has none. None: the source family's key, the same for all.
-    value_head_dims: the channels of the value heads of each layer's attention, num_hidden_layers
-        numbers up to head_dim, which is that of queries and keys; 0: the layer has no attention.
-        None: head_dim.
     embedding_projection, head_projection: of tied embeddings, whose one table is hidden_size wide:
         a matrix lies between it and the first junction, and between the last one and it. Without the
         latter the last norm has a weight.
-    norm_weights: whether all norms have weights, as in the source; no junction is narrower then.
     hidden_size: the width d of the source, by which the norms go on dividing.
 
     Keys that are absent take the source family's defaults.
@@ -137,11 +130,8 @@ class DotResizeConfig(PretrainedConfig):
         junction_groups=None,
         shortcut_ranks=None,
         shortcut_factors=1,
-        intermediate_sizes=None,
-        value_head_dims=None,
         embedding_projection=False,
         head_projection=False,
-        norm_weights=False,
         **kwargs,
     ):
         if source_model_type not in FAMILIES:
@@ -164,17 +154,10 @@ class DotResizeConfig(PretrainedConfig):
         self.shortcut_factors = shortcut_factors
         if shortcut_ranks is not None:
             _check_shortcuts(shortcut_ranks, shortcut_factors, self.junction_widths)
-        self.intermediate_sizes = intermediate_sizes
-        self.value_head_dims = value_head_dims
         self.embedding_projection = embedding_projection
         self.head_projection = head_projection
-        self.norm_weights = norm_weights
         super().__init__(**kwargs)
         _check_ends(self)
-        if intermediate_sizes is not None:
-            _check_by_layer(self, "intermediate_sizes", self.source_intermediate_size)
-        if value_head_dims is not None:
-            _check_by_layer(self, "value_head_dims", lambda layer: self.head_dim)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
         # Behind super(), which in some versions would split a tied embedding too. Engines assign plans of their own.
         self.base_model_tp_plan = self._tensor_parallel_plan()
@@ -187,42 +170,17 @@ class DotResizeConfig(PretrainedConfig):
     @property
     def has_final_norm(self):
         """True if the last norm has a weight, which is then not in the matrix behind it."""
-        return self.norm_weights or (self.tie_word_embeddings and not self.head_projection)
+        return self.tie_word_embeddings and not self.head_projection
 
     def _tensor_parallel_plan(self):
-        """The source family's plan, whose module names these are; shortcuts and experts are on every rank.
-
-        So are attentions, if some have narrower values: those are padded, which splits by heads alone.
-        """
+        """The source family's plan, whose module names these are; shortcuts and experts are on every rank."""
         plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
-        whole = ("experts",) if self.value_head_dims is None else ("experts", "self_attn")
-        return {name: style for name, style in plan.items() if not any(part in name for part in whole)}
+        return {name: style for name, style in plan.items() if "experts" not in name}
 
     def is_mixture(self, layer):
         """True if the layer has a mixture of experts, False if it has a dense MLP."""
         mixture = FAMILIES[self.source_model_type].mixture
         return mixture is not None and mixture.in_layer(self, layer)
-
-    def source_intermediate_size(self, layer):
-        """The features of the layer's MLP, or of each of its experts, as the source family's key has them."""
-        if self.is_mixture(layer):
-            return getattr(self, FAMILIES[self.source_model_type].mixture.intermediate_size)
-        return self.intermediate_size
-
-    def layer_intermediate_size(self, layer):
-        """The features that it has."""
-        if self.intermediate_sizes is None:
-            return self.source_intermediate_size(layer)
-        return self.intermediate_sizes[layer]
-
-    def attends(self, layer):
-        """True if the layer has an attention."""
-        return self.value_head_dims is None or self.value_head_dims[layer] > 0
-
-    def cache_index(self, layer):
-        """Index of the layer's keys and values in a cache. Only layers with an attention have one, since transformers
-        takes the number of cached tokens from the first."""
-        return sum(self.attends(earlier) for earlier in range(layer))
 
     def to_diff_dict(self):
         """The values to save, always with the padding token: None need not be the family's default."""
@@ -316,24 +274,6 @@ def _check_ends(config):
             raise ValueError(
                 f"{key} is false, but the junction is {width} wide, and the common table hidden_size, "
                 f"{config.hidden_size}"
-            )
-        if given and config.norm_weights:
-            raise ValueError(f"norm_weights is true, so there is no map that {key} could have")
-    if config.norm_weights and set(config.junction_widths) != {config.hidden_size}:
-        raise ValueError("norm_weights is true, but there are junctions of less width")
-
-
-def _check_by_layer(config, key, of_source):
-    sizes = getattr(config, key)
-    if len(sizes) != config.num_hidden_layers:
-        raise ValueError(
-            f"{key} has {len(sizes)} entries, must have num_hidden_layers = {config.num_hidden_layers}"
-        )
-    for layer, size in enumerate(sizes):
-        most = of_source(layer)
-        if not isinstance(size, int) or not 0 <= size <= most:
-            raise ValueError(
-                f"{key}[{layer}] is {size!r}, must be an integer from 0 to the source's {most}"
             )
 
 

@@ -2,10 +2,9 @@
 
 Attention, MLP and rotary embedding are the source family's own modules out of the installed
 transformers; what is added is the narrowed widths, a shortcut per sublayer, which carries the
-residual stream from one width to the next, and norms without weights; value heads that may be
-narrower than those of queries and keys; and matrices between the stream and a table that embedding
-and head have in common. For a sublayer f between
-junctions of widths k_in and k_out
+residual stream from one width to the next, and norms without weights; and matrices between the
+stream and a table that embedding and head have in common. For a sublayer f between junctions of
+widths k_in and k_out
 
     x_out = f(norm(x_in)) + shortcut(x_in)        x_in [batch, tokens, k_in], x_out [..., k_out]
 
@@ -70,11 +69,10 @@ def _source_class(config: DotResizeConfig, part: str) -> type:
     return getattr(module, FAMILIES[family].class_prefix + part)
 
 
-def _with_sizes(config: DotResizeConfig, **sizes: int) -> DotResizeConfig:
-    """A copy of `config` from which a family's module takes its sizes."""
+def _with_hidden_size(config: DotResizeConfig, width: int) -> DotResizeConfig:
+    """A copy of `config` from which a family's module takes its width."""
     narrowed = copy.copy(config)
-    for key, size in sizes.items():
-        setattr(narrowed, key, size)
+    narrowed.hidden_size = width
     return narrowed
 
 
@@ -89,60 +87,6 @@ def _projection(present: bool, inputs: int, outputs: int) -> nn.Module:
 
 def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
     return nn.Linear(projection.in_features, width, bias=projection.bias is not None)
-
-
-class PlainLinear(nn.Module):
-    """A linear layer like nn.Linear, but none of that class: code that replaces nn.Linear by other modules
-    would lose what is done here before and after the product."""
-
-    def __init__(self, inputs: int, outputs: int, bias: bool):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
-        self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
-
-    def multiply(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(x, self.weight, self.bias)
-
-
-class NarrowValues(PlainLinear):
-    """Replaces `projection`, whose last rows are `heads` value heads of `head_dim` channels. These heads have
-    `values` channels here, padded with zeros to `head_dim`, so that they go through any attention."""
-
-    def __init__(self, projection: nn.Linear, heads: int, head_dim: int, values: int):
-        others = projection.out_features - heads * head_dim  # rows of queries and keys, if fused
-        super().__init__(projection.in_features, others + heads * values, projection.bias is not None)
-        self.others = others
-        self.heads = heads
-        self.padding = head_dim - values
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [..., k_in]. Returns [..., as many as the projection]."""
-        product = self.multiply(x)
-        values = product[..., self.others :].unflatten(-1, (self.heads, -1))
-        padded = nn.functional.pad(values, (0, self.padding)).flatten(-2)
-        return torch.cat([product[..., : self.others], padded], dim=-1) if self.others else padded
-
-
-class NarrowHeads(PlainLinear):
-    """Replaces `projection`, which reads `heads` heads: reads only the first `values` channels of each."""
-
-    def __init__(self, projection: nn.Linear, heads: int, values: int):
-        super().__init__(heads * values, projection.out_features, projection.bias is not None)
-        self.heads = heads
-        self.values = values
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [..., heads * head_dim]. Returns [..., k_out]."""
-        return self.multiply(x.unflatten(-1, (self.heads, -1))[..., : self.values].flatten(-2))
-
-
-def _narrow_values(attention: nn.Module, config: DotResizeConfig, values: int):
-    """Gives the family's attention value heads of so many channels."""
-    name = "qkv_proj" if hasattr(attention, "qkv_proj") else "v_proj"
-    projection = getattr(attention, name)
-    heads = config.num_key_value_heads
-    setattr(attention, name, NarrowValues(projection, heads, config.head_dim, values))
-    attention.o_proj = NarrowHeads(attention.o_proj, config.num_attention_heads, values)
 
 
 class Expert(nn.Module):
@@ -168,10 +112,10 @@ class MixtureOfExperts(nn.Module):
     in 4 and 5. Routing is theirs: softmax in float32 over all experts, then the greatest few.
     """
 
-    def __init__(self, config: DotResizeConfig, k_in: int, rows: int, k_out: int):
+    def __init__(self, config: DotResizeConfig, k_in: int, k_out: int):
         super().__init__()
         names = FAMILIES[config.source_model_type].mixture
-        experts = getattr(config, names.experts)
+        experts, rows = getattr(config, names.experts), getattr(config, names.intermediate_size)
         self.k_out = k_out
         self.experts_per_token = config.num_experts_per_tok
         self.norms_weights = names.norms_weights(config)
@@ -243,55 +187,33 @@ def _shortcut(config: DotResizeConfig, sublayer: int) -> nn.Module:
 
 
 class DotResizeDecoderLayer(GradientCheckpointingLayer):
-    """Layer l: junction 2l through the attention to 2l+1, through the MLP to 2l+2. A sublayer that it does not
-    have is its shortcut alone."""
+    """Layer l: junction 2l through the attention to 2l+1, through the MLP to 2l+2."""
 
     def __init__(self, config: DotResizeConfig, layer_idx: int):
         super().__init__()
-        self.attends = config.attends(layer_idx)
-        if self.attends:
-            self._add_attention(config, layer_idx)
-        self.mlp_name = None
-        if config.layer_intermediate_size(layer_idx) > 0:
-            self._add_mlp(config, layer_idx)
-        self.attention_shortcut = _shortcut(config, 2 * layer_idx)
-        self.mlp_shortcut = _shortcut(config, 2 * layer_idx + 1)
-
-    def _add_attention(self, config: DotResizeConfig, layer_idx: int):
-        k_in, k_mid = config.junction_widths[2 * layer_idx : 2 * layer_idx + 2]
-        self.self_attn = _source_class(config, "Attention")(
-            _with_sizes(config, hidden_size=k_in), config.cache_index(layer_idx)
-        )
+        k_in, k_mid, k_out = config.junction_widths[2 * layer_idx : 2 * layer_idx + 3]
+        self.self_attn = _source_class(config, "Attention")(_with_hidden_size(config, k_in), layer_idx)
         self.self_attn.o_proj = _write_at_width(self.self_attn.o_proj, k_mid)
-        if config.value_head_dims is not None and config.value_head_dims[layer_idx] < config.head_dim:
-            _narrow_values(self.self_attn, config, config.value_head_dims[layer_idx])
         self.self_attn.config = config  # shared, so that the attention can be chosen later on
-        self.input_layernorm = _norm(config, config.norm_weights)
-
-    def _add_mlp(self, config: DotResizeConfig, layer_idx: int):
-        k_mid, k_out = config.junction_widths[2 * layer_idx + 1 : 2 * layer_idx + 3]
-        rows = config.layer_intermediate_size(layer_idx)
         self.mlp_name = "mlp"
         if config.is_mixture(layer_idx):
             self.mlp_name = FAMILIES[config.source_model_type].mixture.block
-            self.add_module(self.mlp_name, MixtureOfExperts(config, k_mid, rows, k_out))
+            self.add_module(self.mlp_name, MixtureOfExperts(config, k_mid, k_out))
         else:
-            sizes = {"hidden_size": k_mid, "intermediate_size": rows}
-            self.mlp = _source_class(config, "MLP")(_with_sizes(config, **sizes))
+            self.mlp = _source_class(config, "MLP")(_with_hidden_size(config, k_mid))
             self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
-        self.post_attention_layernorm = _norm(config, config.norm_weights)
+        self.input_layernorm = _norm(config, weight=False)
+        self.post_attention_layernorm = _norm(config, weight=False)
+        self.attention_shortcut = _shortcut(config, 2 * layer_idx)
+        self.mlp_shortcut = _shortcut(config, 2 * layer_idx + 1)
 
     def forward(self, hidden_states: torch.Tensor, **kwargs):
         """hidden_states: [batch, tokens, k_in]. kwargs go to the family's attention.
 
         Returns [batch, tokens, k_out] and the attention's weights, if it computes them.
         """
-        kept, weights = self.attention_shortcut(hidden_states), None
-        if self.attends:
-            attention, weights = self.self_attn(self.input_layernorm(hidden_states), **kwargs)
-            kept = attention + kept
-        if self.mlp_name is None:
-            return self.mlp_shortcut(kept), weights
+        attention, weights = self.self_attn(self.input_layernorm(hidden_states), **kwargs)
+        kept = attention + self.attention_shortcut(hidden_states)
         mlp = getattr(self, self.mlp_name)(self.post_attention_layernorm(kept))
         return mlp + self.mlp_shortcut(kept), weights
 

@@ -113,6 +113,11 @@ void run_helper(const std::string& what, const std::vector<std::string>& command
 
 }  // namespace
 
+std::vector<PythonModule> output_code(bool has_maps) {
+  if (!has_maps) return {{"modeling_layer_sizes", modeling_layer_sizes_py()}};
+  return {{"configuration_dotresize", configuration_py()}, {"modeling_dotresize", modeling_py()}};
+}
+
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments,
                        std::optional<std::chrono::seconds> idle_limit) {

@@ -10,8 +10,12 @@ namespace dotresize {
 
 // Python sources of this folder, byte for byte, embedded at build time.
 
-/// configuration_dotresize.py: goes into every output directory.
+/// configuration_dotresize.py and modeling_dotresize.py: go into custom outputs with maps.
 std::string_view configuration_py();
+std::string_view modeling_py();
+
+/// modeling_layer_sizes.py: goes into custom outputs without maps.
+std::string_view modeling_layer_sizes_py();
 
 /// export_gguf.py and export_nemotron_nas.py, two programs, and the modules that they import:
 /// `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`. Their standard input is a
@@ -20,9 +24,6 @@ std::string_view export_gguf_py();
 std::string_view export_nemotron_nas_py();
 std::string_view exporting_py();
 std::string_view gguf_tokenizer_py();
-
-/// modeling_dotresize.py: goes into every output directory.
-std::string_view modeling_py();
 
 /// remote_files.py, a program, and the modules that it imports.
 std::string_view remote_stores_py();
@@ -43,13 +44,17 @@ std::string_view tokenize_text_py();
 std::vector<std::string> python_helper_command(std::string_view source,
                                                const std::vector<std::string>& arguments);
 
-/// A module of a program whose modules import each other by name.
+/// A module, by its name without ".py": of a program whose modules import each other by name, or of
+/// an output's code.
 struct PythonModule {
   std::string_view name;
   std::string_view source;
 };
 std::vector<std::string> python_helper_command(const std::vector<PythonModule>& modules,
                                                const std::vector<std::string>& arguments);
+
+/// Code that goes into a custom output.
+std::vector<PythonModule> output_code(bool has_maps);
 
 /// Runs one of the programs above; error messages call it `what`. Throws InputError with the
 /// program's last line of stderr if it ends with kExitBadData, ProgramMissing if Python or one of

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
 #include "job/model/config_keys.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
@@ -269,18 +270,34 @@ TEST(OutputConfig, TiedEmbeddingsStayTied) {
   EXPECT_FALSE(untied.contains("embedding_projection"));
 }
 
+std::string output_without_maps(const char* text) {
+  const ModelConfig source = parse_model_config(text, "config.json");
+  const JunctionWidths widths =
+      decided(uniform_widths(source, /*head_sliced=*/true, source.hidden_size), source.hidden_size);
+  return output_config_json(text, output_model_config(source, ResolvedJob(), widths));
+}
+
 TEST(OutputConfig, WithoutMapsNormsHaveWeightsAndNothingIsAdded) {
   for (const char* text : {kLlama31Config, kQwen25Config, kMixtralConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
-    ResolvedJob job;
-    const JunctionWidths widths = decided(
-        uniform_widths(source, /*head_sliced=*/true, source.hidden_size), source.hidden_size);
-    const ModelConfig written = output_model_config(source, job, widths);
-    const ModelConfig output = parse_model_config(output_config_json(text, written), "config.json");
+    const ModelConfig output = parse_model_config(output_without_maps(text), "config.json");
     EXPECT_TRUE(output.form.norm_weights);
     EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
     EXPECT_EQ(expected_shapes(output), expected_shapes(source));
   }
+}
+
+TEST(OutputConfig, WithoutMapsClassesAreDerivedFromThoseOfTheFamily) {
+  json config = json::parse(output_without_maps(kQwen3MoeConfig));
+  EXPECT_EQ(config["architectures"], json({"DotResizeQwen3MoeForCausalLM"}));
+  EXPECT_EQ(config["auto_map"],
+            json({{"AutoConfig", "modeling_layer_sizes.DotResizeQwen3MoeConfig"},
+                  {"AutoModel", "modeling_layer_sizes.DotResizeQwen3MoeModel"},
+                  {"AutoModelForCausalLM", "modeling_layer_sizes.DotResizeQwen3MoeForCausalLM"}}));
+  config["architectures"] = {"DotResizeForCausalLM"};  // as in earlier versions
+  EXPECT_TRUE(parse_model_config(config.dump(), "config.json").form.norm_weights);
+  config["architectures"] = {"DotResizeMixtralForCausalLM"};
+  EXPECT_THROW(parse_model_config(config.dump(), "config.json"), InputError);
 }
 
 TEST(OutputConfig, KeepsTheOtherKeysOfTheSource) {

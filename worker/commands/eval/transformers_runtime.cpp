@@ -31,15 +31,13 @@ bool may_run_code(const fs::path& model_dir, const ModelConfig& config) {
                      ": untrusted code, which --runtime transformers does not run");
   };
   const json keys = read_json_object(model_dir / "config.json", kMaxFileBytes);
-  if (!keys.contains("auto_map") || keys.at("auto_map") != custom_code_map()) {
+  if (!keys.contains("auto_map") || keys.at("auto_map") != custom_code_map(config)) {
     refuse("config.json", "auto_map does not name the code of dotresize");
   }
-  const std::array<std::pair<const char*, std::string_view>, 2> files = {
-      {{"configuration_dotresize.py", configuration_py()},
-       {"modeling_dotresize.py", modeling_py()}}};
-  for (const auto& [name, expected] : files) {
-    if (read_whole_file(model_dir / name, kMaxFileBytes) != expected) {
-      refuse(name, "not the file that this version of dotresize writes");
+  for (const auto& [name, expected] : output_code(!config.form.norm_weights)) {
+    const std::string file = std::string(name) + ".py";
+    if (read_whole_file(model_dir / file, kMaxFileBytes) != expected) {
+      refuse(file, "not the file that this version of dotresize writes");
     }
   }
   return true;

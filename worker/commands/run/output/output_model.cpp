@@ -83,8 +83,9 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
   const std::string source = read_whole_file(job.model.path / "config.json", kMaxConfigBytes);
   write_file_atomically(dir / "config.json", output_config_json(source, output));
   if (output.compressed) {
-    write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));
-    write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
+    for (const auto& [name, source_text] : output_code(!output.form.norm_weights)) {
+      write_file_atomically(dir / (std::string(name) + ".py"), std::string(source_text));
+    }
   }
   for (const char* name : kCompanionFiles) {
     if (!fs::exists(job.model.path / name)) continue;
