@@ -196,8 +196,8 @@ int64_t shortcut_parameters(const ShortcutForm& form, int64_t k_in, int64_t k_ou
 /// each other.
 int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t factors);
 
-/// Returns the form with the fewest parameters: of rank exact_shortcut_rank, or one matrix if that is
-/// no larger.
+/// Returns the form with the fewest parameters: of rank exact_shortcut_rank, or one matrix if that
+/// is no larger.
 ShortcutForm smallest_shortcut(int64_t k_in, int64_t k_out, int64_t d, int64_t factors);
 
 }  // namespace dotresize

@@ -34,8 +34,7 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
                                  kIdentityShortcut);
     return output;
   }
-  output.form.shortcuts =
-      shortcut_forms(widths.all, source.hidden_size, job.oblique_maps());
+  output.form.shortcuts = shortcut_forms(widths.all, source.hidden_size, job.oblique_maps());
   const bool head_is_mapped = widths.mapped_count == source.num_junctions();
   const bool head_is_turned = !output.shortcut(output.num_sublayers() - 1).dense();
   return with_smaller_ends(output, head_is_mapped || head_is_turned);
@@ -105,8 +104,8 @@ ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.stock_output()) return sizes;
   ResolvedJob known = job;
   if (!job.sizes_known()) {
-    // The largest number of features, in each MLP or in each expert, with which the output meets the
-    // size.
+    // The largest number of features, in each MLP or in each expert, with which the output meets
+    // the size.
     const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
     for (const int64_t features : possible_mlp_widths(config, *job.mlp, 1)) {
       MlpTarget& cut = known.mlp.emplace();

@@ -18,8 +18,8 @@
 
 namespace dotresize {
 
-/// `method.allocate: auto`: the features of MLPs and the channels of value heads are chosen by their
-/// predicted effect on the loss (job/plan/allocate/allocation.h).
+/// `method.allocate: auto`: the features of MLPs and the channels of value heads are chosen by
+/// their predicted effect on the loss (job/plan/allocate/allocation.h).
 struct AllocationTarget {
   double size = 1.0;  ///< net bytes over dense bytes, as in `method.size`
 };

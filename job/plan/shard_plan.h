@@ -71,7 +71,8 @@ struct ShardPlan {
   int64_t cut_rounds = 1;
   int64_t cut_passes = 0;       ///< passes over the tokens for the features of all groups
   int64_t cut_passes_back = 0;  ///< number of cut_passes that also go back
-  // Passes of an allocation over its held-out windows alone, which complete the sums for the output.
+  // Passes of an allocation over its held-out windows alone, which complete the sums for the
+  // output.
   int64_t held_out_passes = 0;
   int64_t held_out_passes_back = 0;
   int64_t passes = 0;       ///< passes of the calibration tokens through the dense model

@@ -99,7 +99,8 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
   std::string text = fmt::format(
       " Sizes were chosen such that the loss is predicted to rise least within {} of the "
       "bytes: its MLPs keep {} features",
-      format_percent(report.job.target.allocation->size), by_layer(widths_of(allocation.of_mlps())));
+      format_percent(report.job.target.allocation->size),
+      by_layer(widths_of(allocation.of_mlps())));
   if (!values.empty()) {
     text += fmt::format(" and its value heads {} of {} channels", by_layer(values), head_dim);
   }

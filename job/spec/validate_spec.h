@@ -26,8 +26,8 @@ bool is_launcher_name(std::string_view name);
 std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);
 
 /// Sets `allocate` and `name` if the job does not. `allocate` becomes auto for a net size alone
-/// (`head`, which auto refuses, `round_to` and `allow_larger` may stand beside it), else off. `name`
-/// becomes the paper's pca_dotresize, unless `allocate` is auto: then there are no maps.
+/// (`head`, which auto refuses, `round_to` and `allow_larger` may stand beside it), else off.
+/// `name` becomes the paper's pca_dotresize, unless `allocate` is auto: then there are no maps.
 void complete_method(v1::Method& method);
 
 /// Name of the job: its own, or else the last component of its output's place.

@@ -18,6 +18,8 @@ HEAD = """\
 {real}
 SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. Everything below is about models that were made for this
 project, which tests and the demo use. They show how recipes compare on each family, not what a model of yours will lose.
+The rows of `size` alone were measured while it searched for maps too, which won on these small models. It makes none any more, because
+no published model has chosen one ([method.md](method.md#all-sizes-by-loss)).
 
 The tables have the best models at 95, 90, 80, 70 and 60 % of the net bytes, with perplexity and divergence from the dense model. Only
 those of the table [Healed](#healed) were trained. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has
@@ -61,7 +63,7 @@ AT_SIZE = """
 PREDICTED = """
 ## Predicted and measured
 
-The table has three divergences of `size` alone: the predicted one ([method.md](method.md#all-widths-by-loss)), the one on held-out windows,
+The table has three divergences of `size` alone: the predicted one ([method.md](method.md#all-sizes-by-loss)), the one on held-out windows,
 which nothing was fitted to, and the one on the evaluation's text. Without maps the trial has scaled the prediction to the held-out windows, so
 both are one figure.
 

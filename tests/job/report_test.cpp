@@ -146,10 +146,10 @@ TEST(Report, TellsTheFormOfEachShortcut) {
   const json document = json::parse(report_to_json(report));
   EXPECT_EQ(document["method"]["shortcuts"], "exact");
   ASSERT_EQ(document["shortcuts"].size(), 12u);
-  EXPECT_EQ(
-      document["shortcuts"][0],
-      json(
-          {{"name", "layers.0.attention"}, {"rank", 56}, {"exact_rank", 56}, {"parameters", 11200}}));
+  EXPECT_EQ(document["shortcuts"][0], json({{"name", "layers.0.attention"},
+                                            {"rank", 56},
+                                            {"exact_rank", 56},
+                                            {"parameters", 11200}}));
   EXPECT_EQ(document["shortcuts"][1],
             json({{"name", "layers.0.mlp"}, {"exact_rank", 56}, {"parameters", 40000}}));
 }
@@ -445,7 +445,8 @@ TEST(ModelCard, OfAnAllocationThatKeepsTheWidthsSaysWhatWasCutAndHowItIsServed) 
   report.healing_tokens = 4096;
   const std::string card = model_card(report, small_llama());
   EXPECT_THAT(card, HasSubstr("The residual stream keeps its 256 channels."));
-  EXPECT_THAT(card, HasSubstr("keep 10, 20 (by layer) features and its value heads 8, 6 (by layer)"));
+  EXPECT_THAT(card,
+              HasSubstr("keep 10, 20 (by layer) features and its value heads 8, 6 (by layer)"));
   EXPECT_THAT(card, HasSubstr("nats before healing, and measured 0.1250."));
   EXPECT_THAT(card, HasSubstr("on 4,096 tokens: on windows held out of them, KL went from 0.5000"));
   EXPECT_THAT(card, HasSubstr("`--to nemotron-nas` a model that vLLM"));

@@ -60,8 +60,8 @@ class AllocatedCutTest : public testing::Test {
                                        [](int64_t) {}, [](int64_t) {}};
     const AllocationWindows split{{windows().slice(0, 0, 14), numbers(0, 14)},
                                   {windows().slice(0, 14, 16), numbers(14, 16)}};
-    return cut_by_loss(comm_, dense(split.fitted.windows), *job_, *journal_, split, observer, clock_,
-                       [this, seen](const ModelConfig&) {
+    return cut_by_loss(comm_, dense(split.fitted.windows), *job_, *journal_, split, observer,
+                       clock_, [this, seen](const ModelConfig&) {
                          ++trials_;
                          if (fails_in_trial_) throw std::runtime_error("killed");
                          return seen;
@@ -188,7 +188,8 @@ TEST_F(AllocatedCutTest, AKilledRunGoesOnToTheSameCut) {
   fails_in_trial_ = false;
   journal_->remove("curve-3");  // another kill, before this curve
   EXPECT_EQ(widths_of(run().allocation.chosen), widths_of(whole.allocation.chosen));
-  for (const auto& [name, tensor] : cuts()) EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
+  for (const auto& [name, tensor] : cuts())
+    EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
 }
 
 TEST_F(AllocatedCutTest, AStockModelKeepsEquallyManyFeaturesInAllLayers) {

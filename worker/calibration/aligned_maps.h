@@ -27,7 +27,8 @@ struct MapRotation {
   at::Tensor A;
   at::Tensor B;  ///< only with oblique maps
 
-  /// Advances by one sublayer. `alignment` is that of the maps as they were solved, of equal widths.
+  /// Advances by one sublayer. `alignment` is that of the maps as they were solved, of equal
+  /// widths.
   void turn(const Alignment& alignment);
 };
 

@@ -47,8 +47,8 @@ AllocatedCut cut_by_loss(Communicator& comm, const CalibrationJob& dense, const 
     found.allocation = allocate(dense.config, job, measured);
   }
   found.config = with_chosen_widths(dense.config, job, found.allocation);
-  found.held_out_kl = kl_of_trial(comm, dense, job, curves, windows, found.config, kept, observer,
-                                  clock, trial);
+  found.held_out_kl =
+      kl_of_trial(comm, dense, job, curves, windows, found.config, kept, observer, clock, trial);
   // The ratio of measured to predicted loss serves for all parts of the model: any part that is
   // fitted to few tokens loses more on others.
   const double predicted = found.allocation.predicted_loss_increase();

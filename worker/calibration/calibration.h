@@ -40,8 +40,8 @@ struct CalibrationJob {
   /// model. Null: not used. calibrate_pipeline only.
   const Journal* statistics = nullptr;
   std::vector<int64_t> window_numbers = {};  ///< window numbers, as in label_gradient()
-  at::Device device = at::kCPU;             ///< device of this rank, and of the tensors of `comm`
-  at::ScalarType fold_dtype = at::kDouble;  ///< dtype of maps and weights in folding (maps/fold.h)
+  at::Device device = at::kCPU;              ///< device of this rank, and of the tensors of `comm`
+  at::ScalarType fold_dtype = at::kDouble;   ///< dtype of maps and weights in folding (maps/fold.h)
 
   /// Returns true on a GPU with a 16-bit compute dtype. Costs in half precision are worth a try
   /// there, and Gram matrices of one rank's tokens are packed (maps/moments.h).

@@ -56,9 +56,8 @@ void SublayerCutter::for_each_out_proj(
     SublayerSums& sums,
     const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const {
   const ScopedThreads threads(job_.map.decomposition_threads);
-  const at::Tensor metric_factor = job_.map.metric == Metric::kFisher && !has_order(sums.sublayer)
-                                       ? metric(sums)
-                                       : at::Tensor();
+  const at::Tensor metric_factor =
+      job_.map.metric == Metric::kFisher && !has_order(sums.sublayer) ? metric(sums) : at::Tensor();
   for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role != TensorRole::kOutProjWeight) continue;
     Moments& features = sums.features.at(stored.index);

@@ -25,8 +25,8 @@ struct CutSums {
   /// Journal with the curves and gradients of an allocation. Null: gradients are those of `rounds`.
   const Journal* curves = nullptr;
   std::vector<EntryKind> gradients = {};  ///< entries of `curves` that are added up
-  bool known_order = false;  ///< features go in the order of the curve
-  int64_t tokens = 0;        ///< tokens in all sums
+  bool known_order = false;               ///< features go in the order of the curve
+  int64_t tokens = 0;                     ///< tokens in all sums
   /// True if sublayers are cut only for the trial of an allocation. The journal keeps these cuts
   /// beside those of the output.
   bool for_trial = false;

@@ -78,7 +78,8 @@ void cut_in_stages(SublayerPasses& passes, const std::vector<int64_t>& sublayers
   } else {
     passes.in_stages(with_sums, from.rounds_of_kept, find, cut_one);
   }
-  passes.in_stages(others, from.rounds, [](int64_t) { return std::nullopt; }, cut_one);
+  passes.in_stages(
+      others, from.rounds, [](int64_t) { return std::nullopt; }, cut_one);
 }
 
 /// Writes a sum of gradients. Sums in float32 are stored in float32.
@@ -145,7 +146,8 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
     curves.put(entries::kCurve(of.sublayer),
                with_context(name, [&] { return cutter.curve(of, widths); }));
   };
-  passes.in_stages(pending, {std::move(round)}, [](int64_t) { return std::nullopt; }, measure);
+  passes.in_stages(
+      pending, {std::move(round)}, [](int64_t) { return std::nullopt; }, measure);
   comm.barrier();  // every curve is in the journal
   std::vector<SublayerCurve> found;
   for (int64_t s = 0; s < dense.config.num_sublayers(); ++s) {

@@ -46,9 +46,9 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
                                           const CalibrationObserver& observer, PhaseClock& clock);
 
 /// Cuts the MLPs and value heads of `dense` to the widths of `cut`, except those in the journal.
-/// Ranks are pipeline stages or share the tokens, as in the job's schedule; then there is one round,
-/// without gradients, and only MLPs are cut. The result does not depend, bit by bit, on the number
-/// of ranks or groups. Collective.
+/// Ranks are pipeline stages or share the tokens, as in the job's schedule; then there is one
+/// round, without gradients, and only MLPs are cut. The result does not depend, bit by bit, on the
+/// number of ranks or groups. Collective.
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                    const ModelConfig& cut, const CutSums& from, const CalibrationObserver& observer,
                    PhaseClock& clock);

@@ -121,7 +121,7 @@ void SublayerPasses::in_stages(
       if (gradients) group.back().gradients.emplace(no_gradients());
     }
     for (const TokenRound& round : rounds) sum(group, round);
-    passes_.unload();  // the work on the sums needs the memory
+    passes_.unload();               // the work on the sums needs the memory
     if (job_.halves_precision()) {  // the GPU has room for one at a time
       for (SublayerSums& sums : group) sums = sums.copied(/*to_host=*/true);
     }

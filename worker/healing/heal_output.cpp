@@ -139,8 +139,8 @@ void HealingRun::train_epoch(int64_t epoch) {
     };
     const auto no_visit = [](int64_t, const at::Tensor&) {};
     stream_gradients(
-        comm_, job_.output, stage_, {windows, at_end, job_.shard.checkpoints, add},
-        nullptr, no_visit, [](int64_t) {}, clock_);
+        comm_, job_.output, stage_, {windows, at_end, job_.shard.checkpoints, add}, nullptr,
+        no_visit, [](int64_t) {}, clock_);
     const double rate = cosine_rate(job_.options.update_learning_rate(), epoch * steps_ + step,
                                     steps_ * job_.options.epochs);
     for (SublayerUpdates& updates : updates_) updates.step(rate);

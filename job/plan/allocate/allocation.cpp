@@ -26,8 +26,7 @@ Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
   Allocation found;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     const int64_t sublayer = curves[i].sublayer;
-    found.chosen.push_back({sublayer,
-                            possible_inner_widths(config, job, sublayer).at(size(i)),
+    found.chosen.push_back({sublayer, possible_inner_widths(config, job, sublayer).at(size(i)),
                             curves[i].loss_increases.at(size(i))});
   }
   return found;
@@ -52,18 +51,19 @@ void check_curves(const ModelConfig& config, const ResolvedJob& job,
   std::size_t next = 0;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     if (!may_be_cut(job, s)) continue;
-    const bool known = next < curves.size() && curves[next].sublayer == s &&
-                       curves[next].loss_increases.size() ==
-                           possible_inner_widths(config, job, s).size();
+    const bool known =
+        next < curves.size() && curves[next].sublayer == s &&
+        curves[next].loss_increases.size() == possible_inner_widths(config, job, s).size();
     if (!known) {
       throw std::invalid_argument(sublayer_name(s) + ": not the predictions of this model");
     }
-    const bool finite = std::ranges::all_of(curves[next].loss_increases,
-                                            [](double increase) { return std::isfinite(increase); });
+    const bool finite = std::ranges::all_of(
+        curves[next].loss_increases, [](double increase) { return std::isfinite(increase); });
     if (!finite) throw std::invalid_argument(sublayer_name(s) + ": a prediction is not finite");
     ++next;
   }
-  if (next != curves.size()) throw std::invalid_argument("there are predictions of other sublayers");
+  if (next != curves.size())
+    throw std::invalid_argument("there are predictions of other sublayers");
 }
 
 /// Returns the bytes of the sublayer at each of its possible widths. `output`: the dense model with
@@ -108,9 +108,9 @@ std::vector<int64_t> widths_of(const std::vector<ChosenWidth>& chosen) {
 }
 
 double predicted_loss_increase(const std::vector<ChosenWidth>& chosen) {
-  return std::accumulate(
-      chosen.begin(), chosen.end(), 0.0,
-      [](double sum, const ChosenWidth& one) { return sum + one.predicted_loss_increase; });
+  return std::accumulate(chosen.begin(), chosen.end(), 0.0, [](double sum, const ChosenWidth& one) {
+    return sum + one.predicted_loss_increase;
+  });
 }
 
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
@@ -148,7 +148,8 @@ Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
     narrowest += by_bytes.back().sizes.back();
   }
   const int64_t room = most - bytes_of(config, job, smallest_widths(config, job));
-  if (room < 0) throw std::invalid_argument("the smallest widths have more bytes than there may be");
+  if (room < 0)
+    throw std::invalid_argument("the smallest widths have more bytes than there may be");
   const std::vector<std::size_t> sizes = allocate_by_loss(by_bytes, narrowest + room);
   return with_sizes(config, job, curves, [&](std::size_t curve) { return sizes.at(curve); });
 }

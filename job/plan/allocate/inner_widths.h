@@ -37,8 +37,8 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config);
 
 /// Returns the model with its MLPs cut to the target's intermediate sizes. Without a target it
-/// stays the same. Sizes of an allocation are the dense ones until the loss decides. They are stated
-/// by layer if layers may differ. A model that has sizes by layer already keeps them.
+/// stays the same. Sizes of an allocation are the dense ones until the loss decides. They are
+/// stated by layer if layers may differ. A model that has sizes by layer already keeps them.
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
 
 /// Number of MLPs in the sublayer: 1, or the number of its experts. 0 for an attention.

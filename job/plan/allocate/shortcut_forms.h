@@ -15,8 +15,8 @@ namespace dotresize {
 ShortcutForm shortcut_form(int64_t k_in, int64_t k_out, int64_t hidden_size, bool oblique);
 
 /// Form of each sublayer's shortcut in a model with junction widths `widths`, made from a model of
-/// width `hidden_size`, if each junction has a map of its own. Empty, as in ModelConfig, if maps are
-/// not oblique and no shortcut has a rank.
+/// width `hidden_size`, if each junction has a map of its own. Empty, as in ModelConfig, if maps
+/// are not oblique and no shortcut has a rank.
 std::vector<ShortcutForm> shortcut_forms(std::span<const int64_t> widths, int64_t hidden_size,
                                          bool oblique);
 

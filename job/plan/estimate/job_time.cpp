@@ -1,8 +1,8 @@
 #include "job/plan/estimate/job_time.h"
 
 #include "job/plan/block_sizes.h"
-#include "job/plan/healing.h"
 #include "job/plan/estimate/traffic.h"
+#include "job/plan/healing.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {

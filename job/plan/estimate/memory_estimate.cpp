@@ -170,8 +170,8 @@ int64_t RankMemory::sublayer_cut() const {
   const int64_t n = s.cut_at_once;
   if (!job.mlp || (n == 0 && job.schedule.pipelined)) return 0;
   if (job.schedule.pipelined) {
-    const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
-                         s.backward();
+    const int64_t pass =
+        s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() + s.backward();
     const int64_t gradients =
         count_cut_sublayers(job, shard.first_sublayer, shard.end_sublayer) * s.gram_sum(s.d);
     const int64_t left = s.feature_sums(s.packed ? 1 : n);  // the others are on the host
@@ -215,8 +215,8 @@ int64_t peak_of(const RankMemory& dense) {
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
   // The host keeps the sums of a GPU until they are cut.
   const int64_t kept = dense.device == DeviceKind::kCuda ? 0 : RankSizes(dense).kept_sums();
-  return std::max({dense.job.schedule.memory(rank), kept + dense.evaluation(),
-                   dense.sublayer_cut(), dense.healing()}) +
+  return std::max({dense.job.schedule.memory(rank), kept + dense.evaluation(), dense.sublayer_cut(),
+                   dense.healing()}) +
          dense.libraries();
 }
 

@@ -39,9 +39,8 @@ RankSizes::RankSizes(const RankMemory& rank)
       fold_bytes(folds_in_float64(r.job.output.dtypes.main) ? kDouble : kFloat),
       // Maps at both ends of a shortcut of low rank are rotated into each other.
       aligns(!r.job.maps.shared &&
-             std::ranges::any_of(
-                 shortcut_forms(r.job.widths.all, d, r.job.oblique_maps()),
-                 [](const ShortcutForm& form) { return !form.dense(); })),
+             std::ranges::any_of(shortcut_forms(r.job.widths.all, d, r.job.oblique_maps()),
+                                 [](const ShortcutForm& form) { return !form.dense(); })),
       turns_stock(r.job.stock_output()),
       turns_norm(turns_stock && r.config.tie_word_embeddings),
       on_gpu(r.device == DeviceKind::kCuda),
@@ -262,8 +261,7 @@ int64_t RankSizes::aligning() const {
 /// Bytes to fold: a sublayer as it was read, its folded in_proj, the sublayer before it, which is
 /// being written, and the maps at both sides. Or as much of the vocabulary.
 int64_t RankSizes::folding() const {
-  const int64_t shortcut =
-      shortcut_parameters(shortcut_form(k, k, d, oblique), k, k);
+  const int64_t shortcut = shortcut_parameters(shortcut_form(k, k, d, oblique), k, k);
   int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
   int64_t before = 0;
   int64_t before_last = 0;

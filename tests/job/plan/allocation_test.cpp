@@ -285,8 +285,9 @@ TEST_F(AllocationTest, AStockModelHasAsManyFeaturesInEveryLayer) {
 
 TEST_F(AllocationTest, ASizeThatCannotBeHadIsRefused) {
   spec_.mutable_method()->set_size(0.31);  // both tables take 0.317
-  EXPECT_THAT(error(), HasSubstr("method.size: 0.31 is not available: the fewest features and value "
-                                 "channels leave 0.316712"));
+  EXPECT_THAT(error(),
+              HasSubstr("method.size: 0.31 is not available: the fewest features and value "
+                        "channels leave 0.316712"));
   EXPECT_THAT(error(), HasSubstr("{name: slicegpt, size: 0.31}"));
 }
 

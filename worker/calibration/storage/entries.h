@@ -37,9 +37,9 @@ inline constexpr EntryKind kTrialValues{"trial-values"};  // S-W
 // An allocation. Curves and gradients do not depend on `size`.
 inline constexpr EntryKind kCurve{"curve"};  // S
 // Sums of the gradients behind a sublayer.
-inline constexpr EntryKind kGradients{"gradients"};                 // S, fitted windows
+inline constexpr EntryKind kGradients{"gradients"};                  // S, fitted windows
 inline constexpr EntryKind kHeldOutGradients{"held-out-gradients"};  // S
-inline constexpr char kTrial[] = "trial";                           // a value
+inline constexpr char kTrial[] = "trial";                            // a value
 
 // Sums over the calibration tokens, and the bases of the second pass.
 inline constexpr EntryKind kFirst{"first"};        // J

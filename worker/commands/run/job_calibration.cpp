@@ -34,7 +34,8 @@ std::map<int64_t, double> predictions_of(const std::optional<Allocation>& alloca
   return predictions;
 }
 
-std::vector<AttentionReport> report_attentions(const JobContext& run, const Allocation& allocation) {
+std::vector<AttentionReport> report_attentions(const JobContext& run,
+                                               const Allocation& allocation) {
   std::vector<AttentionReport> reports;
   const int64_t head_dim = run.config.attention.head_dim;
   for (const ChosenWidth& one : allocation.of_attentions()) {
@@ -129,11 +130,10 @@ AllocatedCut cut_allocated(JobContext& run, const JobTokens& tokens, OpenedJourn
   const CalibrationJob dense =
       calibration_job(run, run.config, run.source, tokens.calibration, opened);
   Journal& curves = statistics ? statistics->journal() : opened.journal;
-  AllocatedCut found =
-      cut_by_loss(run.comm, dense, run.job, curves,
-                  {{tokens.calibration.windows, tokens.calibration.numbers},
-                   {held_out.windows, held_out.numbers}},
-                  observer, run.clock, trial);
+  AllocatedCut found = cut_by_loss(run.comm, dense, run.job, curves,
+                                   {{tokens.calibration.windows, tokens.calibration.numbers},
+                                    {held_out.windows, held_out.numbers}},
+                                   observer, run.clock, trial);
   if (statistics && !statistics->whole()) statistics->publish(run.comm);
   return found;
 }

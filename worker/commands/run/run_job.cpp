@@ -72,10 +72,8 @@ JobTokens load_tokens(JobContext& run) {
                            run.environment.cache_dir,
                            {resources.memory.value_or(usable_memory_bytes()),
                             std::chrono::seconds(resources.timeout_s)}};
-  JobTokens tokens{load_calibration_windows(run.comm, run.job.calibration, reader),
-                   std::nullopt,
-                   std::nullopt,
-                   std::nullopt};
+  JobTokens tokens{load_calibration_windows(run.comm, run.job.calibration, reader), std::nullopt,
+                   std::nullopt, std::nullopt};
   if (run.job.evaluation) {
     tokens.evaluation =
         load_evaluation_windows(run.comm, *run.job.evaluation, run.job.calibration, reader);

@@ -48,8 +48,7 @@ Json method_options(const ResolvedJob& job) {
     if (job.mlp->allocated) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
   }
   if (job.target.allocation) {
-    options["allocate"] = {{"size", job.target.allocation->size},
-                           {"round_to", job.mlp->round_to}};
+    options["allocate"] = {{"size", job.target.allocation->size}, {"round_to", job.mlp->round_to}};
     return options;
   }
   options["width"] = job.widths.largest();
