@@ -79,12 +79,16 @@ TEST(MemoryEstimate, MlpsOf70BAreCutInAsManyGroupsAsMemoryNeeds) {
   ShardPlan plan = make_shard_plan(config, job);
   EXPECT_TRUE(fits(plan, job));
   EXPECT_EQ(plan.cut_groups, 2);  // 10 MLPs a rank, 1.7 GiB each
-  job.mlp->allocated = true;
-  job.mlp->round_to = 64;
-  plan = make_shard_plan(config, job);
-  EXPECT_TRUE(fits(plan, job));
-  EXPECT_EQ(plan.cut_passes(), 6);
-  job.mlp->allocated = false;
+  ResolvedJob by_loss = job;
+  by_loss.mlp->allocated = by_loss.mlp->by_layer = true;
+  by_loss.mlp->round_to = 64;
+  by_loss.target.allocation = AllocationTarget{.size = 0.8};
+  by_loss.maps.metric = Metric::kFisher;
+  plan = make_shard_plan(config, by_loss);
+  EXPECT_TRUE(fits(plan, by_loss));
+  EXPECT_GT(plan.cut_groups, 1);
+  EXPECT_EQ(plan.cut_passes, plan.cut_rounds * plan.cut_groups + 1);
+  EXPECT_EQ(plan.cut_passes_back, 1) << "one takes the gradients of all groups";
   job.schedule = schedule_named("layerwise");
   EXPECT_TRUE(fits(make_shard_plan(config, job), job));
   job.resources.device_memory = 24 * kGiB;
