@@ -219,7 +219,8 @@ def test_maps_are_refused_by_the_first_junction(to, tmp_path):
 
 def test_what_has_no_form_in_nemotron_nas_is_refused_by_name(tmp_path):
     refusal = refusals(tmp_path, "nemotron-nas")
-    assert "no sliding window" in refusal(source_model_type="mistral", sliding_window=16)
+    mistral = {"source_model_type": "mistral", "architectures": ["DotResizeMistralForCausalLM"]}
+    assert "no sliding window" in refusal(**mistral, sliding_window=16)
     assert "intermediate_sizes: must be a list of num_hidden_layers, 3" in refusal(intermediate_sizes=[20, 0])
     make_model(tmp_path / "llama", "llama")
     assert "not a custom output" in export(tmp_path / "llama", tmp_path / "out", to="nemotron-nas", exit_code=65)

@@ -40,7 +40,7 @@ def run(folder, source, output, ranks=2, activations="auto", form="any", **metho
         "name": output.name,
         "model": {"path": str(folder / source)},
         "output": {"path": str(output), "dtype": "float32", "format": form},
-        "method": {"name": "slicegpt", "allow_larger": True, **method},
+        "method": method if method.keys() <= {"size", "round_to"} else {"name": "slicegpt", "allow_larger": True, **method},
         "calibration": {**tokens, "activations": activations},
         "evaluation": tokens,
         "resources": {"ranks": ranks},

@@ -68,7 +68,8 @@ void check_curves(const ModelConfig& config, const ResolvedJob& job,
 
 /// Returns the bytes of the sublayer at each of its possible widths. `output`: the dense model with
 /// the dtypes of the output.
-std::vector<int64_t> bytes_of_widths(ModelConfig output, const ResolvedJob& job, int64_t sublayer) {
+std::vector<int64_t> bytes_of_widths(const ModelConfig& output, const ResolvedJob& job,
+                                     int64_t sublayer) {
   const auto layers = static_cast<std::size_t>(output.num_layers);
   std::vector<int64_t> bytes;
   for (const int64_t width : possible_inner_widths(output, job, sublayer)) {

@@ -1,5 +1,7 @@
 #include "job/plan/estimate/job_time.h"
 
+#include <cmath>
+
 #include "job/plan/block_sizes.h"
 #include "job/plan/estimate/traffic.h"
 #include "job/plan/healing.h"

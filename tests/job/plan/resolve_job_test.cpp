@@ -37,10 +37,7 @@ TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
   method.set_size(0.8);
   EXPECT_EQ(resolve().method, method_named("slicegpt"));
   EXPECT_TRUE(resolve().target.allocation);
-  EXPECT_TRUE(resolve().maps.head_sliced);
-  method.set_head(v1::Method::dense);
-  EXPECT_TRUE(resolve().target.allocation);
-  EXPECT_FALSE(resolve().maps.head_sliced);
+  EXPECT_EQ(resolve().widths.mapped_count, 0);
   for (const std::string more :
        {"name: pca_dotresize", "lambda: 1", "metric: activation", "mlp: {width: 512}"}) {
     text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
@@ -310,8 +307,9 @@ TEST_F(ResolveJob, TheSizeThatIsSaidToBePossibleIs) {
         spec_.mutable_method()->set_round_to(round_to);
         if (name != v1::Method::slicegpt) spec_.mutable_method()->set_name(name);
         const std::string refusal = error();
-        const std::string give = refusal.substr(refusal.find(" give") + 5);
-        spec_.mutable_method()->set_size(std::stod(give.substr(give.find(' ') + 1)));
+        const std::size_t end = refusal.find(" of the dense model's bytes");
+        ASSERT_NE(end, std::string::npos) << refusal;
+        spec_.mutable_method()->set_size(std::stod(refusal.substr(refusal.rfind(' ', end - 1))));
         EXPECT_EQ(error(), "was accepted") << refusal;
       }
     }

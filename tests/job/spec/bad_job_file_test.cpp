@@ -41,6 +41,11 @@ std::string method_with(const std::string& line) {
   return good_with("  sparsity: 0.2", "  sparsity: 0.2\n  " + line);
 }
 
+/// Returns the job without the name of a method.
+std::string unnamed_with(const std::string& from, const std::string& to) {
+  return with(good_with(from, to), "name: pca_dotresize", "round_to: 8");
+}
+
 std::vector<BadJob> bad_jobs() {
   return {
       {"Empty", "", "1: is empty"},
@@ -164,24 +169,22 @@ std::vector<BadJob> bad_jobs() {
       {"MlpInPercent", method_with("mlp: {sparsity: 20}"),
        "9: method.mlp.sparsity: 20 is not a fraction of the features: 0 or more, and below 1; "
        "did you mean 0.2?"},
-      {"AllocateWithoutASize", method_with("allocate: auto"),
+      {"AllocateWithoutASize", unnamed_with("  sparsity: 0.2", "  sparsity: 0.2\n  allocate: auto"),
        "9: method.allocate: auto does not go with method.sparsity, which it chooses"},
       {"AllocateWithMlp",
-       good_with("sparsity: 0.2", "size: 0.8\n  allocate: auto\n  mlp: {sparsity: 0.1}"),
+       unnamed_with("sparsity: 0.2", "size: 0.8\n  allocate: auto\n  mlp: {sparsity: 0.1}"),
        "9: method.allocate: auto does not go with method.mlp, which it chooses"},
-      {"AllocateNothing", good_with("sparsity: 0.2", "allocate: auto"),
+      {"AllocateNothing", unnamed_with("sparsity: 0.2", "allocate: auto"),
        "8: method.allocate: auto needs method.size, the bytes that it divides"},
       {"AllocateByTheActivations",
-       good_with("sparsity: 0.2", "size: 0.8\n  allocate: auto\n  metric: activation"),
+       unnamed_with("sparsity: 0.2", "size: 0.8\n  allocate: auto\n  metric: activation"),
        "9: method.allocate: auto needs method.metric: fisher"},
       {"AllocateWithAName", good_with("sparsity: 0.2", "size: 0.8\n  allocate: auto"),
        "9: method.allocate: auto does not go with method.name, because it makes no maps"},
-      {"AllocateWithAHead",
-       with(good_with("sparsity: 0.2", "size: 0.8\n  head: sliced"), "name: pca_dotresize",
-            "round_to: 8"),
-       "method.allocate: auto does not go with method.head, because it makes no maps"},
+      {"AllocateWithAHead", unnamed_with("sparsity: 0.2", "size: 0.8\n  head: sliced"),
+       "6: method.allocate: auto does not go with method.head, because it makes no maps"},
       {"AllocateOfCompressedActivations",
-       with(good_with("sparsity: 0.2", "size: 0.8\n  allocate: auto"),
+       with(unnamed_with("sparsity: 0.2", "size: 0.8\n  allocate: auto"),
             "calibration:", "calibration:\n  activations: compressed"),
        "11: calibration.activations: compressed does not go with method.allocate: auto, which"},
       {"SharingOfMapsByItsOldKey", method_with("map_sharing: model"),

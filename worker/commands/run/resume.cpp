@@ -173,8 +173,11 @@ OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& 
   }
   const size_t entries = opened.journal.entries().size();
   if (comm.rank() == 0 && entries > 0) {
-    fmt::print(stderr, "resuming: {} of {} junctions are solved; {}\n", opened.finished.size(),
-               mapped_junctions, shown_path(dir));
+    const std::string done = mapped_junctions == 0
+                                 ? fmt::format("{} results are kept", entries)
+                                 : fmt::format("{} of {} junctions are solved",
+                                               opened.finished.size(), mapped_junctions);
+    fmt::print(stderr, "resuming: {}; {}\n", done, shown_path(dir));
   }
   return opened;
 }
