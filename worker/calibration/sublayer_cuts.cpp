@@ -123,22 +123,25 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
   if (windows.has_others()) {
     keep_gradients(comm, dense, job, passes, entries::kHeldOutGradients, windows.held_out, curves);
   }
-  TokenRound round = windows.fitted;
-  round.gradients = dense.plan.cut_groups == 1;
-  if (!round.gradients) {  // one pass back is enough
+  if (dense.plan.cut_groups > 1) {  // one pass back is enough
     keep_gradients(comm, dense, job, passes, entries::kGradients, windows.fitted, curves);
   }
+  const auto lacks_gradients = [&](int64_t s) { return !curves.has(entries::kGradients(s)); };
   std::vector<int64_t> pending;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (may_be_cut(job, s) && !curves.has(entries::kCurve(s))) pending.push_back(s);
+    const bool lacks = !curves.has(entries::kCurve(s)) || lacks_gradients(s);
+    if (may_be_cut(job, s) && lacks) pending.push_back(s);
   }
+  TokenRound round = windows.fitted;
+  round.gradients =
+      std::ranges::max(gather_numbers(comm, std::ranges::count_if(pending, lacks_gradients))) > 0;
   const auto measure = [&](SublayerSums of) {
     const std::string name = sublayer_name(of.sublayer);
     const PhaseClock::Scope scope(clock, "cut", name);
-    if (of.gradients) {
+    if (of.gradients && lacks_gradients(of.sublayer)) {
       put_gradients(dense, curves, entries::kGradients(of.sublayer), std::move(*of.gradients));
-      of.gradients.reset();
     }
+    of.gradients.reset();
     if (dense.plan.ranks.front().keeps_sums) {
       kept.push_back(dense.halves_precision() ? of : of.copied(/*to_host=*/true));
     }
