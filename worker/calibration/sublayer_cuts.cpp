@@ -41,12 +41,12 @@ std::vector<double> read_curve(const Journal& curves, int64_t sublayer) {
   return {data, data + loss_increases.numel()};
 }
 
-/// Returns this rank's sublayers that are still to be cut.
-std::vector<int64_t> sublayers_to_cut(const RankShard& shard, const CalibrationJob& dense,
-                                      const ModelConfig& cut, bool for_trial) {
+/// Returns the rank's sublayers of which `wanted` is true.
+template <class Wanted>
+std::vector<int64_t> sublayers_of(const RankShard& shard, const Wanted& wanted) {
   std::vector<int64_t> sublayers;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (lacks_cut(dense, cut, s, for_trial)) sublayers.push_back(s);
+    if (wanted(s)) sublayers.push_back(s);
   }
   return sublayers;
 }
@@ -94,11 +94,8 @@ void put_gradients(const CalibrationJob& dense, Journal& curves, const std::stri
 void keep_gradients(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                     SublayerPasses& passes, const EntryKind& kind, const TokenRound& round,
                     Journal& curves) {
-  std::vector<int64_t> pending;
-  const RankShard& shard = dense.shard(comm);
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (may_be_cut(job, s) && !curves.has(kind(s))) pending.push_back(s);
-  }
+  const std::vector<int64_t> pending = sublayers_of(
+      dense.shard(comm), [&](int64_t s) { return may_be_cut(job, s) && !curves.has(kind(s)); });
   const std::vector<int64_t> missing = gather_numbers(comm, std::ssize(pending));
   if (std::ranges::max(missing) == 0) return;
   passes.gradients(pending, round, [&](int64_t sublayer, Moments gradients) {
@@ -119,7 +116,6 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
                      .tokens = windows.fitted.windows.numel()};
   const SublayerCutter cutter(dense, from);
   SublayerPasses passes(comm, dense, observer, clock);
-  const RankShard& shard = dense.shard(comm);
   if (windows.has_others()) {
     keep_gradients(comm, dense, job, passes, entries::kHeldOutGradients, windows.held_out, curves);
   }
@@ -127,11 +123,9 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
     keep_gradients(comm, dense, job, passes, entries::kGradients, windows.fitted, curves);
   }
   const auto lacks_gradients = [&](int64_t s) { return !curves.has(entries::kGradients(s)); };
-  std::vector<int64_t> pending;
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    const bool lacks = !curves.has(entries::kCurve(s)) || lacks_gradients(s);
-    if (may_be_cut(job, s) && lacks) pending.push_back(s);
-  }
+  const std::vector<int64_t> pending = sublayers_of(dense.shard(comm), [&](int64_t s) {
+    return may_be_cut(job, s) && (!curves.has(entries::kCurve(s)) || lacks_gradients(s));
+  });
   TokenRound round = windows.fitted;
   round.gradients =
       std::ranges::max(gather_numbers(comm, std::ranges::count_if(pending, lacks_gradients))) > 0;
@@ -173,8 +167,8 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
                 with_context(name, [&] { return cutter.cut(of, width); }));
   };
   if (job.schedule.pipelined) {
-    cut_in_stages(passes, sublayers_to_cut(dense.shard(comm), dense, cut, from.for_trial), from,
-                  cut_one);
+    const auto lacks = [&](int64_t s) { return lacks_cut(dense, cut, s, from.for_trial); };
+    cut_in_stages(passes, sublayers_of(dense.shard(comm), lacks), from, cut_one);
     writing.finish();
   } else {
     // All ranks see the same journal here, because no rank has written an MLP yet.

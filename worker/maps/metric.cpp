@@ -23,17 +23,6 @@ at::Tensor metric_factor(const at::Tensor& fisher) {
   return at::linalg_cholesky(ridged);
 }
 
-double metric_ridge(const at::Tensor& L) {
-  const double mean = L.square().sum().item<double>() / static_cast<double>(L.size(0));
-  return mean * kRidge / (1.0 + kRidge);
-}
-
-at::Tensor fisher_of(const at::Tensor& L) {
-  at::Tensor fisher = at::mm(L, L.t());
-  fisher.diagonal().sub_(metric_ridge(L));
-  return fisher;
-}
-
 at::Tensor gram_in_metric(const at::Tensor& gram, const at::Tensor& L) {
   const at::Tensor product = at::mm(L.t(), at::mm(gram, L));
   return (product + product.t()).div_(2.0);  // removes the asymmetry of rounding

@@ -16,12 +16,6 @@ namespace dotresize {
 /// if it is zero, NonFiniteError if it is not finite.
 at::Tensor metric_factor(const at::Tensor& fisher);
 
-/// Returns the number that metric_factor added to the diagonal of F.
-double metric_ridge(const at::Tensor& L);
-
-/// Returns F, given the L of metric_factor.
-at::Tensor fisher_of(const at::Tensor& L);
-
 /// Returns Lᵀ·G·L.
 at::Tensor gram_in_metric(const at::Tensor& gram, const at::Tensor& L);
 

@@ -44,13 +44,6 @@ JunctionWidths decided(JunctionWidths widths, int64_t hidden_size) {
   return widths;
 }
 
-std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to) {
-  std::vector<int64_t> widths;
-  for (int64_t k = round_to; k < hidden_size; k += round_to) widths.push_back(k);
-  widths.push_back(hidden_size);
-  return widths;
-}
-
 int64_t width_from_sparsity(double sparsity, int64_t full, int64_t round_to) {
   const double multiples =
       (1.0 - sparsity) * static_cast<double>(full) / static_cast<double>(round_to);

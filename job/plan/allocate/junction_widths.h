@@ -34,9 +34,6 @@ JunctionWidths uniform_widths(const ModelConfig& config, bool head_sliced, int64
 /// Returns the widths in final form: without maps if none of them is below hidden_size.
 JunctionWidths decided(JunctionWidths widths, int64_t hidden_size);
 
-/// Widths round_to, 2 round_to, ... and hidden_size.
-std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to);
-
 /// Returns floor((1-s)*n/r + 1e-9)*r, with s = sparsity, n = `full`, the width of a junction or the
 /// features of an MLP, and r = round_to. 0: no width is left.
 int64_t width_from_sparsity(double sparsity, int64_t full, int64_t round_to);
