@@ -265,12 +265,15 @@ void Server::listen(const ServerOptions& options) {
   // Includes the Workers service: jobs that an earlier version started call this address.
   ports_.clients = std::make_unique<GuardedServer>(
       std::move(listeners),
-      GuardedServerOptions{descriptors_ - kReservedDescriptors,
-                           kClientThreads,
-                           {&jobs_, &workers_},
-                           callers_.certificates.credentials(/*of_clients=*/true),
-                           &metrics_,
-                           &callers_.gate.resources()});
+      GuardedServerOptions{
+          descriptors_ - kReservedDescriptors,
+          kClientThreads,
+          {&jobs_, &workers_},
+          callers_.certificates.credentials(/*of_clients=*/true),
+          [this](const std::string& method, int code, std::optional<double> seconds) {
+            metrics_.count_call(method, code, seconds);
+          },
+          &callers_.gate.resources()});
   ports_.workers = std::make_unique<GuardedServer>(
       listen_on_unix(storage_.state.socket),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});

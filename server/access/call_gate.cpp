@@ -12,7 +12,7 @@
 
 #include "base/text/encodings.h"
 #include "base/text/printable.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {

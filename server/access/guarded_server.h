@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,15 +22,18 @@ namespace dotresize {
 /// the limit stays below 512.
 int raise_descriptor_limit();
 
-class Metrics;
 class RequestResources;
+
+/// Told of a finished call: its method, gRPC code and, if it is unary, duration in seconds.
+using CallCounter =
+    std::function<void(const std::string& method, int code, std::optional<double> seconds)>;
 
 struct GuardedServerOptions {
   int max_descriptors = 0;  ///< limit of open files; connections above it are closed at once
   int max_threads = 0;      ///< threads for blocking calls
   std::vector<grpc::Service*> services;
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  Metrics* metrics = nullptr;             ///< counts calls of the Jobs service; may be null
+  CallCounter count_call = {};            ///< of the Jobs service; may be empty
   RequestResources* resources = nullptr;  ///< told of the end of each call; may be null
 };
 

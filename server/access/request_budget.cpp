@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {

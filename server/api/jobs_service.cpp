@@ -16,12 +16,12 @@
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
-#include "server/api/job_admission.h"
+#include "server/admission/job_admission.h"
 #include "server/api/job_query.h"
-#include "server/api_error.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/store/files.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {

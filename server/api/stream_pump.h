@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "server/access/call_gate.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/job_store.h"
 
 namespace dotresize {

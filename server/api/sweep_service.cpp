@@ -7,11 +7,11 @@
 
 #include "base/errors.h"
 #include "job/spec/validate_spec.h"
-#include "server/api/job_admission.h"
+#include "server/admission/job_admission.h"
 #include "server/api/jobs_service.h"
-#include "server/api_error.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {

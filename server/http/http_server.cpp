@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text/parse_number.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/http/http_connection.h"
 #include "server/http/http_port.h"
 

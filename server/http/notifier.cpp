@@ -14,8 +14,9 @@
 
 #include "base/errors.h"
 #include "base/text/printable.h"
+#include "server/common/log_format.h"
 #include "server/http/http_connection.h"
-#include "server/log_format.h"
+#include "server/http/webhook_message.h"
 
 namespace dotresize {
 namespace {

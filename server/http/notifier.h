@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "server/access/access.h"
-#include "server/http/webhooks.h"
+#include "server/access/webhook_policy.h"
 #include "server/store/job_store.h"
 
 namespace dotresize {

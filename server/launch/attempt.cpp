@@ -1,7 +1,5 @@
 #include "server/launch/attempt.h"
 
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <spdlog/spdlog.h>
 
 #include <csignal>
@@ -10,9 +8,7 @@
 
 #include "base/files/file_changes.h"
 #include "base/process/child_process.h"
-#include "base/process/environment.h"
 #include "base/text/checked_json.h"
-#include "base/text/printable.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"
 
@@ -42,26 +38,6 @@ std::optional<Record> read_record(const fs::path& path) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SupervisorRecord, pid, start_time, log_offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitRecord, exit_code, signal)
-
-std::string token_hash(const std::string& secret) {
-  std::string hash(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
-         reinterpret_cast<unsigned char*>(hash.data()));
-  return hash;
-}
-
-AttemptToken make_attempt_token() {
-  AttemptToken token;
-  token.secret = hex_digits(random_bytes(32));
-  token.sha256 = token_hash(token.secret);
-  return token;
-}
-
-bool matches_token(const std::string& secret, const std::string& sha256) {
-  const std::string hash = token_hash(secret);
-  return sha256.size() == hash.size() &&
-         CRYPTO_memcmp(hash.data(), sha256.data(), hash.size()) == 0;
-}
 
 void write_supervisor_record(const fs::path& dir, const SupervisorRecord& record) {
   write_private_file(dir / kSupervisorFile, json(record).dump() + "\n");

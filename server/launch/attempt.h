@@ -12,22 +12,6 @@
 
 namespace dotresize {
 
-/// Secret with which the processes of one attempt authenticate. Only its hash is stored, with one
-/// exception: ranks on other machines read the secret from a private file, which is removed with
-/// the attempt.
-struct AttemptToken {
-  std::string secret;  ///< 64 hexadecimal digits
-  std::string sha256;  ///< 32 bytes
-};
-
-AttemptToken make_attempt_token();
-
-/// Returns the AttemptToken.sha256 of a secret.
-std::string token_hash(const std::string& secret);
-
-/// True if `secret` has this SHA-256; compares in constant time.
-bool matches_token(const std::string& secret, const std::string& sha256);
-
 /// Descriptor on which a supervisor holds the lock of attempt-N/lock.
 inline constexpr int kLockDescriptor = 3;
 

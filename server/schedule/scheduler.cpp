@@ -7,12 +7,13 @@
 
 #include "base/errors.h"
 #include "server/access/request_budget.h"
-#include "server/api/job_admission.h"
-#include "server/api_error.h"
+#include "server/access/secret_token.h"
+#include "server/admission/job_admission.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -265,7 +266,7 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
 }
 
 void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
-  const AttemptToken token = make_attempt_token();
+  const SecretToken token = make_secret_token();
   const std::optional<v1::Job> started = context_.store.begin_attempt(job.id(), token.sha256, gpus);
   if (!started) return;
   if (started->pushing()) return begin_push(*started);

@@ -12,12 +12,12 @@
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
 #include "server/access/request_budget.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
 #include "server/schedule/scheduler.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {

@@ -21,7 +21,7 @@
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "job/status/job_rows.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 #include "server/store/job_schema.h"
 

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/job_schema.h"
 #include "server/store/job_store.h"
 

@@ -15,11 +15,11 @@
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "server/access/request_budget.h"
-#include "server/api/job_admission.h"
-#include "server/api_error.h"
+#include "server/admission/job_admission.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/launch/outcome.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -1,13 +1,13 @@
 #include "server/web/sessions.h"
 
-#include "server/launch/attempt.h"
+#include "server/access/secret_token.h"
 
 namespace dotresize {
 
 std::string Sessions::open(const std::string& name, const Credential& credential,
                            Clock::time_point now) {
-  const AttemptToken id = make_attempt_token();
-  const Session session{credential, make_attempt_token().secret};
+  const SecretToken id = make_secret_token();
+  const Session session{credential, make_secret_token().secret};
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_,
                 [&](const auto& entry) { return now - entry.second.opened >= kLifetime; });

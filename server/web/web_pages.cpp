@@ -9,10 +9,10 @@
 #include "job/page/page.h"
 #include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/http/http_server.h"
-#include "server/schedule/job_output.h"
 #include "server/store/files.h"
+#include "server/store/job_output.h"
 #include "server/web/answers.h"
 #include "server/web/job_lists.h"
 

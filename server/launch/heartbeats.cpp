@@ -1,4 +1,4 @@
-#include "server/schedule/heartbeats.h"
+#include "server/launch/heartbeats.h"
 
 #include <google/protobuf/util/message_differencer.h>
 

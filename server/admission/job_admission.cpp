@@ -1,4 +1,4 @@
-#include "server/api/job_admission.h"
+#include "server/admission/job_admission.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -16,8 +16,7 @@
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
-#include "server/api_error.h"
-#include "server/launch/launcher.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {

@@ -17,10 +17,9 @@
 #include "job/spec/yaml_file.h"
 #include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"
-#include "server/api/job_admission.h"
-#include "server/api_error.h"
-#include "server/launch/launcher.h"
-#include "server/schedule/job_output.h"
+#include "server/admission/job_admission.h"
+#include "server/common/api_error.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {
