@@ -147,8 +147,8 @@ Server::Server(const ServerOptions& options)
                {storage_.store.changes(),
                 {.of_one = kTransfersOfOne, .total = kTransfers, .threads = kTransfers}}},
       jobs_({storage_.store, storage_.state, storage_.trash, streams_.changes, callers_.paths,
-             callers_.gate, machine_, storage_.drain, view_, callers_.webhooks, streams_.transfers,
-             options.access.allow_model_fetch}),
+             callers_.gate, machine_, models_, storage_.drain, view_, callers_.webhooks,
+             streams_.transfers, options.access.allow_model_fetch}),
       workers_(storage_.store, heartbeats_) {
   const std::shared_ptr<const TlsContent> tls = callers_.certificates.current();
   check_remote_launchers(options, tls.get());
@@ -167,7 +167,7 @@ Server::Server(const ServerOptions& options)
                       options.limits.retry_delay});
   if (callers_.paths.remote().allows_any()) {
     background_.stager = std::make_unique<Stager>(storage_.store, callers_.paths, callers_.access,
-                                                  machine_, storage_.trash);
+                                                  machine_, models_, storage_.trash);
   }
   background_.notifier = std::make_unique<Notifier>(storage_.store, callers_.webhooks,
                                                     callers_.access, options.webhooks.secret);

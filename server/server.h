@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/access/guarded_server.h"
+#include "server/admission/known_models.h"
 #include "server/api/jobs_service.h"
 #include "server/api/workers_service.h"
 #include "server/http/http_server.h"
@@ -112,6 +113,7 @@ class Server {
   int descriptors_;  ///< limit of open files of this process
   Storage storage_;
   const Machine machine_;
+  KnownModels models_;
   QueueView view_;
   Callers callers_;
   Heartbeats heartbeats_;

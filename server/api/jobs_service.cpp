@@ -165,7 +165,7 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
     if (request->options().priority() > 0) require_role(caller, Role::kAdmin);
     parts_.webhooks.require(request->options());
     require_space();
-    NewJob admitted = admit(named, parts_.machine, parts_.paths);
+    NewJob admitted = admit(named, {parts_.machine, parts_.paths, parts_.models});
     require_ownership(admitted.claims, rights_of(parts_.gate.access(), caller.name));
     if (request->validate_only()) {
       *response->mutable_spec() = admitted.spec;

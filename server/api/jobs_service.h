@@ -27,6 +27,7 @@ struct JobsContext {
   const PathPolicy& paths;
   CallGate& gate;
   const Machine& machine;
+  KnownModels& models;
   Drain& drain;
   const QueueView& view;
   const WebhookPolicy& webhooks;

@@ -53,7 +53,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     if (request->options().priority() > 0) require_role(caller, Role::kAdmin);
     parts_.webhooks.require(request->options());
     require_space();
-    AdmittedSweep admitted = admit_sweep(named, parts_.machine, parts_.paths);
+    AdmittedSweep admitted = admit_sweep(named, {parts_.machine, parts_.paths, parts_.models});
     if (context->IsCancelled()) {
       throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
     }

@@ -92,6 +92,7 @@ class Services {
   Trash trash_{state_.trash};
   PathPolicy paths_{{home_ / "data"}, state_.root};
   Machine machine_;
+  KnownModels models_;
   Drain drain_{state_.root / "drained"};
   QueueView view_;
   Access access_{""};
@@ -101,8 +102,8 @@ class Services {
   StreamPump streams_{store_.changes(), {.of_one = kMaxStreams}};
   WebhookPolicy webhooks_{{}};
   StreamPump transfers_{store_.changes(), {.of_one = kMaxStreams}};
-  JobsService jobs_service_{{store_, state_, trash_, streams_, paths_, gate_, machine_, drain_,
-                             view_, webhooks_, transfers_, /*models_leave=*/true}};
+  JobsService jobs_service_{{store_, state_, trash_, streams_, paths_, gate_, machine_, models_,
+                             drain_, view_, webhooks_, transfers_, /*models_leave=*/true}};
   WorkersService workers_service_{store_, heartbeats_};
   SecretToken token_ = make_secret_token();
   std::unique_ptr<grpc::Server> server_;
