@@ -311,7 +311,7 @@ void Server::listen_for_http(const ServerOptions& options) {
 }
 
 std::vector<HealthCheck> Server::health() {
-  const std::lock_guard lock(health_.mutex);
+  const Lock lock(health_.mutex);
   if (health_.checks.empty() || std::chrono::steady_clock::now() - health_.time > kHealthAge) {
     const std::string held = view_.state()->held;
     const bool stuck = background_.scheduler->time_since_round() > kLongestRound;
@@ -331,7 +331,7 @@ double Server::queue_head_age_s() {
   using google::protobuf::util::TimeUtil;
   const auto since = storage_.store.head_queued_since();
   const std::string queued = since ? TimeUtil::ToString(*since) : "";
-  const std::lock_guard lock(head_.mutex);
+  const Lock lock(head_.mutex);
   if (queued != head_.queued) head_.clock.forget(std::exchange(head_.queued, queued));
   if (!since) return 0.0;
   const std::chrono::milliseconds by_wall(

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/process/mutex.h"
 #include "server/access/guarded_server.h"
 #include "server/admission/known_models.h"
 #include "server/api/jobs_service.h"
@@ -85,15 +85,16 @@ class Server {
   };
   /// Cached health checks.
   struct Health {
-    std::mutex mutex;  ///< guards the others
-    std::vector<HealthCheck> checks;
-    std::chrono::steady_clock::time_point time;
+    Mutex mutex;
+    std::vector<HealthCheck> checks DOTRESIZE_GUARDED_BY(mutex);
+    std::chrono::steady_clock::time_point time DOTRESIZE_GUARDED_BY(mutex);
   };
   /// Age of the queue's head, which does not change when the wall clock is set.
   struct Head {
-    std::mutex mutex;  ///< guards the others
-    RunClock clock;
-    std::string queued;  ///< time when the head was queued, by which the clock knows it
+    Mutex mutex;
+    RunClock clock DOTRESIZE_GUARDED_BY(mutex);
+    std::string queued DOTRESIZE_GUARDED_BY(
+        mutex);  ///< time when the head was queued, by which the clock knows it
   };
   struct Ports {
     std::string endpoint;  ///< HOST:PORT of clients, with the actual port

@@ -17,7 +17,6 @@
 #include <ctime>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -26,6 +25,7 @@
 #include "base/errors.h"
 #include "base/files/directory.h"
 #include "base/process/environment.h"
+#include "base/process/mutex.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 
@@ -103,15 +103,15 @@ Captured capture(ChildStart start, const IsOver& is_over) {
 /// child that hangs in the kernel, in a file system that does not answer say, must not hang us too.
 /// It is reaped when a later one has been killed.
 void kill_and_reap(pid_t pid, pid_t target) {
-  static std::mutex mutex;  // guards `unreaped`
-  static std::vector<pid_t> unreaped;
+  static Mutex mutex;
+  static std::vector<pid_t> unreaped DOTRESIZE_GUARDED_BY(mutex);
   ::kill(target, SIGKILL);
   const auto end = Clock::now() + kKillPatience;
   pid_t reaped = 0;
   while ((reaped = ::waitpid(pid, nullptr, WNOHANG)) == 0 && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   std::erase_if(unreaped, [](pid_t each) { return ::waitpid(each, nullptr, WNOHANG) != 0; });
   if (reaped == 0) unreaped.push_back(pid);
 }

@@ -149,13 +149,13 @@ void Access::reload() {
     }
     entries->push_back({std::move(line.name), line.role, std::move(sha256)});
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   entries_ = std::move(entries);
   ++generation_;
 }
 
 std::shared_ptr<const Access::Entries> Access::entries() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return entries_;
 }
 

@@ -58,7 +58,7 @@ ModelConfig KnownModels::config_of(const fs::path& dir, const Confinement& confi
                                    Wall::time_point now) {
   DirectoryState state = state_of(dir);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto found = known_.find(dir);
     if (found != known_.end() && found->second.state == state) {
       found->second.last_use = ++uses_;
@@ -67,7 +67,7 @@ ModelConfig KnownModels::config_of(const fs::path& dir, const Confinement& confi
   }
   SourceModel model = read_(dir, confinement);
   if (!may_be_kept(state, model, now) || state_of(dir) != state) return std::move(model.config);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   known_[dir] = {std::move(state), model.config, ++uses_};
   if (known_.size() > kMostModels) {
     const auto last_use = [](const auto& entry) { return entry.second.last_use; };

@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/files/confinement.h"
+#include "base/process/mutex.h"
 #include "job/checkpoint/source_model.h"
 #include "job/model/model_config.h"
 
@@ -54,9 +54,9 @@ class KnownModels {
                           Wall::time_point now);
 
   const Read read_;
-  std::mutex mutex_;  ///< guards what follows
-  uint64_t uses_ = 0;
-  std::map<std::filesystem::path, Known> known_;
+  Mutex mutex_;
+  uint64_t uses_ DOTRESIZE_GUARDED_BY(mutex_) = 0;
+  std::map<std::filesystem::path, Known> known_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 }  // namespace dotresize

@@ -5,10 +5,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
+#include "base/process/mutex.h"
 #include "base/process/program.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 
@@ -31,9 +30,9 @@ Watchdog::Watchdog(std::string target, std::function<std::string()> fault,
 void Watchdog::loop(const std::stop_token& stop) {
   int failures = 0;
   std::string known_fault;
-  std::mutex mutex;  // nobody else takes it: the wait ends at a request to stop
-  std::unique_lock lock(mutex);
-  std::condition_variable_any never;
+  Mutex mutex;  // nobody else takes it: the wait ends at a request to stop
+  Lock lock(mutex);
+  Condition never;
   while (!never.wait_for(lock, stop, kInterval, [&] { return stop.stop_requested(); })) {
     const std::string fault = fault_();
     if (fault.empty() != known_fault.empty()) {
