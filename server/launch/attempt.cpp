@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "base/files/file_changes.h"
-#include "base/process/child_process.h"
 #include "base/text/checked_json.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"
@@ -51,7 +50,7 @@ std::optional<SupervisorRecord> read_supervisor_record(const fs::path& dir) {
   return read_record<SupervisorRecord>(dir / kSupervisorFile);
 }
 
-pid_t start_attempt(const AttemptCommand& attempt) {
+Child start_attempt(const AttemptCommand& attempt) {
   files::create_directory(attempt.dir);
   const UniqueFd lock = try_lock_file(attempt.dir / "lock");
   if (!lock) throw std::runtime_error(attempt.dir.string() + " is already locked");
@@ -63,11 +62,12 @@ pid_t start_attempt(const AttemptCommand& attempt) {
                                         std::to_string(attempt.umask),
                                         "--"};
   arguments.insert(arguments.end(), attempt.command.begin(), attempt.command.end());
-  return start_child({.command = arguments,
-                      .program = attempt.supervisor.string(),
-                      .environment = attempt.environment,
-                      .descriptors = {{lock.get(), kLockDescriptor}},
-                      .directory = attempt.dir});
+  return Child({.command = arguments,
+                .program = attempt.supervisor.string(),
+                .environment = attempt.environment,
+                .descriptors = {{lock.get(), kLockDescriptor}},
+                .directory = attempt.dir,
+                .outlives_us = true});
 }
 
 AttemptStatus check_attempt(const fs::path& dir) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "base/process/child.h"
 
 namespace dotresize {
 
@@ -44,11 +45,11 @@ struct AttemptCommand {
   mode_t umask = 022;                                   ///< the command's
 };
 
-/// Starts the supervisor of an attempt (subcommands.h) and returns its pid, for the caller to wait
-/// for. An attempt is alive as long as its supervisor holds the lock that it inherits here. A crash
-/// of this process at any point therefore leaves either a supervisor that is found again or none.
-/// Throws std::system_error.
-pid_t start_attempt(const AttemptCommand& attempt);
+/// Starts the supervisor of an attempt (subcommands.h), which outlives this process. An attempt is
+/// alive as long as its supervisor holds the lock that it inherits here. A crash of this process at
+/// any point therefore leaves either a supervisor that is found again or none. Throws
+/// std::system_error.
+Child start_attempt(const AttemptCommand& attempt);
 
 enum class Liveness {
   kWaiting,  ///< not heard: not yet started, suspended, or being cleaned up, by another system
