@@ -114,11 +114,13 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   return {state, store, heartbeats, options.job_umask, coordinator, {address, ca, roots}};
 }
 
-std::string first_fault(const std::vector<HealthCheck>& checks) {
+Verdict all_needed(const std::vector<HealthCheck>& checks) {
   for (const HealthCheck& check : checks) {
-    if (check.needed && !check.fault.empty()) return "the " + check.part + ": " + check.fault;
+    if (check.needed && !check.verdict) {
+      return Fault{"the " + check.part + ": " + check.verdict.fault()};
+    }
   }
-  return "";
+  return {};
 }
 
 }  // namespace
@@ -172,7 +174,7 @@ Server::Server(const ServerOptions& options)
   background_.notifier = std::make_unique<Notifier>(storage_.store, callers_.webhooks,
                                                     callers_.access, options.webhooks.secret);
   background_.watchdog = std::make_unique<Watchdog>(
-      "unix:" + storage_.state.socket.string(), [this] { return first_fault(health()); },
+      "unix:" + storage_.state.socket.string(), [this] { return all_needed(health()); },
       [this](bool serving) {
         for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
@@ -316,11 +318,12 @@ std::vector<HealthCheck> Server::health() {
     const std::string held = view_.state()->held;
     const bool stuck = background_.scheduler->time_since_round() > kLongestRound;
     health_.checks = {
-        {"job table", storage_.store.fault()},
-        {"disk", storage_.state.space_fault()},
-        {"scheduler", stuck ? "has not looked at the jobs for a long time" : ""},
-        {"connections", ports_.clients->fault()},
-        {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
+        {"job table", storage_.store.check()},
+        {"disk", storage_.state.check_space()},
+        {"scheduler", stuck ? Fault{"has not looked at the jobs for a long time"} : Verdict()},
+        {"connections", ports_.clients->check_connections()},
+        {"queue",
+         held.empty() ? Verdict() : Fault{"held, because this machine cannot start jobs: " + held},
          /*needed=*/false}};
     health_.time = std::chrono::steady_clock::now();
   }
@@ -353,7 +356,7 @@ ServerFigures Server::figures() {
   for (const std::string& launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = storage_.drain.is_on();
   figures.streams = streams_.changes.size() + streams_.transfers.size();
-  figures.serving = first_fault(health()).empty();
+  figures.serving = static_cast<bool>(all_needed(health()));
   figures.queue_held = background_.scheduler->is_held();
   std::error_code error;
   const auto space = std::filesystem::space(storage_.state.root, error);

@@ -319,13 +319,13 @@ int run_program(const std::vector<std::string>& command, ProgramOutput& output,
   return run_watched(command, output, UniqueFd(), stop);
 }
 
-std::string worker_fault() {
+Verdict check_worker() {
   constexpr std::chrono::seconds kPatience{20};
   const std::vector<std::string> command = {worker_program().string(), "--version"};
   const CapturedChild probe = capture_child(command, kPatience);
-  if (probe.exit_code == kExitOk) return "";
-  return command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
-         (probe.last_line.empty() ? "" : ": " + printable(probe.last_line));
+  if (probe.exit_code == kExitOk) return {};
+  return Fault{command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
+               (probe.last_line.empty() ? "" : ": " + printable(probe.last_line))};
 }
 
 }  // namespace dotresize

@@ -13,6 +13,7 @@
 
 #include "base/files/unique_fd.h"
 #include "base/process/child.h"
+#include "base/verdict.h"
 
 namespace dotresize {
 
@@ -129,8 +130,8 @@ int run_program(const std::vector<std::string>& command, ProgramOutput& output);
 int run_program(const std::vector<std::string>& command, ProgramOutput& output,
                 const std::stop_token& stop);
 
-/// Runs the worker and returns why it does not start, "" if it does; for example, it may lack a
-/// library. Throws ProgramMissing if there is no worker.
-std::string worker_fault();
+/// Runs the worker. Its fault is why it does not start; for example, it may lack a library. Throws
+/// ProgramMissing if there is no worker.
+Verdict check_worker();
 
 }  // namespace dotresize

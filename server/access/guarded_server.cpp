@@ -265,9 +265,10 @@ int GuardedServer::cut_connections() const {
   return cut;
 }
 
-std::string GuardedServer::fault() const {
+Verdict GuardedServer::check_connections() const {
   const auto since = Clock::now() - last_refusal_.load();
-  return since > kWarningInterval ? "" : "new ones are closed: too many are in use";
+  if (since > kWarningInterval) return {};
+  return Fault{"new ones are closed: too many are in use"};
 }
 
 void GuardedServer::accept_loop() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/files/unique_fd.h"
+#include "base/verdict.h"
 #include "server/access/connection_table.h"
 #include "server/access/listeners.h"
 
@@ -53,8 +54,8 @@ class GuardedServer {
   /// Stops accepting, waits up to `grace` for calls in progress, then cancels them. Cuts the
   /// connections that are left one second later.
   void shutdown(std::chrono::milliseconds grace);
-  /// Text on new connections that were refused in the last seconds; empty: there were none.
-  std::string fault() const;
+  /// A fault if new connections were refused in the last seconds.
+  Verdict check_connections() const;
   /// Closes all connections; their clients may connect again. Returns how many there were.
   int cut_connections() const;
 

@@ -139,10 +139,10 @@ v1::Job JobsService::stored(const std::string& id) {
 }
 
 void JobsService::require_space() const {
-  const std::string fault = parts_.state.space_fault();
-  if (fault.empty()) return;
+  const Verdict space = parts_.state.check_space();
+  if (space) return;
   throw try_again(grpc::StatusCode::UNAVAILABLE, "LOW_SPACE",
-                  "the disk of the job table: " + fault + "; try again later",
+                  "the disk of the job table: " + space.fault() + "; try again later",
                   std::chrono::seconds(30));
 }
 

@@ -146,9 +146,9 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
                        "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
                            " s; the job was stopped"};
     } else {
-      const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-      if (missed.empty()) return;
-      reason = Failure{kDeadlineExceeded, -1, "", phase, missed};
+      const Verdict deadline = check_deadline(job, std::chrono::seconds(0));
+      if (deadline) return;
+      reason = Failure{kDeadlineExceeded, -1, "", phase, deadline.fault()};
     }
     // The table is written first, so that a later server also knows why the attempt ended.
     context_.store.request_stop(job.id(), job.attempt(), to_job_error(reason));
@@ -244,11 +244,11 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     return shortage(need, free, where);
   }
   const v1::Job job = context_.store.get(queued.id);
-  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
+  const Verdict deadline = check_deadline(job, std::chrono::seconds(0));
   if (job.error().code() == kDamagedRecord) {
     end(job, {v1::Job::FAILED, job.error(), std::nullopt});
-  } else if (!missed.empty()) {
-    end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
+  } else if (!deadline) {
+    end(job, failed({kDeadlineExceeded, -1, "", "", deadline.fault()}));
   } else if (!context_.machine.offers(launcher_of(job))) {
     end(job, failed({kLaunchFailed, -1, "", "",
                      "this server was restarted without the launcher " + launcher_of(job)}));

@@ -12,6 +12,7 @@
 
 #include "base/files/unique_fd.h"
 #include "base/process/mutex.h"
+#include "base/verdict.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "server/store/job_records.h"
 #include "server/store/recent_changes.h"
@@ -228,8 +229,8 @@ class JobStore {
   /// Returns the time when the job at the head of the queue was queued.
   std::optional<google::protobuf::Timestamp> head_queued_since();
 
-  /// Returns why nothing can be stored now; empty if it can.
-  std::string fault();
+  /// A fault if nothing can be stored now.
+  Verdict check();
 
   const ChangeSignal& changes() const { return changes_; }
   /// Returns the changes of jobs committed since the start of the server.

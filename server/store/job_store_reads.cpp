@@ -224,13 +224,13 @@ JobTotals JobStore::totals() {
   return totals_;
 }
 
-std::string JobStore::fault() {
+Verdict JobStore::check() {
   try {
     const Lock lock(mutex_);
     const SQLite::Transaction transaction(table_, SQLite::TransactionBehavior::IMMEDIATE);
-    return "";
+    return {};
   } catch (const SQLite::Exception& error) {
-    return error.what();
+    return Fault{error.what()};
   }
 }
 

@@ -138,7 +138,7 @@ void WebPages::show_queue(const Visitor& visitor, Response& response) {
   QueuePageView view;
   require(context_.jobs.GetServerInfo(visitor.origin, view.server));
   for (const HealthCheck& check : context_.health()) {
-    if (!check.fault.empty()) view.faults.push_back(check.part + ": " + check.fault);
+    if (!check.verdict) view.faults.push_back(check.part + ": " + check.verdict.fault());
   }
   view.launched = newest_jobs(visitor, "running", kShownLaunched);
   require(context_.jobs.ListQueue(visitor.origin, kShownQueued, view.queued));
