@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir,
 /// A config.json, and what became of its keys.
 struct ParsedConfig {
   ModelConfig model;
+  /// Keys that the model's family reads, whether or not the file has them.
+  std::set<std::string> settings;
   /// Sentences on keys that are neither read nor known to be without effect.
   std::vector<std::string> warnings;
 };

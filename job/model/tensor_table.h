@@ -65,7 +65,7 @@ struct TensorRow {
 };
 
 /// Returns a sublayer's rows in writing order, which is their order in files. Their texts live as
-/// long as the config.
+/// long as the program.
 std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer,
                                      SublayerForm form);
 /// Returns the embedding matrix, then its projection if it has one. They write junction 0.

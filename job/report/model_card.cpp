@@ -7,6 +7,7 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/plan_table.h"
 
 namespace dotresize {
@@ -77,12 +78,12 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
   if (!job.mlp) return "";
   std::string text;
   if (job.mlp->width > 0) {
-    text = fmt::format(" Each MLP was cut from {} to {} features.", config.intermediate_size,
+    text = fmt::format(" Each MLP was cut from {} to {} features.", dense_features(config),
                        job.mlp->width);
   }
   if (job.mlp->expert_width > 0) {
-    text += fmt::format(" Each expert was cut from {} to {} features.",
-                        config.mixture->intermediate_size, job.mlp->expert_width);
+    text += fmt::format(" Each expert was cut from {} to {} features.", expert_features(config),
+                        job.mlp->expert_width);
   }
   return text;
 }
@@ -148,7 +149,10 @@ std::string serving(const Report& report, const ModelConfig& config) {
   const bool stock = report.job.stock_output();
   const bool exported = config.family == "llama" || config.family == "mistral";
   if (!stock && (report.widths.mapped_count > 0 || !exported)) return "";
-  const bool nemotron_nas = !stock && !config.attention.sliding_window;
+  const bool windows = std::ranges::any_of(config.layers, [](const LayerSpec& layer) {
+    return layer.attention.sliding_window.has_value();
+  });
+  const bool nemotron_nas = !stock && !windows;
   return fmt::format(
       "`dotresize export PATH --to gguf` makes it a file for llama.cpp{}, or names what is in the "
       "way.\n\n",
@@ -161,7 +165,7 @@ std::string serving(const Report& report, const ModelConfig& config) {
 std::string model_card(const Report& report, const ModelConfig& config) {
   const ResolvedJob& job = report.job;
   std::string about = method_sentence(report, config);
-  about += report.allocation ? allocation_sentence(report, config.attention.head_dim)
+  about += report.allocation ? allocation_sentence(report, config.layers.front().attention.head_dim)
                              : mlp_sentence(job, config);
   about += healing_sentence(report);
   if (job.output.stock_family) {

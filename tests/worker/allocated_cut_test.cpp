@@ -151,7 +151,7 @@ TEST_F(AllocatedCutTest, OtherFeaturesGoOnceAllWindowsAreSeen) {
   int64_t cut = 0;
   int64_t same = 0;
   for (const ChosenWidth& one : found.allocation.of_mlps()) {
-    if (one.width == config_.intermediate_size) continue;
+    if (one.width == mlp_width(config_, one.sublayer)) continue;
     const std::string entry = fmt::format("mlp-{}-{}", one.sublayer, one.width);
     const std::string gate =
         fmt::format("model.layers.{}.mlp.gate_proj.weight", layer_of(one.sublayer));
@@ -197,9 +197,9 @@ TEST_F(AllocatedCutTest, AKilledRunGoesOnToTheSameCut) {
 TEST_F(AllocatedCutTest, AStockModelKeepsEquallyManyFeaturesInAllLayers) {
   spec_.mutable_output()->set_format(v1::Output::stock);
   const AllocatedCut found = run();
-  EXPECT_LT(found.config.intermediate_size, config_.intermediate_size);
-  EXPECT_THAT(widths_of(found.allocation.chosen), Each(found.config.intermediate_size));
-  EXPECT_THAT(found.config.form.intermediate_sizes, testing::IsEmpty());
+  EXPECT_LT(mlp_width(found.config, 1), mlp_width(config_, 1));
+  EXPECT_THAT(widths_of(found.allocation.chosen), Each(mlp_width(found.config, 1)));
+  EXPECT_FALSE(found.config.form.sizes_by_layer);
   EXPECT_EQ(found.allocation.of_attentions().size(), 0u);
 }
 

@@ -80,7 +80,8 @@ std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
     }
   };
   const bool attends = is_attention(sums.sublayer);
-  const AttentionHeads heads{job_.config.attention.num_heads, job_.config.attention.num_kv_heads};
+  const AttentionSpec& attention = job_.config.attention(sums.sublayer);
+  const AttentionHeads heads{attention.num_heads, attention.num_kv_heads};
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& W, const at::Tensor& metric) {
     if (attends) {
       add(value_removal_loss_increases(std::move(gram), W, metric, heads, widths.back()));
@@ -125,7 +126,7 @@ std::map<std::string, at::Tensor> SublayerCutter::cut_features(
     if (!is_in_proj(stored) || router) continue;
     // In a mixture the router comes first, then gate and up of each expert.
     at::Tensor rows = cuts.at(mixture ? (stored.index - 1) / 2 : 0).kept;
-    if (job_.config.fused_in_proj) {
+    if (job_.config.mlp(sums.sublayer).fused) {
       rows = at::cat({rows, rows + mlp_width(job_.config, sums.sublayer)});
     }
     tensors[stored.name] = job_.reader.get(stored.name, stored.shape).index_select(0, rows);
@@ -135,13 +136,14 @@ std::map<std::string, at::Tensor> SublayerCutter::cut_features(
 
 std::map<std::string, at::Tensor> SublayerCutter::cut_values(
     SublayerSums& sums, int64_t width, std::vector<double>& loss_increases) const {
-  const AttentionHeads heads{job_.config.attention.num_heads, job_.config.attention.num_kv_heads};
+  const AttentionSpec& attention = job_.config.attention(sums.sublayer);
+  const AttentionHeads heads{attention.num_heads, attention.num_kv_heads};
   CutValues cut;
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& o, const at::Tensor& metric) {
     cut = remove_values(std::move(gram), o, metric, heads, width);
     loss_increases.push_back(cut.predicted_loss_increase);
   });
-  const size_t value_part = job_.config.fused_in_proj ? 0 : 2;  // q, k, v
+  const size_t value_part = attention.fused ? 0 : 2;  // q, k, v
   std::map<std::string, at::Tensor> tensors;
   for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role == TensorRole::kOutProjWeight) {

@@ -66,18 +66,15 @@ void check_curves(const ModelConfig& config, const ResolvedJob& job,
     throw std::invalid_argument("there are predictions of other sublayers");
 }
 
-/// Returns the bytes of the sublayer at each of its possible widths. `output`: the dense model with
-/// the dtypes of the output.
-std::vector<int64_t> bytes_of_widths(const ModelConfig& output, const ResolvedJob& job,
-                                     int64_t sublayer) {
-  const auto layers = static_cast<std::size_t>(output.num_layers);
+/// Returns the bytes of the sublayer at each of its possible widths, the last of which it then has
+/// in `output`: the dense model with the dtypes of the output.
+std::vector<int64_t> bytes_of_widths(const ModelConfig& dense, const ResolvedJob& job,
+                                     int64_t sublayer, ModelConfig& output) {
   std::vector<int64_t> bytes;
-  for (const int64_t width : possible_inner_widths(output, job, sublayer)) {
-    ModelConfig cut = output;
-    (is_attention(sublayer) ? cut.form.value_head_dims : cut.form.intermediate_sizes)
-        .assign(layers, width);
+  for (const int64_t width : possible_inner_widths(dense, job, sublayer)) {
+    set_inner_width(sublayer, width, output);
     bytes.push_back(
-        sublayer_size(cut, sublayer, output.hidden_size, output.hidden_size, /*folded=*/false)
+        sublayer_size(output, sublayer, output.hidden_size, output.hidden_size, /*folded=*/false)
             .bytes);
   }
   return bytes;
@@ -145,7 +142,8 @@ Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
   std::vector<LossCurve> by_bytes;
   int64_t narrowest = 0;  // bytes of these sublayers
   for (const SublayerCurve& curve : curves) {
-    by_bytes.push_back({bytes_of_widths(output, job, curve.sublayer), curve.loss_increases});
+    by_bytes.push_back(
+        {bytes_of_widths(config, job, curve.sublayer, output), curve.loss_increases});
     narrowest += by_bytes.back().sizes.back();
   }
   const int64_t room = most - bytes_of(config, job, smallest_widths(config, job));
@@ -158,14 +156,9 @@ Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
 ModelConfig with_chosen_widths(const ModelConfig& config, const ResolvedJob& job,
                                const Allocation& allocation) {
   ModelConfig cut = config;
-  if (!job.stock_output()) {
-    cut.form.intermediate_sizes = widths_of(allocation.of_mlps());
-    cut.form.value_head_dims = widths_of(allocation.of_attentions());
-    return cut;
-  }
+  cut.form.sizes_by_layer = !job.stock_output();
   for (const ChosenWidth& one : allocation.chosen) {
-    (config.is_mixture(one.sublayer) ? cut.mixture->intermediate_size : cut.intermediate_size) =
-        one.width;
+    set_inner_width(one.sublayer, one.width, cut);
   }
   return cut;
 }

@@ -186,24 +186,26 @@ TEST_F(AllocationTest, TheOutputIsAsLargeAsItsTensors) {
   const ModelConfig cut = with_chosen_widths(config_, job, chosen);
   EXPECT_TRUE(is_skipped(cut, 2));
   const ModelConfig output = output_model_config(cut, job, job.widths);
-  EXPECT_EQ(output.form.value_head_dims, values(chosen));
+  for (int64_t s = 0; s < 12; s += 2) {
+    EXPECT_EQ(value_head_dim(output, s), values(chosen)[static_cast<std::size_t>(s / 2)]);
+  }
   EXPECT_EQ(stored_parameters(output), size_of(job, chosen).compressed_parameters);
   ModelConfig wide = output;
-  wide.form.value_head_dims.clear();
+  for (LayerSpec& layer : wide.layers) layer.attention.value_head_dim = 32;
   EXPECT_EQ(stored_parameters(wide) - stored_parameters(output),
             256 + 32 * (12 + 8) * 256);  // norm; heads: 8 query, 2 key, 2 value; o
 }
 
 TEST_F(AllocationTest, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
-  EXPECT_EQ(possible_value_dims(config_).size(), 32u);
-  EXPECT_EQ(possible_value_dims(config_).back(), 1);
-  config_.attention.head_dim = 80;
-  EXPECT_EQ(possible_value_dims(config_)[1], 78);
-  config_.attention.head_dim = 128;
-  EXPECT_EQ(possible_value_dims(config_)[1], 124);
-  EXPECT_EQ(possible_value_dims(config_).back(), 4);
-  config_.attention.head_dim = 12;
-  EXPECT_EQ(possible_value_dims(config_)[1], 11);
+  EXPECT_EQ(possible_value_dims(config_, 0).size(), 32u);
+  EXPECT_EQ(possible_value_dims(config_, 0).back(), 1);
+  config_.layers.front().attention.head_dim = 80;
+  EXPECT_EQ(possible_value_dims(config_, 0)[1], 78);
+  config_.layers.front().attention.head_dim = 128;
+  EXPECT_EQ(possible_value_dims(config_, 0)[1], 124);
+  EXPECT_EQ(possible_value_dims(config_, 0).back(), 4);
+  config_.layers.front().attention.head_dim = 12;
+  EXPECT_EQ(possible_value_dims(config_, 0)[1], 11);
 }
 
 TEST_F(AllocationTest, AnMlpGetsMultiplesOfRoundToOrAllOfItsFeatures) {
@@ -220,7 +222,7 @@ TEST_F(AllocationTest, AnMlpGetsMultiplesOfRoundToOrAllOfItsFeatures) {
 
 TEST_F(AllocationTest, MlpsAndExpertsShareWhatIsLeft) {
   config_ = parse_model_config(kQwen3MoeConfig, "config.json");
-  config_.mixture->layers.front() = false;  // layer 0 has an MLP
+  config_.layers.front().mlp = {.intermediate_size = 6144};
   spec_.mutable_method()->set_round_to(64);
   const ResolvedJob job = resolve();
   Curves curves;
@@ -237,8 +239,8 @@ TEST_F(AllocationTest, MlpsAndExpertsShareWhatIsLeft) {
   const NetSize size = size_of(job, chosen);
   EXPECT_LE(size.compressed_bytes, largest_bytes(0.8, size.dense_bytes));
   EXPECT_EQ(features(chosen)[3], 0);  // a step costs a third of one of layer 44
-  EXPECT_EQ(features(chosen)[44], config_.mixture->intermediate_size);
-  EXPECT_EQ(features(chosen)[0], config_.intermediate_size);  // few parameters a step
+  EXPECT_EQ(features(chosen)[44], 768);
+  EXPECT_EQ(features(chosen)[0], 6144);  // few parameters a step
 }
 
 /// Removing a whole sublayer saves more than its features or channels: queries and keys go, too.
@@ -259,7 +261,7 @@ TEST_F(AllocationTest, ASublayerMayGoAltogether) {
 }
 
 TEST_F(AllocationTest, ASublayerThatAddsABiasStays) {
-  config_.mlp_bias = true;
+  for (LayerSpec& layer : config_.layers) layer.mlp.bias = true;
   const ResolvedJob job = resolve();
   EXPECT_EQ(possible_inner_widths(config_, job, 1).back(), job.mlp->round_to);
   EXPECT_EQ(possible_inner_widths(config_, job, 0).back(), 0);
@@ -277,9 +279,8 @@ TEST_F(AllocationTest, AStockModelHasAsManyFeaturesInEveryLayer) {
   EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
   EXPECT_DOUBLE_EQ(chosen.predicted_loss_increase(), best_uniform(job, curves));
   const ModelConfig cut = with_chosen_widths(config_, job, chosen);
-  EXPECT_EQ(cut.intermediate_size, features(chosen).front());
-  EXPECT_THAT(cut.form.intermediate_sizes, IsEmpty());
-  EXPECT_THAT(cut.form.value_head_dims, IsEmpty());
+  EXPECT_EQ(mlp_width(cut, 1), features(chosen).front());
+  EXPECT_FALSE(cut.form.sizes_by_layer);
   EXPECT_THAT(plan_table(make_job_plan(config_, job)), Not(HasSubstr("\nvalues")));
 }
 

@@ -37,8 +37,8 @@ std::map<int64_t, double> predictions_of(const std::optional<Allocation>& alloca
 std::vector<AttentionReport> report_attentions(const JobContext& run,
                                                const Allocation& allocation) {
   std::vector<AttentionReport> reports;
-  const int64_t head_dim = run.config.attention.head_dim;
   for (const ChosenWidth& one : allocation.of_attentions()) {
+    const int64_t head_dim = value_head_dim(run.config, one.sublayer);
     const double predicted = one.width == head_dim ? 0.0 : one.predicted_loss_increase;
     reports.push_back({sublayer_name(one.sublayer), one.width, head_dim, predicted});
   }
