@@ -12,6 +12,7 @@
 #include "job/model/output_config.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/model/units/unit.h"
 
 namespace dotresize {
 namespace {
@@ -97,8 +98,7 @@ json config_json(const ModelConfig& config) {
                 {"norm_weights", config.form.norm_weights || !config.compressed}};
   for (const LayerSpec& layer : config.layers) {
     const std::optional<int64_t>& window = layer.attention.sliding_window;
-    value["intermediate_sizes"].push_back(layer.mlp.intermediate_size);
-    value["value_head_dims"].push_back(layer.attention.value_head_dim);
+    for (const Unit* unit : units()) value[unit->key].push_back(unit->size(layer));
     value["sliding_windows"].push_back(window ? json(*window) : json());
     value["rotates"].push_back(layer.attention.rotary.has_value());
   }

@@ -68,11 +68,6 @@ int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
   return is_attention(sublayer) ? value_head_dim(config, sublayer) : mlp_width(config, sublayer);
 }
 
-void set_inner_width(int64_t sublayer, int64_t width, ModelConfig& config) {
-  LayerSpec& layer = config.layers.at(static_cast<std::size_t>(layer_of(sublayer)));
-  (is_attention(sublayer) ? layer.attention.value_head_dim : layer.mlp.intermediate_size) = width;
-}
-
 bool is_skipped(const ModelConfig& config, int64_t sublayer) {
   return inner_width(config, sublayer) == 0;
 }

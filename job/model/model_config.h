@@ -125,8 +125,6 @@ int64_t value_head_dim(const ModelConfig& config, int64_t sublayer);
 /// mlp_width of an MLP, value_head_dim of an attention.
 int64_t inner_width(const ModelConfig& config, int64_t sublayer);
 
-void set_inner_width(int64_t sublayer, int64_t width, ModelConfig& config);
-
 /// Returns true for a sublayer of inner width 0: it is only its skip path, without projections or
 /// norm.
 bool is_skipped(const ModelConfig& config, int64_t sublayer);

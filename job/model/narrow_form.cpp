@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "job/model/units/unit.h"
+
 namespace dotresize {
 namespace {
 
@@ -104,20 +106,21 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   return result;
 }
 
-/// Reads a list with one number per layer. Each replaces the size of the layer's sublayer, which it
-/// does not exceed. Returns false if the key is absent.
-bool read_by_layer(const ConfigFields& fields, const std::string& key, const std::string& what,
-                   int64_t first_sublayer, int64_t& (*size_of)(LayerSpec&), ModelConfig& config) {
-  if (!fields.has(key)) return false;
-  const json& sizes = fields.raw(key);
+/// Reads the list of the unit's sizes, with one number per layer. Each replaces the size in the
+/// layer, which it does not exceed. Returns false if the key is absent.
+bool read_sizes(const ConfigFields& fields, const Unit& unit, ModelConfig& config) {
+  if (!fields.has(unit.key)) return false;
+  const json& sizes = fields.raw(unit.key);
   if (!sizes.is_array() || std::ssize(sizes) != config.num_layers()) {
-    fields.fail(key, "must be a list of num_hidden_layers, " + std::to_string(config.num_layers()) +
-                         ", numbers of " + what);
+    fields.fail(unit.key, "must be a list of num_hidden_layers, " +
+                              std::to_string(config.num_layers()) + ", numbers of " +
+                              std::string(unit.parts));
   }
-  int64_t sublayer = first_sublayer;
+  int64_t sublayer = unit.of_attentions ? 0 : 1;
   for (const json& given : sizes) {
-    int64_t& size = size_of(config.layers[static_cast<std::size_t>(layer_of(sublayer))]);
-    size = fields.required_integer(key, given, has_output_bias(config, sublayer) ? 1 : 0, size);
+    LayerSpec& layer = config.layers[static_cast<std::size_t>(layer_of(sublayer))];
+    const int64_t least = has_output_bias(config, sublayer) ? 1 : 0;
+    unit.set_size(fields.required_integer(unit.key, given, least, unit.size(layer)), layer);
     sublayer += 2;
   }
   return true;
@@ -126,12 +129,11 @@ bool read_by_layer(const ConfigFields& fields, const std::string& key, const std
 }  // namespace
 
 void read_narrow_form(const ConfigFields& fields, ModelConfig& config) {
-  constexpr const char* kValues = "value_head_dims";
   if (!config.compressed) {
     config.form.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()),
                                        config.hidden_size);
-    if (!fields.has(kValues)) return;
-    fields.fail(kValues,
+    if (!fields.has(kValueChannels.key)) return;
+    fields.fail(kValueChannels.key,
                 "the value heads of a model of the family " + config.family +
                     " are as wide as head_dim says; those of model_type dotresize may not be");
   }
@@ -140,13 +142,9 @@ void read_narrow_form(const ConfigFields& fields, ModelConfig& config) {
   config.form.norm_weights = read_norm_weights(fields, config);
   config.form.junction_groups = read_junction_groups(fields, config);
   config.form.shortcuts = read_shortcuts(fields, config);
-  const bool features = read_by_layer(
-      fields, "intermediate_sizes", "features", /*first_sublayer=*/1,
-      [](LayerSpec& layer) -> int64_t& { return layer.mlp.intermediate_size; }, config);
-  const bool values = read_by_layer(
-      fields, kValues, "channels", /*first_sublayer=*/0,
-      [](LayerSpec& layer) -> int64_t& { return layer.attention.value_head_dim; }, config);
-  config.form.sizes_by_layer = features || values;
+  for (const Unit* unit : units()) {
+    if (read_sizes(fields, *unit, config)) config.form.sizes_by_layer = true;
+  }
 }
 
 }  // namespace dotresize

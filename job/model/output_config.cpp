@@ -6,6 +6,7 @@
 #include "job/model/config_keys.h"
 #include "job/model/families/model_family.h"
 #include "job/model/read_model_config.h"
+#include "job/model/units/unit.h"
 
 namespace dotresize {
 namespace {
@@ -72,9 +73,8 @@ void write_custom_code(json& config, const ModelConfig& output) {
     config["shortcut_factors"] = factors;
   }
   if (output.form.sizes_by_layer) {
-    for (const LayerSpec& layer : output.layers) {
-      config["intermediate_sizes"].push_back(layer.mlp.intermediate_size);
-      config["value_head_dims"].push_back(layer.attention.value_head_dim);
+    for (const Unit* unit : units()) {
+      for (const LayerSpec& layer : output.layers) config[unit->key].push_back(unit->size(layer));
     }
   }
   if (output.form.norm_weights) config["norm_weights"] = true;

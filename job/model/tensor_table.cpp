@@ -255,6 +255,10 @@ std::vector<StoredTensor> head_tensors(const ModelConfig& config) {
   return expanded(head_rows(config), "", config.form.junction_widths.back(), 0, 0);
 }
 
+bool is_in_proj(const StoredTensor& stored) {
+  return stored.role == TensorRole::kInProjWeight || stored.role == TensorRole::kInProjBias;
+}
+
 StoredTensor head_matrix(const ModelConfig& config) {
   return config.tie_word_embeddings ? embedding_tensor(config) : head_tensors(config).back();
 }

@@ -117,6 +117,9 @@ StoredTensor head_matrix(const ModelConfig& config);
 /// Returns the tensor of this role at the ends of the model; nullopt if it has none.
 std::optional<StoredTensor> end_tensor(const ModelConfig& config, TensorRole role);
 
+/// True for weights and biases of in_proj.
+bool is_in_proj(const StoredTensor& stored);
+
 /// Returns the tensors of sublayers [first, end) in the config's checkpoint, in writing order. The
 /// embedding comes before sublayer 0. After the last sublayer come those of head_rows(), without a
 /// tied head.

@@ -91,7 +91,7 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
 /// Sentence about the result of `method.allocate`, in place of the two sentences above.
 std::string allocation_sentence(const Report& report, int64_t head_dim) {
   const Allocation& allocation = *report.allocation;
-  const std::vector<int64_t> values = widths_of(allocation.of_attentions());
+  const std::vector<int64_t> values = sizes_of(allocation.of(kValueChannels));
   const auto by_layer = [](const std::vector<int64_t>& sizes) {
     return std::ranges::min(sizes) == std::ranges::max(sizes)
                ? std::to_string(sizes.front())
@@ -101,7 +101,7 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
       " Sizes were chosen such that the loss is predicted to rise least within {} of the "
       "bytes: its MLPs keep {} features",
       format_percent(report.job.target.allocation->size),
-      by_layer(widths_of(allocation.of_mlps())));
+      by_layer(sizes_of(allocation.of(kFeatures))));
   if (!values.empty()) {
     text += fmt::format(" and its value heads {} of {} channels", by_layer(values), head_dim);
   }

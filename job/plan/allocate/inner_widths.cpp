@@ -78,25 +78,6 @@ int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer) {
   return mlp_count(config, sublayer) * features * features * 8;
 }
 
-std::vector<int64_t> possible_value_dims(const ModelConfig& config, int64_t sublayer) {
-  const int64_t all = config.attention(sublayer).head_dim;
-  const int64_t step = std::max<int64_t>(1, all / 32);
-  std::vector<int64_t> dims = {all};
-  for (int64_t dim = (all - 1) / step * step; dim > 0; dim -= step) dims.push_back(dim);
-  return dims;
-}
-
-std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
-                                         int64_t sublayer) {
-  const int64_t all = mlp_width(config, sublayer);
-  std::vector<int64_t> widths = {all};
-  for (int64_t width = (all - 1) / target.round_to * target.round_to; width >= target.round_to;
-       width -= target.round_to) {
-    widths.push_back(width);
-  }
-  return widths;
-}
-
 int64_t attention_features(const AttentionSpec& attention) {
   return attention.num_heads * attention.head_dim;
 }

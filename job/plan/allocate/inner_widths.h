@@ -39,20 +39,6 @@ ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarg
 /// Bytes of the sums over the sublayer's features: d_ff x d_ff in float64 for each of its MLPs.
 int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer);
 
-// Inner widths of a sublayer, between its in_proj and its out_proj, that a job may cut: features of
-// an MLP or of each expert (`method.mlp`, `method.allocate`), and channels of value heads
-// (`method.allocate` with an output that has code of its own; docs/method.md, "Narrower value
-// heads").
-
-/// Channel counts that a value head of the sublayer can be cut to: head_dim, then multiples of a
-/// 32nd of it, descending.
-std::vector<int64_t> possible_value_dims(const ModelConfig& config, int64_t sublayer);
-
-/// Feature counts that an allocation can cut an MLP, or each of its experts, to: all, then
-/// multiples of round_to, descending.
-std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
-                                         int64_t sublayer);
-
 /// Number of values per token that o reads in the dense model.
 int64_t attention_features(const AttentionSpec& attention);
 

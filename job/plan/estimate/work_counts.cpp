@@ -27,6 +27,7 @@
 #include <cmath>
 
 #include "job/model/model_size.h"
+#include "job/plan/allocate/choices.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/block_sizes.h"
 
@@ -187,7 +188,8 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, in
   // widths are not known.
   const double cut_share = kCutsOfAllocation * (1.0 - job.target.allocation->size);
   const double steps =
-      (dim - number(possible_value_dims(config, sublayer).back())) * (1.0 + cut_share);
+      (dim - number(kValueChannels.sizes(config.layers[layer_of(sublayer)], 1).back())) *
+      (1.0 + cut_share);
   const double removed = steps * number(attention.num_heads);
   counts.gram = 1.125 * f * f;
   counts.width = f;
@@ -217,7 +219,7 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
                           ? f * job.target.allocation->size
                           : number(mixture ? job.mlp->expert_width : job.mlp->width);
   const double least =
-      job.target.allocation ? number(possible_inner_widths(config, job, sublayer).back()) : left;
+      job.target.allocation ? number(choices(config, job, sublayer).back().size) : left;
   counts.gram = 1.125 * f * f * number(active_mlps(config, sublayer));
   counts.width = f * std::sqrt(mlps);
   const double of_removal =

@@ -105,7 +105,7 @@ void print_summary(const Report& report) {
       {"target", target_text(report.job)},
       {"width", width_text(report.widths, report.job.model.hidden_size)}};
   if (report.allocation) {
-    const std::vector<int64_t> features = widths_of(report.allocation->of_mlps());
+    const std::vector<int64_t> features = sizes_of(report.allocation->of(kFeatures));
     rows.push_back({"features", fmt::format("{}", fmt::join(features, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
