@@ -189,12 +189,6 @@ void check_stock_output(const ModelConfig& config) {
   if (!reason.empty()) refuse(reason);
 }
 
-bool has_biases(const ModelConfig& config) {
-  return std::ranges::any_of(config.layers, [](const LayerSpec& layer) {
-    return layer.attention.bias || layer.attention.output_bias || layer.mlp.bias;
-  });
-}
-
 /// Refuses maps for models that the code of an output with maps (modeling_dotresize.py) does not
 /// compute: it has one window for all layers.
 void check_maps(const ModelConfig& config, const ResolvedJob& job) {
@@ -210,37 +204,24 @@ void check_maps(const ModelConfig& config, const ResolvedJob& job) {
       "and others have none; a size alone, such as {size: 0.8}, or output.format: stock would do");
 }
 
-constexpr char kLlama[] = "llama";
-constexpr char kMistral[] = "mistral";
-
-/// Applies the architecture that the job asks for by name. A mistral computes the same as a llama
-/// without biases.
+/// Applies the architecture that the job asks for by name.
 void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& config,
                           ResolvedJob& job) {
   if (asked == v1::Output::auto_) return;
+  const std::string wanted = v1::Output::Architecture_Name(asked);
   const auto refuse = [&](const std::string& reason) {
-    fail("output.architecture", v1::Output::Architecture_Name(asked) + " " + reason);
+    fail("output.architecture", wanted + " " + reason);
   };
-  if (!job.stock_output()) {
-    refuse("needs output.format: stock");
+  if (!job.stock_output()) refuse("needs output.format: stock");
+  if (asked == v1::Output::source || wanted == config.family) return;
+  const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
+  if (!twin || twin->model_type != wanted) {
+    refuse("can be made of a " + std::string(family_with_twin(wanted)) + ", not of a " +
+           config.family);
   }
-  if (asked != v1::Output::mistral || config.family == kMistral) return;
-  if (config.family != kLlama) refuse("can be made of a llama, not of a " + config.family);
-  if (has_biases(config)) refuse("has no biases, and this llama has some");
-  job.output.stock_family = kMistral;
-}
-
-/// True if loaders read the output better as a mistral. Some assume that the heads of a llama are
-/// hidden_size / num_attention_heads wide, but read head_dim of a mistral (docs/serving.md).
-bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job) {
-  // With a larger vocabulary transformers takes a mistral's tokenizer for one that needs a repair.
-  constexpr int64_t kVocabularyWithoutWarning = 100'000;
-  // Such a loader reads only these embeddings of a mistral in the same way as of a llama.
-  const bool rotary =
-      config.rotaries.front().type == "default" || config.rotaries.front().type == "linear";
-  return config.family == kLlama && !has_biases(config) && rotary &&
-         config.vocab_size <= kVocabularyWithoutWarning &&
-         attention_features(config.layers.front().attention) != job.widths.largest();
+  const std::string reason = twin->refuses(config);
+  if (!reason.empty()) refuse(reason);
+  job.output.stock_family = wanted;
 }
 
 /// Returns the source's dtype of each tensor, or the one that the job asks for. The head of a tied
@@ -293,9 +274,10 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   }
   resolve_widths(given, round_to, config, job);
   check_maps(config, job);
-  if (architecture == v1::Output::auto_ && job.stock_output() &&
-      is_read_better_as_mistral(config, job)) {
-    job.output.stock_family = kMistral;
+  const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
+  if (architecture == v1::Output::auto_ && job.stock_output() && twin &&
+      twin->is_read_better(config, job.widths.largest())) {
+    job.output.stock_family = twin->model_type;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "job/model/families/model_family.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/plan_table.h"
 
@@ -147,7 +148,7 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
 /// Export commands for engines' own formats; empty if every such export of the model is refused.
 std::string serving(const Report& report, const ModelConfig& config) {
   const bool stock = report.job.stock_output();
-  const bool exported = config.family == "llama" || config.family == "mistral";
+  const bool exported = find_family(config.family)->exports_layer_sizes;
   if (!stock && (report.widths.mapped_count > 0 || !exported)) return "";
   const bool windows = std::ranges::any_of(config.layers, [](const LayerSpec& layer) {
     return layer.attention.sliding_window.has_value();

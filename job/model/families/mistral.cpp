@@ -45,6 +45,7 @@ constinit const ModelFamily kMistral{.model_type = "mistral",
                                      .architecture = "MistralForCausalLM",
                                      .absent = {.kv_heads = 8, .max_position_embeddings = 131072},
                                      .read = read_mistral,
-                                     .write = write_mistral};
+                                     .write = write_mistral,
+                                     .exports_layer_sizes = true};
 
 }  // namespace dotresize

@@ -53,6 +53,13 @@ const ModelFamily* find_family(std::string_view model_type) {
   return found == kFamilies.end() ? nullptr : *found;
 }
 
+std::string_view family_with_twin(std::string_view twin) {
+  const auto found = std::ranges::find_if(kFamilies, [&](const ModelFamily* family) {
+    return family->twin && family->twin->model_type == twin;
+  });
+  return found == kFamilies.end() ? std::string_view() : (*found)->model_type;
+}
+
 std::string reason_for_refusal(const std::string& model_type) {
   const auto* const found = std::ranges::find(kRefusals, model_type, &Refusal::model_type);
   const std::string_view reason =

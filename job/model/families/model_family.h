@@ -22,6 +22,15 @@ struct AbsentValues {
   bool tie_word_embeddings = false;
 };
 
+/// Family whose models compute the same as those of another one.
+struct TwinFamily {
+  std::string_view model_type;
+  /// Reason why this config has no such model; empty if it has one.
+  std::string (*refuses)(const ModelConfig& config);
+  /// True if loaders read a stock output of this width better as one of the twin (docs/serving.md).
+  bool (*is_read_better)(const ModelConfig& config, int64_t width);
+};
+
 /// Supported architecture. Each has a file in this folder, which reads its config.json.
 struct ModelFamily {
   std::string_view model_type;
@@ -37,6 +46,9 @@ struct ModelFamily {
   /// always is.
   std::string (*refuses_stock)(const ModelConfig& config) = nullptr;
   bool heads_divide_hidden_size = false;  ///< required by its configuration class, for any head_dim
+  /// Custom outputs without maps can be exported: their layers are those of a llama.
+  bool exports_layer_sizes = false;
+  std::optional<TwinFamily> twin = std::nullopt;
 };
 
 /// `architectures` of a custom output with maps.
@@ -48,6 +60,9 @@ std::string layer_sizes_architecture(const ModelFamily& family);
 
 /// Returns null for an unsupported family.
 const ModelFamily* find_family(std::string_view model_type);
+
+/// Model type of the family whose models can be stated as those of `twin`; empty if there is none.
+std::string_view family_with_twin(std::string_view twin);
 
 /// Error text: the reason why a model_type is refused, and the accepted ones.
 std::string reason_for_refusal(const std::string& model_type);
