@@ -44,7 +44,7 @@ inline constexpr std::array<const char*, 10> kCompanionFiles = {
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-/// Those of them of which an output gets the known keys alone (job/model/config_keys.h):
+/// Companion files whose known keys alone go to an output (job/model/config_keys.h):
 /// transformers may load what others name.
 inline constexpr std::array<const char*, 2> kFilteredFiles = {"tokenizer_config.json",
                                                               "generation_config.json"};

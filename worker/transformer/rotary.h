@@ -16,10 +16,9 @@ struct RotaryTable {
   at::Tensor sin;
 };
 
-/// What the layers of a model compute with besides weights and activations: the positions of a
-/// window.
+/// Positions of a window, which the layers of a model compute with besides weights and activations.
 struct LayerContext {
-  std::vector<RotaryTable> rotaries;  ///< of each of ModelConfig::rotaries
+  std::vector<RotaryTable> rotaries;  ///< one for each of ModelConfig::rotaries
 };
 
 /// Returns the context on `device` for windows of exactly `tokens` tokens: frequencies of dynamic

@@ -174,7 +174,7 @@ class JobCommand {
   const TokenCache cache_;
   std::optional<AttemptFile> coordinator_;
   const int rank_ = world_rank();
-  std::string identity_;  ///< of the job; rank 0 only
+  std::string identity_;  ///< the job's; rank 0 only
   std::once_flag told_;
   std::string overflow_advice_;  ///< end of a message on numbers that are not finite
   ProgressPrinter printer_;
