@@ -161,6 +161,11 @@ CASES = {
         "sliding_window": 7,
         "max_window_layers": 0,
     },
+    "qwen2-window-on-the-last-layer": {
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        "max_window_layers": 1,
+    },
     "qwen2-window-unused": {"use_sliding_window": True, "sliding_window": 7},
     "qwen3": {"num_key_value_heads": 2, "head_dim": 24},
     "qwen3-bias-tied": {
@@ -170,6 +175,25 @@ CASES = {
         "tie_word_embeddings": True,
     },
     "qwen3-head-dim-of-the-family": {"num_attention_heads": 2, "num_key_value_heads": 1},
+    "qwen3-window-on-the-first-layer": {
+        "head_dim": 8,
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "smollm3": {"num_key_value_heads": 2, "num_hidden_layers": 4, "pad_token_id": None},
+    "smollm3-window-bias-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "attention_bias": True,
+        "mlp_bias": True,
+        "pad_token_id": None,
+        "tie_word_embeddings": True,
+        "no_rope_layers": [0, 1],
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    },
     "mixtral": {"num_key_value_heads": 2, "num_local_experts": 8},
     "mixtral-window-tied-v4": {
         "v4": True,
@@ -195,6 +219,7 @@ CONFIGS = {
     "phi3": transformers.Phi3Config,
     "qwen2": transformers.Qwen2Config,
     "qwen3": transformers.Qwen3Config,
+    "smollm3": transformers.SmolLM3Config,
     "mixtral": transformers.MixtralConfig,
     "qwen3_moe": transformers.Qwen3MoeConfig,
 }

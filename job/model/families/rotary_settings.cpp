@@ -1,4 +1,4 @@
-#include "job/model/config_sections.h"
+#include "job/model/families/rotary_settings.h"
 
 #include <algorithm>
 #include <array>
@@ -14,17 +14,13 @@ constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
 constexpr const char* kOriginalPositions = "original_max_position_embeddings";
 
-// Upper limits, larger than those of any existing model. kMaxRows bounds the rows of all experts of
-// a layer together, so that no product of sizes overflows 64 bits.
-constexpr int64_t kMaxExperts = 2048;
-constexpr int64_t kMaxRows = int64_t{1} << 22;
-
 /// Inputs for reading the settings of one dialect.
 struct Reading {
   const ConfigFields& fields;  ///< rope_parameters or rope_scaling
   const ConfigFields& config;  ///< the whole file
-  const ModelFamily& family;
+  const RotaryRules& rules;
   const ModelConfig& model;
+  const RotaryConfig& start;  ///< what is known before the settings are read
 };
 
 std::string shown(double number) { return nlohmann::json(number).dump(); }
@@ -41,7 +37,7 @@ double required_factor(const Reading& read) {
 std::optional<int64_t> original_positions(const Reading& read) {
   const auto inside = read.fields.integer(kOriginalPositions, 1, kMaxPositions);
   auto outside = read.config.integer(kOriginalPositions, 1, kMaxPositions);
-  if (!outside) outside = read.family.original_max_position_embeddings_if_absent;
+  if (!outside) outside = read.rules.original_positions_if_absent;
   if (inside && outside && *inside != *outside) {
     read.fields.fail(
         kOriginalPositions,
@@ -52,9 +48,9 @@ std::optional<int64_t> original_positions(const Reading& read) {
 
 void read_dynamic(const Reading& read, RotaryConfig& rotary) {
   rotary.factor = required_factor(read);
-  if (read.model.rotary_dim() < 4) {
+  if (rotary.channels < 4) {
     read.fields.fail("rope_type", "'dynamic' needs heads with at least 4 rotated channels, not " +
-                                      std::to_string(read.model.rotary_dim()));
+                                      std::to_string(rotary.channels));
   }
 }
 
@@ -86,7 +82,7 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
 }
 
 void read_longrope(const Reading& read, RotaryConfig& rotary) {
-  const int64_t pairs = read.model.rotary_dim() / 2;
+  const int64_t pairs = rotary.channels / 2;
   rotary.short_factor = read.fields.required_positives("short_factor", pairs, kMaxFactor);
   rotary.long_factor = read.fields.required_positives("long_factor", pairs, kMaxFactor);
   rotary.original_max_position_embeddings =
@@ -137,7 +133,7 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
   const auto name_of = [&](const char* key, const std::string& otherwise) {
     const std::string name = read.fields.text(key).value_or(otherwise);
     const bool old_name = name == "su" || name == "yarn";
-    return old_name && read.family.rotary_is_default_or_longrope ? "longrope" : name;
+    return old_name && read.rules.is_default_or_longrope ? "longrope" : name;
   };
   read.fields.refuse_null("rope_type");
   if (!read.fields.has("rope_type")) read.fields.refuse_null("type");
@@ -147,10 +143,10 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
   if (read.fields.has("type") && name != old) {
     read.fields.fail("type", "'" + old + "' contradicts rope_type, '" + name + "'");
   }
-  if (read.family.rotary_is_default_or_longrope && name != "default" && name != "longrope") {
-    read.fields.fail("rope_type",
-                     "'" + name + "' is refused, as transformers does for the family " +
-                         read.family.model_type + "; default and longrope are supported");
+  if (read.rules.is_default_or_longrope && name != "default" && name != "longrope") {
+    read.fields.fail("rope_type", "'" + name +
+                                      "' is refused, as transformers does for the family " +
+                                      read.model.family + "; default and longrope are supported");
   }
   const auto* const found = std::find_if(kRotaryTypes.begin(), kRotaryTypes.end(),
                                          [&](const RotaryType& type) { return type.name == name; });
@@ -161,9 +157,8 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
     }
     read.fields.fail("rope_type", "'" + name + "' is not supported; " + names + " are");
   }
-  RotaryConfig rotary;
+  RotaryConfig rotary = read.start;
   rotary.theta = theta;
-  rotary.partial_factor = read.model.attention.rotary.partial_factor;
   rotary.type = name;
   found->read(read, rotary);
   return rotary;
@@ -176,19 +171,19 @@ void refuse_settings_by_layer_type(const char* key, const ConfigFields& settings
   }
 }
 
-std::optional<RotaryConfig> read_version5(const ConfigFields& config, const ModelFamily& family,
-                                          const ModelConfig& model) {
+std::optional<RotaryConfig> read_version5(const ConfigFields& config, const RotaryRules& rules,
+                                          const ModelConfig& model, const RotaryConfig& start) {
   const auto parameters = config.object("rope_parameters");
   if (!parameters) return std::nullopt;
   refuse_settings_by_layer_type("rope_parameters", *parameters, config);
   const auto outside = config.positive("rope_theta", kMaxTheta);
   const auto theta = parameters->positive("rope_theta", kMaxTheta);
-  return read_scaling({*parameters, config, family, model},
-                      theta ? *theta : outside.value_or(model.attention.rotary.theta));
+  return read_scaling({*parameters, config, rules, model, start},
+                      theta ? *theta : outside.value_or(start.theta));
 }
 
-std::optional<RotaryConfig> read_version4(const ConfigFields& config, const ModelFamily& family,
-                                          const ModelConfig& model) {
+std::optional<RotaryConfig> read_version4(const ConfigFields& config, const RotaryRules& rules,
+                                          const ModelConfig& model, const RotaryConfig& start) {
   const auto theta = config.positive("rope_theta", kMaxTheta);
   const auto scaling = config.object("rope_scaling");
   if (scaling) {
@@ -202,18 +197,18 @@ std::optional<RotaryConfig> read_version4(const ConfigFields& config, const Mode
                       ": transformers 5 takes the first, transformers 4 the "
                       "second; give both the value that the model was trained with");
     }
-    return read_scaling({*scaling, config, family, model},
-                        inside ? *inside : theta.value_or(model.attention.rotary.theta));
+    return read_scaling({*scaling, config, rules, model, start},
+                        inside ? *inside : theta.value_or(start.theta));
   }
   if (!theta) return std::nullopt;
-  RotaryConfig rotary = model.attention.rotary;
+  RotaryConfig rotary = start;
   rotary.theta = *theta;
   return rotary;
 }
 
-/// Reads the rotated fraction of a head's channels. `model` gets it.
-void read_partial_factor(const ConfigFields& config, const ModelFamily& family,
-                         ModelConfig& model) {
+/// Reads the rotated fraction of a head's channels into `rotary`.
+void read_partial_factor(const ConfigFields& config, const RotaryRules& rules,
+                         const ModelConfig& model, RotaryConfig& rotary) {
   const auto version4 = config.positive("partial_rotary_factor", 1.0);
   const auto parameters = config.object("rope_parameters");
   const auto scaling = config.object("rope_scaling");
@@ -222,94 +217,39 @@ void read_partial_factor(const ConfigFields& config, const ModelFamily& family,
   if (version4 && version5 && *version4 != *version5) {
     config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
   }
-  const double factor = version5.value_or(version4.value_or(1.0));
-  model.attention.rotary.partial_factor = factor;
-  if (factor == 1.0) return;
-  if (!family.offers_partial_rotary) {
-    config.fail("partial_rotary_factor",
-                "only 1.0 is supported for the family " + family.model_type);
+  const int64_t head_dim = model.layers.front().attention.head_dim;
+  rotary.partial_factor = version5.value_or(version4.value_or(1.0));
+  rotary.channels = static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
+  if (rotary.partial_factor == 1.0) return;
+  if (!rules.offers_partial) {
+    config.fail("partial_rotary_factor", "only 1.0 is supported for the family " + model.family);
   }
-  if (model.rotary_dim() < 2 || model.rotary_dim() % 2 != 0) {
-    config.fail("partial_rotary_factor", "gives " + std::to_string(model.rotary_dim()) +
-                                             " rotated channels of " +
-                                             std::to_string(model.attention.head_dim) +
+  if (rotary.channels < 2 || rotary.channels % 2 != 0) {
+    config.fail("partial_rotary_factor", "gives " + std::to_string(rotary.channels) +
+                                             " rotated channels of " + std::to_string(head_dim) +
                                              "; an even number above 0 is needed");
   }
 }
 
-/// [num_layers] true: the layer's MLP is a mixture.
-std::vector<bool> read_layers(const ConfigFields& fields, const ModelFamily::Mixture& family,
-                              int64_t num_layers) {
-  std::vector<bool> layers(static_cast<std::size_t>(num_layers), true);
-  if (!family.offers_dense_layers) return layers;
-  const int64_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers).value_or(1);
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
-    layers[static_cast<std::size_t>(layer)] = (layer + 1) % step == 0;
-  }
-  const nlohmann::json& dense = fields.raw("mlp_only_layers");
-  if (!dense.is_null() && !dense.is_array()) {
-    fields.fail("mlp_only_layers", "must be a list of layers");
-  }
-  for (const nlohmann::json& layer : dense) {
-    const int64_t number = fields.required_integer("mlp_only_layers", layer, 0, num_layers - 1);
-    layers[static_cast<std::size_t>(number)] = false;
-  }
-  return layers;
-}
-
 }  // namespace
 
-void read_rotary_config(const ConfigFields& config, const ModelFamily& family, ModelConfig& model) {
-  model.attention.rotary = RotaryConfig{};
-  model.attention.rotary.theta = family.rope_theta_if_absent;
+void read_rotary(const ConfigFields& config, const RotaryRules& rules, ModelConfig& model) {
+  RotaryConfig start;
+  start.theta = rules.theta_if_absent;
   // Every config of such a family has it, whatever its rotary type.
-  if (family.original_max_position_embeddings_if_absent) config.note({kOriginalPositions});
-  read_partial_factor(config, family, model);
-  const auto version5 = read_version5(config, family, model);
+  if (rules.original_positions_if_absent) config.note({kOriginalPositions});
+  read_partial_factor(config, rules, model, start);
+  const auto version5 = read_version5(config, rules, model, start);
   const auto scaling = config.object("rope_scaling");
   if (!version5 && !(scaling && scaling->has("rope_theta"))) config.refuse_null("rope_theta");
-  const auto version4 = read_version4(config, family, model);
+  const auto version4 = read_version4(config, rules, model, start);
   if (version5 && version4 && *version5 != *version4) {
     config.fail(
         "rope_parameters",
         "contradicts rope_theta and rope_scaling, which transformers 4 reads; make both say the "
         "same, or remove one of the two");
   }
-  model.attention.rotary = version5 ? *version5 : version4.value_or(model.attention.rotary);
-}
-
-std::optional<MixtureConfig> read_mixture_config(const ConfigFields& fields,
-                                                 const ModelFamily& family,
-                                                 const ModelConfig& config) {
-  if (!family.mixture) return std::nullopt;
-  MixtureConfig mixture;
-  mixture.names = family.mixture->names;
-  // transformers 5 writes num_local_experts for every family.
-  constexpr const char* kVersion5 = "num_local_experts";
-  const std::string of_family = family.mixture->experts_key;
-  const std::string key = fields.has(of_family) ? of_family : kVersion5;
-  if (!fields.has(key)) fields.fail(of_family, "is missing");
-  mixture.experts = fields.required_integer(key, 1, kMaxExperts);
-  if (fields.has(kVersion5) && fields.integer(kVersion5, 1, kMaxExperts) != mixture.experts) {
-    fields.fail(kVersion5, "contradicts " + key + ", " + std::to_string(mixture.experts));
-  }
-  mixture.experts_per_token = fields.required_integer("num_experts_per_tok", 1, kMaxExperts);
-  if (mixture.experts_per_token > mixture.experts) {
-    fields.fail("num_experts_per_tok", std::to_string(mixture.experts_per_token) + " is above " +
-                                           std::to_string(mixture.experts) +
-                                           ", the number of experts");
-  }
-  const std::string rows_key = family.mixture->intermediate_size_key;
-  mixture.intermediate_size = fields.required_integer(rows_key, 1, kMaxRows);
-  if (mixture.experts > kMaxRows / mixture.intermediate_size) {
-    fields.fail(rows_key, std::to_string(mixture.intermediate_size) + " rows in each of " +
-                              std::to_string(mixture.experts) + " experts are above " +
-                              std::to_string(kMaxRows) + " together");
-  }
-  mixture.normed_weights =
-      !family.mixture->offers_plain_weights || fields.boolean("norm_topk_prob", false);
-  mixture.layers = read_layers(fields, *family.mixture, config.num_layers);
-  return mixture;
+  model.rotaries = {version5 ? *version5 : version4.value_or(start)};
 }
 
 }  // namespace dotresize
