@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -19,7 +20,6 @@ namespace dotresize {
 namespace {
 
 constexpr std::chrono::seconds kKillPatience{5};  // time from SIGKILL to the end
-constexpr int kHighDescriptor = 64;               // above all that children are given
 
 /// All that the child needs between vfork() and exec, where it must not allocate: it has the memory
 /// of this process.
@@ -113,7 +113,9 @@ Child::Child(const ChildStart& start)
                             "cannot start " + start.command.front());
   };
   Pipe report = make_pipe();
-  report.write_end = UniqueFd(::fcntl(report.write_end.get(), F_DUPFD_CLOEXEC, kHighDescriptor));
+  int above = STDERR_FILENO + 1;  // no number that the child is given
+  for (const auto& [ours, number] : start.descriptors) above = std::max(above, number + 1);
+  report.write_end = UniqueFd(::fcntl(report.write_end.get(), F_DUPFD_CLOEXEC, above));
   if (!report.write_end) fail(errno);
   const std::vector<char*> arguments = exec_vector(start.command);
   const std::vector<char*> environment = exec_vector(start.environment);
