@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -33,19 +32,8 @@ class WebhookPolicy {
   std::vector<HttpUrl> prefixes_;
 };
 
-/// A message in the format of https://www.standardwebhooks.com.
-struct WebhookMessage {
-  std::string id;         ///< webhook-id
-  int64_t time_s = 0;     ///< webhook-timestamp: Unix time of this attempt
-  std::string body;       ///< JSON
-  std::string signature;  ///< webhook-signature: "v1,BASE64"
-};
-
 /// Reads the key from the file: "whsec_" and the base64 of 24 to 64 bytes. Throws InputError for
 /// other content, and for a file that other users may read.
 std::string read_webhook_key(const std::filesystem::path& file);
-
-/// Makes the message that this job has ended. `job` has ended.
-WebhookMessage webhook_message(const v1::Job& job, int64_t time_s, const std::string& key);
 
 }  // namespace dotresize

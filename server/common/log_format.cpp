@@ -1,4 +1,4 @@
-#include "server/log_format.h"
+#include "server/common/log_format.h"
 
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/pattern_formatter.h>

@@ -8,18 +8,25 @@
 #include "job/model/model_config.h"
 #include "job/spec/sweep_file.h"
 #include "server/access/path_policy.h"
+#include "server/admission/known_models.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
 
+/// Parts that admission works with; all outlive its calls.
+struct AdmissionContext {
+  const Machine& machine;
+  const PathPolicy& paths;
+  KnownModels& models;
+};
+
 /// Checks everything that can be checked before a job runs: the request, the model's config.json,
 /// the job against the model, its plan against the machine (unless it runs elsewhere), the output.
-/// Throws INVALID_ARGUMENT with the fields, PERMISSION_DENIED for a path that `paths` does not
-/// allow, or FAILED_PRECONDITION if the output exists and may not be overwritten.
-/// A job with remote inputs is planned once `copies` of them are given; before that, the result is
-/// `fetching`.
-NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths,
+/// Throws INVALID_ARGUMENT with the fields, PERMISSION_DENIED for a path that is not allowed, or
+/// FAILED_PRECONDITION if the output exists and may not be overwritten. A job with remote inputs is
+/// planned once `copies` of them are given; before that, the result is `fetching`.
+NewJob admit(const v1::CreateJobRequest& request, const AdmissionContext& context,
              const std::optional<RemoteCopies>& copies = std::nullopt);
 
 /// Checks the request fields that jobs and sweeps share. Throws INVALID_ARGUMENT.
@@ -34,7 +41,7 @@ inline constexpr size_t kMaxSpecBytes = size_t{256} * 1024;
 
 /// Returns the config of the job's model. Throws INVALID_ARGUMENT if its directory lacks something,
 /// or has a file that is not regular.
-ModelConfig checked_config(const v1::JobSpec& spec, const Confinement& confinement);
+ModelConfig checked_config(const v1::JobSpec& spec, const AdmissionContext& context);
 
 /// Sets each rank's budget to an equal part of `memory` (bytes), unless the spec has a budget.
 void set_memory_budget(v1::JobSpec& spec, int64_t memory);
@@ -53,8 +60,7 @@ struct AdmittedSweep {
 
 /// Checks a sweep as admit() checks a job, and plans each of its jobs. Throws like admit(). A
 /// combination that makes no job is an error only if no combination makes one.
-AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& machine,
-                          const PathPolicy& paths);
+AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const AdmissionContext& context);
 
 /// Returns the sweep with all paths resolved now, including those among its values. Throws like
 /// PathPolicy::resolve(), and INVALID_ARGUMENT for a faulty sweep.

@@ -1,4 +1,4 @@
-#include "server/schedule/heartbeats.h"
+#include "server/launch/heartbeats.h"
 
 #include <google/protobuf/util/message_differencer.h>
 
@@ -12,28 +12,28 @@ constexpr std::chrono::seconds kStoreInterval{1};
 }  // namespace
 
 void Heartbeats::begin(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   entries_[id] = Entry{Clock::now(), {}, {}};
 }
 
 void Heartbeats::begin_all() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (auto& [id, entry] : entries_) entry.heard = Clock::now();
 }
 
 void Heartbeats::forget(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   entries_.erase(id);
 }
 
 void Heartbeats::beat(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = entries_.find(id);
   if (found != entries_.end()) found->second.heard = Clock::now();
 }
 
 bool Heartbeats::is_worth_storing(const std::string& id, const v1::Progress& progress) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end()) return false;
   Entry& entry = found->second;
@@ -48,13 +48,13 @@ bool Heartbeats::is_worth_storing(const std::string& id, const v1::Progress& pro
 }
 
 Heartbeats::Clock::duration Heartbeats::silence(const std::string& id) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = entries_.find(id);
   return found == entries_.end() ? Clock::duration::zero() : Clock::now() - found->second.heard;
 }
 
 Heartbeats::Clock::duration Heartbeats::longest_silence() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const Clock::time_point now = Clock::now();
   Clock::duration longest{0};
   for (const auto& [id, entry] : entries_) longest = std::max(longest, now - entry.heard);

@@ -2,9 +2,9 @@
 
 #include <chrono>
 #include <map>
-#include <mutex>
 #include <string>
 
+#include "base/process/mutex.h"
 #include "dotresize/v1/jobs.pb.h"
 
 namespace dotresize {
@@ -39,8 +39,8 @@ class Heartbeats {
     v1::Progress progress;  ///< last stored progress
   };
 
-  mutable std::mutex mutex_;  ///< guards entries_
-  std::map<std::string, Entry> entries_;
+  mutable Mutex mutex_;
+  std::map<std::string, Entry> entries_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 }  // namespace dotresize

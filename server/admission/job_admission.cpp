@@ -1,4 +1,4 @@
-#include "server/api/job_admission.h"
+#include "server/admission/job_admission.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,6 @@
 #include "base/files/partial_path.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/checkpoint/source_model.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
@@ -16,8 +15,7 @@
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
-#include "server/api_error.h"
-#include "server/launch/launcher.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {
@@ -46,13 +44,14 @@ struct PlannedMemory {
 };
 
 /// Plans the job and returns its memory. On this machine each rank's budget is an equal part of
-/// `capacity.memory`, unless the spec has one. Elsewhere each rank is given what the largest one
+/// the machine's memory, unless the spec has one. Elsewhere each rank is given what the largest one
 /// needs.
-PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool here,
-                             const Confinement& confinement) {
-  const ModelConfig config = checked_config(spec, confinement);
+PlannedMemory planned_memory(v1::JobSpec spec, bool here, const AdmissionContext& context) {
+  const Amounts& capacity = context.machine.capacity;
+  const ModelConfig config = checked_config(spec, context);
   if (here) set_memory_budget(spec, capacity.memory);
-  const JobPlan plan = with_field("spec", [&] { return plan_job(spec, config, {}, confinement); });
+  const JobPlan plan =
+      with_field("spec", [&] { return plan_job(spec, config, {}, context.paths.confinement()); });
   const std::vector<RankShard>& ranks = plan.shards.ranks;
   int64_t memory = 0;
   int64_t largest = 0;
@@ -156,11 +155,11 @@ void check_output_name(const std::string& output) {
       "output.path", "names that end in .partial or .replaced are reserved for unfinished outputs");
 }
 
-ModelConfig checked_config(const v1::JobSpec& spec, const Confinement& confinement) {
+ModelConfig checked_config(const v1::JobSpec& spec, const AdmissionContext& context) {
   return with_field("model.path", [&] {
     require_model_directory(spec.model().path());
     require_regular_companions(spec.model().path());
-    return read_source_model(spec.model().path(), confinement).config;
+    return context.models.config_of(spec.model().path(), context.paths.confinement());
   });
 }
 
@@ -169,8 +168,10 @@ void set_memory_budget(v1::JobSpec& spec, int64_t memory) {
   spec.mutable_resources()->set_memory(std::to_string(memory / ranks_of(spec)));
 }
 
-NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths,
+NewJob admit(const v1::CreateJobRequest& request, const AdmissionContext& context,
              const std::optional<RemoteCopies>& copies) {
+  const Machine& machine = context.machine;
+  const PathPolicy& paths = context.paths;
   const v1::JobSpec& spec = request.spec();
   check_request(request.request_id(), request.options());
   if (spec.ByteSizeLong() > kMaxSpecBytes) {
@@ -187,7 +188,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
   if (here) check_counts(resolved, machine.capacity);
   PlannedMemory planned = {0, "the plan is made once all inputs of the job have been fetched\n"};
   if (!fetching) {
-    planned = planned_memory(resolved, machine.capacity, here, paths.confinement());
+    planned = planned_memory(resolved, here, context);
   }
   if (is_remote(spec.output().path())) {
     check_output_name(resolved.output().path());

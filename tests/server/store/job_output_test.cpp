@@ -1,4 +1,4 @@
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 
 #include <gtest/gtest.h>
 

@@ -1,29 +1,18 @@
-#include "server/http/webhooks.h"
-
-#include <google/protobuf/util/time_util.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include "server/access/webhook_policy.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
+#include <string_view>
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/encodings.h"
 #include "base/text/printable.h"
-#include "job/status/job_rows.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {
 namespace {
-
-using Json = nlohmann::ordered_json;
-using google::protobuf::util::TimeUtil;
 
 constexpr char kWebhookOption[] = "--allow-webhook";
 constexpr char kSecretOption[] = "--webhook-secret";
@@ -32,39 +21,6 @@ constexpr std::string_view kKeyPrefix = "whsec_";
 constexpr uint64_t kMaxKeyFileBytes = 4096;
 constexpr size_t kLeastKeyBytes = 24;
 constexpr size_t kMostKeyBytes = 64;
-
-Json figures_of(const v1::ModelSize& size) {
-  Json figures = {{"parameters", size.parameters()}, {"bytes", size.bytes()}};
-  if (size.perplexity() > 0.0) figures["perplexity"] = size.perplexity();
-  if (size.has_kl()) figures["kl"] = size.kl();
-  if (size.has_agreement()) figures["agreement"] = size.agreement();
-  return figures;
-}
-
-/// Data of the webhook's body; keys as in the message Job.
-Json data_of(const v1::Job& job) {
-  Json data = {{"id", job.id()},
-               {"name", job.spec().name()},
-               {"state", v1::Job::State_Name(job.state())},
-               {"attempt", job.attempt()},
-               {"create_time", TimeUtil::ToString(job.create_time())}};
-  if (job.has_start_time()) data["start_time"] = TimeUtil::ToString(job.start_time());
-  data["end_time"] = TimeUtil::ToString(job.end_time());
-  if (job.has_owner()) data["owner"] = job.owner();
-  const auto& labels = job.options().labels();  // unordered
-  data["labels"] = std::map<std::string, std::string>{labels.begin(), labels.end()};
-  if (job.has_error()) {
-    data["error"] = {{"code", job.error().code()}, {"message", job.error().message()}};
-  }
-  if (!job.has_result()) return data;
-  const v1::JobResult& result = job.result();
-  Json& json = data["result"];
-  json = {{"output_path", result.output_path()}, {"wall_time_s", result.wall_time_s()}};
-  json["dense"] = figures_of(result.dense());
-  if (result.has_compressed()) json["compressed"] = figures_of(result.compressed());
-  json["warnings"] = std::vector<std::string>(result.warnings().begin(), result.warnings().end());
-  return data;
-}
 
 }  // namespace
 
@@ -126,28 +82,6 @@ std::string read_webhook_key(const std::filesystem::path& file) {
                    file.string() +
                        " holds no key, which is \"whsec_\" and the base64 of 24 to 64 bytes: "
                        "(printf whsec_; openssl rand -base64 32) makes one");
-}
-
-WebhookMessage webhook_message(const v1::Job& job, int64_t time_s, const std::string& key) {
-  std::string state = state_name(job.state());
-  const Json body = {{"type", "job." + state},
-                     {"timestamp", TimeUtil::ToString(job.end_time())},
-                     {"data", data_of(job)}};
-  WebhookMessage message;
-  message.id = job.notification().id();
-  message.time_s = time_s;
-  message.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const std::string content = message.id + "." + std::to_string(time_s) + "." + message.body;
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size = 0;
-  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-           reinterpret_cast<const unsigned char*>(content.data()), content.size(), digest.data(),
-           &size) == nullptr) {
-    throw std::runtime_error("OpenSSL cannot compute an HMAC-SHA-256");
-  }
-  message.signature =
-      "v1," + base64(std::string(reinterpret_cast<const char*>(digest.data()), size));
-  return message;
 }
 
 }  // namespace dotresize

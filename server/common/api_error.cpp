@@ -1,4 +1,4 @@
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 #include <SQLiteCpp/Exception.h>
 #include <spdlog/spdlog.h>

@@ -1,4 +1,4 @@
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
@@ -20,7 +20,7 @@
 #include "job/sweep/sweep_plan.h"
 #include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {

@@ -17,10 +17,9 @@
 #include "job/spec/yaml_file.h"
 #include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"
-#include "server/api/job_admission.h"
-#include "server/api_error.h"
-#include "server/launch/launcher.h"
-#include "server/schedule/job_output.h"
+#include "server/admission/job_admission.h"
+#include "server/common/api_error.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -55,12 +54,12 @@ void for_each_path_value(Sweep& sweep, const Body& body) {
   }
 }
 
-SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& confinement) {
-  set_memory_budget(file.base.spec, machine.capacity.memory);
-  checked_config(file.base.spec, confinement);
+SweepPlan planned(SweepFile file, const AdmissionContext& context) {
+  set_memory_budget(file.base.spec, context.machine.capacity.memory);
+  checked_config(file.base.spec, context);
   SweepPlan plan;
   try {
-    plan = plan_sweep(std::move(file), confinement);
+    plan = plan_sweep(std::move(file), context.paths.confinement());
   } catch (const InputError& error) {
     throw invalid_argument(error, "spec");
   }
@@ -177,8 +176,8 @@ void readmit_sweep(v1::Job& job, const std::string& output, const PathPolicy& pa
   *job.mutable_sweep() = sweep_spec_of(file);
 }
 
-AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& machine,
-                          const PathPolicy& paths) {
+AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const AdmissionContext& context) {
+  const Machine& machine = context.machine;
   check_request(request.request_id(), request.options());
   const size_t bytes = request.spec().ByteSizeLong() + request.sweep().ByteSizeLong();
   if (bytes > kMaxSpecBytes) {
@@ -193,7 +192,7 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
   if (has_unknown(request.sweep()) || std::ranges::any_of(request.sweep().axes(), has_unknown)) {
     throw invalid_argument("sweep", "has a field that this server does not know");
   }
-  const SweepFile file = resolve_sweep(request.spec(), request.sweep(), paths);
+  const SweepFile file = resolve_sweep(request.spec(), request.sweep(), context.paths);
   const bool asks = file.base.spec.resources().has_launcher();
   const std::string launcher = asks ? chosen_launcher(file.base.spec, machine) : kLocalLauncher;
   if (launcher != kLocalLauncher || !machine.offers(kLocalLauncher)) {
@@ -207,7 +206,7 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
   const std::string output = file.base.spec.output().path();
   check_output_name(output);
   check_sweep_directory(output);
-  const SweepPlan plan = planned(file, machine, paths.confinement());
+  const SweepPlan plan = planned(file, context);
   int64_t memory = 1;
   for (const SweepJob& planned_job : plan.jobs) {
     memory = std::max(memory, planned_job.memory_bytes);

@@ -2,11 +2,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/process/mutex.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
@@ -38,17 +38,18 @@ class QueueView {
  public:
   void set(QueueState state) {
     auto next = std::make_shared<const QueueState>(std::move(state));
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     state_ = std::move(next);
   }
   std::shared_ptr<const QueueState> state() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return state_;
   }
 
  private:
-  mutable std::mutex mutex_;  ///< guards the pointer
-  std::shared_ptr<const QueueState> state_ = std::make_shared<const QueueState>();
+  mutable Mutex mutex_;
+  std::shared_ptr<const QueueState> state_ DOTRESIZE_GUARDED_BY(mutex_) =
+      std::make_shared<const QueueState>();
 };
 
 }  // namespace dotresize
