@@ -6,17 +6,17 @@
 
 namespace dotresize {
 
-/// What is wrong, in words.
-struct Fault {
-  std::string what;
-};
-
 /// Result of a check: all is well, or there is a fault. Its caller has to look at it.
 class [[nodiscard]] Verdict {
  public:
   /// All is well.
   Verdict() = default;
-  Verdict(Fault fault) : fault_(std::move(fault.what)) {}
+  /// `what` is wrong, in words.
+  static Verdict with_fault(std::string what) {
+    Verdict verdict;
+    verdict.fault_ = std::move(what);
+    return verdict;
+  }
 
   explicit operator bool() const { return !fault_; }
   /// Must not be called if all is well.

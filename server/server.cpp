@@ -117,7 +117,7 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
 Verdict all_needed(const std::vector<HealthCheck>& checks) {
   for (const HealthCheck& check : checks) {
     if (check.needed && !check.verdict) {
-      return Fault{"the " + check.part + ": " + check.verdict.fault()};
+      return Verdict::with_fault("the " + check.part + ": " + check.verdict.fault());
     }
   }
   return {};
@@ -320,10 +320,13 @@ std::vector<HealthCheck> Server::health() {
     health_.checks = {
         {"job table", storage_.store.check()},
         {"disk", storage_.state.check_space()},
-        {"scheduler", stuck ? Fault{"has not looked at the jobs for a long time"} : Verdict()},
+        {"scheduler",
+         stuck ? Verdict::with_fault("has not looked at the jobs for a long time") : Verdict()},
         {"connections", ports_.clients->check_connections()},
         {"queue",
-         held.empty() ? Verdict() : Fault{"held, because this machine cannot start jobs: " + held},
+         held.empty()
+             ? Verdict()
+             : Verdict::with_fault("held, because this machine cannot start jobs: " + held),
          /*needed=*/false}};
     health_.time = std::chrono::steady_clock::now();
   }

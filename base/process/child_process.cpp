@@ -324,8 +324,9 @@ Verdict check_worker() {
   const std::vector<std::string> command = {worker_program().string(), "--version"};
   const CapturedChild probe = capture_child(command, kPatience);
   if (probe.exit_code == kExitOk) return {};
-  return Fault{command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
-               (probe.last_line.empty() ? "" : ": " + printable(probe.last_line))};
+  return Verdict::with_fault(command[0] + " --version ends with exit code " +
+                             std::to_string(probe.exit_code) +
+                             (probe.last_line.empty() ? "" : ": " + printable(probe.last_line)));
 }
 
 }  // namespace dotresize

@@ -268,7 +268,7 @@ int GuardedServer::cut_connections() const {
 Verdict GuardedServer::check_connections() const {
   const auto since = Clock::now() - last_refusal_.load();
   if (since > kWarningInterval) return {};
-  return Fault{"new ones are closed: too many are in use"};
+  return Verdict::with_fault("new ones are closed: too many are in use");
 }
 
 void GuardedServer::accept_loop() {

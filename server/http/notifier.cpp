@@ -171,11 +171,11 @@ void Notifier::loop(const std::stop_token& stop) {
 
 Verdict Notifier::check_allowed(const v1::Job& job) const {
   const std::optional<HttpUrl> url = parse_http_url(job.options().notify().webhook());
-  if (!url || !policy_.allows(*url)) return Fault{"this server no longer allows it"};
+  if (!url || !policy_.allows(*url)) return Verdict::with_fault("this server no longer allows it");
   // A message tells somebody elsewhere of the job, in the name of its owner. A job without an owner
   // was created without tokens and belongs to the admins.
   if (!job.owner().empty() && access_.role_of_name(job.owner()) < Role::kSubmit) {
-    return Fault{"its owner has no token any more with which jobs may be submitted"};
+    return Verdict::with_fault("its owner has no token any more with which jobs may be submitted");
   }
   return {};
 }

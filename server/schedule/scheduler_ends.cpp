@@ -97,8 +97,9 @@ Verdict Scheduler::check_deadline(const v1::Job& job, std::chrono::seconds pause
   if (!job.options().has_deadline_s() || !job.has_start_time()) return {};
   const int64_t deadline_s = job.options().deadline_s();
   if (run_time(job) + pause < std::chrono::seconds(deadline_s)) return {};
-  return Fault{"the deadline of " + std::to_string(deadline_s) + " s after the start has passed" +
-               (pause.count() > 0 ? " before another attempt" : "")};
+  return Verdict::with_fault("the deadline of " + std::to_string(deadline_s) +
+                             " s after the start has passed" +
+                             (pause.count() > 0 ? " before another attempt" : ""));
 }
 
 void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
@@ -163,7 +164,9 @@ void Scheduler::follow_push(const v1::Job& job) {
     return end(job, outcome);
   }
   if (job.cancelling()) return end(job, kCancelled);
-  if (unwanted) return end(job, failed({kDeadlineExceeded, -1, "", kPushPhase, missed}));
+  if (!deadline) {
+    return end(job, failed({kDeadlineExceeded, -1, "", kPushPhase, deadline.fault()}));
+  }
   const std::string reason = push.error->code() + ": " + push.error->what();
   if (!push.error->may_pass() || started_attempts(job) >= limits_.max_attempts) {
     return end(job, failed({kPushFailed, -1, "", kPushPhase, reason}));

@@ -230,7 +230,7 @@ Verdict JobStore::check() {
     const SQLite::Transaction transaction(table_, SQLite::TransactionBehavior::IMMEDIATE);
     return {};
   } catch (const SQLite::Exception& error) {
-    return Fault{error.what()};
+    return Verdict::with_fault(error.what());
   }
 }
 

@@ -147,7 +147,7 @@ StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
 Verdict StateDir::check_space() const {
   constexpr int64_t kLeastSpace = int64_t{16} << 20;
   const std::string fault = space_fault(root, kLeastSpace);
-  return fault.empty() ? Verdict() : Fault{fault};
+  return fault.empty() ? Verdict() : Verdict::with_fault(fault);
 }
 
 Drain::Drain(std::filesystem::path file)

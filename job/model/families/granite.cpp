@@ -5,23 +5,23 @@
 namespace dotresize {
 namespace {
 
-constexpr double kMaxFactor = 1e6;
+constexpr double kLargestFactor = 1e6;
 
-double factor(const ConfigFields& fields, const char* key) {
+double granite_factor(const ConfigFields& fields, const char* key) {
   fields.refuse_null(key);
-  return fields.positive(key, kMaxFactor).value_or(1.0);
+  return fields.positive(key, kLargestFactor).value_or(1.0);
 }
 
 void read_granite(const ConfigFields& fields, ModelConfig& config) {
   const bool bias = fields.boolean("attention_bias", false);
   set_attention_biases(bias, bias, config);
   const bool mlp_bias = fields.boolean("mlp_bias", false);
-  config.embedding_scale = factor(fields, "embedding_multiplier");
-  config.logit_scale = 1.0 / factor(fields, "logits_scaling");
+  config.embedding_scale = granite_factor(fields, "embedding_multiplier");
+  config.logit_scale = 1.0 / granite_factor(fields, "logits_scaling");
   for (LayerSpec& layer : config.layers) {
     layer.mlp.bias = mlp_bias;
-    layer.residual_scale = factor(fields, "residual_multiplier");
-    layer.attention.scale = factor(fields, "attention_multiplier");
+    layer.residual_scale = granite_factor(fields, "residual_multiplier");
+    layer.attention.scale = granite_factor(fields, "attention_multiplier");
   }
   read_rotary(fields, {}, config);
 }
