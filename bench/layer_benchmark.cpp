@@ -97,7 +97,7 @@ class Layer {
       : options_(options),
         place_(place),
         config_(read_config(options.config)),
-        rotary_(make_rotary_table(config_, options.seqlen, place.device)),
+        context_(make_layer_context(config_, options.seqlen, place.device)),
         clock_(/*keeps_spans=*/false, place.mark()),
         stream_(random_stream(config_, options, place.device)) {
     width_ =
@@ -122,7 +122,7 @@ class Layer {
   void forward(const SublayerWeights& weights) {
     const PhaseClock::Scope scope(clock_, "forward");
     const SublayerWeights there = to_device(to_dtype(weights, place_.dtype), place_.device);
-    for (at::Tensor& x : stream_) x = sublayer_forward(config_, there, rotary_, x);
+    for (at::Tensor& x : stream_) x = sublayer_forward(config_, there, context_, x);
   }
 
   JunctionMap solve_junction() {
@@ -151,7 +151,7 @@ class Layer {
   Options options_;
   Place place_;
   ModelConfig config_;
-  RotaryTable rotary_;
+  LayerContext context_;
   MapOptions map_;
   int64_t width_;
   PhaseClock clock_;

@@ -50,6 +50,15 @@ if [ -n "$changers" ]; then
   exit 1
 fi
 
+# Locks of the server are those whose use clang checks (base/process/mutex.h).
+unchecked=$(git ls-files 'server/*.cpp' 'server/*.h' 'base/*.cpp' 'base/*.h' | grep -vxF base/process/mutex.h |
+  xargs grep -nE 'std::(mutex|shared_mutex|recursive_mutex|lock_guard|scoped_lock|unique_lock|condition_variable)' || true)
+if [ -n "$unchecked" ]; then
+  echo "lint: these lines have locks other than those of base/process/mutex.h:" >&2
+  echo "$unchecked" >&2
+  exit 1
+fi
+
 # The version is CMake's; others state the same.
 version=$(sed -nE 's/^project\(dotresize VERSION ([0-9.]+) .*/\1/p' CMakeLists.txt)
 stale=$(git grep -nE 'dotresize:[0-9]+\.[0-9]|newTag: [0-9]|^version = ' deploy docs client/python |
@@ -93,4 +102,5 @@ echo "lint: ${#sources[@]} sources"
 # The number of warnings suppressed in foreign headers is no news.
 printf '%s\0' "${sources[@]}" |
   xargs -0 -n 1 -P "$(nproc)" clang-tidy -p build-tidy --quiet --extra-arg=-Wno-unknown-warning-option \
+    --extra-arg=-Wthread-safety \
     2> >(grep -vE '^[0-9]+ warnings? generated\.$' >&2)

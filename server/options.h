@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "server/http/webhooks.h"
+#include "server/access/webhook_policy.h"
+#include "server/common/log_format.h"
 #include "server/launch/launcher.h"
-#include "server/log_format.h"
 #include "server/store/resources.h"
 
 namespace dotresize {

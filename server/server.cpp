@@ -114,11 +114,13 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   return {state, store, heartbeats, options.job_umask, coordinator, {address, ca, roots}};
 }
 
-std::string first_fault(const std::vector<HealthCheck>& checks) {
+Verdict all_needed(const std::vector<HealthCheck>& checks) {
   for (const HealthCheck& check : checks) {
-    if (check.needed && !check.fault.empty()) return "the " + check.part + ": " + check.fault;
+    if (check.needed && !check.verdict) {
+      return Fault{"the " + check.part + ": " + check.verdict.fault()};
+    }
   }
-  return "";
+  return {};
 }
 
 }  // namespace
@@ -147,8 +149,8 @@ Server::Server(const ServerOptions& options)
                {storage_.store.changes(),
                 {.of_one = kTransfersOfOne, .total = kTransfers, .threads = kTransfers}}},
       jobs_({storage_.store, storage_.state, storage_.trash, streams_.changes, callers_.paths,
-             callers_.gate, machine_, storage_.drain, view_, callers_.webhooks, streams_.transfers,
-             options.access.allow_model_fetch}),
+             callers_.gate, machine_, models_, storage_.drain, view_, callers_.webhooks,
+             streams_.transfers, options.access.allow_model_fetch}),
       workers_(storage_.store, heartbeats_) {
   const std::shared_ptr<const TlsContent> tls = callers_.certificates.current();
   check_remote_launchers(options, tls.get());
@@ -167,12 +169,12 @@ Server::Server(const ServerOptions& options)
                       options.limits.retry_delay});
   if (callers_.paths.remote().allows_any()) {
     background_.stager = std::make_unique<Stager>(storage_.store, callers_.paths, callers_.access,
-                                                  machine_, storage_.trash);
+                                                  machine_, models_, storage_.trash);
   }
   background_.notifier = std::make_unique<Notifier>(storage_.store, callers_.webhooks,
                                                     callers_.access, options.webhooks.secret);
   background_.watchdog = std::make_unique<Watchdog>(
-      "unix:" + storage_.state.socket.string(), [this] { return first_fault(health()); },
+      "unix:" + storage_.state.socket.string(), [this] { return all_needed(health()); },
       [this](bool serving) {
         for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
@@ -265,12 +267,15 @@ void Server::listen(const ServerOptions& options) {
   // Includes the Workers service: jobs that an earlier version started call this address.
   ports_.clients = std::make_unique<GuardedServer>(
       std::move(listeners),
-      GuardedServerOptions{descriptors_ - kReservedDescriptors,
-                           kClientThreads,
-                           {&jobs_, &workers_},
-                           callers_.certificates.credentials(/*of_clients=*/true),
-                           &metrics_,
-                           &callers_.gate.resources()});
+      GuardedServerOptions{
+          descriptors_ - kReservedDescriptors,
+          kClientThreads,
+          {&jobs_, &workers_},
+          callers_.certificates.credentials(/*of_clients=*/true),
+          [this](const std::string& method, int code, std::optional<double> seconds) {
+            metrics_.count_call(method, code, seconds);
+          },
+          &callers_.gate.resources()});
   ports_.workers = std::make_unique<GuardedServer>(
       listen_on_unix(storage_.state.socket),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
@@ -308,16 +313,17 @@ void Server::listen_for_http(const ServerOptions& options) {
 }
 
 std::vector<HealthCheck> Server::health() {
-  const std::lock_guard lock(health_.mutex);
+  const Lock lock(health_.mutex);
   if (health_.checks.empty() || std::chrono::steady_clock::now() - health_.time > kHealthAge) {
     const std::string held = view_.state()->held;
     const bool stuck = background_.scheduler->time_since_round() > kLongestRound;
     health_.checks = {
-        {"job table", storage_.store.fault()},
-        {"disk", storage_.state.space_fault()},
-        {"scheduler", stuck ? "has not looked at the jobs for a long time" : ""},
-        {"connections", ports_.clients->fault()},
-        {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
+        {"job table", storage_.store.check()},
+        {"disk", storage_.state.check_space()},
+        {"scheduler", stuck ? Fault{"has not looked at the jobs for a long time"} : Verdict()},
+        {"connections", ports_.clients->check_connections()},
+        {"queue",
+         held.empty() ? Verdict() : Fault{"held, because this machine cannot start jobs: " + held},
          /*needed=*/false}};
     health_.time = std::chrono::steady_clock::now();
   }
@@ -328,7 +334,7 @@ double Server::queue_head_age_s() {
   using google::protobuf::util::TimeUtil;
   const auto since = storage_.store.head_queued_since();
   const std::string queued = since ? TimeUtil::ToString(*since) : "";
-  const std::lock_guard lock(head_.mutex);
+  const Lock lock(head_.mutex);
   if (queued != head_.queued) head_.clock.forget(std::exchange(head_.queued, queued));
   if (!since) return 0.0;
   const std::chrono::milliseconds by_wall(
@@ -350,7 +356,7 @@ ServerFigures Server::figures() {
   for (const std::string& launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = storage_.drain.is_on();
   figures.streams = streams_.changes.size() + streams_.transfers.size();
-  figures.serving = first_fault(health()).empty();
+  figures.serving = static_cast<bool>(all_needed(health()));
   figures.queue_held = background_.scheduler->is_held();
   std::error_code error;
   const auto space = std::filesystem::space(storage_.state.root, error);

@@ -2,20 +2,21 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/process/mutex.h"
 #include "server/access/guarded_server.h"
+#include "server/admission/known_models.h"
 #include "server/api/jobs_service.h"
-#include "server/api/queue_view.h"
 #include "server/api/workers_service.h"
 #include "server/http/http_server.h"
 #include "server/http/metrics.h"
 #include "server/http/notifier.h"
+#include "server/launch/heartbeats.h"
 #include "server/launch/launcher.h"
 #include "server/options.h"
-#include "server/schedule/heartbeats.h"
+#include "server/schedule/queue_view.h"
 #include "server/schedule/run_clock.h"
 #include "server/schedule/scheduler.h"
 #include "server/schedule/watchdog.h"
@@ -84,15 +85,16 @@ class Server {
   };
   /// Cached health checks.
   struct Health {
-    std::mutex mutex;  ///< guards the others
-    std::vector<HealthCheck> checks;
-    std::chrono::steady_clock::time_point time;
+    Mutex mutex;
+    std::vector<HealthCheck> checks DOTRESIZE_GUARDED_BY(mutex);
+    std::chrono::steady_clock::time_point time DOTRESIZE_GUARDED_BY(mutex);
   };
   /// Age of the queue's head, which does not change when the wall clock is set.
   struct Head {
-    std::mutex mutex;  ///< guards the others
-    RunClock clock;
-    std::string queued;  ///< time when the head was queued, by which the clock knows it
+    Mutex mutex;
+    RunClock clock DOTRESIZE_GUARDED_BY(mutex);
+    std::string queued DOTRESIZE_GUARDED_BY(
+        mutex);  ///< time when the head was queued, by which the clock knows it
   };
   struct Ports {
     std::string endpoint;  ///< HOST:PORT of clients, with the actual port
@@ -112,6 +114,7 @@ class Server {
   int descriptors_;  ///< limit of open files of this process
   Storage storage_;
   const Machine machine_;
+  KnownModels models_;
   QueueView view_;
   Callers callers_;
   Heartbeats heartbeats_;

@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <system_error>
 #include <utility>
 
@@ -16,7 +16,7 @@
 
 namespace dotresize {
 
-void ChildPool::Child::copy() {
+void ChildPool::Running::copy() {
   constexpr int kMostReads = 32;  // a child that writes without end must not starve the others
   std::array<char, 65536> buffer;
   for (int i = 0; i < kMostReads && output; ++i) {
@@ -46,34 +46,47 @@ void ChildPool::start(size_t number, const std::vector<std::string>& command,
   if (::fcntl(pipe.read_end.get(), F_SETFL, O_NONBLOCK) != 0) {
     throw std::system_error(errno, std::generic_category(), "pipe");
   }
-  const pid_t pid =
-      start_in_group(command, signals_.previous, pipe.write_end.get(), pipe.write_end.get());
-  children_.emplace(pid, Child{number, std::move(pipe.read_end),
-                               std::make_unique<CappedFile>(std::move(file), max_log_),
-                               IdleTime(pid), idle_limit});
+  try {
+    Child child({.command = command,
+                 .descriptors = {{pipe.write_end.get(), STDOUT_FILENO},
+                                 {pipe.write_end.get(), STDERR_FILENO}},
+                 .leads_group = true,
+                 .signal_at_our_end = SIGTERM});
+    const IdleTime idle(child.pid());
+    running_.push_back({std::move(child), number, std::move(pipe.read_end),
+                        std::make_unique<CappedFile>(std::move(file), max_log_), idle, idle_limit});
+  } catch (const std::system_error&) {
+    not_started_.push_back({number, kExitCannotExecute, /*hung=*/false});
+  }
 }
 
 std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_most) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + at_most;
   for (;;) {
-    for (auto& [pid, child] : children_) {
-      int status = 0;
-      if (::waitpid(pid, &status, WNOHANG) != pid) {
-        if (child.hung || !child.idle_limit || child.idle.passed() < *child.idle_limit) continue;
-        child.hung = true;
-        ::kill(-pid, SIGKILL);
+    if (!not_started_.empty()) {
+      const Ended ended = not_started_.back();
+      not_started_.pop_back();
+      return ended;
+    }
+    for (auto running = running_.begin(); running != running_.end(); ++running) {
+      const std::optional<int> exit_code = running->child.exit_code();
+      if (exit_code) {
+        running->copy();  // not until the end of the pipe: a grandchild may keep it open
+        const Ended ended{running->number, *exit_code, running->hung};
+        running_.erase(running);
+        return ended;
+      }
+      if (running->hung || !running->idle_limit || running->idle.passed() < *running->idle_limit) {
         continue;
       }
-      child.copy();  // not until the end of the pipe: a grandchild may keep it open
-      const Ended ended{child.number, exit_code_of(status), child.hung};
-      children_.erase(pid);
-      return ended;
+      running->hung = true;
+      running->child.kill();
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0) return std::nullopt;
     std::vector<pollfd> polled = {{signals_.fd.get(), POLLIN, 0}};
-    for (const auto& [pid, child] : children_) polled.push_back({child.output.get(), POLLIN, 0});
+    for (const Running& running : running_) polled.push_back({running.output.get(), POLLIN, 0});
     constexpr std::chrono::milliseconds kLook{200};  // at idle programs
     const auto until = static_cast<int>(std::min(left, kLook).count());
     if (::poll(polled.data(), polled.size(), until) <= 0) continue;
@@ -84,12 +97,12 @@ std::optional<ChildPool::Ended> ChildPool::wait(std::chrono::milliseconds at_mos
       stopped_ = true;
       stop();
     }
-    for (auto& [pid, child] : children_) child.copy();
+    for (Running& running : running_) running.copy();
   }
 }
 
 void ChildPool::stop() {
-  for (const auto& [pid, child] : children_) ::kill(pid, SIGTERM);
+  for (const Running& running : running_) running.child.signal(SIGTERM);
 }
 
 }  // namespace dotresize

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +10,7 @@
 
 #include "base/files/capped_file.h"
 #include "base/files/unique_fd.h"
+#include "base/process/child.h"
 #include "base/process/child_process.h"
 
 namespace dotresize {
@@ -42,12 +40,13 @@ class ChildPool {
              const std::filesystem::path& log, std::optional<std::chrono::seconds> idle_limit = {});
   /// Returns the next program that has ended, or nothing if none ends in time. Needs a running one.
   std::optional<Ended> wait(std::chrono::milliseconds at_most);
-  size_t running() const { return children_.size(); }
+  size_t running() const { return running_.size() + not_started_.size(); }
   /// True if a signal has stopped the programs.
   bool stopped() const { return stopped_; }
 
  private:
-  struct Child {
+  struct Running {
+    Child child;
     size_t number = 0;
     UniqueFd output;  ///< non-blocking pipe; empty once it is closed
     std::unique_ptr<CappedFile> log;
@@ -55,7 +54,7 @@ class ChildPool {
     std::optional<std::chrono::seconds> idle_limit;
     bool hung = false;
 
-    /// Copies the pipe's content to the log: all of it unless the child keeps writing.
+    /// Copies the pipe's content to the log: all of it unless the program keeps writing.
     void copy();
   };
 
@@ -63,7 +62,8 @@ class ChildPool {
 
   const int64_t max_log_;
   ChildSignals signals_;
-  std::map<pid_t, Child> children_;  ///< running programs
+  std::vector<Running> running_;
+  std::vector<Ended> not_started_;  ///< for wait()
   bool stopped_ = false;
 };
 

@@ -9,22 +9,13 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/files/unique_fd.h"
+#include "base/process/child.h"
+#include "base/verdict.h"
 
 namespace dotresize {
-
-/// Exit code of a child that could not execute its program, as in shells.
-inline constexpr int kExitCannotExecute = 127;
-
-/// Returns `strings` in the form of exec and posix_spawn: a pointer to each, then a null pointer.
-/// `strings` must outlive the result.
-std::vector<char*> exec_vector(const std::vector<std::string>& strings);
-
-/// Returns the exit code in a waitpid status, or 128 + signal.
-int exit_code_of(int wait_status);
 
 /// Takes the signals that end a program and its children (SIGINT, SIGTERM, SIGHUP), and SIGCHLD,
 /// for its lifetime: they are blocked in this thread and read from a descriptor. Throws
@@ -38,27 +29,6 @@ struct ChildSignals {
   UniqueFd fd;             ///< a signalfd that does not block
   sigset_t previous = {};  ///< mask of this thread before
 };
-
-struct Pipe {
-  UniqueFd read_end;
-  UniqueFd write_end;
-};
-
-/// Makes a pipe that children do not inherit by themselves. Throws std::system_error.
-Pipe make_pipe();
-
-/// Start of a child. It has no standard input, and no blocked or ignored signals.
-struct ChildStart {
-  std::vector<std::string> command;           ///< argument vector, no shell
-  std::string program = {};                   ///< file; empty: command[0], found through PATH
-  std::vector<std::string> environment = {};  ///< "NAME=value", complete; empty: this process's
-  std::vector<std::pair<int, int>> descriptors = {};  ///< ours, and the number that the child has
-  std::filesystem::path directory = {};               ///< empty: this process's
-  bool leads_group = false;                           ///< has a process group of its own
-};
-
-/// Starts a child and returns its pid; the caller must wait for it. Throws std::system_error.
-pid_t start_child(const ChildStart& start);
 
 /// Returns the last line of a program's output that is not empty, without its newline.
 std::string last_line(std::string text);
@@ -139,12 +109,6 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 /// Version with a standard input. Throws std::system_error too.
 [[noreturn]] void exec_program(const std::vector<std::string>& command, const std::string& input);
 
-/// Starts `command` in its own process group, without standard input, with `signals` blocked. It
-/// does not outlive this thread. The caller must wait for it. A command that cannot be executed
-/// ends with kExitCannotExecute. Throws ProgramMissing.
-pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,
-                     int standard_output, int standard_error);
-
 /// Receives a program's output.
 class ProgramOutput {
  public:
@@ -166,8 +130,8 @@ int run_program(const std::vector<std::string>& command, ProgramOutput& output);
 int run_program(const std::vector<std::string>& command, ProgramOutput& output,
                 const std::stop_token& stop);
 
-/// Runs the worker and returns why it does not start, "" if it does; for example, it may lack a
-/// library. Throws ProgramMissing if there is no worker.
-std::string worker_fault();
+/// Runs the worker. Its fault is why it does not start; for example, it may lack a library. Throws
+/// ProgramMissing if there is no worker.
+Verdict check_worker();
 
 }  // namespace dotresize

@@ -46,9 +46,9 @@ void limit_spinning();
 
 /// Removes the variables by which the MPI or Slurm step that has started this process describes
 /// itself: an mpirun started here would take itself for a part of that step and end without a word.
-/// What users set to tune MPI (OMPI_MCA_btl, PMIX_MCA_gds) stays. Gives a user without a home
-/// directory and without an entry in the list of users the home directory "/", which nobody else
-/// can write to, because OpenMPI crashes without one. Call before other threads start.
+/// Keeps variables by which users tune MPI (OMPI_MCA_btl, PMIX_MCA_gds). Gives a user without a
+/// home directory and without an entry in the list of users the home directory "/", which nobody
+/// else can write to, because OpenMPI crashes without one. Call before other threads start.
 void leave_parent_step();
 
 /// Removes TMPDIR if it is no directory in which this user can make files, after a line on stderr:

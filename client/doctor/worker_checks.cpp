@@ -189,11 +189,9 @@ Check gpu_self_test(int gpus) {
 Check worker_check() {
   Check check{"worker"};
   try {
-    check.text = worker_fault();
-    if (check.text.empty()) {
-      check.text = worker_program().string();
-      return check;
-    }
+    const Verdict verdict = check_worker();
+    check.text = verdict ? worker_program().string() : verdict.fault();
+    if (verdict) return check;
     check.advice = "its libraries, torch's among them, must be where they were when it was built";
   } catch (const ProgramMissing& error) {
     check.text = error.what();

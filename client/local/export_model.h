@@ -11,7 +11,7 @@ inline constexpr char kNemotronNas[] = "nemotron-nas";
 struct ExportRequest {
   std::filesystem::path model;
   std::string format;          ///< kGguf or kNemotronNas
-  std::string type;            ///< of a gguf's matrices; empty: f16
+  std::string type;            ///< dtype of a gguf's matrices; empty: f16
   std::filesystem::path file;  ///< output; empty: one in the working directory, named for the model
   bool json = false;           ///< prints JSON
 };

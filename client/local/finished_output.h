@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-/// Whether the output of a job on this machine is complete, by what is on disk.
+/// State of a job's output on this machine, by the files on disk: complete or not.
 class FinishedOutput {
  public:
   /// Remembers what is at the output's path now.

@@ -74,33 +74,35 @@ std::map<std::string, TensorPlace> with_model_prefix(std::map<std::string, Tenso
 class ExpertSplitter {
  public:
   ExpertSplitter(const ModelConfig& config, std::map<std::string, TensorPlace>& places)
-      : config_(config), names_(config.mixture->names), places_(places) {}
+      : config_(config), places_(places) {}
 
   void split() {
-    for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
+      const MlpSpec& mlp = config_.layers[layer].mlp;
+      if (!mlp.mixture) continue;
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-      split_layer(prefix);
+      split_layer(prefix, mlp);
       // transformers 5 has the router of every family in `mlp`.
-      if (names_.block != "mlp")
-        rename(prefix + "mlp.gate.weight", prefix + names_.block + ".gate.weight");
+      const std::string block(mlp.mixture->names.block);
+      if (block != "mlp") rename(prefix + "mlp.gate.weight", prefix + block + ".gate.weight");
     }
   }
 
  private:
-  void split_layer(const std::string& prefix) {
-    const int64_t experts = config_.mixture->experts;
-    const int64_t rows = config_.mixture->intermediate_size;
+  void split_layer(const std::string& prefix, const MlpSpec& mlp) {
+    const MixtureNames& names = mlp.mixture->names;
+    const int64_t experts = mlp.mixture->experts;
+    const int64_t rows = mlp.intermediate_size;
     const int64_t d = config_.hidden_size;
-    for (const std::string& block : {std::string("mlp"), names_.block}) {
-      const std::string stored = prefix + block + ".experts.";
-      const std::string to = prefix + names_.block + ".experts.";
-      split_tensor(stored + "gate_up_proj", {experts, 2 * rows, d}, to, {names_.gate, names_.up});
-      split_tensor(stored + "down_proj", {experts, d, rows}, to, {names_.down});
+    const std::string to = prefix + std::string(names.block) + ".experts.";
+    for (const std::string& stored : {prefix + "mlp.experts.", to}) {
+      split_tensor(stored + "gate_up_proj", {experts, 2 * rows, d}, to, {names.gate, names.up});
+      split_tensor(stored + "down_proj", {experts, d, rows}, to, {names.down});
     }
   }
 
   void split_tensor(const std::string& fused, const std::vector<int64_t>& shape,
-                    const std::string& prefix, const std::vector<std::string>& parts) {
+                    const std::string& prefix, const std::vector<std::string_view>& parts) {
     const auto found = places_.find(fused);
     if (found == places_.end() || found->second.shape != shape) return;
     const TensorPlace whole = found->second;
@@ -115,8 +117,9 @@ class ExpertSplitter {
     const uint64_t bytes = (whole.end - whole.begin) / static_cast<uint64_t>(shape[0] * count);
     uint64_t begin = whole.begin;
     for (int64_t expert = 0; expert < shape[0]; ++expert) {
-      for (const std::string& part : parts) {
-        const std::string name = prefix + std::to_string(expert) + "." + part + ".weight";
+      for (const std::string_view part : parts) {
+        const std::string name =
+            prefix + std::to_string(expert) + "." + std::string(part) + ".weight";
         const TensorPlace place{whole.file, whole.stored_name, whole.dtype, part_shape,
                                 begin,      begin + bytes};
         if (!places_.emplace(name, place).second) {
@@ -137,7 +140,6 @@ class ExpertSplitter {
   }
 
   const ModelConfig& config_;
-  const MixtureNames& names_;
   std::map<std::string, TensorPlace>& places_;
   std::size_t made_ = 0;
 };
@@ -225,7 +227,7 @@ CheckpointTable table_of_model(const CheckpointFiles& files,
     if (!table.tensors.contains(entry.first)) table.absent.push_back(entry.first);
   }
   table.tensors = with_model_prefix(std::move(table.tensors));
-  if (config.mixture) ExpertSplitter(config, table.tensors).split();
+  ExpertSplitter(config, table.tensors).split();
   // transformers 5 ties the two in either direction.
   const auto head = table.tensors.find("lm_head.weight");
   if (config.tie_word_embeddings && head != table.tensors.end()) {

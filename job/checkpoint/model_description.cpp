@@ -12,6 +12,7 @@
 #include "job/model/output_config.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/model/units/unit.h"
 
 namespace dotresize {
 namespace {
@@ -62,22 +63,27 @@ json rotary_json(const RotaryConfig& rotary) {
           {"high_freq_factor", rotary.high_freq_factor}};
 }
 
-json mixture_json(const std::optional<MixtureConfig>& mixture) {
-  if (!mixture) return {};
-  return {{"experts", mixture->experts},
-          {"experts_per_token", mixture->experts_per_token},
-          {"intermediate_size", mixture->intermediate_size},
-          {"normed_weights", mixture->normed_weights},
-          {"layers", mixture->layers}};
+/// Description of the mixtures, which have the same form in all layers that have one.
+json mixture_json(const ModelConfig& config) {
+  json value;
+  std::vector<bool> layers;
+  for (const LayerSpec& layer : config.layers) {
+    layers.push_back(layer.mlp.mixture.has_value());
+    if (!layer.mlp.mixture) continue;
+    value = {{"experts", layer.mlp.mixture->experts},
+             {"experts_per_token", layer.mlp.mixture->experts_per_token},
+             {"normed_weights", layer.mlp.mixture->normed_weights}};
+  }
+  if (!value.is_null()) value["layers"] = layers;
+  return value;
 }
 
 json config_json(const ModelConfig& config) {
-  const AttentionConfig& attention = config.attention;
+  const AttentionSpec& attention = config.layers.front().attention;
   json value = {{"family", config.family},
                 {"compressed", config.compressed},
                 {"hidden_size", config.hidden_size},
-                {"intermediate_size", config.intermediate_size},
-                {"num_hidden_layers", config.num_layers},
+                {"num_hidden_layers", config.num_layers()},
                 {"vocab_size", config.vocab_size},
                 {"max_position_embeddings", config.max_position_embeddings},
                 {"rms_norm_eps", config.rms_norm_eps},
@@ -85,16 +91,15 @@ json config_json(const ModelConfig& config) {
                 {"num_key_value_heads", attention.num_kv_heads},
                 {"head_dim", attention.head_dim},
                 {"attention_bias", attention.bias},
-                {"sliding_window", nullptr},
-                {"rotary", rotary_json(attention.rotary)},
-                {"mixture", mixture_json(config.mixture)},
+                {"rotary", rotary_json(config.rotaries.front())},
+                {"mixture", mixture_json(config)},
                 {"tie_word_embeddings", config.tie_word_embeddings},
                 {"junction_widths", config.form.junction_widths},
                 {"norm_weights", config.form.norm_weights || !config.compressed}};
-  if (attention.sliding_window) value["sliding_window"] = *attention.sliding_window;
-  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
-    const char* key = is_attention(sublayer) ? "value_head_dims" : "intermediate_sizes";
-    value[key].push_back(inner_width(config, sublayer));
+  for (const LayerSpec& layer : config.layers) {
+    const std::optional<int64_t>& window = layer.attention.sliding_window;
+    for (const Unit* unit : units()) value[unit->key].push_back(unit->size(layer));
+    value["sliding_windows"].push_back(window ? json(*window) : json());
   }
   return value;
 }

@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  ///< limit of the format
 constexpr size_t kMaxDimensions = 64;
-constexpr uint64_t kMemoryPerHeaderByte = 4;  ///< of the text and the table that is made of it
+constexpr uint64_t kMemoryPerHeaderByte = 4;  ///< text, and the table made of it
 
 constexpr std::array<std::pair<std::string_view, int64_t>, 18> kDtypeSizes = {{
     {"F64", 8},

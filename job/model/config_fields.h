@@ -57,6 +57,10 @@ class ConfigFields {
   /// Only for the file's outermost object.
   std::vector<std::string> unread() const;
 
+  /// Returns the keys that somebody has looked at, whether or not the file has them, with their
+  /// prefixes.
+  const std::set<std::string>& read_keys() const { return *read_; }
+
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
 
  private:

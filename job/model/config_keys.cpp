@@ -16,66 +16,17 @@ using nlohmann::json;
 
 constexpr std::size_t kNamedKeys = 8;  // in one sentence
 
-/// Settings of the supported families. Reading a model looks at those that its family has.
-constexpr std::array<std::string_view, 33> kSettings = {"model_type",
-                                                        "architectures",
-                                                        "hidden_act",
-                                                        "hidden_size",
-                                                        "intermediate_size",
-                                                        "num_hidden_layers",
-                                                        "vocab_size",
-                                                        "max_position_embeddings",
-                                                        "original_max_position_embeddings",
-                                                        "num_attention_heads",
-                                                        "num_key_value_heads",
-                                                        "head_dim",
-                                                        "rms_norm_eps",
-                                                        "tie_word_embeddings",
-                                                        "attention_bias",
-                                                        "mlp_bias",
-                                                        "use_sliding_window",
-                                                        "sliding_window",
-                                                        "max_window_layers",
-                                                        "layer_types",
-                                                        "rope_theta",
-                                                        "rope_scaling",
-                                                        "rope_parameters",
-                                                        "partial_rotary_factor",
-                                                        "torch_dtype",
-                                                        "dtype",
-                                                        "num_experts_per_tok",
-                                                        "num_local_experts",
-                                                        "num_experts",
-                                                        "moe_intermediate_size",
-                                                        "norm_topk_prob",
-                                                        "decoder_sparse_step",
-                                                        "mlp_only_layers"};
-
 /// Keys without effect on a model's predictions, which transformers or its users expect in a
 /// config.
-constexpr std::array<std::string_view, 23> kIdleKept = {"attention_dropout",
-                                                        "attn_pdrop",
-                                                        "embd_pdrop",
-                                                        "resid_pdrop",
-                                                        "hidden_dropout",
-                                                        "initializer_range",
-                                                        "initializer_factor",
-                                                        "use_cache",
-                                                        "bos_token_id",
-                                                        "eos_token_id",
-                                                        "pad_token_id",
-                                                        "unk_token_id",
-                                                        "sep_token_id",
-                                                        "decoder_start_token_id",
-                                                        "pretraining_tp",
-                                                        "output_router_logits",
-                                                        "router_aux_loss_coef",
-                                                        "router_jitter_noise",
-                                                        "is_llama_config",
-                                                        "rope_interleaved",
-                                                        "transformers_version",
-                                                        "max_sequence_length",
-                                                        "tokenizer_padding_side"};
+constexpr std::array<std::string_view, 24> kIdleKept = {
+    "attention_dropout",    "attn_pdrop",           "embd_pdrop",
+    "resid_pdrop",          "hidden_dropout",       "residual_dropout",
+    "initializer_range",    "initializer_factor",   "use_cache",
+    "bos_token_id",         "eos_token_id",         "pad_token_id",
+    "unk_token_id",         "sep_token_id",         "decoder_start_token_id",
+    "pretraining_tp",       "output_router_logits", "router_aux_loss_coef",
+    "router_jitter_noise",  "is_llama_config",      "rope_interleaved",
+    "transformers_version", "max_sequence_length",  "tokenizer_padding_side"};
 
 /// Keys without effect on a model's predictions, which an output does not need.
 constexpr std::array<std::string_view, 51> kIdleDropped = {"_name_or_path",
@@ -129,6 +80,11 @@ constexpr std::array<std::string_view, 51> kIdleDropped = {"_name_or_path",
                                                            "torchscript",
                                                            "typical_p",
                                                            "unsloth_version"};
+
+/// Keys that say where the code of a compressed model is and what it computes. An output gets its
+/// own ones.
+constexpr std::array<std::string_view, 3> kCustomKeys = {"auto_map", "source_model_type",
+                                                         "norm_weights"};
 
 constexpr std::array<std::string_view, 39> kTokenizerKeys = {"add_bos_token",
                                                              "add_eos_token",
@@ -198,11 +154,19 @@ std::vector<std::string> warnings_about_keys(const ConfigFields& fields,
           (unknown.size() == 1 ? "a setting" : "settings") + " of a " + family + ", and ignored"};
 }
 
-json kept_config(const json& source) {
+std::set<std::string> known_settings(const ConfigFields& fields) {
+  std::set<std::string> settings = fields.read_keys();
+  std::erase_if(settings, [](const std::string& key) {
+    return contains(kIdleDropped, key) || contains(kCustomKeys, key);
+  });
+  return settings;
+}
+
+json kept_config(const json& source, const std::set<std::string>& settings) {
   json kept = json::object();
   for (const auto& [key, value] : source.items()) {
     const bool idle = contains(kIdleKept, key);
-    if (contains(kSettings, key) || (idle && (is_plain(value) || value.is_string())))
+    if (settings.contains(key) || (idle && (is_plain(value) || value.is_string())))
       kept[key] = value;
   }
   return kept;

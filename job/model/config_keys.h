@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,14 @@ namespace dotresize {
 /// known to be without effect on a model's predictions.
 std::vector<std::string> warnings_about_keys(const ConfigFields& fields, const std::string& family);
 
-/// Returns those keys of a source's config.json that an output keeps: known ones with values of a
-/// known kind. All others, code that transformers would load among them, are left out.
-nlohmann::json kept_config(const nlohmann::json& source);
+/// Returns the keys that have been looked at so far and that an output of the model needs: the
+/// settings of its family.
+std::set<std::string> known_settings(const ConfigFields& fields);
+
+/// Returns those keys of a source's config.json that an output keeps: its `settings`, and ones
+/// without effect whose values are of a known kind. All others, code that transformers would load
+/// among them, are left out.
+nlohmann::json kept_config(const nlohmann::json& source, const std::set<std::string>& settings);
 
 /// The same for a generation_config.json: only numbers, lists of numbers and truth values.
 nlohmann::json kept_generation_config(const nlohmann::json& source);

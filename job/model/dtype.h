@@ -38,7 +38,7 @@ inline int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 
 
 /// Dtypes of the tensors of one checkpoint.
 struct StoredDtypes {
-  Dtype main = Dtype::kFloat32;              ///< of most elements of the layers, and of new tensors
+  Dtype main = Dtype::kFloat32;              ///< most elements of the layers, and new tensors
   std::map<std::string, Dtype> others = {};  ///< by name: the tensors of another dtype
 
   Dtype of(const std::string& tensor) const {

@@ -22,23 +22,46 @@ bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer) {
   return !groups.empty() && groups.at(in) == groups.at(in + 1);
 }
 
+const AttentionSpec& ModelConfig::attention(int64_t sublayer) const {
+  return layers.at(static_cast<std::size_t>(layer_of(sublayer))).attention;
+}
+
+const MlpSpec& ModelConfig::mlp(int64_t sublayer) const {
+  return layers.at(static_cast<std::size_t>(layer_of(sublayer))).mlp;
+}
+
 bool ModelConfig::is_mixture(int64_t sublayer) const {
-  return mixture && !is_attention(sublayer) &&
-         mixture->layers.at(static_cast<std::size_t>(layer_of(sublayer)));
+  return !is_attention(sublayer) && mlp(sublayer).mixture.has_value();
+}
+
+int64_t ModelConfig::longest_window() const {
+  double longest = 0.0;
+  for (const RotaryConfig& rotary : rotaries) {
+    const double stretch = rotary.type == "dynamic" ? rotary.factor : 1.0;
+    const double window = static_cast<double>(max_position_embeddings) * stretch;
+    longest = longest == 0.0 ? window : std::min(longest, window);
+  }
+  return static_cast<int64_t>(longest);
 }
 
 int64_t mlp_width(const ModelConfig& config, int64_t sublayer) {
+  return is_attention(sublayer) ? 0 : config.mlp(sublayer).intermediate_size;
+}
+
+int64_t mlp_count(const ModelConfig& config, int64_t sublayer) {
   if (is_attention(sublayer)) return 0;
-  if (!config.form.intermediate_sizes.empty()) {
-    return config.form.intermediate_sizes.at(static_cast<std::size_t>(layer_of(sublayer)));
-  }
-  return config.is_mixture(sublayer) ? config.mixture->intermediate_size : config.intermediate_size;
+  const auto& mixture = config.mlp(sublayer).mixture;
+  return mixture ? mixture->experts : 1;
+}
+
+int64_t active_mlps(const ModelConfig& config, int64_t sublayer) {
+  if (is_attention(sublayer)) return 0;
+  const auto& mixture = config.mlp(sublayer).mixture;
+  return mixture ? mixture->experts_per_token : 1;
 }
 
 int64_t value_head_dim(const ModelConfig& config, int64_t sublayer) {
-  if (!is_attention(sublayer)) return 0;
-  if (config.form.value_head_dims.empty()) return config.attention.head_dim;
-  return config.form.value_head_dims.at(static_cast<std::size_t>(layer_of(sublayer)));
+  return is_attention(sublayer) ? config.attention(sublayer).value_head_dim : 0;
 }
 
 int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
@@ -50,7 +73,8 @@ bool is_skipped(const ModelConfig& config, int64_t sublayer) {
 }
 
 bool has_output_bias(const ModelConfig& config, int64_t sublayer) {
-  return is_attention(sublayer) ? config.attention.output_bias : config.mlp_bias;
+  return is_attention(sublayer) ? config.attention(sublayer).output_bias
+                                : config.mlp(sublayer).bias;
 }
 
 ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {

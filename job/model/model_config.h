@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "job/model/dtype.h"
+#include "job/model/layer_spec.h"
 
 namespace dotresize {
 
@@ -19,64 +21,9 @@ std::string sublayer_name(int64_t sublayer);
 /// "embed" for junction 0, else the name of the sublayer that writes it.
 std::string junction_name(int64_t junction);
 
-/// Rotary position embedding, from `rope_parameters` (transformers 5) or from `rope_theta` and
-/// `rope_scaling` (transformers 4).
-struct RotaryConfig {
-  std::string type = "default";  ///< default, linear, dynamic, yarn, longrope or llama3
-  double theta = 10000.0;
-  double partial_factor = 1.0;  ///< rotated fraction of each head's channels, the first ones
-  double factor = 1.0;          ///< extension of the context; all types but default
-  /// Context length before the extension; yarn, longrope and llama3.
-  int64_t original_max_position_embeddings = 0;
-  double attention_factor = 1.0;  ///< factor of cos and sin; yarn and longrope
-  double low_freq_factor = 1.0;   ///< llama3
-  double high_freq_factor = 4.0;  ///< llama3
-  double beta_fast = 32.0;        ///< yarn: channels with more rotations than this stay unchanged
-  double beta_slow = 1.0;         ///< yarn: channels with fewer rotations are slowed by `factor`
-  bool truncate = true;           ///< yarn: limits of the channels in between are whole numbers
-  /// longrope: divisors of the frequencies, [rotary_dim / 2]; `short_factor` for windows of up to
-  /// original_max_position_embeddings tokens, `long_factor` for longer ones.
-  std::vector<double> short_factor;
-  std::vector<double> long_factor;
-
-  bool operator==(const RotaryConfig&) const = default;
-};
-
 /// Returns true if the sublayer reads and writes junctions of one group. `groups`:
 /// ModelConfig::junction_groups.
 bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer);
-
-/// Names of the parts of a mixture of experts in a checkpoint: "model.layers.N.BLOCK.gate" for the
-/// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert.
-struct MixtureNames {
-  std::string block;
-  std::string gate;
-  std::string up;
-  std::string down;
-};
-
-/// Mixture of experts: several smaller MLPs in place of one, of which a router chooses a few for
-/// each token.
-struct MixtureConfig {
-  int64_t experts = 0;            ///< experts in each layer with a mixture
-  int64_t experts_per_token = 0;  ///< 1 .. experts
-  int64_t intermediate_size = 0;  ///< d_ff of one expert
-  bool normed_weights = false;    ///< the weights of a token's experts are divided by their sum
-  std::vector<bool> layers;       ///< [L] true: mixture, false: dense MLP
-  MixtureNames names;
-};
-
-/// Attention of a model.
-struct AttentionConfig {
-  int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;
-  int64_t head_dim = 0;
-  bool bias = false;         ///< biases of q, k, v
-  bool output_bias = false;  ///< bias of o
-  bool head_norms = false;   ///< each query and key head has an RMSNorm with a weight [head_dim]
-  std::optional<int64_t> sliding_window;
-  RotaryConfig rotary;
-};
 
 /// Stored form of a sublayer's skip path between the widths k_in and k_out: one matrix [k_in,
 /// k_out], or the identity, cut or zero-padded to these widths, plus a matrix of low rank
@@ -105,12 +52,9 @@ struct NarrowForm {
   std::vector<int64_t> junction_groups;
   /// Shortcut of each sublayer. Empty: one matrix each, the identity within a group.
   std::vector<ShortcutForm> shortcuts;
-  /// [L] features of the layer's MLP, or of each of its experts, if layers differ; 0: the layer has
-  /// no MLP. Empty: intermediate_size, or the mixture's one.
-  std::vector<int64_t> intermediate_sizes;
-  /// [L] channels of each value head in the layer's attention, at most head_dim (which queries and
-  /// keys keep); 0: the layer has no attention. Empty: head_dim, as in all stock models.
-  std::vector<int64_t> value_head_dims;
+  /// The config states the MLP's features and the value heads' channels of each layer. Else it
+  /// states one size for all layers.
+  bool sizes_by_layer = false;
   // With tied embeddings, whose shared table is hidden_size wide: a matrix lies between the table
   // and the first junction, and between the last junction and the table.
   bool embedding_projection = false;
@@ -123,17 +67,15 @@ struct ModelConfig {
   std::string family;       ///< "llama", "qwen2", ...; for a compressed model its source's family
   bool compressed = false;  ///< model_type is "dotresize"
   int64_t hidden_size = 0;  ///< d; for a compressed model its source's d, by which RMSNorm divides
-  int64_t intermediate_size = 0;
-  int64_t num_layers = 0;  ///< L
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
-  AttentionConfig attention;
-  bool mlp_bias = false;             ///< biases of gate, up, down
-  bool fused_in_proj = false;        ///< q, k, v are one matrix; gate and up are another
-  bool tie_word_embeddings = false;  ///< the head uses the embedding's matrix
-  std::optional<MixtureConfig> mixture;
-  std::optional<Dtype> stated_dtype;  ///< in config.json
+  std::vector<LayerSpec> layers;       ///< [L]
+  std::vector<RotaryConfig> rotaries;  ///< embeddings that layers use; at least one
+  double embedding_scale = 1.0;        ///< factor of the embedding's output
+  double logit_scale = 1.0;            ///< factor of the head's output
+  bool tie_word_embeddings = false;    ///< the head uses the embedding's matrix
+  std::optional<Dtype> stated_dtype;   ///< in config.json
   /// Dtypes of the stored tensors. They are those of the files once these are read
   /// (job/checkpoint/source_model.h); before that, stated_dtype or float32 for all.
   StoredDtypes dtypes;
@@ -141,18 +83,18 @@ struct ModelConfig {
   int64_t file_bytes = 0;
   NarrowForm form;
 
-  /// Channels of a head that the rotary embedding rotates.
-  int64_t rotary_dim() const {
-    return static_cast<int64_t>(static_cast<double>(attention.head_dim) *
-                                attention.rotary.partial_factor);
-  }
+  int64_t num_layers() const { return std::ssize(layers); }  ///< L
+  int64_t num_sublayers() const { return 2 * num_layers(); }
+  int64_t num_junctions() const { return num_sublayers() + 1; }
+  /// Attention of the sublayer's layer.
+  const AttentionSpec& attention(int64_t sublayer) const;
+  /// MLP of the sublayer's layer.
+  const MlpSpec& mlp(int64_t sublayer) const;
+  /// Returns true if the sublayer is a mixture of experts.
+  bool is_mixture(int64_t sublayer) const;
   /// Longest window in tokens: max_position_embeddings, times the factor of a dynamic rotary
   /// embedding.
-  int64_t longest_window() const {
-    const double stretch = attention.rotary.type == "dynamic" ? attention.rotary.factor : 1.0;
-    return static_cast<int64_t>(static_cast<double>(max_position_embeddings) * stretch);
-  }
-  int64_t num_junctions() const { return 2 * num_layers + 1; }
+  int64_t longest_window() const;
   /// Columns of the embedding matrix.
   int64_t embedding_width() const {
     return tie_word_embeddings ? hidden_size : form.junction_widths.front();
@@ -166,15 +108,18 @@ struct ModelConfig {
   bool has_final_norm() const {
     return !compressed || form.norm_weights || (tie_word_embeddings && !form.head_projection);
   }
-  int64_t num_sublayers() const { return 2 * num_layers; }
-  /// Returns true if the sublayer is a mixture of experts.
-  bool is_mixture(int64_t sublayer) const;
   /// Stored form of the sublayer's skip path; kIdentityShortcut in a dense model.
   ShortcutForm shortcut(int64_t sublayer) const;
 };
 
 /// Features (d_ff) of the sublayer's MLP, or of each of its experts. 0 for an attention.
 int64_t mlp_width(const ModelConfig& config, int64_t sublayer);
+
+/// Number of MLPs in the sublayer: 1, or the number of its experts. 0 for an attention.
+int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
+
+/// Number of them that a token goes through.
+int64_t active_mlps(const ModelConfig& config, int64_t sublayer);
 
 /// Channels of each value head of the sublayer's attention. 0 for an MLP.
 int64_t value_head_dim(const ModelConfig& config, int64_t sublayer);

@@ -1,5 +1,6 @@
 #include "job/model/model_size.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <string_view>
@@ -40,32 +41,37 @@ struct PlacedTensor {
 
 using TypeChoice = std::function<const StorageType&(const PlacedTensor&)>;
 
+/// Number of experts in a mixture; 0: there is none.
+int64_t most_experts(const ModelConfig& config) {
+  int64_t most = 0;
+  for (const LayerSpec& layer : config.layers) {
+    if (layer.mlp.mixture) most = std::max(most, layer.mlp.mixture->experts);
+  }
+  return most;
+}
+
 const StorageType& q4_k_m(const ModelConfig& config, const PlacedTensor& placed) {
   if (placed.layer < 0) {
     if (placed.tensor.role == TensorRole::kEmbedding && !config.tie_word_embeddings) return kQ4_K;
     return placed.columns % kQ6_K.block == 0 ? kQ6_K : kQ8_0;
   }
   if (placed.is_router()) return kF32;
-  const bool has_eight_experts = config.mixture && config.mixture->experts == 8;
+  const bool has_eight_experts = most_experts(config) == 8;
   // The most sensitive matrices get more bits in the first and last eighth of the layers, and in
   // every third one between.
-  const int64_t layers = config.num_layers;
+  const int64_t layers = config.num_layers();
   const bool more = placed.layer < layers / 8 || placed.layer >= 7 * layers / 8 ||
                     (placed.layer - layers / 8) % 3 == 2;
   if (placed.is("v_proj")) {
     if (has_eight_experts) return kQ8_0;
-    const bool is_llama_70b =
-        config.num_layers == 80 && config.attention.num_heads != config.attention.num_kv_heads;
+    const AttentionSpec& attention = config.layers[placed.layer].attention;
+    const bool is_llama_70b = layers == 80 && attention.num_heads != attention.num_kv_heads;
     return more ? kQ6_K : is_llama_70b ? kQ5_K : kQ4_K;
   }
   if (placed.is("k_proj")) return has_eight_experts ? kQ8_0 : kQ4_K;
   if (placed.is("qkv_proj")) return kQ5_K;
   if (placed.is("o_proj")) return has_eight_experts ? kQ5_K : kQ4_K;
   return placed.tensor.role == TensorRole::kOutProjWeight && more ? kQ6_K : kQ4_K;
-}
-
-int64_t count_experts(const ModelConfig& config) {
-  return config.mixture ? config.mixture->experts : 0;
 }
 
 /// Size of the embedding and its projection.
@@ -87,14 +93,13 @@ FormatSize size_in(const char* format, const ModelConfig& config, const StorageT
   FormatSize size;
   size.format = format;
   std::set<int64_t> unfit;
-  const auto add = [&](const std::vector<TensorRow>& tensors, int64_t layer, int64_t k_in,
-                       int64_t k_out) {
+  const auto add = [&](const std::vector<TensorRow>& tensors, int64_t layer, int64_t experts,
+                       int64_t k_in, int64_t k_out) {
     for (const TensorRow& tensor : tensors) {
       if (tensor.role == TensorRole::kHead && config.tie_word_embeddings) continue;
       const int64_t first = size_of(tensor.rows, k_in, k_out);
       const int64_t row = tensor.columns ? size_of(*tensor.columns, k_in, k_out) : first;
-      const int64_t rows =
-          (tensor.columns ? first : 1) * (tensor.per_expert ? config.mixture->experts : 1);
+      const int64_t rows = (tensor.columns ? first : 1) * (tensor.per_expert ? experts : 1);
       const StorageType* type = tensor.columns ? &choice({tensor, row, layer}) : &of_vectors;
       if (row % type->block != 0) unfit.insert(row);
       while (row % type->block != 0) type = type->larger;
@@ -102,11 +107,12 @@ FormatSize size_in(const char* format, const ModelConfig& config, const StorageT
     }
   };
   const std::vector<int64_t>& widths = config.form.junction_widths;
-  add(embedding_rows(config), -1, 0, widths.front());
+  add(embedding_rows(config), -1, 0, 0, widths.front());
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    add(sublayer_rows(config, s, stored_form(config, s)), layer_of(s), widths[s], widths[s + 1]);
+    add(sublayer_rows(config, s, stored_form(config, s)), layer_of(s), mlp_count(config, s),
+        widths[s], widths[s + 1]);
   }
-  add(head_rows(config), -1, widths.back(), 0);
+  add(head_rows(config), -1, 0, widths.back(), 0);
   size.unfit_rows.assign(unfit.begin(), unfit.end());
   return size;
 }
@@ -117,7 +123,7 @@ TensorsSize sublayer_size(const ModelConfig& config, int64_t sublayer, int64_t k
                           bool folded) {
   const SublayerForm form = folded ? SublayerForm::kFolded : SublayerForm::kDense;
   return total_size(sublayer_rows(config, sublayer, form), name_prefix(sublayer), k_in, k_out,
-                    count_experts(config), config.dtypes);
+                    mlp_count(config, sublayer), config.dtypes);
 }
 
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
@@ -127,8 +133,7 @@ int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t
 
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
   return total_size(sublayer_rows(config, sublayer, SublayerForm::kDense), name_prefix(sublayer),
-                    config.hidden_size, config.hidden_size,
-                    config.mixture ? config.mixture->experts_per_token : 0, {})
+                    config.hidden_size, config.hidden_size, active_mlps(config, sublayer), {})
       .parameters;
 }
 
@@ -148,7 +153,7 @@ TensorsSize shard_size(const ModelConfig& config, int64_t first, int64_t end) {
   if (first == 0) total = embedding_size(config);
   for (int64_t s = first; s < end; ++s) {
     total = total + total_size(sublayer_rows(config, s, stored_form(config, s)), name_prefix(s),
-                               widths[s], widths[s + 1], count_experts(config), config.dtypes);
+                               widths[s], widths[s + 1], mlp_count(config, s), config.dtypes);
   }
   return end == config.num_sublayers() ? total + head_size(config) : total;
 }
@@ -183,9 +188,8 @@ std::vector<FormatSize> format_sizes(const ModelConfig& config) {
   const auto in_whole_blocks = [](int64_t features) {
     return (features + kQ8_0.block - 1) / kQ8_0.block * kQ8_0.block;
   };
-  exported.intermediate_size = in_whole_blocks(config.intermediate_size);
-  if (config.mixture) {
-    exported.mixture->intermediate_size = in_whole_blocks(config.mixture->intermediate_size);
+  for (LayerSpec& layer : exported.layers) {
+    layer.mlp.intermediate_size = in_whole_blocks(layer.mlp.intermediate_size);
   }
   const auto in_gguf = [](const StorageType& type) {
     return [&type](const PlacedTensor& placed) -> const StorageType& {

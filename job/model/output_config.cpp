@@ -4,7 +4,9 @@
 
 #include "base/text/checked_json.h"
 #include "job/model/config_keys.h"
-#include "job/model/model_family.h"
+#include "job/model/families/model_family.h"
+#include "job/model/read_model_config.h"
+#include "job/model/units/unit.h"
 
 namespace dotresize {
 namespace {
@@ -70,9 +72,11 @@ void write_custom_code(json& config, const ModelConfig& output) {
     }
     config["shortcut_factors"] = factors;
   }
-  if (!output.form.intermediate_sizes.empty())
-    config["intermediate_sizes"] = output.form.intermediate_sizes;
-  if (!output.form.value_head_dims.empty()) config["value_head_dims"] = output.form.value_head_dims;
+  if (output.form.sizes_by_layer) {
+    for (const Unit* unit : units()) {
+      for (const LayerSpec& layer : output.layers) config[unit->key].push_back(unit->size(layer));
+    }
+  }
   if (output.form.norm_weights) config["norm_weights"] = true;
   if (output.tie_word_embeddings) {
     config["embedding_projection"] = output.form.embedding_projection;
@@ -80,13 +84,12 @@ void write_custom_code(json& config, const ModelConfig& output) {
   }
 }
 
-/// Writes the window for a family in which it is on every layer.
-void write_window(json& config, const ModelConfig& output) {
-  for (const char* key : {"layer_types", "use_sliding_window", "max_window_layers"}) {
-    config.erase(key);
-  }
-  config["sliding_window"] =
-      output.attention.sliding_window ? json(*output.attention.sliding_window) : json();
+/// Writes the features of the MLPs that are not mixtures, if they are the same in all layers.
+void write_features(json& config, const ModelConfig& output) {
+  if (output.form.sizes_by_layer) return;
+  const auto dense = std::ranges::find_if(
+      output.layers, [](const LayerSpec& layer) { return !layer.mlp.mixture; });
+  if (dense != output.layers.end()) config["intermediate_size"] = dense->mlp.intermediate_size;
 }
 
 void write_stock(json& config, const ModelConfig& output) {
@@ -95,9 +98,8 @@ void write_stock(json& config, const ModelConfig& output) {
   if (config["model_type"] == output.family) return;
   // Keys of another family than the source's, with values whose defaults differ between families.
   config["model_type"] = output.family;
-  config["architectures"] = {find_family(output.family)->architecture};
+  config["architectures"] = {std::string(find_family(output.family)->architecture)};
   config["max_position_embeddings"] = output.max_position_embeddings;
-  write_window(config, output);
 }
 
 }  // namespace
@@ -117,9 +119,9 @@ json custom_code_map(const ModelConfig& output) {
 }
 
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {
-  const json source =
-      parse_json_object(with_quoted_non_finite(source_config_json), "config.json of the source");
-  json config = kept_config(source);
+  const std::string origin = "config.json of the source";
+  const json source = parse_json_object(with_quoted_non_finite(source_config_json), origin);
+  json config = kept_config(source, parse_config(source_config_json, origin).settings);
   for (auto key = config.begin(); key != config.end();) {  // JSON has no such numbers
     const bool non_finite = *key == "NaN" || *key == "Infinity" || *key == "-Infinity";
     key = non_finite ? config.erase(key) : std::next(key);
@@ -129,23 +131,15 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   } else {
     write_stock(config, output);
   }
-  if (find_family(output.family)->layer_types_name_window && config.contains("layer_types")) {
-    write_window(config, output);
-  }
+  const AttentionSpec& attention = output.layers.front().attention;  // the same in all layers
   config["tie_word_embeddings"] = output.tie_word_embeddings;
-  config["head_dim"] = output.attention.head_dim;
-  config["num_key_value_heads"] = output.attention.num_kv_heads;
+  config["head_dim"] = attention.head_dim;
+  config["num_key_value_heads"] = attention.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = to_string(output.dtypes.main);
-  write_rotary(config, output.attention.rotary);
-  // Sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
-  // transformers 4 and 5.
-  config["intermediate_size"] = output.intermediate_size;
-  if (output.mixture) {
-    const ModelFamily::Mixture& mixture = *find_family(output.family)->mixture;
-    config[mixture.intermediate_size_key] = output.mixture->intermediate_size;
-    config[mixture.experts_key] = output.mixture->experts;
-    config["num_local_experts"] = output.mixture->experts;
-  }
+  write_rotary(config, output.rotaries.front());
+  write_features(config, output);
+  const ModelFamily& family = *find_family(output.family);
+  if (family.write != nullptr) family.write(config, output);
   return config.dump(2) + "\n";
 }
 

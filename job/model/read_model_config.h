@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir,
 /// A config.json, and what became of its keys.
 struct ParsedConfig {
   ModelConfig model;
+  /// Keys that the model's family reads, whether or not the file has them.
+  std::set<std::string> settings;
   /// Sentences on keys that are neither read nor known to be without effect.
   std::vector<std::string> warnings;
 };
@@ -41,7 +44,7 @@ inline constexpr std::array<const char*, 10> kCompanionFiles = {
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-/// Those of them of which an output gets the known keys alone (job/model/config_keys.h):
+/// Companion files whose known keys alone go to an output (job/model/config_keys.h):
 /// transformers may load what others name.
 inline constexpr std::array<const char*, 2> kFilteredFiles = {"tokenizer_config.json",
                                                               "generation_config.json"};

@@ -28,45 +28,42 @@ struct Projections {
   bool out_bias = false;
 };
 
-/// Stacks the rows of the projections into one matrix `module`, if the model fuses them.
-std::vector<Projection> fused(const ModelConfig& config, std::string_view module,
-                              std::vector<Projection> projections) {
-  if (!config.fused_in_proj) return projections;
+/// Stacks the rows of the projections into one matrix `module`.
+std::vector<Projection> fused(std::string_view module, const std::vector<Projection>& projections) {
   const int64_t rows =
       std::accumulate(projections.begin(), projections.end(), int64_t{0},
                       [](int64_t sum, const Projection& part) { return sum + part.size; });
   return {{module, rows}};
 }
 
-Projections projections_of(const ModelConfig& config, int64_t sublayer) {
-  const AttentionConfig& attention = config.attention;
-  if (is_attention(sublayer)) {
-    const int64_t query_rows = attention.num_heads * attention.head_dim;
-    const int64_t key_rows = attention.num_kv_heads * attention.head_dim;
-    const int64_t value_dim = value_head_dim(config, sublayer);
-    return {.block = "self_attn",
-            .in_proj = fused(config, "qkv_proj",
-                             {{"q_proj", query_rows},
-                              {"k_proj", key_rows},
-                              {"v_proj", attention.num_kv_heads * value_dim}}),
-            .out_proj = {"o_proj", attention.num_heads * value_dim},
-            .in_bias = attention.bias,
-            .out_bias = attention.output_bias};
-  }
-  const int64_t rows = mlp_width(config, sublayer);
-  if (config.is_mixture(sublayer)) {
-    const MixtureNames& names = config.mixture->names;
+Projections projections_of(const AttentionSpec& attention) {
+  const std::vector<Projection> in_proj = {
+      {"q_proj", attention.num_heads * attention.head_dim},
+      {"k_proj", attention.num_kv_heads * attention.head_dim},
+      {"v_proj", attention.num_kv_heads * attention.value_head_dim}};
+  return {.block = "self_attn",
+          .in_proj = attention.fused ? fused("qkv_proj", in_proj) : in_proj,
+          .out_proj = {"o_proj", attention.num_heads * attention.value_head_dim},
+          .in_bias = attention.bias,
+          .out_bias = attention.output_bias};
+}
+
+Projections projections_of(const MlpSpec& mlp) {
+  const int64_t rows = mlp.intermediate_size;
+  if (mlp.mixture) {
+    const MixtureNames& names = mlp.mixture->names;
     return {.block = names.block,
-            .in_proj = {{"gate", config.mixture->experts},
+            .in_proj = {{"gate", mlp.mixture->experts},
                         {names.gate, rows, /*per_expert=*/true},
                         {names.up, rows, /*per_expert=*/true}},
             .out_proj = {names.down, rows, /*per_expert=*/true}};
   }
+  const std::vector<Projection> in_proj = {{"gate_proj", rows}, {"up_proj", rows}};
   return {.block = "mlp",
-          .in_proj = fused(config, "gate_up_proj", {{"gate_proj", rows}, {"up_proj", rows}}),
+          .in_proj = mlp.fused ? fused("gate_up_proj", in_proj) : in_proj,
           .out_proj = {"down_proj", rows},
-          .in_bias = config.mlp_bias,
-          .out_bias = config.mlp_bias};
+          .in_bias = mlp.bias,
+          .out_bias = mlp.bias};
 }
 
 /// Parameter name of a tensor in its module. The factors of a shortcut have their own names.
@@ -149,7 +146,9 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
     add_shortcut_rows(form.shortcut, shortcut, rows);
     return rows;
   }
-  const auto [block, in_proj, out_proj, in_bias, out_bias] = projections_of(config, sublayer);
+  const bool attends = is_attention(sublayer);
+  const auto [block, in_proj, out_proj, in_bias, out_bias] =
+      attends ? projections_of(config.attention(sublayer)) : projections_of(config.mlp(sublayer));
   rows.reserve(2 * in_proj.size() + 6);  // space for biases, out_proj, norms and shortcut factors
   for (const Projection& in : in_proj) {
     rows.push_back(
@@ -163,11 +162,13 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
     }
   }
   if (out_bias) rows.push_back({TensorRole::kOutProjBias, block, out_proj.module, kOut, {}});
-  const bool attends = is_attention(sublayer);
-  if (attends && config.attention.head_norms) {
+  if (attends && config.attention(sublayer).head_norms) {
     for (const char* module : {"q_norm", "k_norm"}) {
-      rows.push_back(
-          {TensorRole::kHeadNorm, block, module, constant(config.attention.head_dim), {}});
+      rows.push_back({TensorRole::kHeadNorm,
+                      block,
+                      module,
+                      constant(config.attention(sublayer).head_dim),
+                      {}});
     }
   }
   if (form.norm) {
@@ -233,7 +234,7 @@ std::string name_prefix(int64_t sublayer) {
 std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer,
                                            SublayerForm form, int64_t k_in, int64_t k_out) {
   return expanded(sublayer_rows(config, sublayer, form), name_prefix(sublayer), k_in, k_out,
-                  config.mixture ? config.mixture->experts : 0);
+                  mlp_count(config, sublayer));
 }
 
 std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer) {
@@ -252,6 +253,10 @@ std::vector<StoredTensor> embedding_tensors(const ModelConfig& config) {
 
 std::vector<StoredTensor> head_tensors(const ModelConfig& config) {
   return expanded(head_rows(config), "", config.form.junction_widths.back(), 0, 0);
+}
+
+bool is_in_proj(const StoredTensor& stored) {
+  return stored.role == TensorRole::kInProjWeight || stored.role == TensorRole::kInProjBias;
 }
 
 StoredTensor head_matrix(const ModelConfig& config) {

@@ -65,7 +65,7 @@ struct TensorRow {
 };
 
 /// Returns a sublayer's rows in writing order, which is their order in files. Their texts live as
-/// long as the config.
+/// long as the program.
 std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer,
                                      SublayerForm form);
 /// Returns the embedding matrix, then its projection if it has one. They write junction 0.
@@ -116,6 +116,9 @@ std::vector<StoredTensor> head_tensors(const ModelConfig& config);
 StoredTensor head_matrix(const ModelConfig& config);
 /// Returns the tensor of this role at the ends of the model; nullopt if it has none.
 std::optional<StoredTensor> end_tensor(const ModelConfig& config, TensorRole role);
+
+/// True for weights and biases of in_proj.
+bool is_in_proj(const StoredTensor& stored);
 
 /// Returns the tensors of sublayers [first, end) in the config's checkpoint, in writing order. The
 /// embedding comes before sublayer 0. After the last sublayer come those of head_rows(), without a

@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/text/human_text.h"
 #include "job/model/model_size.h"
+#include "job/model/units/unit.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 
@@ -107,7 +108,7 @@ ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job) {
     // The largest number of features, in each MLP or in each expert, with which the output meets
     // the size.
     const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
-    for (const int64_t features : possible_mlp_widths(config, *job.mlp, 1)) {
+    for (const int64_t features : kFeatures.sizes(config.layers.front(), job.mlp->round_to)) {
       MlpTarget& cut = known.mlp.emplace();
       (job.mlp->expert_width > 0 ? cut.expert_width : cut.width) = features;
       ModelConfig output = with_cut_mlps(config, cut);

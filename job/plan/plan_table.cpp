@@ -9,6 +9,7 @@
 
 #include "base/text/human_text.h"
 #include "job/model/dtype_json.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/estimate/traffic.h"
 
 namespace dotresize {
@@ -105,18 +106,18 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
     }
     const std::string values =
         job.allocates_values() ? fmt::format("values      channels of a head up to {}, likewise\n",
-                                             config.attention.head_dim)
+                                             config.layers.front().attention.head_dim)
                                : "";
     return fmt::format("mlp         features up to {}, known once the activations are\n{}", widest,
                        values);
   }
   std::string text;
   if (job.mlp->width > 0) {
-    text = fmt::format("{} of {} features", job.mlp->width, config.intermediate_size);
+    text = fmt::format("{} of {} features", job.mlp->width, dense_features(config));
   }
   if (job.mlp->expert_width > 0) {
     text += fmt::format("{}{} of {} of each expert", text.empty() ? "" : ", ",
-                        job.mlp->expert_width, config.mixture->intermediate_size);
+                        job.mlp->expert_width, expert_features(config));
   }
   return fmt::format("mlp         {}\n", text);
 }

@@ -8,9 +8,10 @@
 #include "base/text/printable.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/checkpoint/token_shape.h"
-#include "job/model/model_family.h"
+#include "job/model/families/model_family.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/allocation.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/net_size.h"
@@ -109,7 +110,7 @@ EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSourc
 void check_seqlen(const std::string& section, bool given, const TokenSource& source,
                   const ModelConfig& config) {
   if (source.seqlen.value_or(0) <= config.longest_window()) return;
-  const bool stretched = config.attention.rotary.type == "dynamic";
+  const bool stretched = config.rotaries.front().type == "dynamic";
   fail(section + ".seqlen",
        std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
            std::to_string(config.max_position_embeddings) +
@@ -132,7 +133,8 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
   const bool heads_count =
       job.stock_output() &&
       find_family(job.output.stock_family.value_or(config.family))->heads_divide_hidden_size;
-  const int64_t unit = heads_count ? config.attention.num_heads : 1;
+  const AttentionSpec& attention = config.layers.front().attention;
+  const int64_t unit = heads_count ? attention.num_heads : 1;
   const int64_t round_to = std::lcm(asked_round_to, unit);
   job.target.allow_larger = given.allow_larger();
   if (given.has_width()) {
@@ -183,45 +185,48 @@ void check_stock_output(const ModelConfig& config) {
     fail("output.format",
          "a stock model of the family '" + config.family + "' " + reason + "; 'any' is available");
   };
-  if (!family.offers_stock_output) refuse("cannot be made yet");
-  if (family.rotary_is_default_or_longrope && config.attention.rotary.type == "longrope") {
-    refuse(
-        "cannot have a longrope embedding: its configuration class wants a factor for every "
-        "second of hidden_size / heads channels, and the heads do not shrink with hidden_size");
-  }
+  const std::string reason = family.refuses_stock == nullptr ? "" : family.refuses_stock(config);
+  if (!reason.empty()) refuse(reason);
 }
 
-constexpr char kLlama[] = "llama";
-constexpr char kMistral[] = "mistral";
+/// Refuses maps for models that the code of an output with maps (modeling_dotresize.py) does not
+/// compute: it has one window for all layers, and no factors.
+void check_maps(const ModelConfig& config, const ResolvedJob& job) {
+  if (job.stock_output() || job.widths.mapped_count == 0) return;
+  const auto refuse = [](const std::string& reason) {
+    fail("method", "a narrower residual stream is not available: " + reason +
+                       "; a size alone, such as {size: 0.8}, or output.format: stock would do");
+  };
+  const bool scaled = std::ranges::any_of(
+      config.layers, [](const LayerSpec& layer) { return layer.residual_scale != 1.0; });
+  if (scaled || config.embedding_scale != 1.0 || config.logit_scale != 1.0) {
+    refuse("the model multiplies its embedding, its layers' outputs or its logits by factors");
+  }
+  const auto& first = config.layers.front().attention.sliding_window;
+  const bool differ = std::ranges::any_of(config.layers, [&](const LayerSpec& layer) {
+    return layer.attention.sliding_window != first;
+  });
+  if (differ) refuse("some layers of the model have a sliding window and others have none");
+}
 
-/// Applies the architecture that the job asks for by name. A mistral computes the same as a llama
-/// without biases.
+/// Applies the architecture that the job asks for by name.
 void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& config,
                           ResolvedJob& job) {
   if (asked == v1::Output::auto_) return;
+  const std::string wanted = v1::Output::Architecture_Name(asked);
   const auto refuse = [&](const std::string& reason) {
-    fail("output.architecture", v1::Output::Architecture_Name(asked) + " " + reason);
+    fail("output.architecture", wanted + " " + reason);
   };
-  if (!job.stock_output()) {
-    refuse("needs output.format: stock");
+  if (!job.stock_output()) refuse("needs output.format: stock");
+  if (asked == v1::Output::source || wanted == config.family) return;
+  const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
+  if (!twin || twin->model_type != wanted) {
+    refuse("can be made of a " + std::string(family_with_twin(wanted)) + ", not of a " +
+           config.family);
   }
-  if (asked != v1::Output::mistral || config.family == kMistral) return;
-  if (config.family != kLlama) refuse("can be made of a llama, not of a " + config.family);
-  if (config.attention.bias || config.mlp_bias) refuse("has no biases, and this llama has some");
-  job.output.stock_family = kMistral;
-}
-
-/// True if loaders read the output better as a mistral. Some assume that the heads of a llama are
-/// hidden_size / num_attention_heads wide, but read head_dim of a mistral (docs/serving.md).
-bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job) {
-  // With a larger vocabulary transformers takes a mistral's tokenizer for one that needs a repair.
-  constexpr int64_t kVocabularyWithoutWarning = 100'000;
-  // Such a loader reads only these embeddings of a mistral in the same way as of a llama.
-  const bool rotary =
-      config.attention.rotary.type == "default" || config.attention.rotary.type == "linear";
-  return config.family == kLlama && !config.attention.bias && !config.mlp_bias && rotary &&
-         config.vocab_size <= kVocabularyWithoutWarning &&
-         config.attention.num_heads * config.attention.head_dim != job.widths.largest();
+  const std::string reason = twin->refuses(config);
+  if (!reason.empty()) refuse(reason);
+  job.output.stock_family = wanted;
 }
 
 /// Returns the source's dtype of each tensor, or the one that the job asks for. The head of a tied
@@ -246,7 +251,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   if (given.allocate() == v1::Method::auto_) {
     job.target.allocation = AllocationTarget{.size = given.size()};
     job.maps.metric = Metric::kFisher;
-    if (job.stock_output() && has_dense_mlp(config) && has_experts(config)) {
+    if (job.stock_output() && dense_features(config) > 0 && expert_features(config) > 0) {
       fail("method.allocate",
            "auto cannot choose one width for a stock model that has both MLPs and experts; "
            "output.format: any is available");
@@ -267,15 +272,17 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
     job.mlp.emplace().allocated = true;
     job.mlp->by_layer = !job.stock_output();
     job.mlp->round_to = round_to;
-    if (has_dense_mlp(config)) job.mlp->width = config.intermediate_size;
-    if (has_experts(config)) job.mlp->expert_width = config.mixture->intermediate_size;
+    job.mlp->width = dense_features(config);
+    job.mlp->expert_width = expert_features(config);
   } else {
     job.mlp = mlp_target(given, round_to, config);
   }
   resolve_widths(given, round_to, config, job);
-  if (architecture == v1::Output::auto_ && job.stock_output() &&
-      is_read_better_as_mistral(config, job)) {
-    job.output.stock_family = kMistral;
+  check_maps(config, job);
+  const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
+  if (architecture == v1::Output::auto_ && job.stock_output() && twin &&
+      twin->is_read_better(config, job.widths.largest())) {
+    job.output.stock_family = twin->model_type;
   }
 }
 

@@ -58,15 +58,4 @@ int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end) 
   return count;
 }
 
-std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
-                                           int64_t sublayer) {
-  std::vector<int64_t> widths = is_attention(sublayer)
-                                    ? possible_value_dims(config)
-                                    : possible_mlp_widths(config, job.mlp.value(), sublayer);
-  const bool may_go =
-      job.target.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
-  if (may_go) widths.push_back(0);
-  return widths;
-}
-
 }  // namespace dotresize

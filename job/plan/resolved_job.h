@@ -165,13 +165,9 @@ int64_t expected_tokens(const ResolvedJob& job, const ModelConfig& config);
 /// known, as many as the calibration has.
 int64_t expected_evaluation_tokens(const ResolvedJob& job, const ModelConfig& config);
 
-/// True if the job may cut the inner width of the sublayer.
+/// True if the job may cut the sublayer.
 bool may_be_cut(const ResolvedJob& job, int64_t sublayer);
 /// Number of these sublayers in [first, end).
 int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end);
-/// possible_value_dims() for an attention, possible_mlp_widths() for an MLP that may be cut. Then
-/// 0, if the sublayer may be removed as a whole.
-std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
-                                           int64_t sublayer);
 
 }  // namespace dotresize

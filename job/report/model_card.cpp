@@ -7,6 +7,8 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
+#include "job/model/families/model_family.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/plan_table.h"
 
 namespace dotresize {
@@ -77,12 +79,12 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
   if (!job.mlp) return "";
   std::string text;
   if (job.mlp->width > 0) {
-    text = fmt::format(" Each MLP was cut from {} to {} features.", config.intermediate_size,
+    text = fmt::format(" Each MLP was cut from {} to {} features.", dense_features(config),
                        job.mlp->width);
   }
   if (job.mlp->expert_width > 0) {
-    text += fmt::format(" Each expert was cut from {} to {} features.",
-                        config.mixture->intermediate_size, job.mlp->expert_width);
+    text += fmt::format(" Each expert was cut from {} to {} features.", expert_features(config),
+                        job.mlp->expert_width);
   }
   return text;
 }
@@ -90,7 +92,7 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
 /// Sentence about the result of `method.allocate`, in place of the two sentences above.
 std::string allocation_sentence(const Report& report, int64_t head_dim) {
   const Allocation& allocation = *report.allocation;
-  const std::vector<int64_t> values = widths_of(allocation.of_attentions());
+  const std::vector<int64_t> values = sizes_of(allocation.of(kValueChannels));
   const auto by_layer = [](const std::vector<int64_t>& sizes) {
     return std::ranges::min(sizes) == std::ranges::max(sizes)
                ? std::to_string(sizes.front())
@@ -100,7 +102,7 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
       " Sizes were chosen such that the loss is predicted to rise least within {} of the "
       "bytes: its MLPs keep {} features",
       format_percent(report.job.target.allocation->size),
-      by_layer(widths_of(allocation.of_mlps())));
+      by_layer(sizes_of(allocation.of(kFeatures))));
   if (!values.empty()) {
     text += fmt::format(" and its value heads {} of {} channels", by_layer(values), head_dim);
   }
@@ -146,9 +148,12 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
 /// Export commands for engines' own formats; empty if every such export of the model is refused.
 std::string serving(const Report& report, const ModelConfig& config) {
   const bool stock = report.job.stock_output();
-  const bool exported = config.family == "llama" || config.family == "mistral";
+  const bool exported = find_family(config.family)->exports_layer_sizes;
   if (!stock && (report.widths.mapped_count > 0 || !exported)) return "";
-  const bool nemotron_nas = !stock && !config.attention.sliding_window;
+  const bool windows = std::ranges::any_of(config.layers, [](const LayerSpec& layer) {
+    return layer.attention.sliding_window.has_value();
+  });
+  const bool nemotron_nas = !stock && !windows;
   return fmt::format(
       "`dotresize export PATH --to gguf` makes it a file for llama.cpp{}, or names what is in the "
       "way.\n\n",
@@ -161,7 +166,7 @@ std::string serving(const Report& report, const ModelConfig& config) {
 std::string model_card(const Report& report, const ModelConfig& config) {
   const ResolvedJob& job = report.job;
   std::string about = method_sentence(report, config);
-  about += report.allocation ? allocation_sentence(report, config.attention.head_dim)
+  about += report.allocation ? allocation_sentence(report, config.layers.front().attention.head_dim)
                              : mlp_sentence(job, config);
   about += healing_sentence(report);
   if (job.output.stock_family) {

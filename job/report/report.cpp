@@ -52,14 +52,14 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
 json allocation_json(const Report& report) {
   const Allocation& allocation = *report.allocation;
   const double predicted = allocation.predicted_loss_increase();
-  const std::vector<ChosenWidth> mlps = allocation.of_mlps();
-  const std::vector<ChosenWidth> attentions = allocation.of_attentions();
+  const std::vector<ChosenSize> mlps = allocation.of(kFeatures);
+  const std::vector<ChosenSize> attentions = allocation.of(kValueChannels);
   json object = {{"predicted_kl", predicted},
                  {"of_mlps", predicted_loss_increase(mlps)},
-                 {"features", widths_of(mlps)}};
+                 {"features", sizes_of(mlps)}};
   if (!attentions.empty()) {
     object["of_values"] = predicted_loss_increase(attentions);
-    object["value_head_dims"] = widths_of(attentions);
+    object["value_head_dims"] = sizes_of(attentions);
   }
   set_if(object, "held_out_kl", report.held_out_kl);
   if (report.compressed.kl) {

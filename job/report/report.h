@@ -25,7 +25,7 @@ struct ModelReport {
   std::optional<double> kl = {};
   /// Fraction of these tokens for which both models have the same most likely token.
   std::optional<double> agreement = {};
-  StoredDtypes dtypes = {};  ///< of its tensors
+  StoredDtypes dtypes = {};  ///< dtypes of its tensors
 };
 
 /// Content of `dotresize/report.json` (docs/output.md). Schema version 1: fields are added, never

@@ -23,7 +23,7 @@ struct ReportSummary {
   std::optional<int64_t> hidden_size;
   ModelReport dense;
   ModelReport compressed;
-  std::optional<StoredDtypes> output_dtypes;  ///< of the output's tensors
+  std::optional<StoredDtypes> output_dtypes;  ///< dtypes of the output's tensors
   double wall_time_s = 0.0;
   std::string compute_dtype;  ///< dtype in which the perplexities were computed
   TokenSource calibration;

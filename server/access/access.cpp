@@ -18,8 +18,8 @@
 #include "base/files/input_file.h"
 #include "base/files/unique_fd.h"
 #include "base/text/printable.h"
-#include "server/api_error.h"
-#include "server/launch/attempt.h"
+#include "server/access/secret_token.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -149,13 +149,13 @@ void Access::reload() {
     }
     entries->push_back({std::move(line.name), line.role, std::move(sha256)});
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   entries_ = std::move(entries);
   ++generation_;
 }
 
 std::shared_ptr<const Access::Entries> Access::entries() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return entries_;
 }
 
@@ -215,7 +215,7 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
   if (!is_name(name)) {
     throw InputError("NAME", in_quotes(name) + " is not 1 to 64 characters of [A-Za-z0-9._@-]");
   }
-  const AttemptToken token = make_attempt_token();
+  const SecretToken token = make_secret_token();
   change_file(file, [&](const std::string& content) {
     for (const Line& line : lines_of(content, file)) {
       if (line.name != name) continue;
@@ -227,7 +227,7 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
 }
 
 std::string rotate_token(const fs::path& file, const std::string& name) {
-  const AttemptToken token = make_attempt_token();
+  const SecretToken token = make_secret_token();
   change_file(file, [&](const std::string& content) {
     const Line newest = newest_of(lines_of(content, file), name);
     return without(content, name) + line_of(name, newest.role, newest.digits) +

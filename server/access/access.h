@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/files/output_owner.h"
+#include "base/process/mutex.h"
 
 namespace dotresize {
 
@@ -90,8 +90,8 @@ class Access {
 
   const std::filesystem::path file_;
   std::atomic<uint64_t> generation_ = 0;
-  mutable std::mutex mutex_;  ///< guards the pointer entries_
-  std::shared_ptr<const Entries> entries_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const Entries> entries_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 /// Throws PERMISSION_DENIED unless the caller has at least this role.

@@ -12,7 +12,7 @@
 
 #include "base/text/encodings.h"
 #include "base/text/printable.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -60,7 +60,7 @@ bool RateLimit::try_take(const std::string& caller, Clock::time_point now) {
     const std::chrono::duration<double> since = now - bucket.filled;
     return std::min(capacity, bucket.calls + rate_ * since.count());
   };
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (buckets_.size() >= kMaxBuckets) {  // callers whose buckets are full need no record
     std::erase_if(buckets_, [&](const auto& entry) { return calls_in(entry.second) >= capacity; });
   }
@@ -97,7 +97,7 @@ void AuditLog::record(const Entry& entry) {
   if (!entry.message.empty()) line["message"] = printable(entry.message, kMaxText);
   if (entry.unrecorded > 0) line["unrecorded"] = entry.unrecorded;
   const std::string text = line.dump() + "\n";
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   // One write() per line keeps it whole, also while another program rotates the file.
   if (::write(file_.get(), text.data(), text.size()) != std::ssize(text)) {
     spdlog::error("the audit log cannot be written; it lacks this line: {}", text);

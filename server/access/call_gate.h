@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/files/unique_fd.h"
+#include "base/process/mutex.h"
 #include "server/access/access.h"
 #include "server/access/request_budget.h"
 
@@ -59,8 +59,8 @@ class RateLimit {
   };
 
   const int rate_;
-  std::mutex mutex_;  ///< guards buckets_
-  std::map<std::string, Bucket> buckets_;
+  Mutex mutex_;
+  std::map<std::string, Bucket> buckets_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 /// Log of calls that change something or are denied: one JSON object per line. Thread-safe.
@@ -82,8 +82,8 @@ class AuditLog {
   void record(const Entry& entry);
 
  private:
-  std::mutex mutex_;  ///< one line after the other
-  const UniqueFd file_;
+  Mutex mutex_;  ///< one line after the other
+  const UniqueFd file_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 /// Authentication, rate limit, budget and audit log for every API call, over gRPC or HTTP.

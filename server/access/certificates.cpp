@@ -148,7 +148,7 @@ Certificates::~Certificates() = default;
 
 void Certificates::reload() {
   std::shared_ptr<const TlsContent> content = read_content(directory_);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (content && content->client_ca.empty() != current_->client_ca.empty()) {
     throw InputError("--tls", (directory_ / kClientCa).string() +
                                   (content->client_ca.empty() ? " is gone" : " is new") +
@@ -158,7 +158,7 @@ void Certificates::reload() {
 }
 
 std::shared_ptr<const TlsContent> Certificates::current() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return current_;
 }
 

@@ -4,9 +4,10 @@
 
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "base/process/mutex.h"
 
 struct ssl_ctx_st;
 
@@ -46,8 +47,8 @@ class Certificates {
   class Port;
 
   const std::filesystem::path directory_;
-  mutable std::mutex mutex_;  ///< guards the pointer current_
-  std::shared_ptr<const TlsContent> current_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const TlsContent> current_ DOTRESIZE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Port>> ports_;  ///< for as long as gRPC fetches through them
 };
 

@@ -18,9 +18,11 @@ constexpr std::chrono::seconds kLongestAnswer{60};
 }  // namespace
 
 bool ConnectionTable::add(int socket, const Peer& peer) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (const auto old = connections_.find(socket); old != connections_.end()) remove(old);
-  const auto has_too_many = [&] { return of_address_[peer.address] >= most_of_one_; };
+  const auto has_too_many = [&]() DOTRESIZE_REQUIRES(mutex_) {
+    return of_address_[peer.address] >= most_of_one_;
+  };
   if (has_too_many()) remove_obsolete();
   if (has_too_many()) {
     cut_idle(std::max<size_t>(1, most_of_one_ / kCutShare),
@@ -35,13 +37,13 @@ bool ConnectionTable::add(int socket, const Peer& peer) {
 }
 
 size_t ConnectionTable::make_room() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   remove_obsolete();
   return cut_idle(connections_.size() / kCutShare, [](const Connection&) { return true; });
 }
 
 size_t ConnectionTable::cut_stalled(Clock::time_point now) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   size_t count = 0;
   for (const auto& [id, call] : calls_) {
     if (call.answered > now - kLongestAnswer) continue;  // also one without an answer yet
@@ -54,7 +56,7 @@ size_t ConnectionTable::cut_stalled(Clock::time_point now) {
 }
 
 void ConnectionTable::begin_call(const void* call, const std::string& peer, bool holds_thread) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   Call& begun = calls_[call] = {peer};
   const auto socket = sockets_.find(peer);
   if (socket == sockets_.end()) return;
@@ -66,12 +68,12 @@ void ConnectionTable::begin_call(const void* call, const std::string& peer, bool
 }
 
 void ConnectionTable::answer_call(const void* call) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   calls_[call].answered = Clock::now();
 }
 
 void ConnectionTable::end_call(const void* call) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto ended = calls_.find(call);
   if (const auto socket = sockets_.find(ended->second.peer); socket != sockets_.end()) {
     Connection& connection = connections_[socket->second];
@@ -103,7 +105,7 @@ size_t ConnectionTable::cut_idle(size_t most,
   for (auto entry = connections_.begin(); entry != connections_.end(); ++entry) {
     if (entry->second.calls == 0 && is_meant(entry->second)) idle.push_back(entry);
   }
-  std::ranges::sort(idle, {}, [&](const Entry& entry) {
+  std::ranges::sort(idle, {}, [&](const Entry& entry) DOTRESIZE_REQUIRES(mutex_) {
     const Connection& connection = entry->second;
     return std::tuple(-static_cast<int64_t>(of_address_.at(connection.peer.address)),
                       connection.idle_since);

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "base/process/mutex.h"
 #include "server/access/listeners.h"
 
 namespace dotresize {
@@ -53,22 +53,25 @@ class ConnectionTable {
   };
   using Entry = std::map<int, Connection>::iterator;
 
-  Entry remove(Entry entry);
-  void remove_obsolete();
+  Entry remove(Entry entry) DOTRESIZE_REQUIRES(mutex_);
+  void remove_obsolete() DOTRESIZE_REQUIRES(mutex_);
   /// Cuts up to `most` connections without calls that `is_meant`, in the order of make_room().
-  size_t cut_idle(size_t most, const std::function<bool(const Connection&)>& is_meant);
-  void cut(Entry entry);
+  size_t cut_idle(size_t most, const std::function<bool(const Connection&)>& is_meant)
+      DOTRESIZE_REQUIRES(mutex_);
+  void cut(Entry entry) DOTRESIZE_REQUIRES(mutex_);
   /// Cuts the connection of this address whose answer is unread for longest, if there is one.
-  void cut_oldest_unread(const std::string& address);
+  void cut_oldest_unread(const std::string& address) DOTRESIZE_REQUIRES(mutex_);
 
   const size_t most_of_one_;
   const size_t most_threads_;
-  std::mutex mutex_;                              ///< guards what follows
-  std::map<int, Connection> connections_;         ///< by socket
-  std::unordered_map<std::string, int> sockets_;  ///< by name in gRPC
-  std::map<std::string, size_t> of_address_;      ///< number of connections
-  std::map<std::string, size_t> threads_;         ///< number that calls of an address hold
-  std::unordered_map<const void*, Call> calls_;
+  Mutex mutex_;
+  std::map<int, Connection> connections_ DOTRESIZE_GUARDED_BY(mutex_);         ///< by socket
+  std::unordered_map<std::string, int> sockets_ DOTRESIZE_GUARDED_BY(mutex_);  ///< by name in gRPC
+  std::map<std::string, size_t> of_address_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< number of connections
+  std::map<std::string, size_t> threads_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< number that calls of an address hold
+  std::unordered_map<const void*, Call> calls_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 }  // namespace dotresize

@@ -23,8 +23,7 @@
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 #include "server/access/request_budget.h"
-#include "server/api_error.h"
-#include "server/http/metrics.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {
@@ -67,12 +66,13 @@ class CallWatch final : public grpc::experimental::Interceptor {
     bool is_counted = false;  ///< of the service Jobs
   };
 
-  /// `resources` and `metrics` may be null.
-  CallWatch(ConnectionTable& connections, RequestResources* resources, Metrics* metrics,
-            const Method& method, grpc::experimental::ServerRpcInfo& call)
+  /// `resources` may be null, `count_call` empty.
+  CallWatch(ConnectionTable& connections, RequestResources* resources,
+            const CallCounter& count_call, const Method& method,
+            grpc::experimental::ServerRpcInfo& call)
       : connections_(connections),
         resources_(resources),
-        metrics_(method.is_counted ? metrics : nullptr),
+        count_call_(count_call),
         call_(call.server_context()),
         method_(method),
         unary_(call.type() == grpc::experimental::ServerRpcInfo::Type::UNARY) {}
@@ -103,15 +103,15 @@ class CallWatch final : public grpc::experimental::Interceptor {
   using Clock = std::chrono::steady_clock;
 
   void count(int code) {
-    if (metrics_ == nullptr) return;
+    if (!method_.is_counted || !count_call_) return;
     const std::chrono::duration<double> time = Clock::now() - begin_;
-    metrics_->count_call(std::string(method_.name), code,
-                         unary_ ? std::optional(time.count()) : std::nullopt);
+    count_call_(std::string(method_.name), code,
+                unary_ ? std::optional(time.count()) : std::nullopt);
   }
 
   ConnectionTable& connections_;
   RequestResources* const resources_;
-  Metrics* const metrics_;
+  const CallCounter& count_call_;
   grpc::ServerContextBase* const call_;
   const Method method_;
   const bool unary_;
@@ -122,13 +122,13 @@ class CallWatch final : public grpc::experimental::Interceptor {
 /// Makes a CallWatch for each call.
 class CallWatches final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  /// All outlive the server; `resources` and `metrics` may be null.
-  CallWatches(ConnectionTable& connections, RequestResources* resources, Metrics* metrics)
-      : connections_(connections), resources_(resources), metrics_(metrics) {}
+  /// All outlive the server; `resources` may be null, `count_call` empty.
+  CallWatches(ConnectionTable& connections, RequestResources* resources, CallCounter count_call)
+      : connections_(connections), resources_(resources), count_call_(std::move(count_call)) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* call) override {
-    return new CallWatch(connections_, resources_, metrics_, method_of(call->method()), *call);
+    return new CallWatch(connections_, resources_, count_call_, method_of(call->method()), *call);
   }
 
  private:
@@ -148,7 +148,7 @@ class CallWatches final : public grpc::experimental::ServerInterceptorFactoryInt
 
   ConnectionTable& connections_;
   RequestResources* const resources_;
-  Metrics* const metrics_;
+  const CallCounter count_call_;
 };
 
 UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -216,7 +216,7 @@ GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& op
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
   creators.push_back(
-      std::make_unique<CallWatches>(connections_, options.resources, options.metrics));
+      std::make_unique<CallWatches>(connections_, options.resources, options.count_call));
   builder.experimental().SetInterceptorCreators(std::move(creators));
   server_ = builder.BuildAndStart();
   if (!server_) throw std::runtime_error("gRPC does not start");
@@ -265,9 +265,10 @@ int GuardedServer::cut_connections() const {
   return cut;
 }
 
-std::string GuardedServer::fault() const {
+Verdict GuardedServer::check_connections() const {
   const auto since = Clock::now() - last_refusal_.load();
-  return since > kWarningInterval ? "" : "new ones are closed: too many are in use";
+  if (since > kWarningInterval) return {};
+  return Fault{"new ones are closed: too many are in use"};
 }
 
 void GuardedServer::accept_loop() {

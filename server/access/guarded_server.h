@@ -5,12 +5,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/files/unique_fd.h"
+#include "base/verdict.h"
 #include "server/access/connection_table.h"
 #include "server/access/listeners.h"
 
@@ -20,15 +23,18 @@ namespace dotresize {
 /// the limit stays below 512.
 int raise_descriptor_limit();
 
-class Metrics;
 class RequestResources;
+
+/// Told of a finished call: its method, gRPC code and, if it is unary, duration in seconds.
+using CallCounter =
+    std::function<void(const std::string& method, int code, std::optional<double> seconds)>;
 
 struct GuardedServerOptions {
   int max_descriptors = 0;  ///< limit of open files; connections above it are closed at once
   int max_threads = 0;      ///< threads for blocking calls
   std::vector<grpc::Service*> services;
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  Metrics* metrics = nullptr;             ///< counts calls of the Jobs service; may be null
+  CallCounter count_call = {};            ///< of the Jobs service; may be empty
   RequestResources* resources = nullptr;  ///< told of the end of each call; may be null
 };
 
@@ -48,8 +54,8 @@ class GuardedServer {
   /// Stops accepting, waits up to `grace` for calls in progress, then cancels them. Cuts the
   /// connections that are left one second later.
   void shutdown(std::chrono::milliseconds grace);
-  /// Text on new connections that were refused in the last seconds; empty: there were none.
-  std::string fault() const;
+  /// A fault if new connections were refused in the last seconds.
+  Verdict check_connections() const;
   /// Closes all connections; their clients may connect again. Returns how many there were.
   int cut_connections() const;
 

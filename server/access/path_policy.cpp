@@ -1,7 +1,5 @@
 #include "server/access/path_policy.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -16,7 +14,7 @@
 #include "base/text/printable.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {
@@ -168,13 +166,6 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
     check(kModelField, file.path().string(), canonical_of(kModelField, file.path()));
   }
   return resolved;
-}
-
-void refuse_claims(const std::string& what) {
-  throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_PATHS",
-                 fmt::format("the job names too many {}: with links resolved it may name {} paths "
-                             "of {} MiB together; fewer or longer files would do",
-                             what, kMostClaims, kMostClaimedBytes >> 20));
 }
 
 std::vector<PathClaim> claims_of(const v1::JobSpec& resolved) {

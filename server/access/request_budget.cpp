@@ -7,7 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "server/api_error.h"
+#include "base/process/mutex.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {
@@ -57,7 +58,7 @@ void RequestResources::stop() {
 void RequestResources::answered(const grpc::ServerContextBase* call) {
   size_t bytes = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto found = answers_.find(call);
     if (found == answers_.end()) return;
     bytes = found->second;
@@ -75,7 +76,7 @@ RequestBudget::RequestBudget(RequestResources& resources, std::string holder,
 RequestBudget::~RequestBudget() {
   if (taken_ == 0 && !computes_) return;
   {
-    const std::lock_guard lock(resources_.mutex_);
+    const Lock lock(resources_.mutex_);
     resources_.memory_ -= taken_;
     if (computes_) resources_.computing_.erase(holder_);
     resources_.freed_.notify_all();
@@ -85,7 +86,7 @@ RequestBudget::~RequestBudget() {
 
 void RequestBudget::keep_for_answer() {
   if (taken_ == 0 || call_ == nullptr) return;
-  const std::lock_guard lock(resources_.mutex_);
+  const Lock lock(resources_.mutex_);
   resources_.answers_[call_] += std::exchange(taken_, 0);
 }
 
@@ -106,8 +107,10 @@ void RequestBudget::on_use(size_t used) {
   if (used > limits.memory_of_one) throw too_costly("memory");
   if (used <= kFreeBytes + taken_) return;
   const size_t wanted = std::max(used - kFreeBytes - taken_, kGrantBytes);
-  std::unique_lock lock(resources_.mutex_);
-  if (!wait(lock, [&] { return resources_.memory_ + wanted <= limits.memory; })) {
+  Lock lock(resources_.mutex_);
+  if (!wait(lock, [&]() DOTRESIZE_REQUIRES(resources_.mutex_) {
+        return resources_.memory_ + wanted <= limits.memory;
+      })) {
     throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "SERVER_BUSY",
                     "other requests use the memory that this server has for them");
   }
@@ -125,8 +128,8 @@ void RequestBudget::refuse_pointless() const {
 }
 
 void RequestBudget::wait_to_compute() {
-  std::unique_lock lock(resources_.mutex_);
-  const auto may_compute = [&] {
+  Lock lock(resources_.mutex_);
+  const auto may_compute = [&]() DOTRESIZE_REQUIRES(resources_.mutex_) {
     return resources_.computing_.size() < resources_.limits_.computing &&
            !resources_.computing_.contains(holder_);
   };
@@ -138,14 +141,14 @@ void RequestBudget::wait_to_compute() {
   computes_ = true;
 }
 
-template <class Condition>
-bool RequestBudget::wait(std::unique_lock<std::mutex>& lock, const Condition& condition) const {
+template <class IsMet>
+bool RequestBudget::wait(Lock& lock, const IsMet& is_met) const {
   const Clock::time_point end = Clock::now() + resources_.limits_.patience;
-  while (!condition()) {
+  while (!is_met()) {
     lock.unlock();
     refuse_pointless();  // asks gRPC, which may wait
     lock.lock();
-    if (condition()) return true;
+    if (is_met()) return true;
     if (Clock::now() >= end) return false;
     resources_.freed_.wait_for(lock, kBudgetWait);
   }

@@ -4,13 +4,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "base/process/mutex.h"
 #include "base/process/work_budget.h"
 
 namespace dotresize {
@@ -42,11 +41,13 @@ class RequestResources {
 
   const Limits limits_;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;  ///< guards what follows
-  std::condition_variable freed_;
-  size_t memory_ = 0;                ///< bytes in use
-  std::set<std::string> computing_;  ///< holders of requests that compute for long
-  std::map<const grpc::ServerContextBase*, size_t> answers_;  ///< bytes of answers being sent
+  Mutex mutex_;
+  Condition freed_;
+  size_t memory_ DOTRESIZE_GUARDED_BY(mutex_) = 0;  ///< bytes in use
+  std::set<std::string> computing_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< holders of requests that compute for long
+  std::map<const grpc::ServerContextBase*, size_t> answers_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< bytes of answers being sent
 };
 
 /// Budget of one request, on the thread that handles it. Every request has memory and processor
@@ -72,10 +73,10 @@ class RequestBudget final : public WorkBudget {
   void refuse_pointless() const;
   /// Waits for the right to compute for long.
   void wait_to_compute();
-  /// Waits until `condition` holds, with the lock of the resources. Returns false if that takes too
+  /// Waits until `is_met`, asked with the lock of the resources. Returns false if that takes too
   /// long.
-  template <class Condition>
-  bool wait(std::unique_lock<std::mutex>& lock, const Condition& condition) const;
+  template <class IsMet>
+  bool wait(Lock& lock, const IsMet& is_met) const DOTRESIZE_UNCHECKED_LOCKS;
 
   RequestResources& resources_;
   const std::string holder_;

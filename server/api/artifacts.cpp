@@ -13,8 +13,8 @@
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "job/sweep/sweep_plan.h"
-#include "server/api_error.h"
-#include "server/schedule/job_output.h"
+#include "server/common/api_error.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

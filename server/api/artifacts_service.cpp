@@ -11,7 +11,7 @@
 #include "server/access/request_budget.h"
 #include "server/api/artifacts.h"
 #include "server/api/jobs_service.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {

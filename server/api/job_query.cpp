@@ -10,7 +10,7 @@
 
 #include "base/text/parse_number.h"
 #include "base/text/printable.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {

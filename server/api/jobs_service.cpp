@@ -16,12 +16,12 @@
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
-#include "server/api/job_admission.h"
+#include "server/admission/job_admission.h"
 #include "server/api/job_query.h"
-#include "server/api_error.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/store/files.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -139,10 +139,10 @@ v1::Job JobsService::stored(const std::string& id) {
 }
 
 void JobsService::require_space() const {
-  const std::string fault = parts_.state.space_fault();
-  if (fault.empty()) return;
+  const Verdict space = parts_.state.check_space();
+  if (space) return;
   throw try_again(grpc::StatusCode::UNAVAILABLE, "LOW_SPACE",
-                  "the disk of the job table: " + fault + "; try again later",
+                  "the disk of the job table: " + space.fault() + "; try again later",
                   std::chrono::seconds(30));
 }
 
@@ -165,7 +165,7 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
     if (request->options().priority() > 0) require_role(caller, Role::kAdmin);
     parts_.webhooks.require(request->options());
     require_space();
-    NewJob admitted = admit(named, parts_.machine, parts_.paths);
+    NewJob admitted = admit(named, {parts_.machine, parts_.paths, parts_.models});
     require_ownership(admitted.claims, rights_of(parts_.gate.access(), caller.name));
     if (request->validate_only()) {
       *response->mutable_spec() = admitted.spec;

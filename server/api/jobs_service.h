@@ -6,11 +6,11 @@
 
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "server/access/call_gate.h"
+#include "server/access/webhook_policy.h"
+#include "server/admission/job_admission.h"
 #include "server/api/artifacts.h"
-#include "server/api/job_admission.h"
-#include "server/api/queue_view.h"
 #include "server/api/stream_pump.h"
-#include "server/http/webhooks.h"
+#include "server/schedule/queue_view.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
 #include "server/store/state_dir.h"
@@ -27,6 +27,7 @@ struct JobsContext {
   const PathPolicy& paths;
   CallGate& gate;
   const Machine& machine;
+  KnownModels& models;
   Drain& drain;
   const QueueView& view;
   const WebhookPolicy& webhooks;

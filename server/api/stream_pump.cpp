@@ -24,7 +24,7 @@ StreamPump::StreamPump(const ChangeSignal& changes, const Limits& limits)
 void StreamPump::add(const std::shared_ptr<Stream>& stream, std::shared_ptr<Permit> permit,
                      const std::string& caller) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (streams_.size() >= limits_.total || callers_[caller] >= limits_.of_one) {
       throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
                       "too many calls of this kind are open on this server; try again later");
@@ -36,7 +36,7 @@ void StreamPump::add(const std::shared_ptr<Stream>& stream, std::shared_ptr<Perm
 }
 
 void StreamPump::ready(Stream* stream) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   enqueue(stream);
 }
 
@@ -48,7 +48,7 @@ void StreamPump::enqueue(Stream* stream) {
 
 void StreamPump::remove(Stream* stream) {
   std::shared_ptr<Stream> last;  // outlives the lock: destroyed after it is released
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return;
   last = found->second.stream;
@@ -58,25 +58,27 @@ void StreamPump::remove(Stream* stream) {
 }
 
 int StreamPump::size() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return static_cast<int>(streams_.size());
 }
 
 void StreamPump::stop() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   stopping_ = true;
 }
 
 void StreamPump::check_stopping() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!stopping_) return;
   throw try_again(grpc::StatusCode::UNAVAILABLE, "SERVER_STOPPING",
                   "the server is stopping; its jobs continue: connect again to follow them");
 }
 
 void StreamPump::pump(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (filled_.wait(lock, stop, [this] { return !queue_.empty(); }) && !stop.stop_requested()) {
+  Lock lock(mutex_);
+  while (filled_.wait(lock, stop, [this]() DOTRESIZE_REQUIRES(mutex_) {
+    return !queue_.empty();
+  }) && !stop.stop_requested()) {
     Stream* next = queue_.front();
     queue_.pop_front();
     queued_.erase(next);
@@ -109,7 +111,7 @@ void StreamPump::watch_changes(const std::stop_token& stop) {
     changes_.wait_past(version, kLogInterval);
     version = changes_.version();
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       for (const auto& [stream, entry] : streams_) enqueue(stream);
     }
     std::this_thread::sleep_for(kLeastInterval);

@@ -3,19 +3,18 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/process/mutex.h"
 #include "server/access/call_gate.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/job_store.h"
 
 namespace dotresize {
@@ -69,20 +68,21 @@ class StreamPump {
   };
 
   /// Does ready(), with the lock.
-  void enqueue(Stream* stream);
+  void enqueue(Stream* stream) DOTRESIZE_REQUIRES(mutex_);
   void pump(const std::stop_token& stop);
   void watch_changes(const std::stop_token& stop);
 
   const ChangeSignal& changes_;
   const Limits limits_;
-  mutable std::mutex mutex_;  ///< guards what follows, up to the threads
-  std::condition_variable_any filled_;
-  std::map<Stream*, Entry> streams_;
-  std::map<std::string, int> callers_;  ///< number of streams per caller
-  std::deque<Stream*> queue_;
-  std::set<Stream*> queued_;
-  bool stopping_ = false;            ///< clients are sent away
-  std::vector<std::jthread> pumps_;  ///< last members: they use all the others
+  mutable Mutex mutex_;
+  Condition filled_;
+  std::map<Stream*, Entry> streams_ DOTRESIZE_GUARDED_BY(mutex_);
+  std::map<std::string, int> callers_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< number of streams per caller
+  std::deque<Stream*> queue_ DOTRESIZE_GUARDED_BY(mutex_);
+  std::set<Stream*> queued_ DOTRESIZE_GUARDED_BY(mutex_);
+  bool stopping_ DOTRESIZE_GUARDED_BY(mutex_) = false;  ///< clients are sent away
+  std::vector<std::jthread> pumps_;                     ///< last members: they use all the others
   std::jthread watcher_;
 };
 
@@ -93,12 +93,12 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   PumpedStream(StreamPump& pump, const char* method) : pump_(pump), method_(method) {}
 
   void advance(Permit& permit) final {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (writing_ || finished_) return;
     bool ended = false;
     grpc::Status status = grpc::Status::CANCELLED;
     if (!cancelled_) {
-      status = answer(method_, [&] {
+      status = answer(method_, [&]() DOTRESIZE_REQUIRES(mutex_) {
         pump_.check_stopping();
         permit.check();
         ended = pending_.empty() && fill(pending_);
@@ -120,7 +120,7 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   void OnWriteDone(bool ok) final {
     if (!ok) cancelled_ = true;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       writing_ = false;
     }
     pump_.ready(this);
@@ -138,11 +138,11 @@ class PumpedStream : public grpc::ServerWriteReactor<Message>, public StreamPump
   StreamPump& pump_;
   const char* const method_;
   std::atomic<bool> cancelled_ = false;
-  std::mutex mutex_;  ///< guards what follows
-  std::deque<Message> pending_;
-  Message current_;  ///< message being sent
-  bool writing_ = false;
-  bool finished_ = false;
+  Mutex mutex_;
+  std::deque<Message> pending_ DOTRESIZE_GUARDED_BY(mutex_);
+  Message current_ DOTRESIZE_GUARDED_BY(mutex_);  ///< message being sent
+  bool writing_ DOTRESIZE_GUARDED_BY(mutex_) = false;
+  bool finished_ DOTRESIZE_GUARDED_BY(mutex_) = false;
 };
 
 /// Streaming call that ends at once with an error.

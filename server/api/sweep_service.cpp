@@ -7,11 +7,11 @@
 
 #include "base/errors.h"
 #include "job/spec/validate_spec.h"
-#include "server/api/job_admission.h"
+#include "server/admission/job_admission.h"
 #include "server/api/jobs_service.h"
-#include "server/api_error.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -53,7 +53,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     if (request->options().priority() > 0) require_role(caller, Role::kAdmin);
     parts_.webhooks.require(request->options());
     require_space();
-    AdmittedSweep admitted = admit_sweep(named, parts_.machine, parts_.paths);
+    AdmittedSweep admitted = admit_sweep(named, {parts_.machine, parts_.paths, parts_.models});
     if (context->IsCancelled()) {
       throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
     }

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "server/access/call_gate.h"
-#include "server/api_error.h"
-#include "server/launch/attempt.h"
+#include "server/access/secret_token.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/launch/outcome.h"
-#include "server/log_format.h"
 
 namespace dotresize {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "dotresize/v1/workers.grpc.pb.h"
-#include "server/schedule/heartbeats.h"
+#include "server/launch/heartbeats.h"
 #include "server/store/job_store.h"
 
 namespace dotresize {

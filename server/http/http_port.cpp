@@ -47,14 +47,16 @@ HttpPort::HttpPort(Listeners listeners, std::function<void(int socket)> answer)
 
 HttpPort::~HttpPort() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
     ready_.clear();
   }
   ::eventfd_write(wake_.get(), 1);
   acceptor_.join();
-  std::unique_lock lock(mutex_);
-  if (ended_.wait_for(lock, kHttpGrace, [this] { return open_.empty(); })) return;
+  Lock lock(mutex_);
+  if (ended_.wait_for(lock, kHttpGrace,
+                      [this]() DOTRESIZE_REQUIRES(mutex_) { return open_.empty(); }))
+    return;
   spdlog::info("stopping: {} HTTP answers are cut off", open_.size());
   for (const int socket : open_) ::shutdown(socket, SHUT_RDWR);
 }
@@ -63,7 +65,7 @@ void HttpPort::accept_loop() {
   for (;;) {
     try {
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         if (stopping_) return;
       }
       look();
@@ -121,7 +123,7 @@ void HttpPort::drop_one() {
 }
 
 bool HttpPort::pass_on(Connection& connection) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (ready_.size() + open_.size() >= kHttpThreads) return false;
   int& of_address = served_[connection.address];  // at least 1 if it was there
   if (of_address >= kHttpThreadsOfOne) return false;
@@ -132,8 +134,9 @@ bool HttpPort::pass_on(Connection& connection) {
 }
 
 void HttpPort::serve_loop(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (passed_.wait(lock, stop, [this] { return !ready_.empty(); })) {
+  Lock lock(mutex_);
+  while (
+      passed_.wait(lock, stop, [this]() DOTRESIZE_REQUIRES(mutex_) { return !ready_.empty(); })) {
     Connection connection = std::move(ready_.front());
     ready_.pop_front();
     open_.insert(connection.socket.get());

@@ -1,18 +1,17 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <list>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/files/unique_fd.h"
+#include "base/process/mutex.h"
 #include "server/access/listeners.h"
 
 namespace dotresize {
@@ -54,13 +53,14 @@ class HttpPort {
   const std::function<void(int)> answer_;
   const UniqueFd wake_;            ///< eventfd: a thread is free, or the port stops
   std::list<Connection> waiting_;  ///< of the thread that accepts
-  std::mutex mutex_;               ///< guards what follows, up to the threads
-  std::condition_variable_any passed_;
-  std::condition_variable ended_;
-  std::deque<Connection> ready_;
-  std::map<std::string, int> served_;  ///< connections in ready_ and open_, by address
-  std::set<int> open_;                 ///< sockets of connections with a thread
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition passed_;
+  Condition ended_;
+  std::deque<Connection> ready_ DOTRESIZE_GUARDED_BY(mutex_);
+  std::map<std::string, int> served_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< connections in ready_ and open_, by address
+  std::set<int> open_ DOTRESIZE_GUARDED_BY(mutex_);  ///< sockets of connections with a thread
+  bool stopping_ DOTRESIZE_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;  ///< last members: they use all the others
   std::thread acceptor_;
 };

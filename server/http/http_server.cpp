@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text/parse_number.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/http/http_connection.h"
 #include "server/http/http_port.h"
 
@@ -199,8 +199,8 @@ HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificate
   library_->Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
     std::string text;
     for (const HealthCheck& check : content_.health()) {
-      text += check.part + ": " + (check.fault.empty() ? "ok" : check.fault) + "\n";
-      if (check.needed && !check.fault.empty()) response.status = 503;
+      text += check.part + ": " + (check.verdict ? "ok" : check.verdict.fault()) + "\n";
+      if (check.needed && !check.verdict) response.status = 503;
     }
     response.set_content(text, kText);
   });

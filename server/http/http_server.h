@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/verdict.h"
 #include "server/access/call_gate.h"
 #include "server/access/certificates.h"
 #include "server/access/endpoint.h"
@@ -31,7 +32,7 @@ int refuse(const grpc::Status& status, httplib::Response& response);
 /// Health of one part of the server.
 struct HealthCheck {
   std::string part;
-  std::string fault;   ///< error text; empty: the part works
+  Verdict verdict;
   bool needed = true;  ///< the server cannot serve without it
 };
 

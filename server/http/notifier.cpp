@@ -14,8 +14,9 @@
 
 #include "base/errors.h"
 #include "base/text/printable.h"
+#include "server/common/log_format.h"
 #include "server/http/http_connection.h"
-#include "server/log_format.h"
+#include "server/http/webhook_message.h"
 
 namespace dotresize {
 namespace {
@@ -168,23 +169,23 @@ void Notifier::loop(const std::stop_token& stop) {
   }
 }
 
-std::string Notifier::refusal(const v1::Job& job) const {
+Verdict Notifier::check_allowed(const v1::Job& job) const {
   const std::optional<HttpUrl> url = parse_http_url(job.options().notify().webhook());
-  if (!url || !policy_.allows(*url)) return "this server no longer allows it";
+  if (!url || !policy_.allows(*url)) return Fault{"this server no longer allows it"};
   // A message tells somebody elsewhere of the job, in the name of its owner. A job without an owner
   // was created without tokens and belongs to the admins.
   if (!job.owner().empty() && access_.role_of_name(job.owner()) < Role::kSubmit) {
-    return "its owner has no token any more with which jobs may be submitted";
+    return Fault{"its owner has no token any more with which jobs may be submitted"};
   }
-  return "";
+  return {};
 }
 
 void Notifier::tell(const v1::Job& job, const std::stop_token& stop) {
   v1::Notification now = job.notification();
   const std::optional<HttpUrl> url = parse_http_url(job.options().notify().webhook());
-  if (const std::string reason = refusal(job); !reason.empty()) {
+  if (const Verdict allowed = check_allowed(job); !allowed) {
     now.set_state(v1::Notification::GIVEN_UP);
-    now.set_last_error(reason);
+    now.set_last_error(allowed.fault());
     now.clear_next_attempt_time();
     return store_.record_notification(job.id(), now);
   }

@@ -6,8 +6,9 @@
 #include <string>
 #include <thread>
 
+#include "base/verdict.h"
 #include "server/access/access.h"
-#include "server/http/webhooks.h"
+#include "server/access/webhook_policy.h"
 #include "server/store/job_store.h"
 
 namespace dotresize {
@@ -29,8 +30,8 @@ class Notifier {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Returns why the job's URL must not be called any more; empty if it may be.
-  std::string refusal(const v1::Job& job) const;
+  /// A fault if the job's URL must not be called any more.
+  Verdict check_allowed(const v1::Job& job) const;
   void loop(const std::stop_token& stop);
   void tell(const v1::Job& job, const std::stop_token& stop);
 

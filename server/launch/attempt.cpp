@@ -1,7 +1,5 @@
 #include "server/launch/attempt.h"
 
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <spdlog/spdlog.h>
 
 #include <csignal>
@@ -9,10 +7,7 @@
 #include <stdexcept>
 
 #include "base/files/file_changes.h"
-#include "base/process/child_process.h"
-#include "base/process/environment.h"
 #include "base/text/checked_json.h"
-#include "base/text/printable.h"
 #include "server/launch/process_table.h"
 #include "server/store/files.h"
 
@@ -43,26 +38,6 @@ std::optional<Record> read_record(const fs::path& path) {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SupervisorRecord, pid, start_time, log_offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitRecord, exit_code, signal)
 
-std::string token_hash(const std::string& secret) {
-  std::string hash(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
-         reinterpret_cast<unsigned char*>(hash.data()));
-  return hash;
-}
-
-AttemptToken make_attempt_token() {
-  AttemptToken token;
-  token.secret = hex_digits(random_bytes(32));
-  token.sha256 = token_hash(token.secret);
-  return token;
-}
-
-bool matches_token(const std::string& secret, const std::string& sha256) {
-  const std::string hash = token_hash(secret);
-  return sha256.size() == hash.size() &&
-         CRYPTO_memcmp(hash.data(), sha256.data(), hash.size()) == 0;
-}
-
 void write_supervisor_record(const fs::path& dir, const SupervisorRecord& record) {
   write_private_file(dir / kSupervisorFile, json(record).dump() + "\n");
 }
@@ -75,7 +50,7 @@ std::optional<SupervisorRecord> read_supervisor_record(const fs::path& dir) {
   return read_record<SupervisorRecord>(dir / kSupervisorFile);
 }
 
-pid_t start_attempt(const AttemptCommand& attempt) {
+Child start_attempt(const AttemptCommand& attempt) {
   files::create_directory(attempt.dir);
   const UniqueFd lock = try_lock_file(attempt.dir / "lock");
   if (!lock) throw std::runtime_error(attempt.dir.string() + " is already locked");
@@ -87,11 +62,12 @@ pid_t start_attempt(const AttemptCommand& attempt) {
                                         std::to_string(attempt.umask),
                                         "--"};
   arguments.insert(arguments.end(), attempt.command.begin(), attempt.command.end());
-  return start_child({.command = arguments,
-                      .program = attempt.supervisor.string(),
-                      .environment = attempt.environment,
-                      .descriptors = {{lock.get(), kLockDescriptor}},
-                      .directory = attempt.dir});
+  return Child({.command = arguments,
+                .program = attempt.supervisor.string(),
+                .environment = attempt.environment,
+                .descriptors = {{lock.get(), kLockDescriptor}},
+                .directory = attempt.dir,
+                .outlives_us = true});
 }
 
 AttemptStatus check_attempt(const fs::path& dir) {

@@ -9,24 +9,9 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "base/process/child.h"
 
 namespace dotresize {
-
-/// Secret with which the processes of one attempt authenticate. Only its hash is stored, with one
-/// exception: ranks on other machines read the secret from a private file, which is removed with
-/// the attempt.
-struct AttemptToken {
-  std::string secret;  ///< 64 hexadecimal digits
-  std::string sha256;  ///< 32 bytes
-};
-
-AttemptToken make_attempt_token();
-
-/// Returns the AttemptToken.sha256 of a secret.
-std::string token_hash(const std::string& secret);
-
-/// True if `secret` has this SHA-256; compares in constant time.
-bool matches_token(const std::string& secret, const std::string& sha256);
 
 /// Descriptor on which a supervisor holds the lock of attempt-N/lock.
 inline constexpr int kLockDescriptor = 3;
@@ -60,11 +45,11 @@ struct AttemptCommand {
   mode_t umask = 022;                                   ///< the command's
 };
 
-/// Starts the supervisor of an attempt (subcommands.h) and returns its pid, for the caller to wait
-/// for. An attempt is alive as long as its supervisor holds the lock that it inherits here. A crash
-/// of this process at any point therefore leaves either a supervisor that is found again or none.
-/// Throws std::system_error.
-pid_t start_attempt(const AttemptCommand& attempt);
+/// Starts the supervisor of an attempt (subcommands.h), which outlives this process. An attempt is
+/// alive as long as its supervisor holds the lock that it inherits here. A crash of this process at
+/// any point therefore leaves either a supervisor that is found again or none. Throws
+/// std::system_error.
+Child start_attempt(const AttemptCommand& attempt);
 
 enum class Liveness {
   kWaiting,  ///< not heard: not yet started, suspended, or being cleaned up, by another system

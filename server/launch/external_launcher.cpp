@@ -9,9 +9,9 @@
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"
+#include "server/common/log_format.h"
 #include "server/launch/launcher.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 #include "server/store/resources.h"
 
 namespace dotresize {

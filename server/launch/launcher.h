@@ -11,8 +11,8 @@
 #include "base/files/output_owner.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "server/launch/attempt.h"
+#include "server/launch/heartbeats.h"
 #include "server/launch/outcome.h"
-#include "server/schedule/heartbeats.h"
 #include "server/store/job_store.h"
 #include "server/store/state_dir.h"
 

@@ -22,7 +22,7 @@ LauncherQueue::LauncherQueue(std::string name, LauncherProgram program)
 
 LauncherQueue::~LauncherQueue() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stop_.request_stop();
   }
   wake_.notify_all();
@@ -30,7 +30,7 @@ LauncherQueue::~LauncherQueue() {
 }
 
 LauncherQueue::Standing LauncherQueue::follow(const std::string& name, const Order& order) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto [found, is_new] = entries_.try_emplace(name);
   Entry& entry = found->second;
   if (is_new) {
@@ -46,7 +46,7 @@ LauncherQueue::Standing LauncherQueue::follow(const std::string& name, const Ord
 }
 
 void LauncherQueue::cancel(const std::string& name) {
-  update(name, [this](Entry& entry) {
+  update(name, [this](Entry& entry) DOTRESIZE_REQUIRES(mutex_) {
     entry.order.unwanted = true;
     entry.cancel_pending = true;
     if (entry.standing.answer) entry.standing.over = false;  // until this cancel is answered too
@@ -57,25 +57,24 @@ void LauncherQueue::cancel(const std::string& name) {
 }
 
 void LauncherQueue::forget(const std::string& name) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   entries_.erase(name);
 }
 
 LauncherQueue::Faults LauncherQueue::faults() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return faults_;
 }
 
-template <class Change>
-void LauncherQueue::update(const std::string& name, const Change& change) {
-  const std::lock_guard lock(mutex_);
+void LauncherQueue::update(const std::string& name, const std::function<void(Entry&)>& change) {
+  const Lock lock(mutex_);
   const auto entry = entries_.find(name);
   if (entry != entries_.end()) change(entry->second);
 }
 
 void LauncherQueue::loop() {
   bool needed = true;  // after a fault too: no job starts until the launcher answers
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   while (!stop_.stop_requested()) {
     needed = needed || !entries_.empty();
     work_pending_ = false;
@@ -102,8 +101,9 @@ void LauncherQueue::loop() {
     }
     // A failed call waits for the next round, whatever is pending.
     const std::chrono::seconds pause = std::exchange(pause_, std::min(2 * pause_, kLongestPause));
-    wake_.wait_for(lock, pause,
-                   [&] { return stop_.stop_requested() || (work_pending_ && !needed); });
+    wake_.wait_for(lock, pause, [&]() DOTRESIZE_REQUIRES(mutex_) {
+      return stop_.stop_requested() || (work_pending_ && !needed);
+    });
   }
 }
 
@@ -116,7 +116,7 @@ void LauncherQueue::Faults::add(const std::string& what, bool holds) {
 void LauncherQueue::make_calls(Faults& faults) {
   std::vector<std::pair<std::string, Entry>> calls;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (auto& [name, entry] : entries_) {
       const bool is_fresh = entry.phase == Phase::kFresh;
       const bool is_wanted = !entry.order.unwanted && (is_fresh || entry.phase == Phase::kTried);
@@ -181,13 +181,13 @@ void LauncherQueue::submit(const std::string& name, const Order& order) {
 void LauncherQueue::look() {
   std::map<std::string, std::filesystem::path> asked;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (const auto& [name, entry] : entries_) {
       if (entry.phase != Phase::kFresh && !entry.standing.over) asked[name] = entry.order.folder;
     }
   }
   std::map<std::string, LauncherAnswer> answers = program_.status(asked, stop_.get_token());
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& [name, folder] : asked) {
     const auto found = entries_.find(name);
     if (found == entries_.end()) continue;

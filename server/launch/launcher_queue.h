@@ -1,15 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
+#include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 
+#include "base/process/mutex.h"
 #include "server/launch/launcher_program.h"
 
 namespace dotresize {
@@ -89,19 +89,19 @@ class LauncherQueue {
   /// Asks how all attempts stand.
   void look();
   /// Calls `change` for the attempt unless it was forgotten.
-  template <class Change>
-  void update(const std::string& name, const Change& change);
+  void update(const std::string& name, const std::function<void(Entry&)>& change);
 
   const std::string name_;
   const LauncherProgram program_;
-  std::string last_;          ///< the attempt behind which the next round begins; of the thread
-  mutable std::mutex mutex_;  ///< guards what follows
-  std::condition_variable wake_;
-  std::map<std::string, Entry> entries_;  ///< by name
-  Faults faults_;
-  bool work_pending_ = false;  ///< something is to be submitted or cancelled
+  std::string last_;  ///< the attempt behind which the next round begins; of the thread
+  mutable Mutex mutex_;
+  Condition wake_;
+  std::map<std::string, Entry> entries_ DOTRESIZE_GUARDED_BY(mutex_);  ///< by name
+  Faults faults_ DOTRESIZE_GUARDED_BY(mutex_);
+  bool work_pending_ DOTRESIZE_GUARDED_BY(mutex_) =
+      false;  ///< something is to be submitted or cancelled
   /// Pause before the next question, doubled after each one up to the longest.
-  std::chrono::seconds pause_ = kFirstPause;
+  std::chrono::seconds pause_ DOTRESIZE_GUARDED_BY(mutex_) = kFirstPause;
   std::stop_source stop_;
   std::thread thread_;  ///< last member: it uses all the others
 };

@@ -1,8 +1,6 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#include <cerrno>
 #include <csignal>
 #include <optional>
 #include <utility>
@@ -47,7 +45,7 @@ class LocalLauncher final : public Launcher {
 
  private:
   const LauncherContext context_;
-  std::vector<pid_t> supervisors_;  ///< not yet reaped
+  std::vector<Child> supervisors_;  ///< not yet reaped
 };
 
 void LocalLauncher::require_ready() const {
@@ -100,10 +98,7 @@ void LocalLauncher::launch(const v1::Job& job, const AttemptGrant& grant) {
 }
 
 AttemptStatus LocalLauncher::check(const v1::Job& job) {
-  std::erase_if(supervisors_, [](pid_t pid) {
-    const pid_t reaped = ::waitpid(pid, nullptr, WNOHANG);
-    return reaped == pid || (reaped < 0 && errno == ECHILD);
-  });
+  std::erase_if(supervisors_, [](Child& child) { return child.exit_code().has_value(); });
   return check_attempt(context_.state.attempt(job.id(), job.attempt()));
 }
 

@@ -8,14 +8,16 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
-#include "base/process/child_process.h"
+#include "base/process/child.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/parse_number.h"
@@ -38,7 +40,7 @@ constexpr std::chrono::seconds kDrainGrace{2};
 struct Supervisor {
   fs::path dir;
   mode_t umask = 0;  ///< the command's
-  char** command = nullptr;
+  std::vector<std::string> command = {};
   pid_t main = -1;  ///< the command itself; -1: it has ended
   ExitRecord exit = {};
   std::optional<Clock::time_point> deadline = {};  ///< when the processes left are killed
@@ -64,7 +66,7 @@ struct Supervisor {
     redirect_output(log.pipe());
     write_supervisor_record(dir,
                             {::getpid(), process_start_time(::getpid()).value(), status.st_size});
-    start_command(signals);
+    start_command();
     log.start();
     while (reap()) {
       constexpr timespec kPollWhileEnding{0, 100'000'000};
@@ -90,21 +92,18 @@ struct Supervisor {
     }
   }
 
-  /// The command ends with 127 and a line in the log if it cannot be run.
-  void start_command(const sigset_t& blocked) {
-    const pid_t self = ::getpid();
-    main = ::fork();
-    if (main < 0) throw_errno("fork");
-    if (main > 0) return;
-    ::sigprocmask(SIG_UNBLOCK, &blocked, nullptr);
-    // The command must not outlive its supervisor, even one that is killed.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != self) ::_exit(kExitCannotExecute);
-    ::umask(umask);
-    ::execvp(command[0], command);
-    std::cerr << "dotresize-server: error: cannot run " << command[0] << ": "
-              << std::strerror(errno) << std::endl;
-    ::_exit(kExitCannotExecute);
+  /// A command that cannot be run has ended with 127, and leaves a line in the log.
+  void start_command() {
+    try {
+      // The command must not outlive its supervisor, even one that is killed.
+      Child child({.command = command, .umask = umask, .signal_at_our_end = SIGKILL});
+      main = child.pid();
+      child.let_go();  // reap() sees its end
+    } catch (const std::system_error& error) {
+      std::cerr << "dotresize-server: error: cannot run " << command.front() << ": "
+                << error.code().message() << std::endl;
+      exit.exit_code = kExitCannotExecute;
+    }
   }
 
   /// Returns false when no child is left.
@@ -142,7 +141,7 @@ int supervise(int argc, char** argv) {
   }
   leave_parent_step();
   try {
-    return Supervisor{argv[3], *umask, argv + 7}.run();
+    return Supervisor{argv[3], *umask, {argv + 7, argv + argc}}.run();
   } catch (const std::exception& error) {
     std::cerr << "dotresize-server supervise: " << error.what() << '\n';
     return kExitJobFailed;

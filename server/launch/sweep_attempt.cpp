@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/files/attempt_file.h"
 #include "base/files/confinement.h"
 #include "base/process/environment.h"
+#include "base/process/mutex.h"
 #include "base/process/program.h"
 #include "base/text/parse_number.h"
 #include "job/attempt/attempt_client.h"
@@ -28,20 +28,20 @@ namespace {
 class AttemptObserver final : public SweepObserver {
  public:
   void show(const v1::Progress& progress) override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     progress_ = progress;
   }
   void print(const std::string& line) override { std::cout << line << std::endl; }
   void tick() override {}
 
   v1::Progress progress() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return progress_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  v1::Progress progress_;
+  mutable Mutex mutex_;
+  v1::Progress progress_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 /// Reports the sweep's failure to the server and the log.

@@ -7,12 +7,13 @@
 
 #include "base/errors.h"
 #include "server/access/request_budget.h"
-#include "server/api/job_admission.h"
-#include "server/api_error.h"
+#include "server/access/secret_token.h"
+#include "server/admission/job_admission.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -145,9 +146,9 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
                        "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
                            " s; the job was stopped"};
     } else {
-      const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-      if (missed.empty()) return;
-      reason = Failure{kDeadlineExceeded, -1, "", phase, missed};
+      const Verdict deadline = check_deadline(job, std::chrono::seconds(0));
+      if (deadline) return;
+      reason = Failure{kDeadlineExceeded, -1, "", phase, deadline.fault()};
     }
     // The table is written first, so that a later server also knows why the attempt ended.
     context_.store.request_stop(job.id(), job.attempt(), to_job_error(reason));
@@ -243,11 +244,11 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
     return shortage(need, free, where);
   }
   const v1::Job job = context_.store.get(queued.id);
-  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
+  const Verdict deadline = check_deadline(job, std::chrono::seconds(0));
   if (job.error().code() == kDamagedRecord) {
     end(job, {v1::Job::FAILED, job.error(), std::nullopt});
-  } else if (!missed.empty()) {
-    end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
+  } else if (!deadline) {
+    end(job, failed({kDeadlineExceeded, -1, "", "", deadline.fault()}));
   } else if (!context_.machine.offers(launcher_of(job))) {
     end(job, failed({kLaunchFailed, -1, "", "",
                      "this server was restarted without the launcher " + launcher_of(job)}));
@@ -265,7 +266,7 @@ std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
 }
 
 void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
-  const AttemptToken token = make_attempt_token();
+  const SecretToken token = make_secret_token();
   const std::optional<v1::Job> started = context_.store.begin_attempt(job.id(), token.sha256, gpus);
   if (!started) return;
   if (started->pushing()) return begin_push(*started);

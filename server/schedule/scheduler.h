@@ -8,14 +8,15 @@
 #include <thread>
 
 #include "base/failure.h"
+#include "base/verdict.h"
 #include "server/access/access.h"
 #include "server/access/path_policy.h"
-#include "server/api/queue_view.h"
+#include "server/launch/heartbeats.h"
 #include "server/launch/launcher.h"
-#include "server/schedule/heartbeats.h"
-#include "server/schedule/job_output.h"
 #include "server/schedule/queue_hold.h"
+#include "server/schedule/queue_view.h"
 #include "server/schedule/run_clock.h"
+#include "server/store/job_output.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
 #include "server/store/state_dir.h"
@@ -87,8 +88,8 @@ class Scheduler {
   /// first job that waits.
   std::string start_if_room(const QueuedJob& queued, Leases& leases, std::optional<Amounts>& head);
   void start_attempt(const v1::Job& job, const std::string& gpus);
-  /// Error text if the job's deadline passes within `pause` from now; empty if it does not.
-  std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
+  /// A fault if the job's deadline passes within `pause` from now.
+  Verdict check_deadline(const v1::Job& job, std::chrono::seconds pause);
   /// Drops the in-memory state of a launched job.
   void forget(const std::string& id);
   JobOutput output_of(const v1::Job& job) const;

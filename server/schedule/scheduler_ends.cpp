@@ -12,12 +12,12 @@
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
 #include "server/access/request_budget.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
 #include "server/schedule/scheduler.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -77,8 +77,9 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) {
                                     job.has_sweep()};
   v1::JobError error = explain_failure(evidence);
   if (here && job.state() == v1::Job::STARTING && ended_without_a_word(evidence)) {
-    const std::string fault = worker_fault();
-    if (!fault.empty()) return failed({kLaunchFailed, -1, "", "", fault});
+    if (const Verdict worker = check_worker(); !worker) {
+      return failed({kLaunchFailed, -1, "", "", worker.fault()});
+    }
   }
   // srun exits with 0 if it could not start the ranks.
   if (ended_well && !evidence.reported) error.set_code(kLost);
@@ -92,12 +93,12 @@ std::chrono::milliseconds Scheduler::run_time(const v1::Job& job) {
                            std::chrono::milliseconds(TimeUtil::DurationToMilliseconds(by_wall)));
 }
 
-std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) {
-  if (!job.options().has_deadline_s() || !job.has_start_time()) return "";
+Verdict Scheduler::check_deadline(const v1::Job& job, std::chrono::seconds pause) {
+  if (!job.options().has_deadline_s() || !job.has_start_time()) return {};
   const int64_t deadline_s = job.options().deadline_s();
-  if (run_time(job) + pause < std::chrono::seconds(deadline_s)) return "";
-  return "the deadline of " + std::to_string(deadline_s) + " s after the start has passed" +
-         (pause.count() > 0 ? " before another attempt" : "");
+  if (run_time(job) + pause < std::chrono::seconds(deadline_s)) return {};
+  return Fault{"the deadline of " + std::to_string(deadline_s) + " s after the start has passed" +
+               (pause.count() > 0 ? " before another attempt" : "")};
 }
 
 void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
@@ -123,9 +124,8 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   }
   const int doublings = std::min(started - 1, 12);
   const auto pause = std::min(limits_.retry_delay * (1 << doublings), kLongestRetryDelay);
-  const std::string missed = missed_deadline(job, pause);
-  if (!missed.empty()) {
-    return end(job, failed({kDeadlineExceeded, -1, "", "", reason + "; " + missed}));
+  if (const Verdict deadline = check_deadline(job, pause); !deadline) {
+    return end(job, failed({kDeadlineExceeded, -1, "", "", reason + "; " + deadline.fault()}));
   }
   if (!requeue(job, reason, pause)) end(job, kCancelled);
 }
@@ -150,8 +150,8 @@ void Scheduler::begin_push(const v1::Job& job) {
 }
 
 void Scheduler::follow_push(const v1::Job& job) {
-  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-  const bool unwanted = job.cancelling() || !missed.empty();
+  const Verdict deadline = check_deadline(job, std::chrono::seconds(0));
+  const bool unwanted = job.cancelling() || !deadline;
   const PushStatus push = unwanted ? pusher_.stop(job.id()) : pusher_.poll(job, rights_of(job));
   if (!push.ended) {
     if (push.news) context_.store.record_progress(job.id(), job.attempt(), *push.news);

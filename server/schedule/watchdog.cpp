@@ -5,10 +5,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
+#include "base/process/mutex.h"
 #include "base/process/program.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 
@@ -21,30 +20,30 @@ constexpr int kMaxFailures = 3;  // a single one may come from a suspended machi
 
 }  // namespace
 
-Watchdog::Watchdog(std::string target, std::function<std::string()> fault,
+Watchdog::Watchdog(std::string target, std::function<Verdict()> check,
                    std::function<void(bool)> report)
-    : target_(std::move(target)), fault_(std::move(fault)), report_(std::move(report)) {
+    : target_(std::move(target)), check_(std::move(check)), report_(std::move(report)) {
   report_(true);
   thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
 void Watchdog::loop(const std::stop_token& stop) {
   int failures = 0;
-  std::string known_fault;
-  std::mutex mutex;  // nobody else takes it: the wait ends at a request to stop
-  std::unique_lock lock(mutex);
-  std::condition_variable_any never;
+  bool serving = true;
+  Mutex mutex;  // nobody else takes it: the wait ends at a request to stop
+  Lock lock(mutex);
+  Condition never;
   while (!never.wait_for(lock, stop, kInterval, [&] { return stop.stop_requested(); })) {
-    const std::string fault = fault_();
-    if (fault.empty() != known_fault.empty()) {
-      report_(fault.empty());
-      if (fault.empty()) {
+    const Verdict verdict = check_();
+    if (static_cast<bool>(verdict) != serving) {
+      serving = !serving;
+      report_(serving);
+      if (serving) {
         spdlog::info("serving again");
       } else {
-        spdlog::error("not serving: {}", fault);
+        spdlog::error("not serving: {}", verdict.fault());
       }
     }
-    known_fault = fault;
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new connection each time
     const auto stub = v1::Workers::NewStub(

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/access/path_policy.h"
+#include "server/store/path_claim.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
@@ -18,7 +18,7 @@ namespace dotresize {
 struct NewJob {
   v1::JobSpec spec;
   std::string request_id;  ///< empty: none
-  std::string output;      ///< output.path without symbolic links, see job_admission.h
+  std::string output;      ///< output.path without symbolic links
   std::vector<PathClaim> claims;
   std::string owner;  ///< empty: none
   v1::JobOptions options;

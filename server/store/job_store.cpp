@@ -21,7 +21,7 @@
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "job/status/job_rows.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/files.h"
 #include "server/store/job_schema.h"
 
@@ -59,7 +59,7 @@ AcknowledgedJobs::AcknowledgedJobs(std::filesystem::path file, const SQLite::Dat
 }
 
 void AcknowledgedJobs::put(int64_t number) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   newest_ = std::max(newest_, number);
   // A fixed length overwrites the file in place, which works on a full disk.
   const std::string text = fmt::format("{:0{}}", newest_, kDigits);
@@ -87,7 +87,7 @@ JobStore::JobStore(const std::filesystem::path& database, int max_queued,
 
 void JobStore::transact(const std::function<void()>& body) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     uncommitted_ = {};
     uncommitted_changes_.clear();
     SQLite::Transaction transaction(table_, SQLite::TransactionBehavior::IMMEDIATE);
@@ -228,7 +228,7 @@ std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
                                               const v1::JobSpec& spec, const std::string& owner,
                                               const v1::JobOptions& options,
                                               const std::optional<v1::SweepSpec>& sweep) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return request_match(request_id, spec, owner, options, sweep);
 }
 
@@ -281,7 +281,7 @@ void JobStore::refuse_full_queue(const std::string& owner) {
 
 v1::Job JobStore::create(const NewJob& job) {
   JobRow row;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     if (std::optional<v1::Job> earlier =
             request_match(job.request_id, job.spec, job.owner, job.options, job.sweep)) {
       row.job = *earlier;
@@ -300,7 +300,7 @@ v1::Job JobStore::create(const NewJob& job) {
 v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before,
                                  const Step& before_commit) {
   JobRow row;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     row = load(id);
     if (before != nullptr) *before = row.job.state();
     if (row.job.state() == v1::Job::QUEUED) {
@@ -317,7 +317,7 @@ v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before,
 v1::Job JobStore::resume(const std::string& id, const std::vector<PathClaim>& claims,
                          const Step& before_commit, Resumption way) {
   JobRow row;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     row = load(id);
     const v1::Job::State state = row.job.state();
     if (state != v1::Job::FAILED && state != v1::Job::CANCELLED) {
@@ -354,7 +354,7 @@ v1::Job JobStore::resume(const std::string& id, const std::vector<PathClaim>& cl
 }
 
 void JobStore::remove(const std::string& id, const Step& before_commit) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     const JobRow row = load(id);
     if (!has_ended(row.job.state())) {
       throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_ENDED",

@@ -1,18 +1,18 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/files/unique_fd.h"
+#include "base/process/mutex.h"
+#include "base/verdict.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "server/store/job_records.h"
 #include "server/store/recent_changes.h"
@@ -25,27 +25,28 @@ namespace dotresize {
 class ChangeSignal {
  public:
   uint64_t version() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return version_;
   }
 
   void notify() {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       ++version_;
     }
     changed_.notify_all();
   }
 
   void wait_past(uint64_t version, std::chrono::milliseconds longest) const {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, longest, [&] { return version_ != version; });
+    Lock lock(mutex_);
+    changed_.wait_for(lock, longest,
+                      [&]() DOTRESIZE_REQUIRES(mutex_) { return version_ != version; });
   }
 
  private:
-  mutable std::mutex mutex_;  ///< guards version_
-  mutable std::condition_variable changed_;
-  uint64_t version_ = 0;
+  mutable Mutex mutex_;
+  mutable Condition changed_;
+  uint64_t version_ DOTRESIZE_GUARDED_BY(mutex_) = 0;
 };
 
 /// Number of the newest job that a client was told of, in a file beside the job table. It reveals a
@@ -62,8 +63,8 @@ class AcknowledgedJobs {
  private:
   const std::filesystem::path path_;
   const UniqueFd file_;
-  std::mutex mutex_;  ///< guards newest_
-  int64_t newest_ = 0;
+  Mutex mutex_;
+  int64_t newest_ DOTRESIZE_GUARDED_BY(mutex_) = 0;
 };
 
 /// Final state of a job.
@@ -228,8 +229,8 @@ class JobStore {
   /// Returns the time when the job at the head of the queue was queued.
   std::optional<google::protobuf::Timestamp> head_queued_since();
 
-  /// Returns why nothing can be stored now; empty if it can.
-  std::string fault();
+  /// A fault if nothing can be stored now.
+  Verdict check();
 
   const ChangeSignal& changes() const { return changes_; }
   /// Returns the changes of jobs committed since the start of the server.
@@ -240,37 +241,42 @@ class JobStore {
   /// for `body`.
   void transact(const std::function<void()>& body);
   /// Throws NOT_FOUND.
-  JobRow load(const std::string& id);
+  JobRow load(const std::string& id) DOTRESIZE_REQUIRES(mutex_);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
                                        const std::string& owner, const v1::JobOptions& options,
-                                       const std::optional<v1::SweepSpec>& sweep);
+                                       const std::optional<v1::SweepSpec>& sweep)
+      DOTRESIZE_REQUIRES(mutex_);
   /// Refuses claims that collide with another job's: a path of the one contains a path of the
   /// other, and one of the two is written. Throws RESOURCE_EXHAUSTED for more paths than one job
   /// may have.
-  void claim(int64_t number, const std::vector<PathClaim>& claims);
-  void refuse_full_queue(const std::string& owner);
+  void claim(int64_t number, const std::vector<PathClaim>& claims) DOTRESIZE_REQUIRES(mutex_);
+  void refuse_full_queue(const std::string& owner) DOTRESIZE_REQUIRES(mutex_);
   /// Sets the time (Unix, ms) to send the notification of the job's end; 0: none.
-  void notify_at(int64_t number, int64_t at_ms);
+  void notify_at(int64_t number, int64_t at_ms) DOTRESIZE_REQUIRES(mutex_);
   /// Appends the event with the next number and the current time.
-  void append(JobRow& row, v1::Event event);
+  void append(JobRow& row, v1::Event event) DOTRESIZE_REQUIRES(mutex_);
   /// Sets the job's progress, appends it as an event and saves the row.
-  void tell(JobRow& row, const v1::Progress& progress);
-  void save(JobRow& row);
+  void tell(JobRow& row, const v1::Progress& progress) DOTRESIZE_REQUIRES(mutex_);
+  void save(JobRow& row) DOTRESIZE_REQUIRES(mutex_);
   /// Changes the job's state, and appends an event.
-  void enter(JobRow& row, v1::Job::State state, const std::string& reason);
+  void enter(JobRow& row, v1::Job::State state, const std::string& reason)
+      DOTRESIZE_REQUIRES(mutex_);
 
   const int max_queued_;
   TableClock clock_;
-  std::mutex mutex_;  ///< guards what follows, up to acknowledged_; taken before list_mutex_
-  SQLite::Database table_;
-  JobTotals totals_;
-  JobTotals uncommitted_;  ///< counts of the current transaction; last_success 0: none
-  std::vector<RecentChange> uncommitted_changes_;
+  Mutex mutex_;
+  SQLite::Database table_ DOTRESIZE_GUARDED_BY(mutex_);
+  JobTotals totals_ DOTRESIZE_GUARDED_BY(mutex_);
+  JobTotals uncommitted_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< counts of the current transaction; last_success 0: none
+  std::vector<RecentChange> uncommitted_changes_ DOTRESIZE_GUARDED_BY(mutex_);
   AcknowledgedJobs acknowledged_;
-  std::mutex read_mutex_;    ///< guards reader_
-  SQLite::Database reader_;  ///< sees committed data; readers do not wait for commits
-  std::mutex list_mutex_;    ///< guards lister_
-  SQLite::Database lister_;  ///< for reads of many rows: heartbeats and GetJob do not wait for them
+  Mutex read_mutex_;
+  SQLite::Database reader_
+      DOTRESIZE_GUARDED_BY(read_mutex_);  ///< sees committed data; readers do not wait for commits
+  Mutex list_mutex_;                      ///< taken before mutex_
+  SQLite::Database lister_ DOTRESIZE_GUARDED_BY(
+      list_mutex_);  ///< for reads of many rows: heartbeats and GetJob do not wait for them
   RecentChanges recent_;
   ChangeSignal changes_;
 };

@@ -19,7 +19,7 @@ bool is_launched_attempt(const v1::Job& job, int attempt) {
 }
 
 void JobStore::record_fetch(const std::string& id, const v1::Progress& progress) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     std::optional<JobRow> row = find_row(table_, id);
     if (!row || row->job.state() != v1::Job::QUEUED || !row->job.fetching()) return;
     tell(*row, progress);
@@ -28,7 +28,7 @@ void JobStore::record_fetch(const std::string& id, const v1::Progress& progress)
 
 bool JobStore::finish_fetch(const v1::Job& fetched, const std::string& plan) {
   bool done = false;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     std::optional<JobRow> row = find_row(table_, fetched.id());
     if (!row || row->job.state() != v1::Job::QUEUED) return;
     *row->job.mutable_fetched() = fetched.fetched();
@@ -44,7 +44,7 @@ bool JobStore::finish_fetch(const v1::Job& fetched, const std::string& plan) {
 }
 
 void JobStore::fail_fetch(const std::string& id, const v1::JobError& error) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     std::optional<JobRow> row = find_row(table_, id);
     if (!row || row->job.state() != v1::Job::QUEUED) return;
     *row->job.mutable_error() = error;
@@ -56,7 +56,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
                                                const std::string& token_sha256,
                                                const std::string& gpus) {
   std::optional<JobRow> row;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     row = find_row(table_, id);
     if (row && (has_ended(row->job.state()) || row->job.cancelling())) row.reset();
     if (!row) return;
@@ -77,7 +77,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
 
 void JobStore::confirm_running(const std::string& id, int attempt) {
   if (position(id).state != v1::Job::STARTING) return;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     JobRow row = load(id);
     if (row.job.attempt() != attempt || row.job.state() != v1::Job::STARTING) return;
     enter(row, v1::Job::RUNNING, "");
@@ -85,7 +85,7 @@ void JobStore::confirm_running(const std::string& id, int attempt) {
 }
 
 void JobStore::record_progress(const std::string& id, int attempt, const v1::Progress& progress) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     JobRow row = load(id);
     if (!is_launched_attempt(row.job, attempt)) return;
     tell(row, progress);
@@ -93,7 +93,7 @@ void JobStore::record_progress(const std::string& id, int attempt, const v1::Pro
 }
 
 void JobStore::request_stop(const std::string& id, int attempt, const v1::JobError& reason) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     JobRow row = load(id);
     if (!is_launched_attempt(row.job, attempt) || row.job.has_stop_reason()) return;
     *row.job.mutable_stop_reason() = reason;
@@ -102,7 +102,7 @@ void JobStore::request_stop(const std::string& id, int attempt, const v1::JobErr
 }
 
 void JobStore::record_failure(const std::string& id, int attempt, const v1::JobError& error) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     const JobRow row = load(id);
     if (!is_launched_attempt(row.job, attempt)) return;
     prepare(table_,
@@ -114,7 +114,7 @@ void JobStore::record_failure(const std::string& id, int attempt, const v1::JobE
 
 bool JobStore::begin_push(const std::string& id, int attempt) {
   bool done = false;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     JobRow row = load(id);
     if (!is_launched_attempt(row.job, attempt)) return;
     row.job.set_pushing(true);
@@ -131,7 +131,7 @@ bool JobStore::begin_push(const std::string& id, int attempt) {
 bool JobStore::requeue(const std::string& id, const std::string& reason,
                        std::chrono::milliseconds pause, bool started) {
   bool done = false;
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     JobRow row = load(id);
     if (!is_launched(row.job.state())) throw std::logic_error("job " + id + " is not launched");
     if (row.job.cancelling()) return;
@@ -149,7 +149,7 @@ bool JobStore::requeue(const std::string& id, const std::string& reason,
 
 void JobStore::finish(const std::string& id, const Outcome& outcome) {
   if (!has_ended(outcome.state)) throw std::logic_error("an outcome must be a final state");
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     JobRow row = load(id);
     if (has_ended(row.job.state())) throw std::logic_error("job " + id + " has ended already");
     if (outcome.error) *row.job.mutable_error() = *outcome.error;
@@ -169,7 +169,7 @@ void JobStore::shift_waits(std::chrono::milliseconds jump) {
   // The clock is never ahead of the stored times, not even for a reader between the two steps.
   if (jump.count() < 0) clock_.follow(jump);
   try {
-    transact([&] {
+    transact([&]() DOTRESIZE_REQUIRES(mutex_) {
       for (const std::string& id : ids_of(prepare(table_,
                                                   "SELECT id FROM queue JOIN jobs ON job = number "
                                                   "WHERE retry_ms > 0 AND retry_ms < ?",
@@ -191,7 +191,7 @@ void JobStore::shift_waits(std::chrono::milliseconds jump) {
 }
 
 void JobStore::record_notification(const std::string& id, const v1::Notification& now) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     std::optional<JobRow> row = find_row(table_, id);
     if (!row || row->job.notification().id() != now.id()) return;
     *row->job.mutable_notification() = now;
@@ -204,7 +204,7 @@ void JobStore::record_notification(const std::string& id, const v1::Notification
 }
 
 void JobStore::put_off_notification(const std::string& id, std::chrono::milliseconds pause) {
-  transact([&] {
+  transact([&]() DOTRESIZE_REQUIRES(mutex_) {
     const std::optional<JobRow> row = find_row(table_, id);
     if (!row) return;
     const bool pending = row->job.notification().state() == v1::Notification::PENDING;

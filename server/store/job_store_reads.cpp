@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/job_schema.h"
 #include "server/store/job_store.h"
 
@@ -25,7 +25,7 @@ std::vector<v1::Job> jobs_in(const SQLite::Database& database,
 }  // namespace
 
 std::optional<v1::Job> JobStore::find(const std::string& id) {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   std::optional<JobRow> row = find_row(reader_, id);
   if (!row) return std::nullopt;
   return std::move(row->job);
@@ -38,21 +38,21 @@ v1::Job JobStore::get(const std::string& id) {
 }
 
 std::string JobStore::output_of(const std::string& id) {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   auto query = prepare(reader_, "SELECT output FROM jobs WHERE id = ?", id);
   if (!query.executeStep()) throw job_not_found(id);
   return query.getColumn(0).getString();
 }
 
 std::string JobStore::plan_of(const std::string& id) {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   auto query =
       prepare(reader_, "SELECT plan FROM plans JOIN jobs ON job = number WHERE id = ?", id);
   return query.executeStep() ? query.getColumn(0).getString() : "";
 }
 
 JobPosition JobStore::position(const std::string& id) {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   auto query = prepare(reader_, "SELECT number, last_event, state FROM jobs WHERE id = ?", id);
   if (!query.executeStep()) throw job_not_found(id);
   return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(),
@@ -61,7 +61,7 @@ JobPosition JobStore::position(const std::string& id) {
 
 std::vector<v1::Event> JobStore::events_after(const std::string& id, int64_t seq, int limit) {
   const int64_t number = position(id).number;
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   auto query = prepare(
       reader_, "SELECT seq, body FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
       number, seq, limit);
@@ -75,14 +75,13 @@ std::vector<v1::Event> JobStore::events_after(const std::string& id, int64_t seq
 }
 
 JobPage JobStore::list(const JobQuery& query) {
-  const std::lock_guard lock(list_mutex_);
+  const Lock lock(list_mutex_);
   return page_of(lister_, query);
 }
 
 JobListing JobStore::listing(const JobQuery& query) {
-  std::unique_lock writing(mutex_, std::defer_lock);
-  std::unique_lock reading(list_mutex_, std::defer_lock);
-  std::lock(writing, reading);
+  const Lock reading(list_mutex_);
+  Lock writing(mutex_);
   const SQLite::Transaction snapshot(lister_);
   // The first read fixes what this transaction sees: nothing that is committed later.
   SQLite::Statement(lister_, "SELECT EXISTS (SELECT 1 FROM jobs)").executeStep();
@@ -92,7 +91,7 @@ JobListing JobStore::listing(const JobQuery& query) {
 }
 
 std::map<v1::Job::State, int64_t> JobStore::counts() {
-  const std::lock_guard lock(list_mutex_);
+  const Lock lock(list_mutex_);
   std::map<v1::Job::State, int64_t> counts;
   auto query = prepare(lister_, "SELECT state, count(*) FROM jobs GROUP BY state");
   while (query.executeStep()) {
@@ -111,7 +110,7 @@ std::vector<QueuedJob> JobStore::queued(int limit) {
         "ORDER BY priority DESC, job LIMIT ?2)",
         remote);
   };
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto query = prepare(table_,
                        "SELECT id, device, ranks, memory FROM (" + window("0") + " UNION ALL " +
                            window("1") + ") JOIN jobs ON job = number ORDER BY priority DESC, job",
@@ -129,7 +128,7 @@ std::vector<QueuedJob> JobStore::queued(int limit) {
 }
 
 std::vector<std::string> JobStore::queue(int limit) {
-  const std::lock_guard lock(list_mutex_);
+  const Lock lock(list_mutex_);
   return ids_of(prepare(lister_,
                         "SELECT id FROM queue JOIN jobs ON job = number "
                         "ORDER BY priority DESC, job LIMIT ?",
@@ -138,7 +137,7 @@ std::vector<std::string> JobStore::queue(int limit) {
 
 int JobStore::queue_position(const std::string& id) {
   const int64_t number = position(id).number;
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   auto query = prepare(reader_,
                        "SELECT count(*) FROM queue AS other, queue AS self WHERE self.job = ?1 AND "
                        "(other.priority, -other.job) >= (self.priority, -self.job)",
@@ -148,7 +147,7 @@ int JobStore::queue_position(const std::string& id) {
 }
 
 std::optional<google::protobuf::Timestamp> JobStore::head_queued_since() {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   // The last event of a queued job says that it was queued.
   auto query = prepare(reader_,
                        "SELECT events.body FROM queue CROSS JOIN jobs ON queue.job = jobs.number "
@@ -159,7 +158,7 @@ std::optional<google::protobuf::Timestamp> JobStore::head_queued_since() {
 }
 
 std::vector<std::string> JobStore::to_fetch(int limit) {
-  const std::lock_guard lock(list_mutex_);
+  const Lock lock(list_mutex_);
   return ids_of(prepare(lister_,
                         "SELECT id FROM queue JOIN jobs ON job = number WHERE retry_ms >= ? "
                         "ORDER BY priority DESC, job LIMIT ?",
@@ -167,17 +166,17 @@ std::vector<std::string> JobStore::to_fetch(int limit) {
 }
 
 std::vector<v1::Job> JobStore::unended() {
-  const std::lock_guard lock(list_mutex_);
+  const Lock lock(list_mutex_);
   return jobs_in(lister_, {v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING});
 }
 
 std::vector<v1::Job> JobStore::launched() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return jobs_in(table_, {v1::Job::STARTING, v1::Job::RUNNING});
 }
 
 std::vector<std::string> JobStore::expired(int limit) {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   return ids_of(prepare(reader_,
                         "SELECT id FROM expiries JOIN jobs ON job = number WHERE at_ms <= ? "
                         "AND number NOT IN (SELECT job FROM notifications) "
@@ -186,7 +185,7 @@ std::vector<std::string> JobStore::expired(int limit) {
 }
 
 std::vector<std::string> JobStore::due_notifications(int limit) {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   return ids_of(prepare(reader_,
                         "SELECT id FROM notifications JOIN jobs ON job = number WHERE due_ms <= ? "
                         "ORDER BY due_ms LIMIT ?",
@@ -194,7 +193,7 @@ std::vector<std::string> JobStore::due_notifications(int limit) {
 }
 
 std::string JobStore::token_sha256(const std::string& id, int attempt) {
-  const std::lock_guard lock(read_mutex_);
+  const Lock lock(read_mutex_);
   auto query = prepare(reader_,
                        "SELECT token_sha256 FROM attempts JOIN jobs ON job = jobs.number "
                        "WHERE id = ? AND attempts.number = ?",
@@ -211,7 +210,7 @@ bool JobStore::is_wanted(const std::string& id, int attempt) {
 }
 
 std::optional<v1::JobError> JobStore::reported_failure(const std::string& id, int attempt) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto query = prepare(table_,
                        "SELECT failure FROM attempts WHERE job = ? AND number = ? AND failure "
                        "IS NOT NULL",
@@ -221,17 +220,17 @@ std::optional<v1::JobError> JobStore::reported_failure(const std::string& id, in
 }
 
 JobTotals JobStore::totals() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return totals_;
 }
 
-std::string JobStore::fault() {
+Verdict JobStore::check() {
   try {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const SQLite::Transaction transaction(table_, SQLite::TransactionBehavior::IMMEDIATE);
-    return "";
+    return {};
   } catch (const SQLite::Exception& error) {
-    return error.what();
+    return Fault{error.what()};
   }
 }
 

@@ -13,12 +13,12 @@ v1::Job basic_view(v1::Job job) {
 }
 
 int64_t RecentChanges::last() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return last_;
 }
 
 void RecentChanges::add(std::vector<RecentChange> changes) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (RecentChange& change : changes) {
     change.sequence = ++last_;
     const size_t bytes = sizeof(Entry) + change.job->SpaceUsedLong();
@@ -33,7 +33,7 @@ void RecentChanges::add(std::vector<RecentChange> changes) {
 
 std::optional<std::vector<RecentChange>> RecentChanges::after(int64_t sequence,
                                                               size_t limit) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const int64_t dropped = last_ - std::ssize(entries_);  // number of changes no longer kept
   if (sequence < dropped || sequence > last_) return std::nullopt;
   const auto first = entries_.begin() + (sequence - dropped);

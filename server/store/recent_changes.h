@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/process/environment.h"
+#include "base/process/mutex.h"
 #include "base/text/printable.h"
 #include "dotresize/v1/jobs.pb.h"
 
@@ -50,10 +50,10 @@ class RecentChanges {
     size_t bytes = 0;
   };
 
-  mutable std::mutex mutex_;  ///< guards what follows
-  std::deque<Entry> entries_;
-  int64_t last_ = 0;
-  size_t bytes_ = 0;
+  mutable Mutex mutex_;
+  std::deque<Entry> entries_ DOTRESIZE_GUARDED_BY(mutex_);
+  int64_t last_ DOTRESIZE_GUARDED_BY(mutex_) = 0;
+  size_t bytes_ DOTRESIZE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace dotresize

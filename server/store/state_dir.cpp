@@ -144,9 +144,10 @@ StateDir::StateDir(fs::path directory) : root(std::move(directory)) {
   trim_cache(tokens / kTokenCacheName);
 }
 
-std::string StateDir::space_fault() const {
+Verdict StateDir::check_space() const {
   constexpr int64_t kLeastSpace = int64_t{16} << 20;
-  return dotresize::space_fault(root, kLeastSpace);
+  const std::string fault = space_fault(root, kLeastSpace);
+  return fault.empty() ? Verdict() : Fault{fault};
 }
 
 Drain::Drain(std::filesystem::path file)

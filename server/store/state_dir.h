@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/files/unique_fd.h"
+#include "base/verdict.h"
 
 namespace dotresize {
 
@@ -51,8 +52,8 @@ class StateDir {
     return job(id) / ("attempt-" + std::to_string(number));
   }
 
-  /// Returns an error text if the disk is nearly full; empty if it is not.
-  std::string space_fault() const;
+  /// A fault if the disk is nearly full.
+  Verdict check_space() const;
 
  private:
   UniqueFd lock_;

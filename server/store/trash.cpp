@@ -35,7 +35,7 @@ TrashedDirectory::~TrashedDirectory() {
   } else if (!note_.empty()) {
     files::remove(note_, error);
   }
-  const std::lock_guard lock(trash_->mutex_);
+  const Lock lock(trash_->mutex_);
   trash_->held_.erase(note_.empty() ? to_ : note_);
 }
 
@@ -43,7 +43,7 @@ void TrashedDirectory::remove() {
   if (trash_ == nullptr) return;
   Trash& trash = *std::exchange(trash_, nullptr);
   {
-    const std::lock_guard lock(trash.mutex_);
+    const Lock lock(trash.mutex_);
     trash.held_.erase(note_.empty() ? to_ : note_);
     trash.filled_ = true;
   }
@@ -53,9 +53,10 @@ void TrashedDirectory::remove() {
 Trash::Trash(fs::path folder) : folder_(std::move(folder)) {
   files::create_directories(folder_);
   thread_ = std::jthread([this](const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
-    while (changed_.wait(lock, stop, [this] { return std::exchange(filled_, false); }) &&
-           !stop.stop_requested()) {
+    Lock lock(mutex_);
+    while (changed_.wait(lock, stop, [this]() DOTRESIZE_REQUIRES(mutex_) {
+      return std::exchange(filled_, false);
+    }) && !stop.stop_requested()) {
       lock.unlock();
       sweep(stop);
       lock.lock();
@@ -65,7 +66,7 @@ Trash::Trash(fs::path folder) : folder_(std::move(folder)) {
 
 fs::path Trash::hold_new_entry() {
   fs::path entry = folder_ / hex_digits(random_bytes(8));
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   held_.insert(entry);
   return entry;
 }
@@ -101,7 +102,7 @@ void Trash::sweep(const std::stop_token& stop) {
     const fs::path& path = entry.path();
     if (stop.stop_requested()) return;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (held_.contains(path)) continue;
     }
     std::error_code error;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <condition_variable>
 #include <filesystem>
-#include <mutex>
 #include <set>
 #include <thread>
+
+#include "base/process/mutex.h"
 
 namespace dotresize {
 
@@ -55,11 +55,12 @@ class Trash {
   void sweep(const std::stop_token& stop);
 
   const std::filesystem::path folder_;
-  std::mutex mutex_;  ///< guards filled_ and held_
-  std::condition_variable_any changed_;
-  bool filled_ = true;                    ///< there may be entries to remove
-  std::set<std::filesystem::path> held_;  ///< entries that may be moved back
-  std::jthread thread_;                   ///< last member: it uses all the others
+  Mutex mutex_;
+  Condition changed_;
+  bool filled_ DOTRESIZE_GUARDED_BY(mutex_) = true;  ///< there may be entries to remove
+  std::set<std::filesystem::path> held_
+      DOTRESIZE_GUARDED_BY(mutex_);  ///< entries that may be moved back
+  std::jthread thread_;              ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

@@ -17,7 +17,7 @@ BackgroundTransfer::BackgroundTransfer(std::string phase, std::function<void(con
           [this, phase = std::move(phase), work = std::move(work)](const std::stop_token& stop) {
             const auto run = [&](const std::vector<std::string>& command) {
               TransferOutput output(phase, [this](const v1::Progress& progress) {
-                const std::lock_guard lock(mutex_);
+                const Lock lock(mutex_);
                 status_.news = progress;
               });
               return output.result(run_program(command, output, stop));
@@ -32,12 +32,12 @@ BackgroundTransfer::BackgroundTransfer(std::string phase, std::function<void(con
             } catch (const std::exception& other) {
               error = TransferError("FAILED", other.what());
             }
-            const std::lock_guard lock(mutex_);
+            const Lock lock(mutex_);
             status_ = {true, std::move(error), std::nullopt};
           }) {}
 
 TransferStatus BackgroundTransfer::poll() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   TransferStatus status = status_;
   const Clock::time_point now = Clock::now();
   if (status.news && now < told_ + kNewsInterval) {

@@ -2,12 +2,12 @@
 
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/process/mutex.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/remote/transfer.h"
 
@@ -40,9 +40,9 @@ class BackgroundTransfer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::mutex mutex_;  ///< guards what follows, but for the thread
-  TransferStatus status_;
-  Clock::time_point told_;
+  Mutex mutex_;
+  TransferStatus status_ DOTRESIZE_GUARDED_BY(mutex_);
+  Clock::time_point told_ DOTRESIZE_GUARDED_BY(mutex_);
   std::jthread thread_;  ///< last member: it uses all the others
 };
 

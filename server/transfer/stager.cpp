@@ -15,11 +15,11 @@
 #include "job/spec/job_state.h"
 #include "job/spec/remote_url.h"
 #include "server/access/request_budget.h"
-#include "server/api/job_admission.h"
-#include "server/api_error.h"
+#include "server/admission/job_admission.h"
+#include "server/common/api_error.h"
+#include "server/common/log_format.h"
 #include "server/launch/outcome.h"
-#include "server/log_format.h"
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -35,11 +35,12 @@ constexpr int kFetchWindow = 100;    // jobs looked at, from the queue's head
 }  // namespace
 
 Stager::Stager(JobStore& store, const PathPolicy& paths, const Access& access,
-               const Machine& machine, Trash& trash)
+               const Machine& machine, KnownModels& models, Trash& trash)
     : store_(store),
       paths_(paths),
       access_(access),
       machine_(machine),
+      models_(models),
       trash_(trash),
       thread_([this](const std::stop_token& stop) { loop(stop); }) {}
 
@@ -169,7 +170,7 @@ void Stager::finish(Staging& staging, std::optional<TransferError> fault) {
       v1::CreateJobRequest request;
       *request.mutable_spec() = job.spec();
       const BackgroundBudget budget;
-      const NewJob admitted = admit(request, machine_, paths_, copies_of(fetched));
+      const NewJob admitted = admit(request, {machine_, paths_, models_}, copies_of(fetched));
       fetched.set_memory_bytes(admitted.memory);
       held_[job.id()] = std::move(staging.held);
       if (store_.finish_fetch(fetched, admitted.plan)) {

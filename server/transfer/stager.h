@@ -11,6 +11,7 @@
 #include "job/remote/localized_job.h"
 #include "server/access/access.h"
 #include "server/access/path_policy.h"
+#include "server/admission/known_models.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"
 #include "server/store/trash.h"
@@ -25,7 +26,7 @@ class Stager {
  public:
   /// All arguments outlive the stager.
   Stager(JobStore& store, const PathPolicy& paths, const Access& access, const Machine& machine,
-         Trash& trash);
+         KnownModels& models, Trash& trash);
   /// Stops the downloads and waits for their ends.
   ~Stager() = default;
   Stager(const Stager&) = delete;
@@ -57,6 +58,7 @@ class Stager {
   const PathPolicy& paths_;
   const Access& access_;
   const Machine& machine_;
+  KnownModels& models_;
   Trash& trash_;
   std::map<std::string, Retry> retries_;               ///< keyed by job id, like the next two
   std::map<std::string, std::vector<HeldCopy>> held_;  ///< jobs with all inputs fetched

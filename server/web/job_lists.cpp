@@ -7,7 +7,7 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/status/job_rows.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/resources.h"
 #include "server/web/frame.h"
 #include "server/web/templates/html_template.h"

@@ -14,7 +14,7 @@
 #include "job/spec/sweep_message.h"
 #include "job/status/job_rows.h"
 #include "job/sweep/sweep_results.h"
-#include "server/schedule/job_output.h"
+#include "server/store/job_output.h"
 #include "server/store/resources.h"
 #include "server/web/frame.h"
 #include "server/web/job_lists.h"

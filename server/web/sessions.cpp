@@ -1,14 +1,14 @@
 #include "server/web/sessions.h"
 
-#include "server/launch/attempt.h"
+#include "server/access/secret_token.h"
 
 namespace dotresize {
 
 std::string Sessions::open(const std::string& name, const Credential& credential,
                            Clock::time_point now) {
-  const AttemptToken id = make_attempt_token();
-  const Session session{credential, make_attempt_token().secret};
-  const std::lock_guard lock(mutex_);
+  const SecretToken id = make_secret_token();
+  const Session session{credential, make_secret_token().secret};
+  const Lock lock(mutex_);
   std::erase_if(entries_,
                 [&](const auto& entry) { return now - entry.second.opened >= kLifetime; });
   size_t count = 0;
@@ -25,14 +25,14 @@ std::string Sessions::open(const std::string& name, const Credential& credential
 
 std::optional<Sessions::Session> Sessions::find(const std::string& id,
                                                 Clock::time_point now) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = entries_.find(token_hash(id));
   if (found == entries_.end() || now - found->second.opened >= kLifetime) return std::nullopt;
   return found->second.session;
 }
 
 void Sessions::close(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   entries_.erase(token_hash(id));
 }
 

@@ -3,10 +3,10 @@
 #include <chrono>
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/process/mutex.h"
 #include "server/access/access.h"
 
 namespace dotresize {
@@ -39,9 +39,9 @@ class Sessions {
     Clock::time_point opened;
   };
 
-  mutable std::mutex mutex_;  ///< guards entries_
+  mutable Mutex mutex_;
   /// Keyed by the hash of the id, so that the time of a look-up reveals nothing about the ids.
-  std::map<std::string, Entry> entries_;
+  std::map<std::string, Entry> entries_ DOTRESIZE_GUARDED_BY(mutex_);
 };
 
 }  // namespace dotresize

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/text/printable.h"
-#include "server/api_error.h"
+#include "server/access/secret_token.h"
+#include "server/common/api_error.h"
 #include "server/http/http_server.h"
-#include "server/launch/attempt.h"
 
 namespace dotresize {
 namespace {
@@ -35,7 +35,7 @@ Visitors::Visitors(CallGate& gate, const Access& access, std::vector<std::string
       access_(access),
       host_names_(std::move(host_names)),
       tls_(tls),
-      open_form_token_(make_attempt_token().secret) {}
+      open_form_token_(make_secret_token().secret) {}
 
 std::optional<Visitor> Visitors::find(const httplib::Request& request) {
   Visitor visitor{.origin = origin_of(request)};

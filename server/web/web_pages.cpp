@@ -9,10 +9,10 @@
 #include "job/page/page.h"
 #include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/http/http_server.h"
-#include "server/schedule/job_output.h"
 #include "server/store/files.h"
+#include "server/store/job_output.h"
 #include "server/web/answers.h"
 #include "server/web/job_lists.h"
 
@@ -138,7 +138,7 @@ void WebPages::show_queue(const Visitor& visitor, Response& response) {
   QueuePageView view;
   require(context_.jobs.GetServerInfo(visitor.origin, view.server));
   for (const HealthCheck& check : context_.health()) {
-    if (!check.fault.empty()) view.faults.push_back(check.part + ": " + check.fault);
+    if (!check.verdict) view.faults.push_back(check.part + ": " + check.verdict.fault());
   }
   view.launched = newest_jobs(visitor, "running", kShownLaunched);
   require(context_.jobs.ListQueue(visitor.origin, kShownQueued, view.queued));

@@ -7,7 +7,7 @@
 #include "server/access/call_gate.h"
 #include "server/api/jobs_service.h"
 #include "server/http/http_server.h"
-#include "server/schedule/heartbeats.h"
+#include "server/launch/heartbeats.h"
 #include "server/store/job_store.h"
 #include "server/store/state_dir.h"
 #include "server/web/frame.h"

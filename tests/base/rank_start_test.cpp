@@ -107,7 +107,8 @@ TEST(SharedMemoryFolder, OneOfAKilledProcessIsRemovedOnceItsChildrenHaveEnded) {
   if (owner == 0) {
     const SharedMemoryFolder folder(2, memory.path());
     put_file(folder.path() / "segment", "left");
-    const pid_t sleep = start_child({.command = {"sleep", "600"}});
+    const Child child({.command = {"sleep", "600"}, .outlives_us = true});
+    const pid_t sleep = child.pid();
     [[maybe_unused]] const auto written =
         ::write(pid_of_sleep.write_end.get(), &sleep, sizeof(sleep));
     ::kill(::getpid(), SIGKILL);

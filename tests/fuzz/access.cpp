@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/errors.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "tests/fuzz/targets.h"
 #include "tests/temporary_directory.h"
 

@@ -12,9 +12,9 @@
 
 #include "base/text/printable.h"
 #include "job/spec/job_state.h"
+#include "server/access/secret_token.h"
 #include "server/api/jobs_service.h"
 #include "server/api/workers_service.h"
-#include "server/launch/attempt.h"
 #include "server/launch/outcome.h"
 #include "tests/fuzz/calls.pb.h"
 #include "tests/fuzz/targets.h"
@@ -65,7 +65,7 @@ class Services {
   StateDir& state() { return state_; }
   JobStore& store() { return store_; }
   Drain& drain() { return drain_; }
-  const AttemptToken& token() const { return token_; }
+  const SecretToken& token() const { return token_; }
   std::unique_ptr<v1::Jobs::Stub> jobs;
   std::unique_ptr<v1::Workers::Stub> workers;
 
@@ -92,6 +92,7 @@ class Services {
   Trash trash_{state_.trash};
   PathPolicy paths_{{home_ / "data"}, state_.root};
   Machine machine_;
+  KnownModels models_;
   Drain drain_{state_.root / "drained"};
   QueueView view_;
   Access access_{""};
@@ -101,10 +102,10 @@ class Services {
   StreamPump streams_{store_.changes(), {.of_one = kMaxStreams}};
   WebhookPolicy webhooks_{{}};
   StreamPump transfers_{store_.changes(), {.of_one = kMaxStreams}};
-  JobsService jobs_service_{{store_, state_, trash_, streams_, paths_, gate_, machine_, drain_,
-                             view_, webhooks_, transfers_, /*models_leave=*/true}};
+  JobsService jobs_service_{{store_, state_, trash_, streams_, paths_, gate_, machine_, models_,
+                             drain_, view_, webhooks_, transfers_, /*models_leave=*/true}};
   WorkersService workers_service_{store_, heartbeats_};
-  AttemptToken token_ = make_attempt_token();
+  SecretToken token_ = make_secret_token();
   std::unique_ptr<grpc::Server> server_;
 };
 

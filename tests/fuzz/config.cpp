@@ -47,7 +47,7 @@ void plan_jobs(const ModelConfig& config) {
 void fuzz_config(const std::string& bytes) {
   try {
     const ModelConfig config = parse_model_config(bytes, "config.json");
-    if (config.num_layers <= kMaxPlannedLayers) plan_jobs(config);
+    if (config.num_layers() <= kMaxPlannedLayers) plan_jobs(config);
   } catch (const InputError&) {
     return;
   }

@@ -65,7 +65,7 @@ class Watched {
       {"127.0.0.1", 0},
       certificates_,
       gate_,
-      {.health = [] { return std::vector<HealthCheck>{{.part = "queue", .fault = ""}}; },
+      {.health = [] { return std::vector<HealthCheck>{{.part = "queue", .verdict = {}}}; },
        .metrics =
            [] {
              require(false, "metrics are for those who have a token");

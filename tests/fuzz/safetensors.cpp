@@ -34,15 +34,12 @@ void check_header(const SafetensorsHeader& header, uint64_t file_size) {
 /// A mixture whose fused experts, [2, 2, 1] and [2, 1, 1], are a few bytes.
 ModelConfig tiny_mixture() {
   ModelConfig config;
-  config.hidden_size = config.intermediate_size = config.vocab_size = 1;
-  config.num_layers = 2;
+  config.hidden_size = config.vocab_size = 1;
   config.tie_word_embeddings = true;
   config.form.junction_widths.assign(5, 1);
-  config.mixture = MixtureConfig{.experts = 2,
-                                 .experts_per_token = 1,
-                                 .intermediate_size = 1,
-                                 .layers = {true, true},
-                                 .names = {"block_sparse_moe", "w1", "w3", "w2"}};
+  const MixtureSpec mixture{
+      .experts = 2, .experts_per_token = 1, .names = {"block_sparse_moe", "w1", "w3", "w2"}};
+  config.layers.assign(2, {.attention = {}, .mlp = {.intermediate_size = 1, .mixture = mixture}});
   return config;
 }
 

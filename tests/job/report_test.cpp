@@ -460,7 +460,7 @@ TEST(ModelCard, OfAModelWithASlidingWindowNamesNoExportThatRefusesWindows) {
   ModelConfig windowed = small_llama();
   windowed.family = "mistral";
   EXPECT_THAT(model_card(report, windowed), HasSubstr("`--to nemotron-nas`"));
-  windowed.attention.sliding_window = 4096;
+  windowed.layers.front().attention.sliding_window = 4096;
   EXPECT_THAT(model_card(report, windowed), HasSubstr("`dotresize export PATH --to gguf`"));
   EXPECT_THAT(model_card(report, windowed), Not(HasSubstr("nemotron-nas")));
 }

@@ -45,6 +45,8 @@ SOURCES = {
     "qwen2-sliding-later": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7),
     "qwen3": tiny_keys("qwen3"),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    "seed_oss": tiny_keys("seed_oss", attention_out_bias=True, mlp_bias=True),
+    "smollm3": tiny_keys("smollm3", no_rope_layers=[1, 0, 1]),
     "mixtral": tiny_keys("mixtral"),
     "mixtral-sliding": tiny_keys("mixtral", sliding_window=7),
     "qwen3_moe": tiny_keys("qwen3_moe"),
@@ -55,7 +57,7 @@ SOURCES = {
     "qwen3_moe-window-unused": tiny_keys("qwen3_moe", sliding_window=7),
     **ROTARY_SOURCES,
 }
-DENSE_FAMILIES = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
+DENSE_FAMILIES = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3", "smollm3")
 MIXTURE_FAMILIES = ("mixtral-sliding", "qwen3_moe-window-unused")
 ONE_PER_FAMILY = DENSE_FAMILIES + MIXTURE_FAMILIES
 # Enough every day for tests with another form that runs all sources.

@@ -138,6 +138,7 @@ FULL_WIDTH_SOURCES = {
     "phi3-partial-sliding": tiny_keys("phi3", partial_rotary_factor=0.5, sliding_window=7),
     "qwen2-tied": tiny_keys("qwen2", tie_word_embeddings=True),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    "smollm3-tied": tiny_keys("smollm3", no_rope_layers=[1, 0, 1], tie_word_embeddings=True),
     "mixtral-sliding-tied": tiny_keys("mixtral", sliding_window=7, tie_word_embeddings=True),
     "qwen3_moe-biases-wide-heads": tiny_keys("qwen3_moe", attention_bias=True, head_dim=20),
 }

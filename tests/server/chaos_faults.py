@@ -39,7 +39,7 @@ KINDS = {
     "damage cache": 5,  # one bit of kept tokens, or of their hash
     "revoke token": 6,  # of a client
 }
-# Those that need small disks. fill cache: puts more into the cache of tokens than it may keep. remount output: read-only.
+# Faults that need small disks. fill cache: puts more into the cache of tokens than it may keep. remount output: read-only.
 DISK_KINDS = {"fill state": 4, "fill output": 4, "fill cache": 4, "remount output": 4}
 
 

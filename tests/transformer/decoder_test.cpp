@@ -16,18 +16,18 @@ struct Case {
 };
 
 ModelConfig with_window(ModelConfig config, int64_t window) {
-  config.attention.sliding_window = window;
+  for (LayerSpec& layer : config.layers) layer.attention.sliding_window = window;
   return config;
 }
 
 ModelConfig with_narrow_values(ModelConfig config) {
-  config.form.value_head_dims = {5, 12};
+  config.layers.front().attention.value_head_dim = 5;
   return config;
 }
 
 ModelConfig with_dynamic_rotary(ModelConfig config) {
-  config.attention.rotary.type = "dynamic";
-  config.attention.rotary.factor = 2.0;
+  config.rotaries.front().type = "dynamic";
+  config.rotaries.front().factor = 2.0;
   config.max_position_embeddings = 8;
   return config;
 }

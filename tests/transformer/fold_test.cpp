@@ -53,14 +53,14 @@ TEST_P(Fold, AtFullWidthKeepsTheLogits) {
 TEST_P(Fold, OfTheInputAloneYieldsTheDenseStream) {
   const c10::InferenceMode inference;
   const WholeModel dense = random_model(GetParam(), 3);
-  const RotaryTable rotary = make_rotary_table(dense.config, 9);
+  const LayerContext context = make_layer_context(dense.config, 9);
   const at::Tensor x = at::randn({2, 9, dense.config.hidden_size}, at::kFloat);
   const at::Tensor map = random_orthogonal(dense.config.hidden_size, 4);
   const at::Tensor mapped = at::matmul(x, map.to(at::kFloat));
   for (const SublayerWeights& weights : dense.sublayers) {
     const SublayerWeights half = to_dtype(fold_input(weights, map.t()), at::kFloat);
-    EXPECT_LT(largest_difference(sublayer_forward(dense.config, half, rotary, mapped),
-                                 sublayer_forward(dense.config, weights, rotary, x)),
+    EXPECT_LT(largest_difference(sublayer_forward(dense.config, half, context, mapped),
+                                 sublayer_forward(dense.config, weights, context, x)),
               1e-4)
         << sublayer_name(weights.sublayer);
   }

@@ -33,11 +33,11 @@ TEST(RmsNorm, LeavesItsInputAlone) {
 TEST(SublayerForward, LeavesItsInputAlone) {
   const c10::InferenceMode inference;
   const WholeModel model = random_model(tiny_config(), 2);
-  const RotaryTable rotary = make_rotary_table(model.config, 6);
+  const LayerContext context = make_layer_context(model.config, 6);
   const at::Tensor x = at::randn({1, 6, model.config.hidden_size}, at::kFloat);
   const at::Tensor before = x.clone();
   for (const SublayerWeights& weights : model.sublayers) {
-    sublayer_forward(model.config, weights, rotary, x);
+    sublayer_forward(model.config, weights, context, x);
   }
   EXPECT_TRUE(at::equal(x, before));
 }
@@ -52,7 +52,7 @@ SublayerWeights with_matrix(SublayerWeights weights, const at::Tensor& shortcut)
 TEST(SublayerForward, OfAShortcutOfLowRankIsThatOfTheMatrix) {
   const c10::InferenceMode inference;
   const WholeModel model = random_model(tiny_config(), 4);
-  const RotaryTable rotary = make_rotary_table(model.config, 6);
+  const LayerContext context = make_layer_context(model.config, 6);
   const int64_t d = model.config.hidden_size;
   for (const auto& [k_in, k_out] : {std::pair{16, 16}, {16, 20}, {20, 16}, {24, 24}}) {
     const at::Tensor M_inv = random_orthogonal(d, 5).narrow(0, 0, k_in);
@@ -68,8 +68,8 @@ TEST(SublayerForward, OfAShortcutOfLowRankIsThatOfTheMatrix) {
       SublayerWeights weights = to_dtype(fold_output(fold_input(dense, M_inv), M), at::kFloat);
       const auto expect_as = [&](const at::Tensor& matrix) {
         EXPECT_LT(largest_difference(
-                      sublayer_forward(model.config, weights, rotary, x),
-                      sublayer_forward(model.config, with_matrix(weights, matrix), rotary, x)),
+                      sublayer_forward(model.config, weights, context, x),
+                      sublayer_forward(model.config, with_matrix(weights, matrix), context, x)),
                   1e-4)
             << k_in << " to " << k_out;
       };
@@ -91,10 +91,14 @@ TEST(Attention, IsCausal) {
   EXPECT_LT(largest_difference(logits(model, ids).narrow(1, 0, 12), logits(model, prefix)), 1e-5);
 }
 
+void set_window(int64_t window, ModelConfig& config) {
+  for (LayerSpec& layer : config.layers) layer.attention.sliding_window = window;
+}
+
 TEST(Attention, WithAWindowOfOneSeesItselfAlone) {
   const c10::InferenceMode inference;
   WholeModel model = random_model(tiny_config(), 5);
-  model.config.attention.sliding_window = 1;
+  set_window(1, model.config);
   const at::Tensor ids = random_ids(model.config, {1, 8}, 6);
   // Attention to a single key ignores its position, so each token may as well be the first.
   const at::Tensor alone = logits(model, ids.reshape({8, 1}));
@@ -106,21 +110,52 @@ TEST(Attention, WithAWindowOfEveryTokenIsPlain) {
   WholeModel model = random_model(tiny_config(), 7);
   const at::Tensor ids = random_ids(model.config, {1, 8}, 8);
   const at::Tensor plain = logits(model, ids);
-  model.config.attention.sliding_window = 8;
+  set_window(8, model.config);
   EXPECT_TRUE(at::equal(logits(model, ids), plain));
-  model.config.attention.sliding_window = 7;
+  set_window(7, model.config);
   EXPECT_GT(largest_difference(logits(model, ids), plain), 1e-3);
+}
+
+TEST(Attention, HasTheWindowOfItsLayer) {
+  const c10::InferenceMode inference;
+  WholeModel model = random_model(tiny_config(), 7);
+  const at::Tensor ids = random_ids(model.config, {1, 8}, 8);
+  set_window(3, model.config);
+  const at::Tensor both = logits(model, ids);
+  model.config.layers.front().attention.sliding_window.reset();
+  const at::Tensor last = logits(model, ids);
+  EXPECT_GT(largest_difference(last, both), 1e-3);
+  model.config.layers.back().attention.sliding_window.reset();
+  EXPECT_GT(largest_difference(logits(model, ids), last), 1e-3);
+}
+
+TEST(Attention, WithoutARotaryEmbeddingSeesASetOfTokens) {
+  const c10::InferenceMode inference;
+  ModelConfig config = tiny_config();
+  for (LayerSpec& layer : config.layers) layer.attention.rotary.reset();
+  const WholeModel model = random_model(config, 5);
+  const at::Tensor ids = random_ids(config, {1, 8}, 6);
+  const at::Tensor swapped = ids.index_select(1, at::tensor({3, 1, 2, 0, 4, 5, 6, 7}));
+  const auto last = [&](const at::Tensor& tokens) { return logits(model, tokens).select(1, -1); };
+  EXPECT_GT(largest_difference(last(ids), last(swapped)), 1e-3) << "the second layer sees order";
+  config.layers.pop_back();
+  const WholeModel first = random_model(config, 5);
+  EXPECT_LT(
+      largest_difference(logits(first, ids).select(1, -1), logits(first, swapped).select(1, -1)),
+      1e-5);
 }
 
 TEST(Attention, WithNarrowerValuesIsThatWhoseOtherChannelsAreZero) {
   const c10::InferenceMode inference;
   ModelConfig config = tiny_config();
-  config.attention.num_heads = 4;
-  config.attention.num_kv_heads = 2;
-  config.form.value_head_dims = {5, 12};
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.num_heads = 4;
+    layer.attention.num_kv_heads = 2;
+  }
+  config.layers.front().attention.value_head_dim = 5;
   const WholeModel narrow = random_model(config, 13);
   WholeModel wide = narrow;
-  wide.config.form.value_head_dims.clear();
+  wide.config.layers.front().attention.value_head_dim = 12;
   Linear& v = wide.sublayers[0].in_proj.at(2);
   Linear& o = wide.sublayers[0].out_proj.at(0);
   v.weight = at::constant_pad_nd(v.weight.view({2, 5, 24}), {0, 0, 0, 7}).view({24, 24});
@@ -152,12 +187,10 @@ TEST(Forward, InFloat16IsCloseToFloat32) {
 
 TEST(Rotary, KeepsNormsAndDependsOnDistanceAlone) {
   const ModelConfig config = tiny_config();
-  const RotaryTable table = make_rotary_table(config, 40);
+  const RotaryTable table = make_layer_context(config, 40).rotaries.front();
   at::manual_seed(11);
-  const at::Tensor query =
-      at::randn({1, 1, 1, config.attention.head_dim}, at::kFloat).expand({1, 1, 40, -1});
-  const at::Tensor key =
-      at::randn({1, 1, 1, config.attention.head_dim}, at::kFloat).expand({1, 1, 40, -1});
+  const at::Tensor query = at::randn({1, 1, 1, 12}, at::kFloat).expand({1, 1, 40, -1});
+  const at::Tensor key = at::randn({1, 1, 1, 12}, at::kFloat).expand({1, 1, 40, -1});
   const at::Tensor turned = apply_rotary(query, table);
   EXPECT_LT(largest_difference(turned.norm(2, {-1}), query.norm(2, {-1})), 1e-5);
   const at::Tensor scores = at::matmul(turned, apply_rotary(key, table).transpose(-2, -1));
@@ -167,10 +200,9 @@ TEST(Rotary, KeepsNormsAndDependsOnDistanceAlone) {
 
 TEST(Rotary, RotatesInFloat32AndRoundsOnce) {
   const ModelConfig config = tiny_config();
-  const RotaryTable table = make_rotary_table(config, 10);
+  const RotaryTable table = make_layer_context(config, 10).rotaries.front();
   at::manual_seed(12);
-  const at::Tensor x =
-      at::randn({1, 2, 10, config.attention.head_dim}, at::kFloat).to(at::kBFloat16);
+  const at::Tensor x = at::randn({1, 2, 10, 12}, at::kFloat).to(at::kBFloat16);
   EXPECT_TRUE(
       at::equal(apply_rotary(x, table), apply_rotary(x.to(at::kFloat), table).to(at::kBFloat16)));
 }

@@ -44,24 +44,24 @@ class InHalf : public ::testing::TestWithParam<ModelConfig> {
   InHalf()
       : half_(to_dtype(random_model(GetParam(), 3), at::kHalf)),
         exact_(to_dtype(half_, at::kFloat)),
-        rotary_(make_rotary_table(GetParam(), 9)) {
+        context_(make_layer_context(GetParam(), 9)) {
     x_ = at::randn({2, 9, GetParam().hidden_size}, at::kFloat);
     g_ = at::randn(x_.sizes(), at::kFloat);
   }
 
   at::Tensor gradient(const WholeModel& model, size_t sublayer, const at::Tensor& g) const {
     const SublayerWeights& weights = model.sublayers[sublayer];
-    return gradients_through(sublayer_graph(model.config, weights, rotary_, x_), weights, g).input;
+    return gradients_through(sublayer_graph(model.config, weights, context_, x_), weights, g).input;
   }
   at::Tensor forward(const WholeModel& model, size_t sublayer) const {
-    return sublayer_forward(model.config, model.sublayers[sublayer], rotary_, x_);
+    return sublayer_forward(model.config, model.sublayers[sublayer], context_, x_);
   }
 
   const c10::InferenceMode with_autograd_{false};
   const c10::NoGradGuard until_it_is_needed_;
   WholeModel half_;
   WholeModel exact_;
-  RotaryTable rotary_;
+  LayerContext context_;
   at::Tensor x_;
   at::Tensor g_;
 };
@@ -117,12 +117,12 @@ TEST(GradientInHalf, IsTriedWithLessWhereItOverflows) {
   half.sublayers[0].out_proj[0].weight.fill_(2500.0);
   half = to_dtype(half, at::kHalf);
   const WholeModel exact = to_dtype(half, at::kFloat);
-  const RotaryTable rotary = make_rotary_table(half.config, 9);
+  const LayerContext context = make_layer_context(half.config, 9);
   const at::Tensor x = at::randn({1, 9, half.config.hidden_size}, at::kFloat);
   const at::Tensor g = at::ones_like(x);
   const auto gradient = [&](const WholeModel& model) {
     const SublayerWeights& weights = model.sublayers[0];
-    return gradients_through(sublayer_graph(model.config, weights, rotary, x), weights, g).input;
+    return gradients_through(sublayer_graph(model.config, weights, context, x), weights, g).input;
   };
   EXPECT_LT(relative_error(gradient(half), gradient(exact)), 5e-3);
 }

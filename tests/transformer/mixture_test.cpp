@@ -8,7 +8,7 @@ namespace dotresize::testing {
 namespace {
 
 // Runs every expert on every token and weights the results by the routing weight or 0.
-at::Tensor all_experts(const MixtureConfig& config, const SublayerWeights& weights,
+at::Tensor all_experts(const MixtureSpec& config, const SublayerWeights& weights,
                        const at::Tensor& x) {
   const Routing routing = route(config, weights.in_proj[0], x);
   const at::Tensor dense = at::zeros({x.size(0), config.experts}, x.options())
@@ -24,14 +24,12 @@ at::Tensor all_experts(const MixtureConfig& config, const SublayerWeights& weigh
 
 class Mixture : public ::testing::Test {
  protected:
-  at::Tensor forward(const at::Tensor& x) const {
-    return mixture_forward(*model_.config.mixture, weights_, x);
-  }
+  at::Tensor forward(const at::Tensor& x) const { return mixture_forward(config_, weights_, x); }
 
   const c10::InferenceMode inference_;
   WholeModel model_ = random_model(mixture_config(), 1);
   SublayerWeights& weights_ = model_.sublayers[3];
-  MixtureConfig& config_ = *model_.config.mixture;
+  MixtureSpec& config_ = *model_.config.layers.back().mlp.mixture;
   at::Tensor x_ = at::randn({2, 7, 24}, at::kFloat);
 };
 

@@ -38,7 +38,7 @@ class StagesOverRanks : public ::testing::Test {
         blocking_(MPI_COMM_WORLD, wait_at_most(kStall)),
         comm_(notes_, blocking_) {
     ModelConfig config = tiny_config();
-    config.num_layers = 4;
+    config.layers.resize(4, config.layers.front());
     config.form.junction_widths.assign(config.num_junctions(), config.hidden_size);
     model_ = random_model(config, 1);
     windows_ = random_ids(config, {60, kSeqlen}, 2);  // seven microbatches of 8, one of 4

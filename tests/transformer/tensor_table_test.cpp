@@ -67,8 +67,7 @@ TEST(TensorTable, KeepsFusedInProjAndHeadNorms) {
 
 TEST(TensorTable, HasMlpsOfTheSizeOfTheirLayer) {
   ModelConfig config = compressed_at(3, fused_config());
-  config.form.intermediate_sizes.assign(static_cast<size_t>(config.num_layers), 40);
-  config.form.intermediate_sizes[1] = 24;
+  config.layers[1].mlp.intermediate_size = 24;
   const std::string layer = "model.layers.1.";
   EXPECT_THAT(names_and_shapes(config, 3),
               ElementsAre(NameAndShape{layer + "mlp.gate_up_proj.weight", {48, 10}},
@@ -78,7 +77,7 @@ TEST(TensorTable, HasMlpsOfTheSizeOfTheirLayer) {
 
 TEST(TensorTable, HasValueHeadsOfTheWidthOfTheirLayer) {
   ModelConfig config = compressed_at(2);
-  config.form.value_head_dims = {12, 5};
+  config.layers[1].attention.value_head_dim = 5;
   const std::string attention = "model.layers.1.self_attn.";
   const auto shapes = expected_shapes(config);
   EXPECT_THAT(shapes.at(attention + "v_proj.weight"), ElementsAre(5, 10));
@@ -87,13 +86,13 @@ TEST(TensorTable, HasValueHeadsOfTheWidthOfTheirLayer) {
   EXPECT_THAT(shapes.at(attention + "o_proj.weight"), ElementsAre(14, 15));
   EXPECT_THAT(shapes.at("model.layers.0.self_attn.v_proj.bias"), ElementsAre(12));
   ModelConfig fused = compressed_at(2, fused_config());
-  fused.form.value_head_dims = {12, 5};
+  fused.layers[1].attention.value_head_dim = 5;
   EXPECT_THAT(expected_shapes(fused).at(attention + "qkv_proj.weight"), ElementsAre(53, 10));
 }
 
 TEST(TensorTable, HasTheBiasesThatTheConfigNames) {
   ModelConfig config = compressed_at(1);
-  config.mlp_bias = false;
+  config.layers[0].mlp.bias = false;
   const std::string mlp = "model.layers.0.mlp.";
   EXPECT_THAT(names_and_shapes(config, 1),
               ElementsAre(NameAndShape{mlp + "gate_proj.weight", {40, 10}},
@@ -104,7 +103,7 @@ TEST(TensorTable, HasTheBiasesThatTheConfigNames) {
 
 TEST(TensorTable, OfAMixtureHasTheRouterAndEachExpert) {
   ModelConfig config = compressed_at(3, mixture_config());
-  config.mixture->experts = 2;
+  config.layers[1].mlp.mixture->experts = 2;
   const std::string block = "model.layers.1.block_sparse_moe.";
   EXPECT_THAT(names_and_shapes(config, 3),
               ElementsAre(NameAndShape{block + "gate.weight", {2, 10}},

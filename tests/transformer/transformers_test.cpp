@@ -59,10 +59,10 @@ TEST_P(Transformers, GivesTheSameGradients) {
   const c10::NoGradGuard no_grad;
   const WholeModel model = load_model(dir_);
   const at::Tensor ids = expected_.tensor("ids");
-  const RotaryTable rotary = make_rotary_table(model.config, ids.size(1));
+  const LayerContext context = make_layer_context(model.config, ids.size(1));
   std::vector<at::Tensor> x = {embed(model.embedding, ids)};
   for (const SublayerWeights& weights : model.sublayers) {
-    x.push_back(sublayer_forward(model.config, weights, rotary, x.back()));
+    x.push_back(sublayer_forward(model.config, weights, context, x.back()));
   }
   const at::Tensor labels = expected_.tensor("labels").reshape(-1);
   const at::Tensor probabilities =
@@ -76,7 +76,7 @@ TEST_P(Transformers, GivesTheSameGradients) {
     if (junction == 0) break;
     const auto reader = static_cast<size_t>(junction - 1);
     const SublayerWeights& weights = model.sublayers[reader];
-    const SublayerGraph graph = sublayer_graph(model.config, weights, rotary, x[reader]);
+    const SublayerGraph graph = sublayer_graph(model.config, weights, context, x[reader]);
     EXPECT_TRUE(at::equal(graph.output, x[reader + 1])) << sublayer_name(weights.sublayer);
     g = gradients_through(graph, weights, g).input;
   }

@@ -19,42 +19,46 @@ ModelConfig tiny_config() {
   ModelConfig config;
   config.family = "llama";
   config.hidden_size = 24;
-  config.intermediate_size = 40;
-  config.num_layers = 2;
-  config.attention.num_heads = 3;
-  config.attention.num_kv_heads = 1;
-  config.attention.head_dim = 12;
+  const AttentionSpec attention{.num_heads = 3,
+                                .num_kv_heads = 1,
+                                .head_dim = 12,
+                                .value_head_dim = 12,
+                                .bias = true,
+                                .output_bias = true};
+  config.layers.assign(2, {.attention = attention, .mlp = {.intermediate_size = 40, .bias = true}});
+  config.rotaries = {{.channels = 12}};
   config.vocab_size = 50;
   config.max_position_embeddings = 64;
   config.rms_norm_eps = 1e-5;
-  config.attention.bias = config.attention.output_bias = config.mlp_bias = true;
   config.form.junction_widths.assign(config.num_junctions(), config.hidden_size);
   return config;
 }
 
 ModelConfig fused_config() {
   ModelConfig config = tiny_config();
-  config.attention.bias = config.attention.output_bias = config.mlp_bias = false;
-  config.fused_in_proj = config.attention.head_norms = true;
-  config.attention.rotary.partial_factor = 0.5;
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.bias = layer.attention.output_bias = layer.mlp.bias = false;
+    layer.attention.fused = layer.mlp.fused = layer.attention.head_norms = true;
+  }
+  config.rotaries.front().partial_factor = 0.5;
+  config.rotaries.front().channels = 6;
   return config;
 }
 
 ModelConfig mixture_config() {
   ModelConfig config = tiny_config();
-  config.mlp_bias = false;
-  config.mixture = {.experts = 5,
-                    .experts_per_token = 2,
-                    .intermediate_size = 16,
-                    .normed_weights = true,
-                    .layers = {false, true},
-                    .names = {"block_sparse_moe", "w1", "w3", "w2"}};
+  for (LayerSpec& layer : config.layers) layer.mlp.bias = false;
+  config.layers.back().mlp = {.intermediate_size = 16,
+                              .mixture = {{.experts = 5,
+                                           .experts_per_token = 2,
+                                           .normed_weights = true,
+                                           .names = {"block_sparse_moe", "w1", "w3", "w2"}}}};
   return config;
 }
 
 std::string kind_of(const ModelConfig& config) {
-  if (config.mixture) return "Mixture";
-  return config.fused_in_proj ? "Fused" : "Plain";
+  if (config.layers.back().mlp.mixture) return "Mixture";
+  return config.layers.back().mlp.fused ? "Fused" : "Plain";
 }
 
 WholeModel random_model(const ModelConfig& config, uint64_t seed) {

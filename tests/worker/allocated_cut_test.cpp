@@ -130,7 +130,7 @@ TEST_F(AllocatedCutTest, IsTheSameInManyPassesThatComputeAgain) {
   new_journal();
   short_of_memory_ = true;
   const AllocatedCut found = run();
-  EXPECT_EQ(widths_of(found.allocation.chosen), widths_of(once.allocation.chosen));
+  EXPECT_EQ(sizes_of(found.allocation.chosen), sizes_of(once.allocation.chosen));
   EXPECT_EQ(found.allocation.predicted_loss_increase(), once.allocation.predicted_loss_increase());
   const auto cuts_again = cuts();
   ASSERT_EQ(cuts_again.size(), cuts_once.size());
@@ -150,9 +150,9 @@ TEST_F(AllocatedCutTest, OtherFeaturesGoOnceAllWindowsAreSeen) {
   const AllocatedCut found = run();
   int64_t cut = 0;
   int64_t same = 0;
-  for (const ChosenWidth& one : found.allocation.of_mlps()) {
-    if (one.width == config_.intermediate_size) continue;
-    const std::string entry = fmt::format("mlp-{}-{}", one.sublayer, one.width);
+  for (const ChosenSize& one : found.allocation.of(kFeatures)) {
+    if (one.size == mlp_width(config_, one.sublayer)) continue;
+    const std::string entry = fmt::format("mlp-{}-{}", one.sublayer, one.size);
     const std::string gate =
         fmt::format("model.layers.{}.mlp.gate_proj.weight", layer_of(one.sublayer));
     ++cut;
@@ -189,7 +189,7 @@ TEST_F(AllocatedCutTest, AKilledRunGoesOnToTheSameCut) {
   journal_->remove("curve-3");  // another kill, before this curve
   journal_->remove("gradients-6");
   journal_->remove("held-out-gradients-7");
-  EXPECT_EQ(widths_of(run().allocation.chosen), widths_of(whole.allocation.chosen));
+  EXPECT_EQ(sizes_of(run().allocation.chosen), sizes_of(whole.allocation.chosen));
   for (const auto& [name, tensor] : cuts())
     EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
 }
@@ -197,10 +197,10 @@ TEST_F(AllocatedCutTest, AKilledRunGoesOnToTheSameCut) {
 TEST_F(AllocatedCutTest, AStockModelKeepsEquallyManyFeaturesInAllLayers) {
   spec_.mutable_output()->set_format(v1::Output::stock);
   const AllocatedCut found = run();
-  EXPECT_LT(found.config.intermediate_size, config_.intermediate_size);
-  EXPECT_THAT(widths_of(found.allocation.chosen), Each(found.config.intermediate_size));
-  EXPECT_THAT(found.config.form.intermediate_sizes, testing::IsEmpty());
-  EXPECT_EQ(found.allocation.of_attentions().size(), 0u);
+  EXPECT_LT(mlp_width(found.config, 1), mlp_width(config_, 1));
+  EXPECT_THAT(sizes_of(found.allocation.chosen), Each(mlp_width(found.config, 1)));
+  EXPECT_FALSE(found.config.form.sizes_by_layer);
+  EXPECT_EQ(found.allocation.of(kValueChannels).size(), 0u);
 }
 
 }  // namespace

@@ -46,14 +46,14 @@ AllocatedCut cut_by_loss(Communicator& comm, const CalibrationJob& dense, const 
     const PhaseClock::Scope scope(clock, "solve");
     found.allocation = allocate(dense.config, job, measured);
   }
-  found.config = with_chosen_widths(dense.config, job, found.allocation);
+  found.config = with_chosen_sizes(dense.config, job, found.allocation);
   found.held_out_kl =
       kl_of_trial(comm, dense, job, curves, windows, found.config, kept, observer, clock, trial);
   // The ratio of measured to predicted loss serves for all parts of the model: any part that is
   // fitted to few tokens loses more on others.
   const double predicted = found.allocation.predicted_loss_increase();
   if (found.held_out_kl > 0.0 && predicted > 0.0) {
-    for (ChosenWidth& one : found.allocation.chosen) {
+    for (ChosenSize& one : found.allocation.chosen) {
       one.predicted_loss_increase *= found.held_out_kl / predicted;
     }
   }

@@ -14,24 +14,26 @@
 namespace dotresize {
 namespace {
 
-/// Name of a cut's entry. It includes the width, because a job may cut a sublayer to several
-/// widths.
-std::string cut_entry(int64_t sublayer, int64_t width, bool for_trial) {
-  if (is_attention(sublayer)) {
-    return (for_trial ? entries::kTrialValues : entries::kValues)(sublayer, width);
-  }
-  return (for_trial ? entries::kTrialMlp : entries::kMlp)(sublayer, width);
+/// Returns what is left of the sublayer; nothing if it is whole.
+std::optional<Choice> choice_of(const ModelConfig& dense, const ModelConfig& cut,
+                                int64_t sublayer) {
+  const auto layer = static_cast<size_t>(layer_of(sublayer));
+  const Unit* unit = cut_unit(dense.layers.at(layer), cut.layers.at(layer), sublayer);
+  if (unit == nullptr) return std::nullopt;
+  return Choice{unit, unit->size(cut.layers[layer])};
 }
 
-bool is_cut(const ModelConfig& dense, const ModelConfig& cut, int64_t sublayer) {
-  return inner_width(cut, sublayer) < inner_width(dense, sublayer);
+/// Name of a cut's entry. It includes the size, because a job may cut a sublayer to several sizes.
+std::string cut_entry(int64_t sublayer, const Choice& choice, bool for_trial) {
+  const UnitCut& cut = cut_of(*choice.unit);
+  return (for_trial ? cut.trial_entry : cut.entry)(sublayer, choice.size);
 }
 
 /// Returns true if the sublayer is to be cut, and the journal does not have it yet.
 bool lacks_cut(const CalibrationJob& dense, const ModelConfig& cut, int64_t sublayer,
                bool for_trial) {
-  return is_cut(dense.config, cut, sublayer) &&
-         !dense.journal.has(cut_entry(sublayer, inner_width(cut, sublayer), for_trial));
+  const std::optional<Choice> choice = choice_of(dense.config, cut, sublayer);
+  return choice && !dense.journal.has(cut_entry(sublayer, *choice, for_trial));
 }
 
 std::vector<double> read_curve(const Journal& curves, int64_t sublayer) {
@@ -139,9 +141,9 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
     if (dense.plan.ranks.front().keeps_sums) {
       kept.push_back(dense.halves_precision() ? of : of.copied(/*to_host=*/true));
     }
-    const std::vector<int64_t> widths = possible_inner_widths(dense.config, job, of.sublayer);
+    const std::vector<Choice> possible = choices(dense.config, job, of.sublayer);
     curves.put(entries::kCurve(of.sublayer),
-               with_context(name, [&] { return cutter.curve(of, widths); }));
+               with_context(name, [&] { return cutter.curve(of, possible); }));
   };
   passes.in_stages(
       pending, {std::move(round)}, [](int64_t) { return std::nullopt; }, measure);
@@ -161,10 +163,10 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
   BackgroundEntry writing(dense.journal);  // writes a cut while the next one is computed
   const auto cut_one = [&](SublayerSums of) {
     const std::string name = sublayer_name(of.sublayer);
-    const int64_t width = inner_width(cut, of.sublayer);
+    const Choice choice = choice_of(dense.config, cut, of.sublayer).value();
     const PhaseClock::Scope scope(clock, "cut", name);
-    writing.put(cut_entry(of.sublayer, width, from.for_trial),
-                with_context(name, [&] { return cutter.cut(of, width); }));
+    writing.put(cut_entry(of.sublayer, choice, from.for_trial),
+                with_context(name, [&] { return cutter.cut(of, choice); }));
   };
   if (job.schedule.pipelined) {
     const auto lacks = [&](int64_t s) { return lacks_cut(dense, cut, s, from.for_trial); };
@@ -188,15 +190,16 @@ std::vector<std::filesystem::path> cut_files(const Journal& journal, const Model
                                              const ModelConfig& cut, bool for_trial) {
   std::vector<std::filesystem::path> files;
   for (int64_t s = 0; s < dense.num_sublayers(); ++s) {
-    if (!is_cut(dense, cut, s)) continue;
-    files.push_back(journal.tensors_file(cut_entry(s, inner_width(cut, s), for_trial)));
+    const std::optional<Choice> choice = choice_of(dense, cut, s);
+    if (choice) files.push_back(journal.tensors_file(cut_entry(s, *choice, for_trial)));
   }
   return files;
 }
 
-CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& cut, int64_t sublayer) {
-  const auto tensors =
-      journal.get(cut_entry(sublayer, inner_width(cut, sublayer), /*for_trial=*/false));
+CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& dense,
+                               const ModelConfig& cut, int64_t sublayer) {
+  const Choice choice = choice_of(dense, cut, sublayer).value();
+  const auto tensors = journal.get(cut_entry(sublayer, choice, /*for_trial=*/false));
   return {tensors.at(kLossIncrease).sum().item<double>(),
           tensors.at(kSeenTokens).eq(0).sum().item<int64_t>()};
 }

@@ -65,7 +65,8 @@ struct CutDiagnostics {
   int64_t unseen_experts = 0;  ///< experts that no token has chosen; their H is the identity
 };
 
-/// Reads the diagnostics of the sublayer at its width in `cut`.
-CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& cut, int64_t sublayer);
+/// Reads the diagnostics of a sublayer that is smaller in `cut` than in `dense`.
+CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& dense,
+                               const ModelConfig& cut, int64_t sublayer);
 
 }  // namespace dotresize

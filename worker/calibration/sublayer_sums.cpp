@@ -35,8 +35,8 @@ SublayerSums SublayerPasses::no_sums(int64_t sublayer, const std::vector<SumBoun
   SublayerSums sums{.sublayer = sublayer, .features = {}, .tokens = {}, .gradients = {}};
   const bool attends = is_attention(sublayer);
   const int64_t count = attends ? 1 : mlp_count(job_.config, sublayer);
-  const int64_t width =
-      attends ? attention_features(job_.config) : mlp_width(job_.config, sublayer);
+  const int64_t width = attends ? attention_features(job_.config.attention(sublayer))
+                                : mlp_width(job_.config, sublayer);
   // Tensors made in inference mode could not be added to during the backward pass.
   std::optional<c10::InferenceMode> with_autograd;
   if (job_.map.metric == Metric::kFisher) with_autograd.emplace(false);
@@ -130,7 +130,7 @@ void SublayerPasses::in_stages(
 }
 
 std::vector<SumBounds> SublayerPasses::bounds_of(const SublayerWeights& weights,
-                                                 const RotaryTable& rotary,
+                                                 const LayerContext& context,
                                                  const Microbatches& x) const {
   const int64_t count = mlp_count(job_.config, weights.sublayer);
   at::Tensor norms = at::zeros({comm_.size(), count}, at::kDouble);
@@ -140,7 +140,7 @@ std::vector<SumBounds> SublayerPasses::bounds_of(const SublayerWeights& weights,
     mine[mlp] = std::max(mine[mlp].item<double>(), norm.max().item<double>());
   };
   for (const at::Tensor& batch : x) {
-    sublayer_forward(job_.config, weights, rotary, batch, nullptr, visit);
+    sublayer_forward(job_.config, weights, context, batch, nullptr, visit);
   }
   comm_.all_reduce_sum(norms);  // exact: all summands but one are zero
   const at::Tensor largest = norms.amax(0);
@@ -154,7 +154,7 @@ std::vector<SumBounds> SublayerPasses::bounds_of(const SublayerWeights& weights,
 void SublayerPasses::over_ranks(const std::set<int64_t>& wanted,
                                 const std::function<void(SublayerSums)>& visit) {
   if (wanted.empty()) return;
-  const RotaryTable rotary = make_rotary_table(job_.config, job_.windows.size(1), job_.device);
+  const LayerContext context = make_layer_context(job_.config, job_.windows.size(1), job_.device);
   Microbatches x = embed_share(comm_, job_, job_.compute_dtype, clock_);
   SublayerStream sublayers(comm_, job_.reader, job_.config, job_.compute_dtype, job_.device);
   for (int64_t s = 0; s <= *wanted.rbegin(); ++s) {
@@ -163,11 +163,11 @@ void SublayerPasses::over_ranks(const std::set<int64_t>& wanted,
     std::optional<SublayerSums> sums;
     FeatureVisitor add;
     if (wanted.contains(s)) {
-      sums = no_sums(s, bounds_of(weights, rotary, x));
+      sums = no_sums(s, bounds_of(weights, context, x));
       add = [&](int64_t mlp, const at::Tensor& h) { add_features(*sums, mlp, h); };
     }
     for (at::Tensor& batch : x) {
-      batch = sublayer_forward(job_.config, weights, rotary, batch, nullptr, add);
+      batch = sublayer_forward(job_.config, weights, context, batch, nullptr, add);
       observer_.tokens_seen(batch.size(0) * batch.size(1));
     }
     if (!sums) continue;

@@ -67,7 +67,7 @@ class SublayerPasses {
   void sum(std::vector<SublayerSums>& group, const TokenRound& round);
   void add_gradient(Moments& sums, int64_t junction, const at::Tensor& g) const;
   /// Returns the bounds of the features over all ranks' tokens.
-  std::vector<SumBounds> bounds_of(const SublayerWeights& weights, const RotaryTable& rotary,
+  std::vector<SumBounds> bounds_of(const SublayerWeights& weights, const LayerContext& context,
                                    const Microbatches& x) const;
 
   Communicator& comm_;

@@ -66,12 +66,12 @@ EvaluationSums evaluate_round(Communicator& comm, const CheckpointEvaluation& ev
   Microbatches x;
   for (const at::Tensor& batch : ids) x.push_back(embed_from(reader, config, batch, dtype, device));
   {
-    const RotaryTable rotary = make_rotary_table(config, windows.size(1), device);
+    const LayerContext context = make_layer_context(config, windows.size(1), device);
     SublayerStream sublayers(comm, reader, config, dtype, device);
     for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
       const SublayerWeights weights = sublayers.next();
       for (at::Tensor& batch : x) {
-        batch = sublayer_forward(config, weights, rotary, batch);
+        batch = sublayer_forward(config, weights, context, batch);
         sublayer_passed(batch.size(0) * batch.size(1));
       }
     }

@@ -22,14 +22,15 @@ WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& c
 }
 
 at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids) {
-  return project(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection);
+  return scaled_embedding(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection,
+                          embedding.scale);
 }
 
 at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids) {
-  const RotaryTable rotary = make_rotary_table(model.config, ids.size(1));
+  const LayerContext context = make_layer_context(model.config, ids.size(1));
   at::Tensor x = embed(model.embedding, ids);
   for (const SublayerWeights& sublayer : model.sublayers) {
-    x = sublayer_forward(model.config, sublayer, rotary, x);
+    x = sublayer_forward(model.config, sublayer, context, x);
   }
   return x;
 }
@@ -39,22 +40,19 @@ at::Tensor logits(const WholeModel& model, const at::Tensor& ids) {
 }
 
 Decoder::Decoder(const WholeModel& model, int64_t batch, int64_t capacity)
-    : model_(model), rotary_(make_rotary_table(model.config, capacity)) {
+    : model_(model), context_(make_layer_context(model.config, capacity)) {
   const at::ScalarType dtype = model.embedding.weight.scalar_type();
-  for (int64_t layer = 0; layer < model.config.num_layers; ++layer) {
-    caches_.emplace_back(model.config, batch, capacity, dtype);
+  for (int64_t layer = 0; layer < model.config.num_layers(); ++layer) {
+    caches_.emplace_back(model.config.attention(2 * layer), batch, capacity, dtype);
   }
 }
 
 at::Tensor Decoder::read(const at::Tensor& ids) {
-  const auto positions = [&](const at::Tensor& table) {
-    return table.narrow(0, caches_.front().length(), ids.size(1));
-  };
-  const RotaryTable rotary{positions(rotary_.cos), positions(rotary_.sin)};
+  const LayerContext context = positions_of(context_, caches_.front().length(), ids.size(1));
   at::Tensor x = embed(model_.embedding, ids);
   for (const SublayerWeights& weights : model_.sublayers) {
     KeyValueCache& cache = caches_.at(static_cast<size_t>(layer_of(weights.sublayer)));
-    x = sublayer_forward(model_.config, weights, rotary, x,
+    x = sublayer_forward(model_.config, weights, context, x,
                          is_attention(weights.sublayer) ? &cache : nullptr);
   }
   return head_forward(model_.config, model_.head, x.select(1, -1));

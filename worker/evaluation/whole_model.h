@@ -51,7 +51,7 @@ class Decoder {
 
  private:
   const WholeModel& model_;
-  RotaryTable rotary_;                 // all positions
+  LayerContext context_;               // all positions
   std::vector<KeyValueCache> caches_;  // by layer
 };
 

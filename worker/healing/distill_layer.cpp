@@ -36,7 +36,7 @@ double LayerDistillation::held_out_error(const LayerWeights& layer) {
   const LayerTokens& held_out = problem.held_out;
   at::Tensor sums = at::zeros({held_out.count, 2}, at::kDouble);
   for (size_t i = 0; i < held_out.x.size(); ++i) {
-    const at::Tensor y = layer_forward(problem.config, layer, problem.rotary, held_out.x[i]);
+    const at::Tensor y = layer_forward(problem.config, layer, problem.context, held_out.x[i]);
     // ‖y − target‖² / (‖target‖² + d·eps) of each token
     const at::Tensor squares =
         (y - held_out.targets[i]).square_().sum(/*dim=*/-1, /*keepdim=*/true);
@@ -62,7 +62,7 @@ std::vector<at::Tensor> LayerDistillation::gradient(size_t microbatch, int64_t s
   const at::Tensor experts = fitted.experts.empty() ? at::Tensor() : fitted.experts[microbatch];
   const c10::AutoGradMode with_gradients(true);
   const at::Tensor y =
-      layer_forward(problem.config, weights, problem.rotary, fitted.x[microbatch], experts);
+      layer_forward(problem.config, weights, problem.context, fitted.x[microbatch], experts);
   const auto tokens = static_cast<double>(y.size(0) * y.size(1) * summands);
   const at::Tensor& target = fitted.targets[microbatch];
   const at::Tensor g =

@@ -28,7 +28,7 @@ struct LayerTokens {
 /// A layer to distil (docs/method.md, "Healing"). References outlive it.
 struct LayerProblem {
   const ModelConfig& config;  ///< config of the output
-  const RotaryTable& rotary;
+  const LayerContext& context;
   const LayerWeights& folded;  ///< folded weights, in their stored dtypes
   const LayerTokens& fitted;
   const LayerTokens& held_out;

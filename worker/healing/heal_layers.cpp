@@ -58,8 +58,8 @@ class LayerHealingRun {
         compute_dtype_(job.calibration.compute_dtype == at::kHalf ? at::kFloat
                                                                   : job.calibration.compute_dtype),
         tokens_per_microbatch_(microbatch_samples(job.fitted.size(1)) * job.fitted.size(1)),
-        dense_rotary_(make_rotary_table(job.dense_config, job.fitted.size(1), device_)),
-        rotary_(make_rotary_table(job.output, job.fitted.size(1), device_)),
+        dense_context_(make_layer_context(job.dense_config, job.fitted.size(1), device_)),
+        context_(make_layer_context(job.output, job.fitted.size(1), device_)),
         dense_layers_(comm, job.dense, job.dense_config, compute_dtype_, device_),
         folded_layers_(comm, job.folded, job.output, common_dtype(job.output), device_),
         maps_(maps_of_output(comm, job.calibration, job.output, clock)),
@@ -84,8 +84,8 @@ class LayerHealingRun {
   /// Float16 products have no gradient of their weights (linear.h), so float32 replaces float16.
   const at::ScalarType compute_dtype_;
   const int64_t tokens_per_microbatch_;
-  RotaryTable dense_rotary_;
-  RotaryTable rotary_;
+  LayerContext dense_context_;
+  LayerContext context_;
   SublayerStream dense_layers_;
   SublayerStream folded_layers_;
   std::optional<AlignedMaps> maps_;
@@ -123,7 +123,7 @@ HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weight
     observer_.tokens_seen(microbatches * tokens_per_microbatch_);
   };
   const DistilledLayer result =
-      distill_layer(comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens,
+      distill_layer(comm_, {job_.output, context_, weights, fitted_.tokens, held_out_.tokens,
                             job_.options, device_, compute_dtype_, microbatches_seen});
   microbatches_seen(all - seen);  // the epochs that were not needed
   weights = result.weights;
@@ -165,9 +165,9 @@ HealedLayerReport LayerHealingRun::heal(int64_t layer) {
     for (Streams* streams : {&fitted_, &held_out_}) {
       streams->tokens.experts.clear();
       for (at::Tensor& batch : streams->dense) {
-        batch = sublayer_forward(config, attention, dense_rotary_, batch);
+        batch = sublayer_forward(config, attention, dense_context_, batch);
         if (mixture) streams->tokens.experts.push_back(chosen_experts(config, mlp, batch));
-        batch = sublayer_forward(config, mlp, dense_rotary_, batch);
+        batch = sublayer_forward(config, mlp, dense_context_, batch);
       }
     }
   }
@@ -187,7 +187,7 @@ HealedLayerReport LayerHealingRun::heal(int64_t layer) {
     const PhaseClock::Scope scope(clock_, "forward");
     for (Streams* streams : {&fitted_, &held_out_}) {
       for (at::Tensor& batch : streams->tokens.x) {
-        batch = layer_forward(job_.output, computing, rotary_, batch);
+        batch = layer_forward(job_.output, computing, context_, batch);
       }
     }
   }
@@ -204,7 +204,8 @@ std::vector<HealedLayerReport> heal_layers(Communicator& comm, const LayerHealin
   const c10::NoGradGuard no_gradients;
   LayerHealingRun run(comm, job, observer, clock);
   std::vector<HealedLayerReport> layers;
-  for (int64_t layer = 0; layer < job.output.num_layers; ++layer) layers.push_back(run.heal(layer));
+  for (int64_t layer = 0; layer < job.output.num_layers(); ++layer)
+    layers.push_back(run.heal(layer));
   comm.barrier();  // every layer is in the journal
   return layers;
 }

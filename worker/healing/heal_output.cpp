@@ -144,7 +144,7 @@ void HealingRun::train_epoch(int64_t epoch) {
     const double rate = cosine_rate(job_.options.update_learning_rate(), epoch * steps_ + step,
                                     steps_ * job_.options.epochs);
     for (SublayerUpdates& updates : updates_) updates.step(rate);
-    observer_.tokens_seen(windows.numel() * job_.output.num_layers);
+    observer_.tokens_seen(windows.numel() * job_.output.num_layers());
   }
 }
 
@@ -239,7 +239,7 @@ HealingReport HealingRun::run() {
     observer_.epoch_ended(static_cast<int64_t>(epoch), losses[epoch].kl, /*found=*/true);
   }
   const int64_t trained = std::max<int64_t>(0, std::ssize(losses) - 1);
-  observer_.tokens_seen(trained * job_.fitted.ids.numel() * job_.output.num_layers);
+  observer_.tokens_seen(trained * job_.fitted.ids.numel() * job_.output.num_layers());
   const bool done = trained == job_.options.epochs && job_.journal.has(entries::kUpdateShare);
   if (gather_numbers(comm_, done ? 1 : 0).front() == 0) {
     // If a step has fewer windows than there are stages, ranks wait for each other, and the working

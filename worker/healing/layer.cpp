@@ -66,10 +66,10 @@ std::vector<std::string> trained_names(const ModelConfig& config, int64_t layer)
 }
 
 at::Tensor layer_forward(const ModelConfig& config, const LayerWeights& layer,
-                         const RotaryTable& rotary, const at::Tensor& x,
+                         const LayerContext& context, const at::Tensor& x,
                          const at::Tensor& experts) {
-  const at::Tensor between = sublayer_forward(config, layer.attention, rotary, x);
-  return sublayer_forward(config, layer.mlp, rotary, between, nullptr, nullptr, experts);
+  const at::Tensor between = sublayer_forward(config, layer.attention, context, x);
+  return sublayer_forward(config, layer.mlp, context, between, nullptr, nullptr, experts);
 }
 
 }  // namespace dotresize

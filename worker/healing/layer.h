@@ -36,7 +36,7 @@ std::vector<std::string> trained_names(const ModelConfig& config, int64_t layer)
 /// k_out] float32. `experts`: the experts of each token in a mixture, as in mixture_forward;
 /// undefined: chosen by the layer.
 at::Tensor layer_forward(const ModelConfig& config, const LayerWeights& layer,
-                         const RotaryTable& rotary, const at::Tensor& x,
+                         const LayerContext& context, const at::Tensor& x,
                          const at::Tensor& experts = {});
 
 }  // namespace dotresize

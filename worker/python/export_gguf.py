@@ -117,6 +117,8 @@ def refuse_what_gguf_lacks(model):
         raise InputError(f"{model.directory}: norm_topk_prob is false, and llama.cpp norms the weights of experts")
     if mixture and not all(mixture["layers"]):
         raise InputError(f"{model.directory}: a mixture with layers of one MLP has no form in GGUF")
+    if len(set(config["sliding_windows"])) > 1:
+        raise InputError(f"{model.directory}: a sliding window on some of the layers is not exported")
 
 
 def family_of(config):
@@ -153,9 +155,9 @@ def turned_heads(name, config):
 class Layers:
     """Heads and features of each layer, as GGUF has them: numbers, or a list of one for each layer."""
 
-    def __init__(self, config):
-        self.config = config
-        self.features = whole_blocks(config["intermediate_size"])
+    def __init__(self, model):
+        self.config = config = model.config
+        self.features = whole_blocks(model.settings["intermediate_size"])
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         if config["compressed"]:
             self.take_by_layer()
@@ -269,7 +271,7 @@ def add_settings(writer, model, layers, gguf, wanted):
     kind = gguf.GGMLQuantizationType
     files = {kind.F32: "ALL_F32", kind.F16: "MOSTLY_F16", kind.BF16: "MOSTLY_BF16", kind.Q8_0: "MOSTLY_Q8_0"}
     writer.add_file_type(getattr(gguf.LlamaFileType, files[wanted]))
-    window, context = config["sliding_window"], config["max_position_embeddings"]
+    window, context = config["sliding_windows"][0], config["max_position_embeddings"]
     if window and window < context:
         print(f"export_gguf: note: llama.cpp has no sliding window of {window} here: its context is {window} tokens", file=sys.stderr)
         context = window
@@ -293,7 +295,7 @@ def add_settings(writer, model, layers, gguf, wanted):
         writer.add_expert_count(mixture["experts"])
         writer.add_expert_used_count(mixture["experts_per_token"])
         if config["family"] == "qwen3_moe":
-            writer.add_expert_feed_forward_length(whole_blocks(mixture["intermediate_size"]))
+            writer.add_expert_feed_forward_length(whole_blocks(config["intermediate_sizes"][0]))
 
 
 def write_tensors(writer, tensors, model, wanted, gguf):
@@ -325,7 +327,7 @@ def export(model, out, type_name):
     wanted = gguf.GGMLQuantizationType[type_name.upper()]
     architecture = FAMILIES[family_of(config)][0]
     number = {name: value for value, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
-    layers = Layers(config)
+    layers = Layers(model)
     tensors = tensors_of(model, layers, gguf.get_tensor_name_map(number, config["num_hidden_layers"]))
     partial = partial_of(out)
     try:

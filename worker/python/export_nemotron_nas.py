@@ -55,7 +55,7 @@ def refuse_what_decilm_lacks(model):
     if not model.config["compressed"]:
         raise InputError(f"{model.directory}: not a custom output: engines load it as it is")
     refuse_maps(model, "nemotron-nas")
-    if model.config["sliding_window"] is not None:
+    if any(model.config["sliding_windows"]):
         raise InputError(f"{model.directory}: a nemotron-nas has no sliding window")
 
 

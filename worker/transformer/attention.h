@@ -16,7 +16,8 @@ namespace dotresize {
 class KeyValueCache {
  public:
   /// Allocates `capacity` positions of `batch` sequences. `dtype`: dtype of the weights.
-  KeyValueCache(const ModelConfig& config, int64_t batch, int64_t capacity, at::ScalarType dtype);
+  KeyValueCache(const AttentionSpec& attention, int64_t batch, int64_t capacity,
+                at::ScalarType dtype);
 
   /// Number of positions in the cache.
   int64_t length() const { return length_; }
@@ -34,10 +35,10 @@ class KeyValueCache {
 /// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' activation_dtype
 /// (linear.h). The attention itself runs in the weights' dtype. Query head h attends to key
 /// head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added. `cache`: x follows
-/// its positions and is appended; the rotary table must start at x's first position. `visit`:
+/// its positions and is appended; the context must start at x's first position. `visit`:
 /// receives the input of o, [batch, tokens, heads · value_head_dim], one head after the other.
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
-                             const RotaryTable& rotary, const at::Tensor& x,
+                             const LayerContext& context, const at::Tensor& x,
                              KeyValueCache* cache = nullptr, const FeatureVisitor& visit = nullptr);
 
 }  // namespace dotresize

@@ -42,7 +42,7 @@ at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weight
 }  // namespace
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
-                            const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache,
+                            const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
                             const FeatureVisitor& features, const at::Tensor& experts) {
   if (is_skipped(config, weights.sublayer)) {
     const int64_t k_out = config.form.junction_widths.at(static_cast<size_t>(weights.sublayer) + 1);
@@ -51,25 +51,33 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
   const at::Tensor normed = normed_input(config, weights, x);
   at::Tensor update;
   if (is_attention(weights.sublayer)) {
-    update = attention_forward(config, weights, rotary, normed, cache, features);
+    update = attention_forward(config, weights, context, normed, cache, features);
   } else if (config.is_mixture(weights.sublayer)) {
-    update = mixture_forward(*config.mixture, weights, normed, features, experts);
+    update =
+        mixture_forward(*config.mlp(weights.sublayer).mixture, weights, normed, features, experts);
   } else {
     update = mlp_forward(weights.in_proj, weights.out_proj.at(0), normed, features);
   }
-  return add_skip(update.to(at::kFloat), x, weights);
+  update = update.to(at::kFloat);
+  const double scale = config.layers.at(layer_of(weights.sublayer)).residual_scale;
+  return add_skip(scale == 1.0 ? update : update * scale, x, weights);
 }
 
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
                           const at::Tensor& x) {
   const at::Tensor normed = normed_input(config, weights, x);
-  return route(*config.mixture, weights.in_proj.at(0), normed.reshape({-1, x.size(-1)})).experts;
+  const MixtureSpec& mixture = *config.mlp(weights.sublayer).mixture;
+  return route(mixture, weights.in_proj.at(0), normed.reshape({-1, x.size(-1)})).experts;
+}
+
+at::Tensor final_norm(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
+  const at::Tensor normed = rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps);
+  return config.logit_scale == 1.0 ? normed : normed * config.logit_scale;
 }
 
 at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
                        at::ScalarType dtype) {
-  const at::Tensor normed = rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps);
-  return project(normed, head.projection).to(dtype);
+  return project(final_norm(config, head, x), head.projection).to(dtype);
 }
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {

@@ -18,10 +18,10 @@ namespace dotresize {
 
 /// Runs one sublayer with its skip: f(norm(x)) + x·shortcut, or only the skip if is_skipped().
 /// Causal. x: [batch, tokens, k_in] float32 (the residual stream). Returns [batch, tokens, k_out]
-/// float32. `rotary`: table of at least `tokens` positions. `cache`: see attention_forward; an MLP
+/// float32. `context`: of at least `tokens` positions. `cache`: see attention_forward; an MLP
 /// ignores it. `features`: receives the input of out_proj. `experts`: see mixture_forward.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
-                            const RotaryTable& rotary, const at::Tensor& x,
+                            const LayerContext& context, const at::Tensor& x,
                             KeyValueCache* cache = nullptr,
                             const FeatureVisitor& features = nullptr,
                             const at::Tensor& experts = {});
@@ -31,8 +31,11 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
                           const at::Tensor& x);
 
-/// Returns the input of the head's matrix: the final residual stream x [..., k_2L] float32, normed
-/// and projected, [..., width] in `dtype`.
+/// Returns the final residual stream x [..., k_2L] float32, normed, times the factor of the logits.
+at::Tensor final_norm(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x);
+
+/// Returns the input of the head's matrix: final_norm() of x [..., k_2L] float32, projected, [...,
+/// width] in `dtype`.
 at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
                        at::ScalarType dtype);
 

@@ -22,7 +22,7 @@ at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_pro
   return apply_linear(out_proj, hidden);
 }
 
-Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
+Routing route(const MixtureSpec& config, const Linear& router, const at::Tensor& x,
               const at::Tensor& given) {
   const at::Tensor logits = apply_linear({router.weight, {}}, x);
   const at::Tensor probabilities = at::softmax(logits, /*dim=*/-1, at::kFloat);
@@ -37,7 +37,7 @@ Routing route(const MixtureConfig& config, const Linear& router, const at::Tenso
   return {weights.to(logits.scalar_type()), experts};
 }
 
-at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
+at::Tensor mixture_forward(const MixtureSpec& config, const SublayerWeights& weights,
                            const at::Tensor& x, const FeatureVisitor& visit,
                            const at::Tensor& experts) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});

@@ -32,14 +32,14 @@ struct Routing {
 /// Returns the experts of each token x [tokens, k_in]: `given` [tokens, experts_per_token] int64,
 /// or if it is undefined the most probable ones by softmax(x·routerᵀ) in float32 over all experts.
 /// Weights are the probabilities of these experts, divided by their sum if the config norms them.
-Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
+Routing route(const MixtureSpec& config, const Linear& router, const at::Tensor& x,
               const at::Tensor& given = {});
 
 /// Returns Σ weight · expert(x) over a token's experts, for normalised x [batch, tokens, k_in], in
 /// the weights' activation_dtype. Each expert sees only its own tokens. A token's sum runs in the
 /// order of the experts. `experts`: the experts of each token, as in route(); undefined: the most
 /// probable ones. Returns [batch, tokens, k_out], skip not added.
-at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
+at::Tensor mixture_forward(const MixtureSpec& config, const SublayerWeights& weights,
                            const at::Tensor& x, const FeatureVisitor& visit = nullptr,
                            const at::Tensor& experts = {});
 

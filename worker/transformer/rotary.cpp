@@ -12,23 +12,21 @@
 namespace dotresize {
 namespace {
 
-// The plain frequencies, [rotary_dim / 2] float32: theta^(-2i/rotary_dim).
+// The plain frequencies, [channels / 2] float32: theta^(-2i/channels).
 // Models were trained with float32 angles. Float64 angles would differ at late positions.
-at::Tensor frequencies_of_base(const ModelConfig& config, double theta) {
-  const at::Tensor exponent =
-      at::arange(0, config.rotary_dim(), 2, at::kFloat) / config.rotary_dim();
+at::Tensor frequencies_of_base(const RotaryConfig& rotary, double theta) {
+  const at::Tensor exponent = at::arange(0, rotary.channels, 2, at::kFloat) / rotary.channels;
   return at::pow(at::Scalar(theta), exponent).reciprocal_();
 }
 
 // YaRN (https://arxiv.org/abs/2309.00071): pairs up to the one with beta_fast rotations within the
 // original context are unchanged. Pairs from the one with beta_slow rotations on are slowed by
 // `factor`. Between them the two are blended.
-at::Tensor yarn_frequencies(const ModelConfig& config, const at::Tensor& frequencies) {
-  const RotaryConfig& rotary = config.attention.rotary;
+at::Tensor yarn_frequencies(const RotaryConfig& rotary, const at::Tensor& frequencies) {
   // Pair of channels that makes `turns` rotations, as a real number.
   const auto pair_that_turns = [&](double turns) {
     const auto original = static_cast<double>(rotary.original_max_position_embeddings);
-    return static_cast<double>(config.rotary_dim()) *
+    return static_cast<double>(rotary.channels) *
            std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(rotary.theta));
   };
   double first = pair_that_turns(rotary.beta_fast);
@@ -38,30 +36,30 @@ at::Tensor yarn_frequencies(const ModelConfig& config, const at::Tensor& frequen
     last = std::ceil(last);
   }
   first = std::max(first, 0.0);
-  last = std::min(last, static_cast<double>(config.rotary_dim() - 1));
+  last = std::min(last, static_cast<double>(rotary.channels - 1));
   if (first == last) last += 0.001;
   const at::Tensor slowed =
-      ((at::arange(config.rotary_dim() / 2, at::kFloat) - first) / (last - first)).clamp_(0, 1);
+      ((at::arange(rotary.channels / 2, at::kFloat) - first) / (last - first)).clamp_(0, 1);
   return frequencies / rotary.factor * slowed + frequencies * (1 - slowed);
 }
 
 // Angle per position of each pair of channels, in a window of `tokens`.
-at::Tensor frequencies(const ModelConfig& config, int64_t tokens) {
-  const RotaryConfig& rotary = config.attention.rotary;
-  const at::Tensor plain = frequencies_of_base(config, rotary.theta);
+at::Tensor frequencies(const RotaryConfig& rotary, int64_t max_position_embeddings,
+                       int64_t tokens) {
+  const at::Tensor plain = frequencies_of_base(rotary, rotary.theta);
   if (rotary.type == "default") return plain;
   if (rotary.type == "linear") return plain / rotary.factor;
   if (rotary.type == "dynamic") {
     // NTK-aware scaling: the base grows with the window beyond max_position_embeddings, so that the
     // slowest pair of channels is slowed by factor·tokens/max_position_embeddings - (factor - 1).
-    const auto longest = static_cast<double>(config.max_position_embeddings);
+    const auto longest = static_cast<double>(max_position_embeddings);
     const double length = std::max(static_cast<double>(tokens), longest) / longest;
     const double slowing = rotary.factor * length - (rotary.factor - 1.0);
-    const auto channels = static_cast<double>(config.rotary_dim());
-    return frequencies_of_base(config,
+    const auto channels = static_cast<double>(rotary.channels);
+    return frequencies_of_base(rotary,
                                rotary.theta * std::pow(slowing, channels / (channels - 2.0)));
   }
-  if (rotary.type == "yarn") return yarn_frequencies(config, plain);
+  if (rotary.type == "yarn") return yarn_frequencies(rotary, plain);
   if (rotary.type == "longrope") {
     // LongRoPE (https://arxiv.org/abs/2402.13753): every pair of channels is slowed by its own
     // factor, with one list for windows within the original context and another for longer ones.
@@ -115,11 +113,25 @@ class Rotation : public torch::autograd::Function<Rotation> {
 
 }  // namespace
 
-RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens, at::Device device) {
-  const at::Tensor half = at::outer(at::arange(tokens, at::kFloat), frequencies(config, tokens));
-  const at::Tensor angles = at::cat({half, half}, /*dim=*/1);
-  const double scale = config.attention.rotary.attention_factor;
-  return {at::cos(angles).mul_(scale).to(device), at::sin(angles).mul_(scale).to(device)};
+LayerContext make_layer_context(const ModelConfig& config, int64_t tokens, at::Device device) {
+  LayerContext context;
+  for (const RotaryConfig& rotary : config.rotaries) {
+    const at::Tensor half = at::outer(at::arange(tokens, at::kFloat),
+                                      frequencies(rotary, config.max_position_embeddings, tokens));
+    const at::Tensor angles = at::cat({half, half}, /*dim=*/1);
+    context.rotaries.push_back({at::cos(angles).mul_(rotary.attention_factor).to(device),
+                                at::sin(angles).mul_(rotary.attention_factor).to(device)});
+  }
+  return context;
+}
+
+LayerContext positions_of(const LayerContext& context, int64_t first, int64_t tokens) {
+  LayerContext part;
+  for (const RotaryTable& table : context.rotaries) {
+    part.rotaries.push_back(
+        {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)});
+  }
+  return part;
 }
 
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "job/model/model_config.h"
 
@@ -15,10 +16,17 @@ struct RotaryTable {
   at::Tensor sin;
 };
 
-/// Returns the table on `device` for windows of exactly `tokens` tokens: frequencies of dynamic and
-/// longrope embeddings depend on the length of the window.
-RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens,
-                              at::Device device = at::kCPU);
+/// Positions of a window, which the layers of a model compute with besides weights and activations.
+struct LayerContext {
+  std::vector<RotaryTable> rotaries;  ///< one for each of ModelConfig::rotaries
+};
+
+/// Returns the context on `device` for windows of exactly `tokens` tokens: frequencies of dynamic
+/// and longrope embeddings depend on the length of the window.
+LayerContext make_layer_context(const ModelConfig& config, int64_t tokens,
+                                at::Device device = at::kCPU);
+/// Returns the context of the positions [first, first + tokens). `context`: of more positions.
+LayerContext positions_of(const LayerContext& context, int64_t first, int64_t tokens);
 
 /// Rotates query or key heads: channel i is paired with channel i + rotary_dim/2; channels from
 /// rotary_dim on are unchanged. x: [batch, heads, tokens, head_dim] of any floating dtype, computed

@@ -11,37 +11,37 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
-#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/choices.h"
 #include "job/plan/allocate/loss_allocation.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {
 namespace {
 
-/// Returns the chosen widths; `size` returns the index of a sublayer's width in
-/// possible_inner_widths().
-Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
-                      const std::vector<SublayerCurve>& curves,
-                      const std::function<std::size_t(std::size_t curve)>& size) {
+/// Returns the chosen sizes; `choice` returns the index of a curve's choice.
+Allocation with_choices(const ModelConfig& config, const ResolvedJob& job,
+                        const std::vector<SublayerCurve>& curves,
+                        const std::function<std::size_t(std::size_t curve)>& choice) {
   Allocation found;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     const int64_t sublayer = curves[i].sublayer;
-    found.chosen.push_back({sublayer, possible_inner_widths(config, job, sublayer).at(size(i)),
-                            curves[i].loss_increases.at(size(i))});
+    const auto [unit, size] = choices(config, job, sublayer).at(choice(i));
+    found.chosen.push_back({sublayer, unit, size, curves[i].loss_increases.at(choice(i))});
   }
   return found;
 }
 
 int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Allocation& allocation) {
-  return net_size(with_chosen_widths(config, job, allocation), job, job.widths).compressed_bytes;
+  return net_size(with_chosen_sizes(config, job, allocation), job, job.widths).compressed_bytes;
 }
 
-/// Returns the smallest widths, without predictions.
-Allocation smallest_widths(const ModelConfig& config, const ResolvedJob& job) {
+/// Returns the last choices, which are the smallest, without predictions.
+Allocation smallest_sizes(const ModelConfig& config, const ResolvedJob& job) {
   Allocation least;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     if (!may_be_cut(job, s)) continue;
-    least.chosen.push_back({s, possible_inner_widths(config, job, s).back()});
+    const auto [unit, size] = choices(config, job, s).back();
+    least.chosen.push_back({s, unit, size});
   }
   return least;
 }
@@ -51,9 +51,8 @@ void check_curves(const ModelConfig& config, const ResolvedJob& job,
   std::size_t next = 0;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     if (!may_be_cut(job, s)) continue;
-    const bool known =
-        next < curves.size() && curves[next].sublayer == s &&
-        curves[next].loss_increases.size() == possible_inner_widths(config, job, s).size();
+    const bool known = next < curves.size() && curves[next].sublayer == s &&
+                       curves[next].loss_increases.size() == choices(config, job, s).size();
     if (!known) {
       throw std::invalid_argument(sublayer_name(s) + ": not the predictions of this model");
     }
@@ -66,18 +65,17 @@ void check_curves(const ModelConfig& config, const ResolvedJob& job,
     throw std::invalid_argument("there are predictions of other sublayers");
 }
 
-/// Returns the bytes of the sublayer at each of its possible widths. `output`: the dense model with
-/// the dtypes of the output.
-std::vector<int64_t> bytes_of_widths(const ModelConfig& output, const ResolvedJob& job,
-                                     int64_t sublayer) {
-  const auto layers = static_cast<std::size_t>(output.num_layers);
+/// Returns the bytes of the sublayer with each of its choices. `output`: the dense model with the
+/// dtypes of the output; it has the last choice afterwards.
+std::vector<int64_t> bytes_of_choices(const ModelConfig& dense, const ResolvedJob& job,
+                                      int64_t sublayer, ModelConfig& output) {
+  const auto layer = static_cast<std::size_t>(layer_of(sublayer));
   std::vector<int64_t> bytes;
-  for (const int64_t width : possible_inner_widths(output, job, sublayer)) {
-    ModelConfig cut = output;
-    (is_attention(sublayer) ? cut.form.value_head_dims : cut.form.intermediate_sizes)
-        .assign(layers, width);
+  for (const auto& [unit, size] : choices(dense, job, sublayer)) {
+    output.layers[layer] = dense.layers[layer];
+    unit->set_size(size, output.layers[layer]);
     bytes.push_back(
-        sublayer_size(cut, sublayer, output.hidden_size, output.hidden_size, /*folded=*/false)
+        sublayer_size(output, sublayer, output.hidden_size, output.hidden_size, /*folded=*/false)
             .bytes);
   }
   return bytes;
@@ -89,34 +87,28 @@ double Allocation::predicted_loss_increase() const {
   return dotresize::predicted_loss_increase(chosen);
 }
 
-std::vector<ChosenWidth> Allocation::of_attentions() const {
-  std::vector<ChosenWidth> found;
-  std::ranges::copy_if(chosen, std::back_inserter(found), is_attention, &ChosenWidth::sublayer);
+std::vector<ChosenSize> Allocation::of(const Unit& unit) const {
+  std::vector<ChosenSize> found;
+  std::ranges::copy_if(chosen, std::back_inserter(found),
+                       [&](const ChosenSize& one) { return one.unit == &unit; });
   return found;
 }
 
-std::vector<ChosenWidth> Allocation::of_mlps() const {
-  std::vector<ChosenWidth> found;
-  std::ranges::copy_if(chosen, std::back_inserter(found), std::not_fn(is_attention),
-                       &ChosenWidth::sublayer);
-  return found;
+std::vector<int64_t> sizes_of(const std::vector<ChosenSize>& chosen) {
+  std::vector<int64_t> sizes;
+  std::ranges::transform(chosen, std::back_inserter(sizes), &ChosenSize::size);
+  return sizes;
 }
 
-std::vector<int64_t> widths_of(const std::vector<ChosenWidth>& chosen) {
-  std::vector<int64_t> widths;
-  std::ranges::transform(chosen, std::back_inserter(widths), &ChosenWidth::width);
-  return widths;
-}
-
-double predicted_loss_increase(const std::vector<ChosenWidth>& chosen) {
-  return std::accumulate(chosen.begin(), chosen.end(), 0.0, [](double sum, const ChosenWidth& one) {
+double predicted_loss_increase(const std::vector<ChosenSize>& chosen) {
+  return std::accumulate(chosen.begin(), chosen.end(), 0.0, [](double sum, const ChosenSize& one) {
     return sum + one.predicted_loss_increase;
   });
 }
 
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t dense_bytes = stored_bytes(config);
-  const int64_t least_bytes = bytes_of(config, job, smallest_widths(config, job));
+  const int64_t least_bytes = bytes_of(config, job, smallest_sizes(config, job));
   if (least_bytes <= largest_bytes(job.target.allocation->size, dense_bytes)) return;
   const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
   throw InputError(
@@ -135,7 +127,7 @@ Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
   if (job.stock_output()) {  // the same features in all MLPs
     const std::size_t sizes = curves.front().loss_increases.size();
     for (std::size_t size = 0; size < sizes; ++size) {
-      Allocation found = with_sizes(config, job, curves, [&](std::size_t) { return size; });
+      Allocation found = with_choices(config, job, curves, [&](std::size_t) { return size; });
       if (bytes_of(config, job, found) <= most) return found;
     }
     throw std::invalid_argument("the fewest features have more bytes than there may be");
@@ -145,27 +137,22 @@ Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
   std::vector<LossCurve> by_bytes;
   int64_t narrowest = 0;  // bytes of these sublayers
   for (const SublayerCurve& curve : curves) {
-    by_bytes.push_back({bytes_of_widths(output, job, curve.sublayer), curve.loss_increases});
+    by_bytes.push_back(
+        {bytes_of_choices(config, job, curve.sublayer, output), curve.loss_increases});
     narrowest += by_bytes.back().sizes.back();
   }
-  const int64_t room = most - bytes_of(config, job, smallest_widths(config, job));
-  if (room < 0)
-    throw std::invalid_argument("the smallest widths have more bytes than there may be");
+  const int64_t room = most - bytes_of(config, job, smallest_sizes(config, job));
+  if (room < 0) throw std::invalid_argument("the smallest sizes have more bytes than there may be");
   const std::vector<std::size_t> sizes = allocate_by_loss(by_bytes, narrowest + room);
-  return with_sizes(config, job, curves, [&](std::size_t curve) { return sizes.at(curve); });
+  return with_choices(config, job, curves, [&](std::size_t curve) { return sizes.at(curve); });
 }
 
-ModelConfig with_chosen_widths(const ModelConfig& config, const ResolvedJob& job,
-                               const Allocation& allocation) {
+ModelConfig with_chosen_sizes(const ModelConfig& config, const ResolvedJob& job,
+                              const Allocation& allocation) {
   ModelConfig cut = config;
-  if (!job.stock_output()) {
-    cut.form.intermediate_sizes = widths_of(allocation.of_mlps());
-    cut.form.value_head_dims = widths_of(allocation.of_attentions());
-    return cut;
-  }
-  for (const ChosenWidth& one : allocation.chosen) {
-    (config.is_mixture(one.sublayer) ? cut.mixture->intermediate_size : cut.intermediate_size) =
-        one.width;
+  cut.form.sizes_by_layer = !job.stock_output();
+  for (const ChosenSize& one : allocation.chosen) {
+    one.unit->set_size(one.size, cut.layers.at(static_cast<std::size_t>(layer_of(one.sublayer))));
   }
   return cut;
 }

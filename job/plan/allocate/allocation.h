@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/model/units/unit.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
@@ -15,46 +16,46 @@ namespace dotresize {
 /// Predicted loss increases of a sublayer that may be cut.
 struct SublayerCurve {
   int64_t sublayer = 0;
-  std::vector<double> loss_increases;  ///< at each of possible_inner_widths(); finite, 0 or more
+  std::vector<double> loss_increases;  ///< at each of choices(); finite, 0 or more
 };
 
-/// Inner width that is chosen for a sublayer.
-struct ChosenWidth {
+/// Size that is chosen for a sublayer.
+struct ChosenSize {
   int64_t sublayer = 0;
-  int64_t width = 0;
+  const Unit* unit = nullptr;
+  int64_t size = 0;
   double predicted_loss_increase = 0.0;
 };
 
-/// Chosen widths of all sublayers that may be cut, in the order of the sublayers.
+/// Chosen sizes of all sublayers that may be cut, in the order of the sublayers.
 struct Allocation {
-  std::vector<ChosenWidth> chosen;
+  std::vector<ChosenSize> chosen;
 
   /// Sum of all predicted increases: the KL divergence of a token from the dense model's
   /// prediction.
   double predicted_loss_increase() const;
-  /// The choices for attentions, or those for MLPs.
-  std::vector<ChosenWidth> of_attentions() const;
-  std::vector<ChosenWidth> of_mlps() const;
+  /// The choices of this unit.
+  std::vector<ChosenSize> of(const Unit& unit) const;
 };
 
-/// Returns the widths alone.
-std::vector<int64_t> widths_of(const std::vector<ChosenWidth>& chosen);
+/// Returns the sizes alone.
+std::vector<int64_t> sizes_of(const std::vector<ChosenSize>& chosen);
 /// Returns the sum of the predicted increases.
-double predicted_loss_increase(const std::vector<ChosenWidth>& chosen);
+double predicted_loss_increase(const std::vector<ChosenSize>& chosen);
 
 /// Checks the size before any activation is seen. Throws InputError naming method.size if even the
-/// smallest widths do not meet it.
+/// smallest sizes do not meet it.
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
 
-/// Chooses the widths with the smallest predicted loss increase, among those whose output has a net
+/// Chooses the sizes with the smallest predicted loss increase, among those whose output has a net
 /// size within job.target.allocation->size. All MLPs of a stock output keep equally many features.
 /// `curves` has one curve for each sublayer that may be cut, in their order. Deterministic. Throws
-/// std::invalid_argument if the curves do not match the model or if no widths meet the size.
+/// std::invalid_argument if the curves do not match the model or if no sizes meet the target.
 Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
                     const std::vector<SublayerCurve>& curves);
 
-/// Returns the dense model with the chosen widths. Its sublayers are to be cut to these.
-ModelConfig with_chosen_widths(const ModelConfig& config, const ResolvedJob& job,
-                               const Allocation& allocation);
+/// Returns the dense model with the chosen sizes. Its sublayers are to be cut to these.
+ModelConfig with_chosen_sizes(const ModelConfig& config, const ResolvedJob& job,
+                              const Allocation& allocation);
 
 }  // namespace dotresize

@@ -10,22 +10,27 @@
 
 namespace dotresize {
 
-bool has_dense_mlp(const ModelConfig& config) {
-  return !config.mixture ||
-         std::ranges::find(config.mixture->layers, false) != config.mixture->layers.end();
+namespace {
+
+int64_t features_of(const ModelConfig& config, bool experts) {
+  const auto found = std::ranges::find_if(config.layers, [&](const LayerSpec& layer) {
+    return layer.mlp.mixture.has_value() == experts;
+  });
+  return found == config.layers.end() ? 0 : found->mlp.intermediate_size;
 }
 
-bool has_experts(const ModelConfig& config) {
-  return config.mixture &&
-         std::ranges::find(config.mixture->layers, true) != config.mixture->layers.end();
-}
+}  // namespace
+
+int64_t dense_features(const ModelConfig& config) { return features_of(config, false); }
+
+int64_t expert_features(const ModelConfig& config) { return features_of(config, true); }
 
 std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config) {
   if (!method.has_mlp()) return std::nullopt;
-  const bool dense = has_dense_mlp(config);
-  const bool experts = has_experts(config);
-  if (method.mlp().has_width() && dense && experts) {
+  const int64_t dense = dense_features(config);
+  const int64_t experts = expert_features(config);
+  if (method.mlp().has_width() && dense > 0 && experts > 0) {
     throw InputError("method.mlp.width",
                      "the model has both MLPs and experts, whose widths differ; "
                      "method.mlp.sparsity is available");
@@ -49,33 +54,23 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
             *target.sparsity, features, round_to,
             width_from_sparsity(*target.sparsity, features, 1) > 0 ? ", a smaller round_to" : ""));
   };
-  if (dense) target.width = left(config.intermediate_size);
-  if (experts) target.expert_width = left(config.mixture->intermediate_size);
-  const bool cuts = (dense && target.width < config.intermediate_size) ||
-                    (experts && target.expert_width < config.mixture->intermediate_size);
+  if (dense > 0) target.width = left(dense);
+  if (experts > 0) target.expert_width = left(experts);
+  const bool cuts = target.width < dense || target.expert_width < experts;
   return cuts ? std::optional(target) : std::nullopt;
 }
 
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {
   ModelConfig cut = config;
-  if (!target || !config.form.intermediate_sizes.empty()) return cut;
-  if (target->allocated && !target->by_layer) return cut;
+  if (!target || config.form.sizes_by_layer) return cut;
   if (target->allocated) {
-    cut.form.intermediate_sizes.reserve(static_cast<std::size_t>(config.num_layers));
-    for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
-      cut.form.intermediate_sizes.push_back(config.is_mixture(s) ? target->expert_width
-                                                                 : target->width);
-    }
+    cut.form.sizes_by_layer = target->by_layer;
     return cut;
   }
-  if (target->width > 0) cut.intermediate_size = target->width;
-  if (target->expert_width > 0) cut.mixture->intermediate_size = target->expert_width;
+  for (LayerSpec& layer : cut.layers) {
+    layer.mlp.intermediate_size = layer.mlp.mixture ? target->expert_width : target->width;
+  }
   return cut;
-}
-
-int64_t mlp_count(const ModelConfig& config, int64_t sublayer) {
-  if (is_attention(sublayer)) return 0;
-  return config.is_mixture(sublayer) ? config.mixture->experts : 1;
 }
 
 int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer) {
@@ -83,27 +78,8 @@ int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer) {
   return mlp_count(config, sublayer) * features * features * 8;
 }
 
-std::vector<int64_t> possible_value_dims(const ModelConfig& config) {
-  const int64_t step = std::max<int64_t>(1, config.attention.head_dim / 32);
-  std::vector<int64_t> dims = {config.attention.head_dim};
-  for (int64_t dim = (config.attention.head_dim - 1) / step * step; dim > 0; dim -= step)
-    dims.push_back(dim);
-  return dims;
-}
-
-std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
-                                         int64_t sublayer) {
-  const int64_t all = mlp_width(config, sublayer);
-  std::vector<int64_t> widths = {all};
-  for (int64_t width = (all - 1) / target.round_to * target.round_to; width >= target.round_to;
-       width -= target.round_to) {
-    widths.push_back(width);
-  }
-  return widths;
-}
-
-int64_t attention_features(const ModelConfig& config) {
-  return config.attention.num_heads * config.attention.head_dim;
+int64_t attention_features(const AttentionSpec& attention) {
+  return attention.num_heads * attention.head_dim;
 }
 
 }  // namespace dotresize

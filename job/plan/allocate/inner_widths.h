@@ -25,11 +25,6 @@ struct MlpTarget {
   int64_t round_to = 1;   ///< used only if allocated
 };
 
-/// True if a layer has an MLP that is not a mixture of experts.
-bool has_dense_mlp(const ModelConfig& config);
-/// True if a layer has a mixture of experts.
-bool has_experts(const ModelConfig& config);
-
 /// Returns the target that the job asks for with this model: floor((1-s)*d_ff/round_to +
 /// 1e-9)*round_to, or the width itself. Returns nullopt without `method.mlp`, and if no feature
 /// would be removed. Throws InputError naming the key.
@@ -41,27 +36,16 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
 /// stated by layer if layers may differ. A model that has sizes by layer already keeps them.
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
 
-/// Number of MLPs in the sublayer: 1, or the number of its experts. 0 for an attention.
-int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
-
 /// Bytes of the sums over the sublayer's features: d_ff x d_ff in float64 for each of its MLPs.
 int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer);
 
-// Inner widths of a sublayer, between its in_proj and its out_proj, that a job may cut: features of
-// an MLP or of each expert (`method.mlp`, `method.allocate`), and channels of value heads
-// (`method.allocate` with an output that has code of its own; docs/method.md, "Narrower value
-// heads").
-
-/// Channel counts that a value head can be cut to: head_dim, then multiples of a 32nd of it,
-/// descending.
-std::vector<int64_t> possible_value_dims(const ModelConfig& config);
-
-/// Feature counts that an allocation can cut an MLP, or each of its experts, to: all, then
-/// multiples of round_to, descending.
-std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
-                                         int64_t sublayer);
-
 /// Number of values per token that o reads in the dense model.
-int64_t attention_features(const ModelConfig& config);
+int64_t attention_features(const AttentionSpec& attention);
+
+/// Features of the MLPs that are not mixtures, which are the same in all layers of a dense model.
+/// 0: there is none.
+int64_t dense_features(const ModelConfig& config);
+/// The same for experts.
+int64_t expert_features(const ModelConfig& config);
 
 }  // namespace dotresize

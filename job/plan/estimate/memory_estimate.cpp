@@ -125,7 +125,7 @@ int64_t RankMemory::layer_healing() const {
   int64_t layer = 0;
   int64_t stored = 0;
   int64_t graph = 0;
-  for (int64_t l = 0; l < config.num_layers; ++l) {
+  for (int64_t l = 0; l < config.num_layers(); ++l) {
     TensorsSize size;
     int64_t kept = 0;
     for (const int64_t sublayer : {2 * l, 2 * l + 1}) {

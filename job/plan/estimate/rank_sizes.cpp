@@ -14,18 +14,46 @@ namespace dotresize {
 
 namespace {
 
+/// Calls visit(layer) for the first of each row of equal layers.
+template <class Visit>
+void for_each_form(const ModelConfig& config, const Visit& visit) {
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+    if (layer == 0 || config.layers[layer] != config.layers[layer - 1]) visit(layer);
+  }
+}
+
 /// Parameters of the largest sublayer of any rank, with this width at both of its junctions.
 int64_t largest_sublayer(const ModelConfig& config, int64_t width, bool folded) {
-  // Layers differ only in the form of their MLP, so one of each form is enough.
-  const std::vector<bool> dense(1, false);
-  const std::vector<bool>& mixtures = config.mixture ? config.mixture->layers : dense;
-  int64_t largest = sublayer_parameters(config, /*sublayer=*/0, width, width, folded);
-  for (const bool form : {false, true}) {
-    const auto layer = std::ranges::find(mixtures, form) - mixtures.begin();
-    if (layer == std::ssize(mixtures)) continue;
-    largest = std::max(largest, sublayer_parameters(config, 2 * layer + 1, width, width, folded));
-  }
+  int64_t largest = 0;
+  for_each_form(config, [&](std::size_t layer) {
+    for (const std::size_t sublayer : {2 * layer, 2 * layer + 1}) {
+      largest = std::max(largest, sublayer_parameters(config, static_cast<int64_t>(sublayer), width,
+                                                      width, folded));
+    }
+  });
   return largest;
+}
+
+/// Largest number of features that are summed: those of an MLP, of an expert, or the values that o
+/// reads.
+int64_t most_features(const ModelConfig& config, bool with_values) {
+  int64_t most = 0;
+  for (const LayerSpec& layer : config.layers) {
+    most = std::max(most, layer.mlp.intermediate_size);
+    if (with_values) most = std::max(most, attention_features(layer.attention));
+  }
+  return most;
+}
+
+/// Numbers per token inside the layer's sublayers, of which one computes at a time. Heads are
+/// rotated and repeated into copies. `padded`: value heads may be narrower than the others.
+int64_t numbers_inside(const LayerSpec& layer, int64_t d, bool padded) {
+  const int64_t queries = layer.attention.num_heads * layer.attention.head_dim;
+  const int64_t keys = layer.attention.num_kv_heads * layer.attention.head_dim;
+  const int64_t attention = 5 * queries + (padded ? 5 : 4) * keys;
+  // Tokens of an expert are gathered, and its results are added up.
+  const int64_t mlp = 3 * (layer.mlp.intermediate_size + (layer.mlp.mixture ? d : 0));
+  return std::max(attention, mlp);
 }
 
 }  // namespace
@@ -70,9 +98,7 @@ RankSizes::RankSizes(const RankMemory& rank)
                          r.shard.junctions(summed_junctions(r.config, r.job)))),
       cut_at_once(std::min(r.shard.cuts_at_once, count_cut_sublayers(r.job, r.shard.first_sublayer,
                                                                      r.shard.end_sublayer))),
-      features(std::max({has_dense_mlp(r.config) ? r.config.intermediate_size : 0,
-                         r.config.mixture ? r.config.mixture->intermediate_size : 0,
-                         r.job.allocates_values() ? attention_features(r.config) : 0})),
+      features(most_features(r.config, r.job.allocates_values())),
       dense_sublayer(largest_sublayer(r.config, d, /*folded=*/false)),
       folded_sublayer(largest_sublayer(r.config, k, /*folded=*/true)) {}
 
@@ -94,19 +120,16 @@ int64_t RankSizes::stage_weights(int64_t end) const {
   return parameters * compute_bytes;
 }
 
-/// Bytes of a microbatch inside a sublayer. Heads are rotated and repeated into copies.
+/// Bytes of a microbatch inside a sublayer.
 int64_t RankSizes::insides() const {
-  const ModelConfig& config = r.config;
-  const int64_t queries = config.attention.num_heads * config.attention.head_dim;
-  const int64_t keys = config.attention.num_kv_heads * config.attention.head_dim;
-  const int64_t padded = r.job.allocates_values() ? keys : 0;  // values of narrower heads
-  const int64_t attention = 5 * queries + 4 * keys + padded;
-  const int64_t mlp = 3 * config.intermediate_size;
-  // Tokens of an expert are gathered, and its results are added up.
-  const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
+  int64_t numbers = 0;
+  for_each_form(r.config, [&](std::size_t layer) {
+    numbers =
+        std::max(numbers, numbers_inside(r.config.layers[layer], d, r.job.allocates_values()));
+  });
   // Everything between two float16 products is float32.
   const int64_t bytes = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
-  return tokens * (bytes * (std::max({attention, mlp, mixture}) + d) + kFloat * d);
+  return tokens * (bytes * (numbers + d) + kFloat * d);
 }
 
 /// Bytes of a microbatch while its sums are taken: the rotated copy and the copy for the cost
@@ -129,21 +152,20 @@ int64_t RankSizes::microbatch() const {
 /// repeated and padded, the result, the input of head norms, and a row of a mask. MLP: both parts
 /// and the gate's activation. Mixture: those of the token's experts, and their results.
 int64_t RankSizes::graph_bytes(int64_t sublayer) const {
-  const ModelConfig& config = r.config;
   const int64_t between = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
   const int64_t norms = (2 * kFloat + between) * d;
   if (is_attention(sublayer)) {
-    const int64_t queries = config.attention.num_heads * config.attention.head_dim;
-    const int64_t keys = config.attention.num_kv_heads * config.attention.head_dim;
-    const int64_t normed = config.attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
-    const int64_t mask = config.attention.sliding_window ? seqlen * (1 + kFloat) : 0;
-    return norms + 5 * queries * compute_bytes + normed + mask +
-           config.attention.num_heads * kFloat;
+    const AttentionSpec& attention = r.config.attention(sublayer);
+    const int64_t queries = attention.num_heads * attention.head_dim;
+    const int64_t keys = attention.num_kv_heads * attention.head_dim;
+    const int64_t normed = attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
+    const int64_t mask = attention.sliding_window ? seqlen * (1 + kFloat) : 0;
+    return norms + 5 * queries * compute_bytes + normed + mask + attention.num_heads * kFloat;
   }
-  if (!config.is_mixture(sublayer)) return norms + 3 * config.intermediate_size * between;
-  const MixtureConfig& mixture = *config.mixture;
-  return norms + mixture.experts * 3 * kFloat +
-         mixture.experts_per_token * (3 * mixture.intermediate_size + 3 * d) * between;
+  const MlpSpec& mlp = r.config.mlp(sublayer);
+  if (!mlp.mixture) return norms + 3 * mlp.intermediate_size * between;
+  return norms + mlp.mixture->experts * 3 * kFloat +
+         mlp.mixture->experts_per_token * (3 * mlp.intermediate_size + 3 * d) * between;
 }
 
 /// Bytes of the way back: the microbatches that are not back yet (Checkpoints); in one sublayer
@@ -178,7 +200,8 @@ int64_t RankSizes::feature_sums(int64_t at_once) const {
   for (int64_t s = stage ? r.shard.first_sublayer : 0; s < end; ++s) {
     if (!may_be_cut(r.job, s)) continue;
     const int64_t matrices = is_attention(s) ? 1 : mlp_count(r.config, s);
-    const int64_t width = is_attention(s) ? attention_features(r.config) : mlp_width(r.config, s);
+    const int64_t width =
+        is_attention(s) ? attention_features(r.config.attention(s)) : mlp_width(r.config, s);
     sums.push_back(matrices * gram_sum(width) + (gradients ? gram_sum(d) : 0));
   }
   const auto together = std::min<int64_t>(at_once, std::ssize(sums));

@@ -27,6 +27,7 @@
 #include <cmath>
 
 #include "job/model/model_size.h"
+#include "job/plan/allocate/choices.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/block_sizes.h"
 
@@ -44,15 +45,15 @@ constexpr double kConditionSteps = 30.0;
 /// Bytes per token between the matrix products inside a sublayer, in numbers of `size` bytes.
 double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
   if (is_attention(sublayer)) {  // rotary embedding; the heads put side by side
-    const double turned = number((config.attention.num_heads + config.attention.num_kv_heads) *
-                                 config.attention.head_dim);
-    return size *
-           (10.0 * turned + 2.0 * number(config.attention.num_heads * config.attention.head_dim));
+    const AttentionSpec& attention = config.attention(sublayer);
+    const double turned =
+        number((attention.num_heads + attention.num_kv_heads) * attention.head_dim);
+    return size * (10.0 * turned + 2.0 * number(attention_features(attention)));
   }
   const double features = size * 5.0 * number(mlp_width(config, sublayer));
   if (!config.is_mixture(sublayer)) return features;
   // Tokens are gathered and scattered.
-  return number(config.mixture->experts_per_token) *
+  return number(active_mlps(config, sublayer)) *
          (features + (2.0 * size + 12.0) * number(config.hidden_size));
 }
 
@@ -61,15 +62,15 @@ double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
 double scaling_bytes(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
   const double in = number(widths.in);
   const double out = number(widths.out);
-  const double queries = number(config.attention.num_heads * config.attention.head_dim);
-  const double keys = number(config.attention.num_kv_heads * config.attention.head_dim);
   if (is_attention(sublayer)) {
+    const AttentionSpec& attention = config.attention(sublayer);
+    const double queries = number(attention_features(attention));
+    const double keys = number(attention.num_kv_heads * attention.head_dim);
     return 10.0 * (3.0 * in + queries) + 6.0 * (queries + 2.0 * keys + out);
   }
-  const double experts =
-      config.is_mixture(sublayer) ? number(config.mixture->experts_per_token) : 1.0;
   const double features = number(mlp_width(config, sublayer));
-  return experts * (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
+  return number(active_mlps(config, sublayer)) *
+         (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
 }
 
 }  // namespace
@@ -101,8 +102,8 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
   counts.gemm = 2.0 * tokens * active;
   counts.shortcut = 2.0 * tokens * number(widths.shortcut);
   if (is_attention(sublayer)) {
-    counts.attention = 2.0 * tokens * number(seqlen) *
-                       number(config.attention.num_heads * config.attention.head_dim);
+    counts.attention =
+        2.0 * tokens * number(seqlen) * number(attention_features(config.attention(sublayer)));
   }
   // Norm, skip path and conversions, all on the float32 stream.
   const double conversion = size < 4.0 ? 4.0 + size : 0.0;
@@ -176,25 +177,28 @@ namespace {
 /// Number of cuts of an allocation: for its trial, and for the output.
 constexpr double kCutsOfAllocation = 2.0;
 
-CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
+CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
   CutCounts counts;
   if (!job.allocates_values()) return counts;
+  const AttentionSpec& attention = config.attention(sublayer);
   const double d = number(config.hidden_size);
-  const double f = number(attention_features(config));
-  const double dim = number(config.attention.head_dim);
+  const double f = number(attention_features(attention));
+  const double dim = number(attention.head_dim);
   // All cuts of an allocation together remove about the share that the size asks for, because the
   // widths are not known.
   const double cut_share = kCutsOfAllocation * (1.0 - job.target.allocation->size);
-  const double steps = (dim - number(possible_value_dims(config).back())) * (1.0 + cut_share);
-  const double removed = steps * number(config.attention.num_heads);
+  const double steps =
+      (dim - number(kValueChannels.sizes(config.layers[layer_of(sublayer)], 1).back())) *
+      (1.0 + cut_share);
+  const double removed = steps * number(attention.num_heads);
   counts.gram = 1.125 * f * f;
   counts.width = f;
   counts.solve = (1.0 + kCutsOfAllocation) * (f * f * f + 4.0 * f * f * dim) +
                  2.0 * f * f * removed + 2.0 * d * f * removed;
   counts.bytes = steps * 8.0 * 3.0 * f * (f + d);
   counts.steps = steps;
-  const double values = number(config.attention.num_kv_heads * config.attention.head_dim);
-  const double rows = config.fused_in_proj ? f + 2.0 * values : values;
+  const double values = number(attention.num_kv_heads * attention.head_dim);
+  const double rows = attention.fused ? f + 2.0 * values : values;
   counts.journal = (kCutsOfAllocation - cut_share) * (rows + f) * d *
                    (folds_in_float64(job.output.dtypes.main) ? 8.0 : 4.0);
   return counts;
@@ -203,20 +207,20 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
 }  // namespace
 
 CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
-  if (is_attention(sublayer)) return value_cut_counts(config, job);
+  if (is_attention(sublayer)) return value_cut_counts(config, job, sublayer);
   CutCounts counts;
   if (!job.mlp) return counts;
   const double d = number(config.hidden_size);
   const double mlps = number(mlp_count(config, sublayer));
   const double f = number(mlp_width(config, sublayer));
   const double cuts = job.target.allocation ? kCutsOfAllocation : 1.0;
+  const bool mixture = config.is_mixture(sublayer);
   const double left = job.target.allocation
                           ? f * job.target.allocation->size
-                          : number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
+                          : number(mixture ? job.mlp->expert_width : job.mlp->width);
   const double least =
-      job.target.allocation ? number(possible_inner_widths(config, job, sublayer).back()) : left;
-  const bool mixture = config.is_mixture(sublayer);
-  counts.gram = 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
+      job.target.allocation ? number(choices(config, job, sublayer).back().size) : left;
+  counts.gram = 1.125 * f * f * number(active_mlps(config, sublayer));
   counts.width = f * std::sqrt(mlps);
   const double of_removal =
       f * f * f + 2.0 * d * f * f + 2.0 * d * d * f + 2.3 * (f * f * f - least * least * least);

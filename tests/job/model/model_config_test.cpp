@@ -10,14 +10,12 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
+using testing::IsEmpty;
 using testing::SizeIs;
 
 auto all_fields(const ModelConfig& c) {
-  return std::tuple(c.family, c.compressed, c.hidden_size, c.intermediate_size, c.num_layers,
-                    c.attention.num_heads, c.attention.num_kv_heads, c.attention.head_dim,
-                    c.vocab_size, c.max_position_embeddings, c.rms_norm_eps, c.attention.bias,
-                    c.attention.output_bias, c.mlp_bias, c.fused_in_proj, c.attention.head_norms,
-                    c.tie_word_embeddings, c.attention.sliding_window, c.attention.rotary,
+  return std::tuple(c.family, c.compressed, c.hidden_size, c.layers, c.rotaries, c.vocab_size,
+                    c.max_position_embeddings, c.rms_norm_eps, c.tie_word_embeddings,
                     c.stated_dtype, c.form.junction_widths);
 }
 
@@ -32,12 +30,12 @@ TEST(ModelConfigKeys, ThetaOfRopeScalingIsReadAsTransformers5Does) {
   const std::string outside = R"("rope_theta": 500000.0,)";
   const std::string inside = with(with(kLlama31Config, outside, ""), R"("rope_type": "llama3")",
                                   R"("rope_type": "llama3", "rope_theta": 500000.0)");
-  EXPECT_EQ(parse(inside).attention.rotary, parse(kLlama31Config).attention.rotary);
+  EXPECT_EQ(parse(inside).rotaries.front(), parse(kLlama31Config).rotaries.front());
 }
 
 TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
+                           kQwen3Config, kSmolLM3Config, kMixtralConfig, kQwen3MoeConfig}) {
     EXPECT_THAT(parse_config(text, "config.json").warnings, testing::IsEmpty()) << text;
   }
 }
@@ -47,16 +45,16 @@ TEST(ModelConfig, ReadsLlama31AsPublished) {
   EXPECT_EQ(config.family, "llama");
   EXPECT_FALSE(config.compressed);
   EXPECT_EQ(config.hidden_size, 4096);
-  EXPECT_EQ(config.attention.head_dim, 128);
-  EXPECT_EQ(config.attention.num_kv_heads, 8);
+  EXPECT_EQ(config.layers.front().attention.head_dim, 128);
+  EXPECT_EQ(config.layers.front().attention.num_kv_heads, 8);
   EXPECT_EQ(config.vocab_size, 128256);
   EXPECT_EQ(config.rms_norm_eps, 1e-5);
-  EXPECT_EQ(config.attention.rotary.type, "llama3");
-  EXPECT_EQ(config.attention.rotary.theta, 500000.0);
-  EXPECT_EQ(config.attention.rotary.factor, 8.0);
-  EXPECT_EQ(config.attention.rotary.original_max_position_embeddings, 8192);
+  EXPECT_EQ(config.rotaries.front().type, "llama3");
+  EXPECT_EQ(config.rotaries.front().theta, 500000.0);
+  EXPECT_EQ(config.rotaries.front().factor, 8.0);
+  EXPECT_EQ(config.rotaries.front().original_max_position_embeddings, 8192);
   EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);
-  EXPECT_EQ(config.attention.sliding_window, std::nullopt);
+  EXPECT_EQ(config.layers.front().attention.sliding_window, std::nullopt);
   EXPECT_THAT(config.form.junction_widths, SizeIs(65));
   EXPECT_THAT(config.form.junction_widths, Each(4096));
 }
@@ -82,65 +80,65 @@ TEST(ModelConfig, BothDialectsOfMistralGiveTheSame) {
               R"("sliding)");
   const ModelConfig config = parse(text);
   EXPECT_EQ(all_fields(config), all_fields(parse(kMistralV03Config)));
-  EXPECT_EQ(config.attention.rotary.type, "default");
-  EXPECT_EQ(config.attention.rotary.theta, 1e6);
+  EXPECT_EQ(config.rotaries.front().type, "default");
+  EXPECT_EQ(config.rotaries.front().theta, 1e6);
 }
 
 TEST(ModelConfig, BothDialectsMayStandTogetherWhereTheyAgree) {
   const ModelConfig config = parse(
       as_transformers5(kMistralV03Config, R"({"rope_theta": 1000000.0, "rope_type": "default"})"));
-  EXPECT_EQ(config.attention.rotary.theta, 1e6);
+  EXPECT_EQ(config.rotaries.front().theta, 1e6);
 }
 
 TEST(ModelConfig, OldNameOfTheRopeTypeIsRead) {
-  EXPECT_EQ(parse(with(kLlama31Config, "rope_type", "type")).attention.rotary.type, "llama3");
+  EXPECT_EQ(parse(with(kLlama31Config, "rope_type", "type")).rotaries.front().type, "llama3");
 }
 
 TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   const std::string sizes = R"("hidden_size": 512, "intermediate_size": 64,
       "num_hidden_layers": 1, "num_attention_heads": 16, "vocab_size": 10})";
   const ModelConfig llama = parse(R"({"model_type": "llama", )" + sizes);
-  EXPECT_EQ(llama.attention.num_kv_heads, 16);
-  EXPECT_EQ(llama.attention.head_dim, 32);
+  EXPECT_EQ(llama.layers.front().attention.num_kv_heads, 16);
+  EXPECT_EQ(llama.layers.front().attention.head_dim, 32);
   EXPECT_EQ(llama.rms_norm_eps, 1e-6);
-  EXPECT_EQ(llama.attention.rotary.theta, 10000.0);
-  EXPECT_EQ(llama.attention.rotary.type, "default");
+  EXPECT_EQ(llama.rotaries.front().theta, 10000.0);
+  EXPECT_EQ(llama.rotaries.front().type, "default");
   EXPECT_EQ(llama.max_position_embeddings, 2048);
   EXPECT_FALSE(llama.stated_dtype);
   EXPECT_FALSE(llama.tie_word_embeddings);
   const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
-  EXPECT_EQ(mistral.attention.num_kv_heads, 8);
-  EXPECT_EQ(mistral.attention.sliding_window, 4096);
+  EXPECT_EQ(mistral.layers.front().attention.num_kv_heads, 8);
+  EXPECT_EQ(mistral.layers.front().attention.sliding_window, 4096);
   const ModelConfig phi3 = parse(R"({"model_type": "phi3", )" + sizes);
-  EXPECT_EQ(phi3.attention.num_kv_heads, 16);
+  EXPECT_EQ(phi3.layers.front().attention.num_kv_heads, 16);
   EXPECT_EQ(phi3.rms_norm_eps, 1e-5);
-  EXPECT_EQ(phi3.attention.sliding_window, std::nullopt);
-  EXPECT_EQ(phi3.rotary_dim(), 32);
+  EXPECT_EQ(phi3.layers.front().attention.sliding_window, std::nullopt);
+  EXPECT_EQ(phi3.rotaries.front().channels, 32);
   const std::string kv_heads = R"("num_key_value_heads": 4, )" + sizes;
   const ModelConfig qwen2 = parse(R"({"model_type": "qwen2", )" + kv_heads);
-  EXPECT_EQ(qwen2.attention.head_dim, 32);
-  EXPECT_EQ(qwen2.attention.sliding_window, std::nullopt);
+  EXPECT_EQ(qwen2.layers.front().attention.head_dim, 32);
+  EXPECT_EQ(qwen2.layers.front().attention.sliding_window, std::nullopt);
   EXPECT_EQ(qwen2.max_position_embeddings, 32768);
-  EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).attention.head_dim, 128);
+  EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).layers.front().attention.head_dim, 128);
   const std::string experts = R"("num_local_experts": 4, "num_experts_per_tok": 2, )" + sizes;
   const ModelConfig mixtral = parse(R"({"model_type": "mixtral", )" + experts);
-  EXPECT_EQ(mixtral.attention.num_kv_heads, 8);
+  EXPECT_EQ(mixtral.layers.front().attention.num_kv_heads, 8);
   EXPECT_EQ(mixtral.rms_norm_eps, 1e-5);
-  EXPECT_EQ(mixtral.attention.rotary.theta, 1e6);
-  EXPECT_EQ(mixtral.attention.sliding_window, std::nullopt);
+  EXPECT_EQ(mixtral.rotaries.front().theta, 1e6);
+  EXPECT_EQ(mixtral.layers.front().attention.sliding_window, std::nullopt);
   const ModelConfig qwen3_moe =
       parse(R"({"model_type": "qwen3_moe", "moe_intermediate_size": 8, )" + experts);
-  EXPECT_EQ(qwen3_moe.attention.num_kv_heads, 4);
-  EXPECT_EQ(qwen3_moe.attention.rotary.theta, 1e4);
-  EXPECT_FALSE(qwen3_moe.mixture->normed_weights);
+  EXPECT_EQ(qwen3_moe.layers.front().attention.num_kv_heads, 4);
+  EXPECT_EQ(qwen3_moe.rotaries.front().theta, 1e4);
+  EXPECT_FALSE(qwen3_moe.mlp(1).mixture->normed_weights);
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {
   const ModelConfig config = parse(with(kMistralV03Config, R"("num_key_value_heads": 8)",
                                         R"("num_key_value_heads": null, "head_dim": null)"));
-  EXPECT_EQ(config.attention.num_kv_heads, 32);
-  EXPECT_EQ(config.attention.head_dim, 128);
-  EXPECT_EQ(config.attention.sliding_window, std::nullopt);
+  EXPECT_EQ(config.layers.front().attention.num_kv_heads, 32);
+  EXPECT_EQ(config.layers.front().attention.head_dim, 128);
+  EXPECT_EQ(config.layers.front().attention.sliding_window, std::nullopt);
 }
 
 TEST(ModelConfig, NumbersOfPythonInUnusedKeysAndAnEmptyQuantizationAreNothing) {
@@ -154,74 +152,109 @@ TEST(ModelConfig, ExplicitHeadDimNeedNotDivideTheHiddenSize) {
   // Dimensions of Mistral-NeMo: 32 heads of 128 on a stream of 5120.
   const ModelConfig config = parse(
       with(kMistralV03Config, R"("hidden_size": 4096)", R"("hidden_size": 5120, "head_dim": 128)"));
-  EXPECT_EQ(config.attention.head_dim, 128);
+  EXPECT_EQ(config.layers.front().attention.head_dim, 128);
 }
 
 TEST(ModelConfig, AttentionBiasOfLlamaIsThatOfTheOutputToo) {
   const ModelConfig config =
       parse(with(kLlama31Config, R"("attention_bias": false)", R"("attention_bias": true)"));
-  EXPECT_TRUE(config.attention.bias);
-  EXPECT_TRUE(config.attention.output_bias);
-  EXPECT_FALSE(config.mlp_bias);
+  EXPECT_TRUE(config.layers.front().attention.bias);
+  EXPECT_TRUE(config.layers.front().attention.output_bias);
+  EXPECT_FALSE(config.layers.front().mlp.bias);
 }
 
 TEST(ModelConfig, Qwen2HasBiasesOnQueryKeyAndValueOnly) {
   const ModelConfig config = parse(kQwen25Config);
-  EXPECT_TRUE(config.attention.bias);
-  EXPECT_FALSE(config.attention.output_bias);
-  EXPECT_FALSE(config.mlp_bias);
+  EXPECT_TRUE(config.layers.front().attention.bias);
+  EXPECT_FALSE(config.layers.front().attention.output_bias);
+  EXPECT_FALSE(config.layers.front().mlp.bias);
   EXPECT_TRUE(config.tie_word_embeddings);
 }
 
 TEST(ModelConfig, Qwen3NormsItsHeadsAndHasTheBiasesThatItNames) {
   const ModelConfig config = parse(kQwen3Config);
-  EXPECT_TRUE(config.attention.head_norms);
-  EXPECT_EQ(config.attention.head_dim, 128);
-  EXPECT_FALSE(config.attention.bias);
+  EXPECT_TRUE(config.layers.front().attention.head_norms);
+  EXPECT_EQ(config.layers.front().attention.head_dim, 128);
+  EXPECT_FALSE(config.layers.front().attention.bias);
   const ModelConfig biased =
       parse(with(kQwen3Config, R"("attention_bias": false)", R"("attention_bias": true)"));
-  EXPECT_TRUE(biased.attention.bias);
-  EXPECT_TRUE(biased.attention.output_bias);
+  EXPECT_TRUE(biased.layers.front().attention.bias);
+  EXPECT_TRUE(biased.layers.front().attention.output_bias);
 }
 
-TEST(ModelConfig, WindowOfQwenHoldsWhereItIsUsedOnEveryLayer) {
+TEST(ModelConfig, WindowOfQwenIsOnTheLayersFromMaxWindowLayersOn) {
   const auto with_layers = [](const std::string& text, const std::string& layers) {
     return with(text, R"("max_window_layers": 21)", layers);
   };
-  EXPECT_EQ(parse(with_layers(kQwen25Config, R"("max_window_layers": 0)")).attention.sliding_window,
+  EXPECT_EQ(parse(with_layers(kQwen25Config, R"("max_window_layers": 0)"))
+                .layers.front()
+                .attention.sliding_window,
             std::nullopt);
   const std::string used =
       with(kQwen25Config, R"("use_sliding_window": false)", R"("use_sliding_window": true)");
   const auto window = [&](const std::string& layers) {
-    return parse(with_layers(used, layers)).attention.sliding_window;
+    const ModelConfig config = parse(with_layers(used, layers));
+    return std::pair(config.layers.front().attention.sliding_window,
+                     config.layers.back().attention.sliding_window);
   };
-  EXPECT_EQ(window(R"("max_window_layers": 0)"), 32768);
-  EXPECT_EQ(window(R"("max_window_layers": 24)"), std::nullopt);
-  EXPECT_EQ(window(R"("max_window_layers": null)"), std::nullopt);
+  const std::optional<int64_t> none;
+  const std::optional<int64_t> window_size = 32768;
+  EXPECT_EQ(window(R"("max_window_layers": 0)"), std::pair(window_size, window_size));
+  EXPECT_EQ(window(R"("max_window_layers": 21)"), std::pair(none, window_size));
+  EXPECT_EQ(window(R"("max_window_layers": 24)"), std::pair(none, none));
+  EXPECT_EQ(window(R"("max_window_layers": null)"), std::pair(none, none));
 }
 
 TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
   const ModelConfig config = parse(kPhi3MiniConfig);
-  EXPECT_TRUE(config.fused_in_proj);
-  EXPECT_EQ(config.attention.sliding_window, 2047);
-  EXPECT_EQ(config.rotary_dim(), 96);
+  EXPECT_TRUE(config.layers.front().attention.fused);
+  EXPECT_TRUE(config.layers.front().mlp.fused);
+  EXPECT_EQ(config.layers.front().attention.sliding_window, 2047);
+  EXPECT_EQ(config.rotaries.front().channels, 96);
   const std::string version4 = R"("partial_rotary_factor": 0.75,)";
   const std::string version5 =
       R"("rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.75},)";
   for (const std::string& settings : {version4, version5, version4 + version5}) {
     const ModelConfig partial = parse(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
-    EXPECT_EQ(partial.rotary_dim(), 72) << settings;
+    EXPECT_EQ(partial.rotaries.front().channels, 72) << settings;
   }
+}
+
+TEST(ModelConfig, EveryFourthLayerOfSmolLM3HasNoRotaryEmbedding) {
+  const auto without = [](const ModelConfig& config) {
+    std::vector<int64_t> layers;
+    for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
+      if (!config.attention(2 * layer).rotary) layers.push_back(layer);
+    }
+    return layers;
+  };
+  const ModelConfig config = parse(kSmolLM3Config);
+  EXPECT_TRUE(config.tie_word_embeddings) << "the family's default";
+  EXPECT_EQ(config.rotaries.front().theta, 5e6);
+  EXPECT_THAT(without(config), ElementsAre(3, 7, 11, 15, 19, 23, 27, 31, 35));
+  nlohmann::json keys = nlohmann::json::parse(kSmolLM3Config);
+  keys.erase("no_rope_layers");
+  keys["num_hidden_layers"] = 6;
+  keys["no_rope_layer_interval"] = 2;
+  EXPECT_THAT(without(parse(keys.dump())), ElementsAre(1, 3, 5));
+  keys["use_sliding_window"] = true;
+  keys["sliding_window"] = 100;
+  const ModelConfig windowed = parse(keys.dump());
+  for (const LayerSpec& layer : windowed.layers) {
+    EXPECT_EQ(layer.attention.sliding_window.has_value(), !layer.attention.rotary);
+  }
+  EXPECT_THAT(parse_config(kSmolLM3Config, "config.json").warnings, IsEmpty());
 }
 
 TEST(ModelConfig, EveryLayerOfMixtralIsAMixture) {
   const ModelConfig config = parse(kMixtralConfig);
-  ASSERT_TRUE(config.mixture);
-  EXPECT_EQ(config.mixture->experts, 8);
-  EXPECT_EQ(config.mixture->experts_per_token, 2);
-  EXPECT_EQ(config.mixture->intermediate_size, 14336);
-  EXPECT_TRUE(config.mixture->normed_weights);
-  EXPECT_EQ(config.mixture->layers, std::vector<bool>(32, true));
+  for (const LayerSpec& layer : config.layers) {
+    ASSERT_TRUE(layer.mlp.mixture);
+    EXPECT_EQ(layer.mlp.mixture->experts, 8);
+    EXPECT_EQ(layer.mlp.mixture->experts_per_token, 2);
+    EXPECT_EQ(layer.mlp.intermediate_size, 14336);
+    EXPECT_TRUE(layer.mlp.mixture->normed_weights);
+  }
   EXPECT_FALSE(config.is_mixture(0));
   EXPECT_TRUE(config.is_mixture(1));
   EXPECT_FALSE(llama31().is_mixture(1));
@@ -232,8 +265,13 @@ TEST(ModelConfig, SomeLayersOfQwen3MoeMayBeDense) {
     const std::string text =
         with(with(kQwen3MoeConfig, R"("mlp_only_layers": [])", R"("mlp_only_layers": )" + dense),
              R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": )" + std::to_string(step));
-    return parse(with(text, R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4)"))
-        .mixture->layers;
+    std::vector<bool> mixtures;
+    for (const LayerSpec& layer :
+         parse(with(text, R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4)")).layers) {
+      mixtures.push_back(layer.mlp.mixture.has_value());
+      EXPECT_EQ(layer.mlp.intermediate_size, layer.mlp.mixture ? 768 : 6144);
+    }
+    return mixtures;
   };
   EXPECT_THAT(layers("[]", 1), ElementsAre(true, true, true, true));
   EXPECT_THAT(layers("null", 1), ElementsAre(true, true, true, true));
@@ -244,21 +282,22 @@ TEST(ModelConfig, SomeLayersOfQwen3MoeMayBeDense) {
 
 TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {
   const ModelConfig config = parse(kQwen3MoeConfig);
-  EXPECT_EQ(config.mixture->experts, 128);
-  EXPECT_EQ(config.mixture->intermediate_size, 768);
-  EXPECT_EQ(config.intermediate_size, 6144);
-  EXPECT_TRUE(config.attention.head_norms);
+  EXPECT_EQ(config.mlp(1).mixture->experts, 128);
+  EXPECT_EQ(config.mlp(1).intermediate_size, 768);
+  EXPECT_TRUE(config.layers.front().attention.head_norms);
   const std::string version5 = with(kQwen3MoeConfig, "num_experts\"", "num_local_experts\"");
-  EXPECT_EQ(parse(version5).mixture->experts, 128);
-  EXPECT_FALSE(
-      parse(with(kQwen3MoeConfig, R"("norm_topk_prob": true,)", "")).mixture->normed_weights);
+  EXPECT_EQ(parse(version5).mlp(1).mixture->experts, 128);
+  EXPECT_FALSE(parse(with(kQwen3MoeConfig, R"("norm_topk_prob": true,)", ""))
+                   .mlp(1)
+                   .mixture->normed_weights);
 }
 
 TEST(ModelConfig, WindowOfQwen3MoeHoldsOnEveryLayerWhereItIsUsed) {
   const std::string text =
       with(kQwen3MoeConfig, R"("sliding_window": null)", R"("sliding_window": 100)");
-  EXPECT_EQ(parse(text).attention.sliding_window, std::nullopt);
+  EXPECT_EQ(parse(text).layers.front().attention.sliding_window, std::nullopt);
   EXPECT_EQ(parse(with(text, R"("use_sliding_window": false)", R"("use_sliding_window": true)"))
+                .layers.front()
                 .attention.sliding_window,
             100);
 }
@@ -277,7 +316,7 @@ RotaryConfig phi3_rotary(const std::string& settings) {
   "model)");
   return parse(with(with(longer, R"("rope_theta": 10000.0,)", ""), R"("rope_scaling": null,)",
                     settings))
-      .attention.rotary;
+      .rotaries.front();
 }
 
 // The spellings of Phi-4-mini and Phi-3-mini-128k, and that of transformers 5.
@@ -305,7 +344,7 @@ TEST(ModelConfig, YarnTakesTheValuesOfTransformersForAbsentKeys) {
   const RotaryConfig rotary =
       parse(with(kQwen25Config, R"("rms_norm_eps")",
                  R"("rope_scaling": {"type": "yarn", "factor": 4.0}, "rms_norm_eps")"))
-          .attention.rotary;
+          .rotaries.front();
   EXPECT_EQ(rotary.original_max_position_embeddings, 32768);
   EXPECT_NEAR(rotary.attention_factor, 1.138629436111989, 1e-15);  // 0.1 ln 4 + 1
   EXPECT_EQ(rotary.beta_fast, 32.0);
@@ -322,7 +361,7 @@ TEST(ModelConfig, ReadsACompressedModel) {
   EXPECT_TRUE(config.compressed);
   EXPECT_EQ(config.family, "mistral");
   EXPECT_EQ(config.hidden_size, 8);
-  EXPECT_EQ(config.attention.sliding_window, 16);
+  EXPECT_EQ(config.layers.front().attention.sliding_window, 16);
   EXPECT_THAT(config.form.junction_widths, ElementsAre(6, 7, 8));
 }
 

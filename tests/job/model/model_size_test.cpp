@@ -44,6 +44,7 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kPhi3MiniConfig), 3'821'079'552);
   EXPECT_EQ(parameters(kQwen25Config), 494'032'768);
   EXPECT_EQ(parameters(kQwen3Config), 596'049'920);
+  EXPECT_EQ(parameters(kSmolLM3Config), 3'075'098'624);
   EXPECT_EQ(parameters(kMixtralConfig), 46'702'792'704);
   EXPECT_EQ(parameters(kQwen3MoeConfig), 30'532'122'624);
 }
@@ -101,7 +102,8 @@ TEST(ModelSize, BiasesCount) {
   ModelConfig config = small_llama();
   const int64_t attention = sublayer_parameters(config, 0, 256, 256, false);
   const int64_t mlp = sublayer_parameters(config, 1, 256, 256, false);
-  config.attention.bias = config.attention.output_bias = config.mlp_bias = true;
+  LayerSpec& layer = config.layers.front();
+  layer.attention.bias = layer.attention.output_bias = layer.mlp.bias = true;
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - attention, 256 + 64 + 64 + 256);
   EXPECT_EQ(sublayer_parameters(config, 1, 256, 256, false) - mlp, 768 + 768 + 256);
 }
@@ -110,7 +112,7 @@ TEST(ModelSize, HeadNormsCountInBothModels) {
   ModelConfig config = small_llama();
   const int64_t dense = sublayer_parameters(config, 0, 256, 256, false);
   const int64_t folded = sublayer_parameters(config, 0, 200, 192, true);
-  config.attention.head_norms = true;
+  config.layers.front().attention.head_norms = true;
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - dense, 2 * 32);
   EXPECT_EQ(sublayer_parameters(config, 0, 200, 192, true) - folded, 2 * 32);
 }

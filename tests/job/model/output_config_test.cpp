@@ -40,22 +40,15 @@ TEST(OutputConfig, LeavesOutNumbersThatJsonDoesNotHave) {
 
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
+                           kQwen3Config, kSmolLM3Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(output_of(text), "config.json");
     EXPECT_TRUE(output.compressed);
     EXPECT_EQ(output.family, source.family);
     EXPECT_EQ(output.hidden_size, source.hidden_size);
-    EXPECT_EQ(output.attention.head_dim, source.attention.head_dim);
-    EXPECT_EQ(output.attention.num_kv_heads, source.attention.num_kv_heads);
-    EXPECT_EQ(output.attention.bias, source.attention.bias);
-    EXPECT_EQ(output.attention.output_bias, source.attention.output_bias);
-    EXPECT_EQ(output.fused_in_proj, source.fused_in_proj);
-    EXPECT_EQ(output.attention.head_norms, source.attention.head_norms);
     EXPECT_EQ(output.rms_norm_eps, source.rms_norm_eps);
-    EXPECT_EQ(output.attention.sliding_window, source.attention.sliding_window);
-    EXPECT_EQ(output.mixture.has_value(), source.mixture.has_value());
-    EXPECT_EQ(output.attention.rotary, source.attention.rotary);
+    EXPECT_EQ(output.layers, source.layers);
+    EXPECT_EQ(output.rotaries, source.rotaries);
     EXPECT_EQ(output.form.junction_widths.front(), 640);
     EXPECT_EQ(output.form.junction_widths.back(), source.hidden_size);
     EXPECT_EQ(output.stated_dtype, Dtype::kBFloat16);
@@ -67,11 +60,12 @@ TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ResolvedJob job;
     job.maps.shared = true;
-    job.mlp = MlpTarget{{}, source.mixture ? 0 : 512, source.mixture ? 256 : 0};
+    const bool mixture = source.is_mixture(1);
+    job.mlp = MlpTarget{{}, mixture ? 0 : 512, mixture ? 256 : 0};
     const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
     const ModelConfig output = parse_model_config(
         output_config_json(text, output_model_config(source, job, widths)), "config.json");
-    EXPECT_EQ(mlp_width(output, 1), source.mixture ? 256 : 512);
+    EXPECT_EQ(mlp_width(output, 1), mixture ? 256 : 512);
   }
 }
 
@@ -79,15 +73,17 @@ TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
   for (const char* text : {kLlama31Config, kPhi3MiniConfig, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ModelConfig cut = source;
-    cut.form.intermediate_sizes.assign(static_cast<std::size_t>(source.num_layers), 256);
-    cut.form.intermediate_sizes[1] = 640;
+    cut.form.sizes_by_layer = true;
+    for (LayerSpec& layer : cut.layers) layer.mlp.intermediate_size = 256;
+    cut.layers[1].mlp.intermediate_size = 640;
     const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
     const ModelConfig output = parse_model_config(
         output_config_json(text, output_model_config(cut, ResolvedJob(), widths)), "config.json");
     EXPECT_EQ(mlp_width(output, 1), 256);
     EXPECT_EQ(mlp_width(output, 2), 0);
     EXPECT_EQ(mlp_width(output, 3), 640);
-    EXPECT_EQ(output.intermediate_size, source.intermediate_size);
+    EXPECT_EQ(json::parse(output_config_json(text, output)).at("intermediate_size"),
+              json::parse(text).at("intermediate_size"));
     EXPECT_FALSE(json::parse(output_of(text)).contains("intermediate_sizes"));
   }
 }
@@ -95,9 +91,9 @@ TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
 TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
   const ModelConfig source = parse_model_config(kQwen3Config, "config.json");
   ModelConfig cut = source;
-  cut.form.value_head_dims.assign(static_cast<std::size_t>(source.num_layers), 128);
-  cut.form.value_head_dims[1] = 37;
-  cut.form.value_head_dims[2] = 0;
+  cut.form.sizes_by_layer = true;
+  cut.layers[1].attention.value_head_dim = 37;
+  cut.layers[2].attention.value_head_dim = 0;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
   const ModelConfig written = output_model_config(cut, ResolvedJob(), widths);
   const ModelConfig output =
@@ -106,20 +102,20 @@ TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
   EXPECT_EQ(value_head_dim(output, 1), 0);
   EXPECT_EQ(value_head_dim(output, 2), 37);
   EXPECT_TRUE(is_skipped(output, 4));
-  EXPECT_EQ(output.attention.head_dim, 128);
+  EXPECT_EQ(output.layers.front().attention.head_dim, 128);
   EXPECT_FALSE(json::parse(output_of(kQwen3Config)).contains("value_head_dims"));
 }
 
 TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
+                           kQwen3Config, kSmolLM3Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(stock_output_of(text), "config.json");
     EXPECT_FALSE(output.compressed);
     EXPECT_EQ(output.family, source.family);
     EXPECT_EQ(output.hidden_size, 384);
-    EXPECT_EQ(output.attention.head_dim, source.attention.head_dim);
-    EXPECT_EQ(output.attention.rotary, source.attention.rotary);
+    EXPECT_EQ(output.layers.front().attention.head_dim, source.layers.front().attention.head_dim);
+    EXPECT_EQ(output.rotaries.front(), source.rotaries.front());
     EXPECT_DOUBLE_EQ(output.rms_norm_eps,
                      source.rms_norm_eps * static_cast<double>(source.hidden_size) / 384);
     EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
@@ -142,11 +138,11 @@ TEST(OutputConfig, OfAStockModelOfAnotherFamilySaysWhatThatHasOtherDefaultsFor) 
   const ModelConfig output = parse_model_config(written, "config.json");
   EXPECT_EQ(output.family, "mistral");
   EXPECT_EQ(output.hidden_size, 40);
-  EXPECT_EQ(output.attention.head_dim, 8);
-  EXPECT_EQ(output.attention.num_kv_heads, 8);
+  EXPECT_EQ(output.layers.front().attention.head_dim, 8);
+  EXPECT_EQ(output.layers.front().attention.num_kv_heads, 8);
   EXPECT_EQ(output.max_position_embeddings, source.max_position_embeddings);
-  EXPECT_EQ(output.attention.sliding_window, std::nullopt);
-  EXPECT_EQ(output.attention.rotary, source.attention.rotary);
+  EXPECT_EQ(output.layers.front().attention.sliding_window, std::nullopt);
+  EXPECT_EQ(output.rotaries.front(), source.rotaries.front());
   EXPECT_EQ(json::parse(written)["architectures"], json({"MistralForCausalLM"}));
 }
 
@@ -204,18 +200,18 @@ TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
   for (const std::string& setting : settings) {
     const std::string text =
         with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + setting + "}");
-    const RotaryConfig rotary = parse_model_config(text, "config.json").attention.rotary;
+    const RotaryConfig rotary = parse_model_config(text, "config.json").rotaries.front();
     for (const std::string& output : {output_of(text), stock_output_of(text)}) {
       json either = json::parse(output);
-      EXPECT_EQ(parse_model_config(either.dump(), "config.json").attention.rotary, rotary)
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotaries.front(), rotary)
           << setting;
       either.erase("rope_parameters");
-      EXPECT_EQ(parse_model_config(either.dump(), "config.json").attention.rotary, rotary)
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotaries.front(), rotary)
           << setting;
       either = json::parse(output);
       either.erase("rope_scaling");
       either.erase("rope_theta");
-      EXPECT_EQ(parse_model_config(either.dump(), "config.json").attention.rotary, rotary)
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotaries.front(), rotary)
           << setting;
       const bool is_beside = either.contains("original_max_position_embeddings");
       EXPECT_EQ(is_beside, rotary.type == "longrope");  // transformers 4 reads it there

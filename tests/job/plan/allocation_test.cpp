@@ -10,6 +10,7 @@
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/plan/allocate/choices.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/estimate/memory_estimate.h"
 #include "job/plan/net_size.h"
@@ -46,36 +47,35 @@ class AllocationTest : public ResolveJob {
       SublayerCurve& curve = curves.emplace_back(SublayerCurve{s, {}});
       const auto layer = static_cast<std::size_t>(layer_of(s));
       const double weight = is_attention(s) ? 100.0 * values.at(layer) : layers.at(layer);
-      const std::vector<int64_t> widths = possible_inner_widths(config_, job, s);
-      for (const int64_t width : widths) {
-        const auto lost = static_cast<double>(widths.front() - width);
+      const std::vector<Choice> possible = choices(config_, job, s);
+      for (const Choice& choice : possible) {
+        const auto lost = static_cast<double>(possible.front().size - choice.size);
         curve.loss_increases.push_back(weight * lost * lost);
       }
     }
     return curves;
   }
   NetSize size_of(const ResolvedJob& job, const Allocation& allocation) const {
-    NetSize size = net_size(with_chosen_widths(config_, job, allocation), job, job.widths);
+    NetSize size = net_size(with_chosen_sizes(config_, job, allocation), job, job.widths);
     size.dense_bytes = net_size(config_, job, job.widths).dense_bytes;
     return size;
   }
   std::vector<int64_t> features(const Allocation& allocation) const {
-    return widths_of(allocation.of_mlps());
+    return sizes_of(allocation.of(kFeatures));
   }
   std::vector<int64_t> values(const Allocation& allocation) const {
-    return widths_of(allocation.of_attentions());
+    return sizes_of(allocation.of(kValueChannels));
   }
   /// Returns the lowest loss increase predicted for one number of features of all layers, without
   /// cut value heads.
   double best_uniform(const ResolvedJob& job, const Curves& curves) const {
     double best = 1e300;
-    for (std::size_t f = 0; f < possible_inner_widths(config_, job, 1).size(); ++f) {
+    for (std::size_t f = 0; f < choices(config_, job, 1).size(); ++f) {
       Allocation uniform;
       for (const SublayerCurve& curve : curves) {
-        const std::size_t size = is_attention(curve.sublayer) ? 0 : f;
-        uniform.chosen.push_back({curve.sublayer,
-                                  possible_inner_widths(config_, job, curve.sublayer).at(size),
-                                  curve.loss_increases.at(size)});
+        const std::size_t i = is_attention(curve.sublayer) ? 0 : f;
+        const auto [unit, size] = choices(config_, job, curve.sublayer).at(i);
+        uniform.chosen.push_back({curve.sublayer, unit, size, curve.loss_increases.at(i)});
       }
       const NetSize size = size_of(job, uniform);
       if (size.compressed_bytes > largest_bytes(job.target.allocation->size, size.dense_bytes))
@@ -183,49 +183,52 @@ TEST_F(AllocationTest, TheOutputIsAsLargeAsItsTensors) {
       allocate(config_, job, squares(job, std::vector<double>(6, 1.0), of_values));
   EXPECT_EQ(values(chosen)[1], 0);  // queries and keys go, too
   EXPECT_EQ(values(chosen)[0], 32);
-  const ModelConfig cut = with_chosen_widths(config_, job, chosen);
+  const ModelConfig cut = with_chosen_sizes(config_, job, chosen);
   EXPECT_TRUE(is_skipped(cut, 2));
   const ModelConfig output = output_model_config(cut, job, job.widths);
-  EXPECT_EQ(output.form.value_head_dims, values(chosen));
+  for (int64_t s = 0; s < 12; s += 2) {
+    EXPECT_EQ(value_head_dim(output, s), values(chosen)[static_cast<std::size_t>(s / 2)]);
+  }
   EXPECT_EQ(stored_parameters(output), size_of(job, chosen).compressed_parameters);
   ModelConfig wide = output;
-  wide.form.value_head_dims.clear();
+  for (LayerSpec& layer : wide.layers) layer.attention.value_head_dim = 32;
   EXPECT_EQ(stored_parameters(wide) - stored_parameters(output),
             256 + 32 * (12 + 8) * 256);  // norm; heads: 8 query, 2 key, 2 value; o
 }
 
 TEST_F(AllocationTest, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
-  EXPECT_EQ(possible_value_dims(config_).size(), 32u);
-  EXPECT_EQ(possible_value_dims(config_).back(), 1);
-  config_.attention.head_dim = 80;
-  EXPECT_EQ(possible_value_dims(config_)[1], 78);
-  config_.attention.head_dim = 128;
-  EXPECT_EQ(possible_value_dims(config_)[1], 124);
-  EXPECT_EQ(possible_value_dims(config_).back(), 4);
-  config_.attention.head_dim = 12;
-  EXPECT_EQ(possible_value_dims(config_)[1], 11);
+  EXPECT_EQ(kValueChannels.sizes(config_.layers.front(), 8).size(), 32u);
+  EXPECT_EQ(kValueChannels.sizes(config_.layers.front(), 8).back(), 1);
+  config_.layers.front().attention.head_dim = 80;
+  EXPECT_EQ(kValueChannels.sizes(config_.layers.front(), 8)[1], 78);
+  config_.layers.front().attention.head_dim = 128;
+  EXPECT_EQ(kValueChannels.sizes(config_.layers.front(), 8)[1], 124);
+  EXPECT_EQ(kValueChannels.sizes(config_.layers.front(), 8).back(), 4);
+  config_.layers.front().attention.head_dim = 12;
+  EXPECT_EQ(kValueChannels.sizes(config_.layers.front(), 8)[1], 11);
 }
 
 TEST_F(AllocationTest, AnMlpGetsMultiplesOfRoundToOrAllOfItsFeatures) {
   ResolvedJob job = resolve();
-  const std::vector<int64_t> widths = possible_mlp_widths(config_, *job.mlp, 3);
+  const std::vector<int64_t> widths = kFeatures.sizes(config_.layers[1], job.mlp->round_to);
   EXPECT_EQ(widths.size(), 96u);
   EXPECT_EQ(widths.front(), 768);
   EXPECT_EQ(widths[1], 760);
   EXPECT_EQ(widths.back(), 8);
   job.mlp->round_to = 500;
-  EXPECT_THAT(possible_mlp_widths(config_, *job.mlp, 3), testing::ElementsAre(768, 500));
+  EXPECT_THAT(kFeatures.sizes(config_.layers[1], job.mlp->round_to),
+              testing::ElementsAre(768, 500));
   EXPECT_EQ(mlp_width(with_cut_mlps(config_, job.mlp), 3), 768);
 }
 
 TEST_F(AllocationTest, MlpsAndExpertsShareWhatIsLeft) {
   config_ = parse_model_config(kQwen3MoeConfig, "config.json");
-  config_.mixture->layers.front() = false;  // layer 0 has an MLP
+  config_.layers.front().mlp = {.intermediate_size = 6144};
   spec_.mutable_method()->set_round_to(64);
   const ResolvedJob job = resolve();
   Curves curves;
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
-    const std::size_t widths = possible_inner_widths(config_, job, s).size();
+    const std::size_t widths = choices(config_, job, s).size();
     SublayerCurve& curve = curves.emplace_back(SublayerCurve{s, std::vector<double>(widths, 1e9)});
     curve.loss_increases.front() = 0.0;
     for (std::size_t i = 0; !is_attention(s) && i < widths; ++i) {
@@ -237,8 +240,8 @@ TEST_F(AllocationTest, MlpsAndExpertsShareWhatIsLeft) {
   const NetSize size = size_of(job, chosen);
   EXPECT_LE(size.compressed_bytes, largest_bytes(0.8, size.dense_bytes));
   EXPECT_EQ(features(chosen)[3], 0);  // a step costs a third of one of layer 44
-  EXPECT_EQ(features(chosen)[44], config_.mixture->intermediate_size);
-  EXPECT_EQ(features(chosen)[0], config_.intermediate_size);  // few parameters a step
+  EXPECT_EQ(features(chosen)[44], 768);
+  EXPECT_EQ(features(chosen)[0], 6144);  // few parameters a step
 }
 
 /// Removing a whole sublayer saves more than its features or channels: queries and keys go, too.
@@ -259,10 +262,10 @@ TEST_F(AllocationTest, ASublayerMayGoAltogether) {
 }
 
 TEST_F(AllocationTest, ASublayerThatAddsABiasStays) {
-  config_.mlp_bias = true;
+  for (LayerSpec& layer : config_.layers) layer.mlp.bias = true;
   const ResolvedJob job = resolve();
-  EXPECT_EQ(possible_inner_widths(config_, job, 1).back(), job.mlp->round_to);
-  EXPECT_EQ(possible_inner_widths(config_, job, 0).back(), 0);
+  EXPECT_EQ(choices(config_, job, 1).back().size, job.mlp->round_to);
+  EXPECT_EQ(choices(config_, job, 0).back().size, 0);
 }
 
 TEST_F(AllocationTest, AStockModelHasAsManyFeaturesInEveryLayer) {
@@ -276,10 +279,9 @@ TEST_F(AllocationTest, AStockModelHasAsManyFeaturesInEveryLayer) {
   EXPECT_THAT(values(chosen), IsEmpty());
   EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
   EXPECT_DOUBLE_EQ(chosen.predicted_loss_increase(), best_uniform(job, curves));
-  const ModelConfig cut = with_chosen_widths(config_, job, chosen);
-  EXPECT_EQ(cut.intermediate_size, features(chosen).front());
-  EXPECT_THAT(cut.form.intermediate_sizes, IsEmpty());
-  EXPECT_THAT(cut.form.value_head_dims, IsEmpty());
+  const ModelConfig cut = with_chosen_sizes(config_, job, chosen);
+  EXPECT_EQ(mlp_width(cut, 1), features(chosen).front());
+  EXPECT_FALSE(cut.form.sizes_by_layer);
   EXPECT_THAT(plan_table(make_job_plan(config_, job)), Not(HasSubstr("\nvalues")));
 }
 

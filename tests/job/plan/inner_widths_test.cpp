@@ -46,14 +46,19 @@ TEST_F(MlpWidths, AnMlpOfFullWidthIsNotCut) {
   EXPECT_THAT(error(), HasSubstr("method.mlp.sparsity: 0.999 of 768 features leaves no multiple"));
 }
 
+void make_first_mlp_dense(ModelConfig& config) {
+  config.layers.front().mlp = {.intermediate_size = 6144};
+}
+
 TEST_F(MlpWidths, MlpsAndExpertsAreCutByTheSameFraction) {
   config_ = parse_model_config(kQwen3MoeConfig, "config.json");
-  config_.mixture->layers.front() = false;
+  const int64_t dense = 6144;
+  make_first_mlp_dense(config_);
   spec_.mutable_method()->mutable_mlp()->set_sparsity(0.5);
   const ResolvedJob job = resolve();
   ASSERT_TRUE(job.mlp);
-  EXPECT_EQ(job.mlp->width, config_.intermediate_size / 2);
-  EXPECT_EQ(job.mlp->expert_width, config_.mixture->intermediate_size / 2);
+  EXPECT_EQ(job.mlp->width, dense / 2);
+  EXPECT_EQ(job.mlp->expert_width, mlp_width(config_, 3) / 2);
   spec_.mutable_method()->mutable_mlp()->clear_sparsity();
   spec_.mutable_method()->mutable_mlp()->set_width(64);
   EXPECT_THAT(error(), HasSubstr("method.mlp.width: the model has both MLPs and experts"));
@@ -62,9 +67,9 @@ TEST_F(MlpWidths, MlpsAndExpertsAreCutByTheSameFraction) {
 /// A model with both kinds: an MLP in the first layer, experts in the others.
 struct MixtureOfBoth {
   MixtureOfBoth() {
-    config.mixture->layers.front() = false;
+    make_first_mlp_dense(config);
     job = small_job(config, 1);
-    job.mlp = MlpTarget{{}, config.intermediate_size / 2, config.mixture->intermediate_size / 4};
+    job.mlp = MlpTarget{{}, mlp_width(config, 1) / 2, mlp_width(config, 3) / 4};
   }
   ModelConfig config = parse_model_config(kQwen3MoeConfig, "config.json");
   ResolvedJob job;
@@ -72,8 +77,8 @@ struct MixtureOfBoth {
 
 TEST(MlpWidthsTexts, PlanAndModelCardSayWhatIsLeft) {
   const MixtureOfBoth of;
-  const int64_t dense = of.config.intermediate_size;
-  const int64_t expert = of.config.mixture->intermediate_size;
+  const int64_t dense = mlp_width(of.config, 1);
+  const int64_t expert = mlp_width(of.config, 3);
   EXPECT_THAT(plan_table(make_job_plan(of.config, of.job)),
               HasSubstr(fmt::format("mlp         {} of {} features, {} of {} of each expert",
                                     dense / 2, dense, expert / 4, expert)));

@@ -14,9 +14,11 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 ModelConfig llama31_70b() {
   ModelConfig config = llama31();
   config.hidden_size = 8192;
-  config.intermediate_size = 28672;
-  config.num_layers = 80;
-  config.attention.num_heads = 64;
+  config.layers.resize(80, config.layers.front());
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.num_heads = 64;
+    layer.mlp.intermediate_size = 28672;
+  }
   config.form.junction_widths.assign(161, 8192);
   return config;
 }
@@ -175,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, JunctionGroups,
 /// The job has two layers on CPUs, like scripts/bench.sh scale.
 TEST(MemoryEstimate, Of70BWidthFitsTwoRanksOf9GiBInBothSchedules) {
   ModelConfig config = llama31_70b();
-  config.num_layers = 2;
+  config.layers.resize(2);
   ResolvedJob job = small_job(config, 2);
   job.widths = uniform_widths(config, job.maps.head_sliced, 6528);
   job.output.dtypes.main = Dtype::kBFloat16;
@@ -236,7 +238,7 @@ TEST(MemoryEstimate, OfTokenParallelDoesNotGrowWithTheModelsDepth) {
   ResolvedJob job = small_job(config, 1);
   job.schedule = schedule_named("token_parallel");
   const int64_t peak = peak_memory(make_shard_plan(config, job));
-  config.num_layers *= 2;
+  config.layers.resize(64, config.layers.front());
   config.form.junction_widths.assign(2 * 64 + 1, 4096);
   job.widths = uniform_widths(config, job.maps.head_sliced, job.widths.largest());
   EXPECT_EQ(peak_memory(make_shard_plan(config, job)), peak);

@@ -23,6 +23,9 @@ class ResolveJob : public testing::Test {
   }
 
   void text(const std::string& yaml) { spec_ = parse_job(yaml, "job.yaml", dir_.path()).spec; }
+  void set_heads(int64_t heads) {
+    for (LayerSpec& layer : config_.layers) layer.attention.num_heads = heads;
+  }
   ResolvedJob resolve() const { return plan_job(spec_, config_).job; }
   std::string error() const {
     try {

@@ -163,7 +163,7 @@ TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->clear_round_to();
   spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_EQ(resolve().widths.largest(), 200);
-  config_.attention.num_heads = 12;
+  set_heads(12);
   EXPECT_EQ(resolve().widths.largest() % 24, 0);
   spec_.mutable_output()->set_dtype(v1::Output::float32);
   EXPECT_EQ(resolve().widths.largest(), 96);
@@ -206,17 +206,19 @@ TEST_F(ResolveJob, ALlamaWithHeadsOfAnotherWidthBecomesAMistralIfThatIsTheSame) 
   spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_EQ(resolve().output.stock_family, "mistral");
   const ModelConfig plain = config_;
-  config_.attention.rotary.type = "llama3";
+  config_.rotaries.front().type = "llama3";
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   config_ = plain;
-  config_.attention.bias = true;
+  for (LayerSpec& layer : config_.layers) layer.attention.bias = true;
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   config_ = plain;
   config_.vocab_size = 128256;
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   config_ = plain;
-  config_.attention.head_dim =
-      static_cast<int64_t>(resolve().widths.largest()) / config_.attention.num_heads;
+  const int64_t width = resolve().widths.largest();
+  for (LayerSpec& layer : config_.layers) {
+    layer.attention.head_dim = width / layer.attention.num_heads;
+  }
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
 }
 
@@ -225,12 +227,12 @@ TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
   spec_.mutable_output()->set_architecture(v1::Output::source);
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   spec_.mutable_output()->set_architecture(v1::Output::mistral);
-  config_.attention.rotary.type = "llama3";
-  config_.attention.num_heads = 12;
+  config_.rotaries.front().type = "llama3";
+  set_heads(12);
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_width(200);  // not a multiple of the heads
   EXPECT_EQ(resolve().output.stock_family, "mistral");
-  config_.attention.bias = true;
+  for (LayerSpec& layer : config_.layers) layer.attention.bias = true;
   EXPECT_THAT(error(), HasSubstr("output.architecture: mistral has no biases"));
   config_.family = "qwen3";
   EXPECT_THAT(error(), HasSubstr("mistral can be made of a llama, not of a qwen3"));
@@ -239,7 +241,7 @@ TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
 }
 
 TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
-  config_.attention.num_heads = 12;
+  set_heads(12);
   spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_EQ(resolve().widths.largest(), 192);  // a multiple of 8 and of 12
   EXPECT_THAT(resolve().widths.all, Each(192));
@@ -251,11 +253,22 @@ TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   EXPECT_EQ(resolve().widths.largest(), 200);
 }
 
+TEST_F(ResolveJob, MapsAreRefusedWhereTheWindowsOfLayersDiffer) {
+  config_.layers.back().attention.sliding_window = 64;
+  EXPECT_THAT(error(),
+              HasSubstr("method: a narrower residual stream is not available: some layers"));
+  spec_.mutable_output()->set_format(v1::Output::stock);
+  EXPECT_TRUE(resolve().stock_output());
+  for (LayerSpec& layer : config_.layers) layer.attention.sliding_window = 64;
+  spec_.mutable_output()->clear_format();
+  EXPECT_GT(resolve().widths.mapped_count, 0);
+}
+
 TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   config_.family = "phi3";
   spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_TRUE(resolve().stock_output());
-  config_.attention.rotary.type = "longrope";
+  config_.rotaries.front().type = "longrope";
   EXPECT_THAT(error(), HasSubstr("output.format: a stock model of the family 'phi3' cannot "
                                  "have a longrope embedding"));
   spec_.mutable_output()->clear_format();

@@ -32,7 +32,7 @@ TEST(WeightFormats, AreThoseOfThePublishedFiles) {
 
 TEST(WeightFormats, CountTheZerosThatFilesOfGgufHaveForFeatures) {
   ModelConfig config = llama31();
-  config.intermediate_size -= 8;
+  for (LayerSpec& layer : config.layers) layer.mlp.intermediate_size -= 8;
   for (const char* const format : {"float16", "Q8_0", "Q4_K_M"}) {
     EXPECT_EQ(size_of(config, format).bytes, size_of(llama31(), format).bytes) << format;
     EXPECT_THAT(size_of(config, format).unfit_rows, IsEmpty()) << format;

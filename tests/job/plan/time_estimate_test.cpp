@@ -373,9 +373,11 @@ TEST(TimeEstimate, WhatIsReadHasTheDtypesOfTheFiles) {
 TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
   ModelConfig config = llama31();  // the 8B, with width and depth of the 70B
   config.hidden_size = 8192;
-  config.intermediate_size = 28672;
-  config.num_layers = 80;
-  config.attention.num_heads = 64;
+  config.layers.resize(80, config.layers.front());
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.num_heads = 64;
+    layer.mlp.intermediate_size = 28672;
+  }
   config.form.junction_widths.assign(161, 8192);
   ResolvedJob job = small_job(config, 8);
   job.widths = uniform_widths(config, job.maps.head_sliced, 6528);

@@ -12,8 +12,8 @@ TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
   spec_.mutable_calibration()->set_seqlen(4096);
   EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 4096 is more than the model's "
                                  "max_position_embeddings, 2048"));
-  config_.attention.rotary.type = "dynamic";
-  config_.attention.rotary.factor = 2.0;
+  config_.rotaries.front().type = "dynamic";
+  config_.rotaries.front().factor = 2.0;
   EXPECT_EQ(resolve().calibration.seqlen, 4096);
   spec_.mutable_calibration()->set_seqlen(4097);
   EXPECT_THAT(error(), HasSubstr("2048, times the factor of its rotary embedding, 4096"));

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "server/access/call_gate.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <future>
 
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {

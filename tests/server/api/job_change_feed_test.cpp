@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/api/job_query.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "server/api/job_query.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 
 namespace dotresize {
 namespace {

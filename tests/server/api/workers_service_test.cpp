@@ -11,7 +11,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/launch/attempt.h"
+#include "server/access/secret_token.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {
@@ -59,7 +59,7 @@ class Workers : public ::testing::Test {
   WorkersService service_{store_, heartbeats_};
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Workers::Stub> stub_;
-  AttemptToken token_ = make_attempt_token();
+  SecretToken token_ = make_secret_token();
   std::string id_;
   v1::HeartbeatResponse response_;
 };

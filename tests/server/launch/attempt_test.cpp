@@ -43,7 +43,7 @@ class Attempt : public ::testing::Test {
     return {dir_, std::move(arguments), {mark(), "PATH=/usr/bin:/bin"}, SERVER};
   }
   void start(std::vector<std::string> arguments) {
-    supervisor_ = start_attempt(command(std::move(arguments)));
+    supervisor_ = start_attempt(command(std::move(arguments))).pid();
   }
 
   Liveness liveness() const { return check_attempt(dir_).liveness; }
@@ -80,7 +80,7 @@ TEST_F(Attempt, SignalOfTheCommandIsKept) {
 TEST_F(Attempt, MissingProgramIsSaidInTheLog) {
   AttemptCommand missing = command({});
   missing.command = {"/no/such/program"};
-  supervisor_ = start_attempt(missing);
+  supervisor_ = start_attempt(missing).pid();
   EXPECT_EQ(exit_within(20s).exit_code, 127);
   EXPECT_THAT(log(), ::testing::HasSubstr("cannot run /no/such/program"));
 }

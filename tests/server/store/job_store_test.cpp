@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/errors.h"
-#include "server/api_error.h"
+#include "server/common/api_error.h"
 #include "server/store/state_dir.h"
 #include "tests/temporary_directory.h"
 

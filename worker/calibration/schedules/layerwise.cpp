@@ -42,7 +42,7 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
       waiting.try_emplace(junction, comm, job, junction, x, owner, clock);
       if (std::ssize(waiting) >= job.shard(comm).solved_together) solve();
     };
-    const RotaryTable rotary = make_rotary_table(job.config, job.windows.size(1), job.device);
+    const LayerContext context = make_layer_context(job.config, job.windows.size(1), job.device);
     Microbatches x = embed_share(comm, job, job.compute_dtype, clock);
     add(0, x);
     SublayerStream sublayers(comm, job.reader, job.config, job.compute_dtype, job.device);
@@ -51,7 +51,7 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
         const PhaseClock::Scope scope(clock, "forward");
         const SublayerWeights weights = sublayers.next();
         for (at::Tensor& batch : x) {
-          batch = sublayer_forward(job.config, weights, rotary, batch);
+          batch = sublayer_forward(job.config, weights, context, batch);
           observer.tokens_seen(batch.size(0) * batch.size(1));
         }
       }

@@ -28,7 +28,7 @@ struct TokenParallelRun {
   const CalibrationJob& job;
   const CalibrationObserver& observer;
   PhaseClock& clock;
-  RotaryTable rotary = make_rotary_table(job.config, job.windows.size(1), job.device);
+  LayerContext context = make_layer_context(job.config, job.windows.size(1), job.device);
   JunctionMap map = JunctionMap();  ///< map of the last junction, in the fold dtype
   /// The stream ends at the last junction that has a map.
   SublayerLoader loader{job.reader, job.config, job.fold_dtype, job.device,
@@ -82,7 +82,7 @@ void TokenParallelRun::forward(int64_t sublayer, Microbatches& x) {
   folded = {};
   const PhaseClock::Scope scope(clock, "forward");
   for (at::Tensor& batch : x) {
-    batch = sublayer_forward(job.config, weights, rotary, batch);
+    batch = sublayer_forward(job.config, weights, context, batch);
     observer.tokens_seen(batch.size(0) * batch.size(1));
   }
 }

@@ -28,7 +28,7 @@ namespace {
 std::map<int64_t, double> predictions_of(const std::optional<Allocation>& allocation) {
   std::map<int64_t, double> predictions;
   if (!allocation) return predictions;
-  for (const ChosenWidth& one : allocation->chosen) {
+  for (const ChosenSize& one : allocation->chosen) {
     predictions[one.sublayer] = one.predicted_loss_increase;
   }
   return predictions;
@@ -37,10 +37,10 @@ std::map<int64_t, double> predictions_of(const std::optional<Allocation>& alloca
 std::vector<AttentionReport> report_attentions(const JobContext& run,
                                                const Allocation& allocation) {
   std::vector<AttentionReport> reports;
-  const int64_t head_dim = run.config.attention.head_dim;
-  for (const ChosenWidth& one : allocation.of_attentions()) {
-    const double predicted = one.width == head_dim ? 0.0 : one.predicted_loss_increase;
-    reports.push_back({sublayer_name(one.sublayer), one.width, head_dim, predicted});
+  for (const ChosenSize& one : allocation.of(kValueChannels)) {
+    const int64_t head_dim = value_head_dim(run.config, one.sublayer);
+    const double predicted = one.size == head_dim ? 0.0 : one.predicted_loss_increase;
+    reports.push_back({sublayer_name(one.sublayer), one.size, head_dim, predicted});
   }
   return reports;
 }
@@ -57,7 +57,7 @@ std::vector<MlpReport> report_mlps(const JobContext& run,
     report.width = mlp_width(cut, s);
     report.intermediate_size = mlp_width(run.config, s);
     if (report.width == report.intermediate_size) continue;
-    const CutDiagnostics found = cut_diagnostics(journal, cut, s);
+    const CutDiagnostics found = cut_diagnostics(journal, run.config, cut, s);
     const auto prediction = predictions.find(s);
     report.predicted_loss_increase =
         prediction == predictions.end() ? found.predicted_loss_increase : prediction->second;

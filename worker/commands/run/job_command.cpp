@@ -105,7 +105,7 @@ void print_summary(const Report& report) {
       {"target", target_text(report.job)},
       {"width", width_text(report.widths, report.job.model.hidden_size)}};
   if (report.allocation) {
-    const std::vector<int64_t> features = widths_of(report.allocation->of_mlps());
+    const std::vector<int64_t> features = sizes_of(report.allocation->of(kFeatures));
     rows.push_back({"features", fmt::format("{}", fmt::join(features, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
@@ -174,7 +174,7 @@ class JobCommand {
   const TokenCache cache_;
   std::optional<AttemptFile> coordinator_;
   const int rank_ = world_rank();
-  std::string identity_;  ///< of the job; rank 0 only
+  std::string identity_;  ///< the job's; rank 0 only
   std::once_flag told_;
   std::string overflow_advice_;  ///< end of a message on numbers that are not finite
   ProgressPrinter printer_;

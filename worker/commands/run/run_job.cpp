@@ -22,6 +22,7 @@
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/page/page.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/time_estimate.h"
@@ -125,7 +126,7 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
     const int64_t seqlen = tokens.calibration.windows.size(1);
     const int64_t of_layers = counted_healing_tokens(*job.healing, windows, seqlen);
     const int64_t of_output = job.healing->epochs * fitted_windows(windows) * seqlen;
-    healed = config.num_layers * (of_layers + of_output);
+    healed = config.num_layers() * (of_layers + of_output);
   }
   const RankShard& first = plan.of_rank(0);
   return {{.name = kPreparePhase, .uncounted_seconds = steps.check},
@@ -147,8 +148,8 @@ using Hashes = BackgroundHashes::Hashes;
 std::optional<MlpTarget> known_target(std::optional<MlpTarget> target, const ModelConfig& cut) {
   if (!target || !target->allocated || target->by_layer) return target;
   target->allocated = false;
-  if (target->width > 0) target->width = cut.intermediate_size;
-  if (target->expert_width > 0) target->expert_width = cut.mixture->intermediate_size;
+  target->width = dense_features(cut);
+  target->expert_width = expert_features(cut);
   return target;
 }
 

@@ -50,7 +50,7 @@ std::vector<at::Tensor> scaled_gradients_in(const SublayerGraph& graph,
 }  // namespace
 
 SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& weights,
-                             const RotaryTable& rotary, const at::Tensor& x,
+                             const LayerContext& context, const at::Tensor& x,
                              const FeatureVisitor& features) {
   const c10::AutoGradMode with_gradients(true);
   FeatureVisitor without_graph;
@@ -61,7 +61,7 @@ SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& w
     };
   }
   const at::Tensor input = x.detach().requires_grad_();
-  return {input, sublayer_forward(config, weights, rotary, input, nullptr, without_graph)};
+  return {input, sublayer_forward(config, weights, context, input, nullptr, without_graph)};
 }
 
 std::vector<at::Tensor> updates_of(const SublayerWeights& weights) {

@@ -25,7 +25,7 @@ struct SublayerGraph {
 /// Runs sublayer_forward (forward.h) with a graph; same bits. `features` receives tensors without a
 /// graph.
 SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& weights,
-                             const RotaryTable& rotary, const at::Tensor& x,
+                             const LayerContext& context, const at::Tensor& x,
                              const FeatureVisitor& features = nullptr);
 
 /// Returns A and B of each linear layer that has an update, in_proj first.

@@ -50,7 +50,7 @@ class GradientStream {
         last_(comm.rank() == comm.size() - 1),
         keeps_graphs_(loss.checkpoints == Checkpoints::kNone),
         keeps_stage_(loss.checkpoints == Checkpoints::kStage),
-        rotary_(make_rotary_table(config, loss.windows.size(1), stage.device)),
+        context_(make_layer_context(config, loss.windows.size(1), stage.device)),
         incoming_(comm, expected(), stage.device),
         onward_{comm, comm.rank() + 1},
         back_{comm, comm.rank() - 1} {}
@@ -83,7 +83,7 @@ class GradientStream {
   const bool last_;
   const bool keeps_graphs_;
   const bool keeps_stage_;
-  RotaryTable rotary_;
+  LayerContext context_;
   Incoming incoming_;
   Outgoing onward_;
   Outgoing back_;
@@ -118,11 +118,11 @@ int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit
   for (const SublayerWeights& weights : stage_.sublayers) {
     const FeatureVisitor features = features_of(weights.sublayer, visit_features);
     if (keeps_graphs_) {
-      kept.graphs.push_back(sublayer_graph(config_, weights, rotary_, x, features));
+      kept.graphs.push_back(sublayer_graph(config_, weights, context_, x, features));
       x = kept.graphs.back().output.detach();
     } else {
       if (!keeps_stage_ || kept.x.empty()) kept.x.push_back(x);
-      x = sublayer_forward(config_, weights, rotary_, x, nullptr, features);
+      x = sublayer_forward(config_, weights, context_, x, nullptr, features);
     }
     see(weights.sublayer + 1);
   }
@@ -141,7 +141,7 @@ void GradientStream::compute_again(UnderWay& kept) const {
     const bool behind_first = &weights != &stage_.sublayers.front();
     if (behind_first) kept.x.push_back(x);
     if (&weights == &stage_.sublayers.back() && !last_) break;
-    x = sublayer_forward(config_, weights, rotary_, x);
+    x = sublayer_forward(config_, weights, context_, x);
   }
   if (last_) kept.result = x;
 }
@@ -164,7 +164,7 @@ int64_t GradientStream::backward(const JunctionVisitor& visit) {
       graph = std::move(kept.graphs.back());
       kept.graphs.pop_back();
     } else {
-      graph = sublayer_graph(config_, *weights, rotary_, kept.x.back());
+      graph = sublayer_graph(config_, *weights, context_, kept.x.back());
       kept.x.pop_back();
     }
     const SublayerGradients found = gradients_through(graph, *weights, g);

@@ -46,7 +46,7 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
   const bool last = comm.rank() == comm.size() - 1;
   const int64_t seqlen = windows.size(1);
   const int64_t step = microbatch_samples(seqlen);
-  const RotaryTable rotary = make_rotary_table(config, seqlen, stage.device);
+  const LayerContext context = make_layer_context(config, seqlen, stage.device);
   const auto width = config.form.junction_widths[static_cast<size_t>(stage.first_sublayer)];
   std::vector<Incoming::Message> expected;
   for (int64_t begin = 0; !first && begin < windows.size(0); begin += step) {
@@ -61,7 +61,7 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
     at::Tensor x = first ? stage.embed(ids) : incoming.take();
     if (first) visit(0, x);
     for (const SublayerWeights& weights : stage.sublayers) {
-      x = sublayer_forward(config, weights, rotary, x, nullptr,
+      x = sublayer_forward(config, weights, context, x, nullptr,
                            features_of(weights.sublayer, visit_features));
       visit(weights.sublayer + 1, x);
     }

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "job/model/families/model_family.h"
+
+namespace dotresize {
+
+// One architecture each, in the file of its name.
+
+extern const ModelFamily kLlama;
+extern const ModelFamily kMistral;
+extern const ModelFamily kPhi3;
+extern const ModelFamily kQwen2;
+extern const ModelFamily kQwen3;
+extern const ModelFamily kSmolLM3;
+extern const ModelFamily kGranite;
+extern const ModelFamily kSeedOss;
+extern const ModelFamily kMixtral;
+extern const ModelFamily kQwen3Moe;
+
+}  // namespace dotresize

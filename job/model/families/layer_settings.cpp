@@ -1,0 +1,126 @@
+#include "job/model/families/layer_settings.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+// Upper limits, larger than those of any existing model. kMaxRows bounds the rows of all experts of
+// a layer together, so that no product of sizes overflows 64 bits.
+constexpr int64_t kMaxExperts = 2048;
+constexpr int64_t kMaxRows = int64_t{1} << 22;
+
+constexpr const char* kVersion5Experts = "num_local_experts";
+
+/// Returns the layers with a window, by max_window_layers: those from it on.
+std::vector<bool> layers_from_max_window(const ConfigFields& fields, const ModelConfig& config) {
+  constexpr int64_t kFirstIfAbsent = 28;
+  const int64_t first = fields.integer("max_window_layers", 0, kMaxLayers).value_or(kFirstIfAbsent);
+  std::vector<bool> sliding;
+  for (int64_t layer = 0; layer < config.num_layers(); ++layer) sliding.push_back(layer >= first);
+  return sliding;
+}
+
+}  // namespace
+
+void set_attention_biases(bool bias, bool output_bias, ModelConfig& config) {
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.bias = bias;
+    layer.attention.output_bias = output_bias;
+  }
+}
+
+void refuse_biases(const ConfigFields& fields, std::initializer_list<const char*> keys,
+                   const ModelConfig& config) {
+  for (const char* key : keys) {
+    if (!fields.boolean(key, false)) continue;
+    const std::string part = key == std::string_view("mlp_bias") ? "the MLP of " : "";
+    fields.fail(key, part + "a model of the family " + config.family + " has no biases");
+  }
+}
+
+void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
+                 ModelConfig& config) {
+  const std::optional<int64_t> window = fields.contains("sliding_window")
+                                            ? fields.integer("sliding_window", 1, kMaxPositions)
+                                            : if_absent;
+  for (LayerSpec& layer : config.layers) layer.attention.sliding_window = window;
+}
+
+void read_window_by_layer(const ConfigFields& fields, ModelConfig& config) {
+  // Every published config of these families has them, whether or not a window is used.
+  fields.note({"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"});
+  const bool used = fields.boolean("use_sliding_window", false);
+  const bool listed = fields.has("layer_types");
+  const std::vector<bool> sliding =
+      listed ? sliding_layers(fields, config) : layers_from_max_window(fields, config);
+  if (listed && !used && std::ranges::count(sliding, true) > 0) {
+    fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
+  }
+  if (!used || std::ranges::count(sliding, true) == 0) return;
+  constexpr int64_t kWindowIfAbsent = 4096;
+  read_window(fields, kWindowIfAbsent, config);
+  for (std::size_t layer = 0; layer < sliding.size(); ++layer) {
+    if (!sliding[layer]) config.layers[layer].attention.sliding_window.reset();
+  }
+}
+
+std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
+  const json& types = fields.raw("layer_types");
+  if (!types.is_array() || std::ssize(types) != config.num_layers()) {
+    fields.fail("layer_types", "must be a list of num_hidden_layers, " +
+                                   std::to_string(config.num_layers()) + ", types");
+  }
+  std::vector<bool> sliding;
+  for (const json& type : types) {
+    sliding.push_back(type == "sliding_attention");
+    if (!sliding.back() && type != "full_attention") {
+      fields.fail("layer_types", "only full_attention and sliding_attention are supported");
+    }
+  }
+  return sliding;
+}
+
+void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const MixtureSpec& form,
+                   const std::vector<bool>& layers, ModelConfig& config) {
+  MixtureSpec mixture = form;
+  const std::string key = fields.has(keys.experts) ? keys.experts : kVersion5Experts;
+  if (!fields.has(key)) fields.fail(keys.experts, "is missing");
+  mixture.experts = fields.required_integer(key, 1, kMaxExperts);
+  if (fields.has(kVersion5Experts) &&
+      fields.integer(kVersion5Experts, 1, kMaxExperts) != mixture.experts) {
+    fields.fail(kVersion5Experts, "contradicts " + key + ", " + std::to_string(mixture.experts));
+  }
+  mixture.experts_per_token = fields.required_integer("num_experts_per_tok", 1, kMaxExperts);
+  if (mixture.experts_per_token > mixture.experts) {
+    fields.fail("num_experts_per_tok", std::to_string(mixture.experts_per_token) + " is above " +
+                                           std::to_string(mixture.experts) +
+                                           ", the number of experts");
+  }
+  const int64_t rows = fields.required_integer(keys.intermediate_size, 1, kMaxRows);
+  if (mixture.experts > kMaxRows / rows) {
+    fields.fail(keys.intermediate_size,
+                std::to_string(rows) + " rows in each of " + std::to_string(mixture.experts) +
+                    " experts are above " + std::to_string(kMaxRows) + " together");
+  }
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+    if (!layers.at(layer)) continue;
+    config.layers[layer].mlp.mixture = mixture;
+    config.layers[layer].mlp.intermediate_size = rows;
+  }
+}
+
+void write_mixtures(const MixtureKeys& keys, json& config, const ModelConfig& output) {
+  const auto layer = std::ranges::find_if(
+      output.layers, [](const LayerSpec& spec) { return spec.mlp.mixture.has_value(); });
+  if (layer == output.layers.end()) return;
+  config[keys.experts] = layer->mlp.mixture->experts;
+  config[kVersion5Experts] = layer->mlp.mixture->experts;
+  if (!output.form.sizes_by_layer) config[keys.intermediate_size] = layer->mlp.intermediate_size;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "job/model/config_fields.h"
+#include "job/model/model_config.h"
+
+namespace dotresize {
+
+// Settings of layers that several families have. All throw InputError for values out of range and
+// contradictory values.
+
+/// Sets the biases of q, k, v and o in all layers.
+void set_attention_biases(bool bias, bool output_bias, ModelConfig& config);
+
+/// Throws if one of these keys asks for biases, which the family does not have.
+void refuse_biases(const ConfigFields& fields, std::initializer_list<const char*> keys,
+                   const ModelConfig& config);
+
+/// Sets `sliding_window` in all layers; `if_absent` if the key is absent.
+void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent, ModelConfig& config);
+
+/// Sets `sliding_window` in the layers that `layer_types` names, or without such a list in those
+/// from max_window_layers on. `use_sliding_window` says whether there is a window at all.
+void read_window_by_layer(const ConfigFields& fields, ModelConfig& config);
+
+/// Returns which layers `layer_types` gives a sliding window. Throws for other types than
+/// full_attention and sliding_attention.
+std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config);
+
+/// Keys of a family's mixtures of experts.
+struct MixtureKeys {
+  const char* experts;            ///< number of experts in a layer
+  const char* intermediate_size;  ///< d_ff of one expert
+};
+
+/// Makes the MLPs of these layers mixtures. transformers 5 may write num_local_experts in place of
+/// `keys.experts`.
+void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const MixtureSpec& form,
+                   const std::vector<bool>& layers, ModelConfig& config);
+
+/// Writes the number of experts and their features, in the dialects of transformers 4 and 5.
+void write_mixtures(const MixtureKeys& keys, nlohmann::json& config, const ModelConfig& output);
+
+}  // namespace dotresize

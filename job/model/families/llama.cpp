@@ -1,0 +1,53 @@
+#include <algorithm>
+
+#include "job/model/families/families.h"
+#include "job/model/families/layer_settings.h"
+#include "job/model/families/rotary_settings.h"
+
+namespace dotresize {
+namespace {
+
+void read_llama(const ConfigFields& fields, ModelConfig& config) {
+  const bool bias = fields.boolean("attention_bias", false);
+  set_attention_biases(bias, bias, config);
+  const bool mlp_bias = fields.boolean("mlp_bias", false);
+  for (LayerSpec& layer : config.layers) layer.mlp.bias = mlp_bias;
+  read_rotary(fields, {}, config);
+}
+
+bool has_biases(const ModelConfig& config) {
+  return std::ranges::any_of(config.layers, [](const LayerSpec& layer) {
+    return layer.attention.bias || layer.attention.output_bias || layer.mlp.bias;
+  });
+}
+
+std::string reason_against_mistral(const ModelConfig& config) {
+  return has_biases(config) ? "has no biases, and this llama has some" : "";
+}
+
+/// Some loaders assume that the heads of a llama are hidden_size / num_attention_heads wide, but
+/// read head_dim of a mistral.
+bool is_read_better_as_mistral(const ModelConfig& config, int64_t width) {
+  // With a larger vocabulary transformers takes a mistral's tokenizer for one that needs a repair.
+  constexpr int64_t kVocabularyWithoutWarning = 100'000;
+  // Such a loader reads only these embeddings of a mistral in the same way as of a llama.
+  const std::string& rotary = config.rotaries.front().type;
+  const AttentionSpec& attention = config.layers.front().attention;
+  return !has_biases(config) && (rotary == "default" || rotary == "linear") &&
+         config.vocab_size <= kVocabularyWithoutWarning &&
+         attention.num_heads * attention.head_dim != width;
+}
+
+}  // namespace
+
+constinit const ModelFamily kLlama{.model_type = "llama",
+                                   .architecture = "LlamaForCausalLM",
+                                   .absent = {.max_position_embeddings = 2048},
+                                   .read = read_llama,
+                                   .heads_divide_hidden_size = true,
+                                   .exports_layer_sizes = true,
+                                   .twin = TwinFamily{.model_type = "mistral",
+                                                      .refuses = reason_against_mistral,
+                                                      .is_read_better = is_read_better_as_mistral}};
+
+}  // namespace dotresize

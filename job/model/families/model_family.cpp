@@ -1,0 +1,74 @@
+#include "job/model/families/model_family.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "job/model/families/families.h"
+
+namespace dotresize {
+namespace {
+
+constexpr std::array kFamilies = {&kLlama,   &kMistral, &kPhi3,    &kQwen2,   &kQwen3,
+                                  &kSmolLM3, &kGranite, &kSeedOss, &kMixtral, &kQwen3Moe};
+
+constexpr std::string_view kLayerNorm =
+    "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";
+constexpr std::string_view kPostNorm =
+    "it normalises the output of a sublayer before the residual addition (post-norms), and such a "
+    "norm cannot be folded";
+constexpr std::string_view kParallel =
+    "its attention and MLP read the same residual stream side by side (parallel blocks), which "
+    "the junctions do not describe";
+constexpr std::string_view kSharedExpert =
+    "beside its mixture of experts every token goes through a shared expert with a gate of its "
+    "own, which is not supported";
+constexpr std::string_view kNotYet = "it is not supported yet";
+
+struct Refusal {
+  std::string_view model_type;
+  std::string_view reason;
+};
+
+constexpr Refusal kRefusals[] = {
+    {"gpt2", kLayerNorm},         {"opt", kLayerNorm},        {"bloom", kLayerNorm},
+    {"mpt", kLayerNorm},          {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
+    {"stablelm", kLayerNorm},     {"gemma2", kPostNorm},      {"gemma3", kPostNorm},
+    {"gemma3_text", kPostNorm},   {"olmo2", kPostNorm},       {"olmo3", kPostNorm},
+    {"gptj", kParallel},          {"gpt_neox", kParallel},    {"phi", kParallel},
+    {"falcon", kParallel},        {"cohere", kParallel},      {"cohere2", kParallel},
+    {"gemma", kNotYet},           {"ministral", kNotYet},     {"llama4", kNotYet},
+    {"qwen2_moe", kSharedExpert},
+};
+
+}  // namespace
+
+std::string layer_sizes_architecture(const ModelFamily& family) {
+  return "DotResize" + std::string(family.architecture);
+}
+
+const ModelFamily* find_family(std::string_view model_type) {
+  const auto found = std::ranges::find_if(
+      kFamilies, [&](const ModelFamily* family) { return family->model_type == model_type; });
+  return found == kFamilies.end() ? nullptr : *found;
+}
+
+std::string_view family_with_twin(std::string_view twin) {
+  const auto found = std::ranges::find_if(kFamilies, [&](const ModelFamily* family) {
+    return family->twin && family->twin->model_type == twin;
+  });
+  return found == kFamilies.end() ? std::string_view() : (*found)->model_type;
+}
+
+std::string reason_for_refusal(const std::string& model_type) {
+  const auto* const found = std::ranges::find(kRefusals, model_type, &Refusal::model_type);
+  const std::string_view reason =
+      found == std::end(kRefusals) ? "this architecture is not known" : found->reason;
+  std::string accepted;
+  for (const ModelFamily* family : kFamilies) {
+    accepted += (accepted.empty() ? "" : ", ") + std::string(family->model_type);
+  }
+  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " + accepted;
+}
+
+}  // namespace dotresize

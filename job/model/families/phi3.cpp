@@ -1,0 +1,33 @@
+#include "job/model/families/families.h"
+#include "job/model/families/layer_settings.h"
+#include "job/model/families/rotary_settings.h"
+
+namespace dotresize {
+namespace {
+
+void read_phi3(const ConfigFields& fields, ModelConfig& config) {
+  refuse_biases(fields, {"attention_bias", "mlp_bias"}, config);
+  for (LayerSpec& layer : config.layers) layer.attention.fused = layer.mlp.fused = true;
+  read_window(fields, /*if_absent=*/std::nullopt, config);
+  read_rotary(fields,
+              {.offers_partial = true,
+               .is_default_or_longrope = true,
+               .original_positions_if_absent = 4096},
+              config);
+}
+
+std::string reason_against_stock_phi3(const ModelConfig& config) {
+  if (config.rotaries.front().type != "longrope") return "";
+  return "cannot have a longrope embedding: its configuration class wants a factor for every "
+         "second of hidden_size / heads channels, and the heads do not shrink with hidden_size";
+}
+
+}  // namespace
+
+constinit const ModelFamily kPhi3{.model_type = "phi3",
+                                  .architecture = "Phi3ForCausalLM",
+                                  .absent = {.max_position_embeddings = 4096, .rms_norm_eps = 1e-5},
+                                  .read = read_phi3,
+                                  .refuses_stock = reason_against_stock_phi3};
+
+}  // namespace dotresize

@@ -1,0 +1,255 @@
+#include "job/model/families/rotary_settings.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace dotresize {
+namespace {
+
+constexpr double kMaxTheta = 1e15;
+constexpr double kMaxFactor = 1e6;
+constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+
+/// Inputs for reading the settings of one dialect.
+struct Reading {
+  const ConfigFields& fields;  ///< rope_parameters or rope_scaling
+  const ConfigFields& config;  ///< the whole file
+  const RotaryRules& rules;
+  const ModelConfig& model;
+  const RotaryConfig& start;  ///< what is known before the settings are read
+};
+
+std::string shown(double number) { return nlohmann::json(number).dump(); }
+
+double required_factor(const Reading& read) {
+  const double factor = read.fields.required_positive("factor", kMaxFactor);
+  if (factor < 1.0) read.fields.fail("factor", shown(factor) + " is below 1");
+  return factor;
+}
+
+/// Reads original_max_position_embeddings. transformers 5 prefers the value outside the rotary
+/// settings. transformers 4 uses only that one for longrope, and never uses it for yarn and llama3.
+/// So both values must agree.
+std::optional<int64_t> original_positions(const Reading& read) {
+  const auto inside = read.fields.integer(kOriginalPositions, 1, kMaxPositions);
+  auto outside = read.config.integer(kOriginalPositions, 1, kMaxPositions);
+  if (!outside) outside = read.rules.original_positions_if_absent;
+  if (inside && outside && *inside != *outside) {
+    read.fields.fail(
+        kOriginalPositions,
+        std::to_string(*inside) + " contradicts that of the model, " + std::to_string(*outside));
+  }
+  return outside ? outside : inside;
+}
+
+void read_dynamic(const Reading& read, RotaryConfig& rotary) {
+  rotary.factor = required_factor(read);
+  if (rotary.channels < 4) {
+    read.fields.fail("rope_type", "'dynamic' needs heads with at least 4 rotated channels, not " +
+                                      std::to_string(rotary.channels));
+  }
+}
+
+void read_yarn(const Reading& read, RotaryConfig& rotary) {
+  rotary.factor = required_factor(read);
+  rotary.original_max_position_embeddings =
+      original_positions(read).value_or(read.model.max_position_embeddings);
+  const auto given = read.fields.positive("attention_factor", kMaxFactor);
+  const auto weight = read.fields.positive("mscale", kMaxFactor);
+  const auto weight_all = read.fields.positive("mscale_all_dim", kMaxFactor);
+  const auto scale = [&](double of_weight) {  // factor of cos and sin
+    return rotary.factor <= 1.0 ? 1.0 : 0.1 * of_weight * std::log(rotary.factor) + 1.0;
+  };
+  const bool weighted = weight && weight_all;
+  rotary.attention_factor = given      ? *given
+                            : weighted ? scale(*weight) / scale(*weight_all)
+                                       : scale(1.0);
+  rotary.beta_fast = read.fields.positive("beta_fast", kMaxFactor).value_or(rotary.beta_fast);
+  rotary.beta_slow = read.fields.positive("beta_slow", kMaxFactor).value_or(rotary.beta_slow);
+  // A null is not the default here: Python treats it as false.
+  rotary.truncate = read.fields.boolean("truncate", !read.fields.contains("truncate"));
+  if (rotary.beta_fast < rotary.beta_slow) {
+    read.fields.fail("beta_fast",
+                     shown(rotary.beta_fast) + " is below beta_slow, " + shown(rotary.beta_slow));
+  }
+  if (rotary.theta <= 1.0) {
+    read.config.fail("rope_theta", shown(rotary.theta) + " is not above 1, as yarn needs it");
+  }
+}
+
+void read_longrope(const Reading& read, RotaryConfig& rotary) {
+  const int64_t pairs = rotary.channels / 2;
+  rotary.short_factor = read.fields.required_positives("short_factor", pairs, kMaxFactor);
+  rotary.long_factor = read.fields.required_positives("long_factor", pairs, kMaxFactor);
+  rotary.original_max_position_embeddings =
+      original_positions(read).value_or(read.model.max_position_embeddings);
+  const auto given = read.fields.positive("factor", kMaxFactor);
+  if (given && *given < 1.0) read.fields.fail("factor", shown(*given) + " is below 1");
+  const auto original = static_cast<double>(rotary.original_max_position_embeddings);
+  rotary.factor =
+      given.value_or(static_cast<double>(read.model.max_position_embeddings) / original);
+  if (const auto scale = read.fields.positive("attention_factor", kMaxFactor)) {
+    rotary.attention_factor = *scale;
+  } else if (rotary.factor > 1.0) {
+    if (original < 2.0) read.fields.fail(kOriginalPositions, "1 is too few; at least 2 are needed");
+    rotary.attention_factor = std::sqrt(1.0 + std::log(rotary.factor) / std::log(original));
+  }
+}
+
+void read_llama3(const Reading& read, RotaryConfig& rotary) {
+  rotary.factor = required_factor(read);
+  rotary.low_freq_factor = read.fields.required_positive("low_freq_factor", kMaxFactor);
+  rotary.high_freq_factor = read.fields.required_positive("high_freq_factor", kMaxFactor);
+  const auto original = original_positions(read);
+  if (!original) read.fields.fail(kOriginalPositions, "is missing");
+  rotary.original_max_position_embeddings = *original;
+  if (rotary.high_freq_factor <= rotary.low_freq_factor) {
+    read.fields.fail("high_freq_factor", shown(rotary.high_freq_factor) +
+                                             " is not above low_freq_factor, " +
+                                             shown(rotary.low_freq_factor));
+  }
+}
+
+struct RotaryType {
+  std::string_view name;
+  void (*read)(const Reading&, RotaryConfig&);
+};
+
+constexpr std::array kRotaryTypes = {
+    RotaryType{"default", [](const Reading&, RotaryConfig&) {}},
+    RotaryType{"linear", [](const Reading& read,
+                            RotaryConfig& rotary) { rotary.factor = required_factor(read); }},
+    RotaryType{"dynamic", read_dynamic},
+    RotaryType{"yarn", read_yarn},
+    RotaryType{"longrope", read_longrope},
+    RotaryType{"llama3", read_llama3}};
+
+/// Reads the settings that both dialects keep in one object.
+RotaryConfig read_scaling(const Reading& read, double theta) {
+  const auto name_of = [&](const char* key, const std::string& otherwise) {
+    const std::string name = read.fields.text(key).value_or(otherwise);
+    const bool old_name = name == "su" || name == "yarn";
+    return old_name && read.rules.is_default_or_longrope ? "longrope" : name;
+  };
+  read.fields.refuse_null("rope_type");
+  if (!read.fields.has("rope_type")) read.fields.refuse_null("type");
+  read.fields.refuse_null("rope_theta");
+  const std::string old = name_of("type", "default");
+  const std::string name = name_of("rope_type", old);
+  if (read.fields.has("type") && name != old) {
+    read.fields.fail("type", "'" + old + "' contradicts rope_type, '" + name + "'");
+  }
+  if (read.rules.is_default_or_longrope && name != "default" && name != "longrope") {
+    read.fields.fail("rope_type", "'" + name +
+                                      "' is refused, as transformers does for the family " +
+                                      read.model.family + "; default and longrope are supported");
+  }
+  const auto* const found = std::find_if(kRotaryTypes.begin(), kRotaryTypes.end(),
+                                         [&](const RotaryType& type) { return type.name == name; });
+  if (found == kRotaryTypes.end()) {
+    std::string names;
+    for (const RotaryType& type : kRotaryTypes) {
+      names += (names.empty() ? "" : ", ") + std::string(type.name);
+    }
+    read.fields.fail("rope_type", "'" + name + "' is not supported; " + names + " are");
+  }
+  RotaryConfig rotary = read.start;
+  rotary.theta = theta;
+  rotary.type = name;
+  found->read(read, rotary);
+  return rotary;
+}
+
+void refuse_settings_by_layer_type(const char* key, const ConfigFields& settings,
+                                   const ConfigFields& config) {
+  if (settings.contains("full_attention") || settings.contains("sliding_attention")) {
+    config.fail(key, "settings by layer type are not supported");
+  }
+}
+
+std::optional<RotaryConfig> read_version5(const ConfigFields& config, const RotaryRules& rules,
+                                          const ModelConfig& model, const RotaryConfig& start) {
+  const auto parameters = config.object("rope_parameters");
+  if (!parameters) return std::nullopt;
+  refuse_settings_by_layer_type("rope_parameters", *parameters, config);
+  const auto outside = config.positive("rope_theta", kMaxTheta);
+  const auto theta = parameters->positive("rope_theta", kMaxTheta);
+  return read_scaling({*parameters, config, rules, model, start},
+                      theta ? *theta : outside.value_or(start.theta));
+}
+
+std::optional<RotaryConfig> read_version4(const ConfigFields& config, const RotaryRules& rules,
+                                          const ModelConfig& model, const RotaryConfig& start) {
+  const auto theta = config.positive("rope_theta", kMaxTheta);
+  const auto scaling = config.object("rope_scaling");
+  if (scaling) {
+    refuse_settings_by_layer_type("rope_scaling", *scaling, config);
+    // transformers 5 prefers the value inside; transformers 4 reads only the one outside.
+    const auto inside = scaling->positive("rope_theta", kMaxTheta);
+    if (inside && theta && *inside != *theta) {
+      config.fail("rope_scaling",
+                  "rope_theta " + shown(*inside) + " contradicts the one outside, " +
+                      shown(*theta) +
+                      ": transformers 5 takes the first, transformers 4 the "
+                      "second; give both the value that the model was trained with");
+    }
+    return read_scaling({*scaling, config, rules, model, start},
+                        inside ? *inside : theta.value_or(start.theta));
+  }
+  if (!theta) return std::nullopt;
+  RotaryConfig rotary = start;
+  rotary.theta = *theta;
+  return rotary;
+}
+
+/// Reads the rotated fraction of a head's channels into `rotary`.
+void read_partial_factor(const ConfigFields& config, const RotaryRules& rules,
+                         const ModelConfig& model, RotaryConfig& rotary) {
+  const auto version4 = config.positive("partial_rotary_factor", 1.0);
+  const auto parameters = config.object("rope_parameters");
+  const auto scaling = config.object("rope_scaling");
+  auto version5 = parameters ? parameters->positive("partial_rotary_factor", 1.0) : std::nullopt;
+  if (!version5 && scaling) version5 = scaling->positive("partial_rotary_factor", 1.0);
+  if (version4 && version5 && *version4 != *version5) {
+    config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
+  }
+  const int64_t head_dim = model.layers.front().attention.head_dim;
+  rotary.partial_factor = version5.value_or(version4.value_or(1.0));
+  rotary.channels = static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
+  if (rotary.partial_factor == 1.0) return;
+  if (!rules.offers_partial) {
+    config.fail("partial_rotary_factor", "only 1.0 is supported for the family " + model.family);
+  }
+  if (rotary.channels < 2 || rotary.channels % 2 != 0) {
+    config.fail("partial_rotary_factor", "gives " + std::to_string(rotary.channels) +
+                                             " rotated channels of " + std::to_string(head_dim) +
+                                             "; an even number above 0 is needed");
+  }
+}
+
+}  // namespace
+
+void read_rotary(const ConfigFields& config, const RotaryRules& rules, ModelConfig& model) {
+  RotaryConfig start;
+  start.theta = rules.theta_if_absent;
+  // Every config of such a family has it, whatever its rotary type.
+  if (rules.original_positions_if_absent) config.note({kOriginalPositions});
+  read_partial_factor(config, rules, model, start);
+  const auto version5 = read_version5(config, rules, model, start);
+  const auto scaling = config.object("rope_scaling");
+  if (!version5 && !(scaling && scaling->has("rope_theta"))) config.refuse_null("rope_theta");
+  const auto version4 = read_version4(config, rules, model, start);
+  if (version5 && version4 && *version5 != *version4) {
+    config.fail(
+        "rope_parameters",
+        "contradicts rope_theta and rope_scaling, which transformers 4 reads; make both say the "
+        "same, or remove one of the two");
+  }
+  model.rotaries = {version5 ? *version5 : version4.value_or(start)};
+}
+
+}  // namespace dotresize

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "job/model/config_fields.h"
+#include "job/model/model_config.h"
+
+namespace dotresize {
+
+/// Particulars of a family's rotary settings.
+struct RotaryRules {
+  double theta_if_absent = 1e4;
+  bool offers_partial = false;  ///< a fraction of each head's channels may be rotated
+  /// The configuration class refuses types other than default and longrope (also spelled su and
+  /// yarn).
+  bool is_default_or_longrope = false;
+  /// Absent: read from the rotary settings, else max_position_embeddings.
+  std::optional<int64_t> original_positions_if_absent = std::nullopt;
+};
+
+/// Sets `model.rotaries` to the one embedding of a config.json in either dialect:
+/// `rope_parameters` (transformers 5), or `rope_theta`, `rope_scaling` and `partial_rotary_factor`
+/// (transformers 4). Both may be present if they agree. Absent values get transformers 5's
+/// defaults. All heads of `model` must have the same head_dim. Throws InputError for unsupported
+/// types, values out of range and contradictory values.
+void read_rotary(const ConfigFields& config, const RotaryRules& rules, ModelConfig& model);
+
+}  // namespace dotresize

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dotresize {
+
+/// Rotary position embedding, from `rope_parameters` (transformers 5) or from `rope_theta` and
+/// `rope_scaling` (transformers 4).
+struct RotaryConfig {
+  std::string type = "default";  ///< default, linear, dynamic, yarn, longrope or llama3
+  double theta = 10000.0;
+  double partial_factor = 1.0;  ///< rotated fraction of each head's channels, the first ones
+  int64_t channels = 0;         ///< rotated channels of each head
+  double factor = 1.0;          ///< extension of the context; all types but default
+  /// Context length before the extension; yarn, longrope and llama3.
+  int64_t original_max_position_embeddings = 0;
+  double attention_factor = 1.0;  ///< factor of cos and sin; yarn and longrope
+  double low_freq_factor = 1.0;   ///< llama3
+  double high_freq_factor = 4.0;  ///< llama3
+  double beta_fast = 32.0;        ///< yarn: channels with more rotations than this stay unchanged
+  double beta_slow = 1.0;         ///< yarn: channels with fewer rotations are slowed by `factor`
+  bool truncate = true;           ///< yarn: limits of the channels in between are whole numbers
+  /// longrope: divisors of the frequencies, [channels / 2]; `short_factor` for windows of up to
+  /// original_max_position_embeddings tokens, `long_factor` for longer ones.
+  std::vector<double> short_factor = {};
+  std::vector<double> long_factor = {};
+
+  bool operator==(const RotaryConfig&) const = default;
+};
+
+/// Attention of one layer.
+struct AttentionSpec {
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;  ///< channels of each query and key head
+  /// Channels of each value head, at most head_dim. 0: the layer has no attention.
+  int64_t value_head_dim = 0;
+  bool bias = false;         ///< biases of q, k, v
+  bool output_bias = false;  ///< bias of o
+  bool head_norms = false;   ///< each query and key head has an RMSNorm with a weight [head_dim]
+  bool fused = false;        ///< q, k, v are one matrix
+  /// Factor of queries times keys. Absent: 1 / sqrt(head_dim).
+  std::optional<double> scale = std::nullopt;
+  std::optional<int64_t> sliding_window = std::nullopt;
+  /// Rotary embedding, an index of ModelConfig::rotaries. Absent: no position embedding (NoPE).
+  std::optional<std::size_t> rotary = 0;
+
+  bool operator==(const AttentionSpec&) const = default;
+};
+
+/// Names of the parts of a mixture of experts in a checkpoint: "model.layers.N.BLOCK.gate" for the
+/// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert.
+struct MixtureNames {
+  std::string_view block;
+  std::string_view gate;
+  std::string_view up;
+  std::string_view down;
+
+  bool operator==(const MixtureNames&) const = default;
+};
+
+/// Mixture of experts: several smaller MLPs in place of one, of which a router chooses a few for
+/// each token.
+struct MixtureSpec {
+  int64_t experts = 0;
+  int64_t experts_per_token = 0;  ///< 1 .. experts
+  bool normed_weights = false;    ///< the weights of a token's experts are divided by their sum
+  MixtureNames names = {};
+
+  bool operator==(const MixtureSpec&) const = default;
+};
+
+/// MLP of one layer.
+struct MlpSpec {
+  int64_t intermediate_size = 0;  ///< d_ff, of each expert in a mixture. 0: the layer has no MLP.
+  bool bias = false;              ///< biases of gate, up, down
+  bool fused = false;             ///< gate and up are one matrix
+  std::optional<MixtureSpec> mixture = std::nullopt;
+
+  bool operator==(const MlpSpec&) const = default;
+};
+
+/// One decoder layer. Sizes and forms may differ between the layers of a model.
+struct LayerSpec {
+  AttentionSpec attention;
+  MlpSpec mlp;
+  double residual_scale = 1.0;  ///< factor of what attention and MLP add to the stream
+
+  bool operator==(const LayerSpec&) const = default;
+};
+
+}  // namespace dotresize

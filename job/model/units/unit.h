@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "job/model/model_config.h"
+
+namespace dotresize {
+
+/// Part of a sublayer that can be had in several sizes. Each has a file in this folder, and one in
+/// worker/units/ that cuts it.
+struct Unit {
+  std::string_view name;       ///< "features"
+  bool of_attentions = false;  ///< a part of an attention, else of an MLP
+  const char* key = nullptr;   ///< list in config.json: the size in each layer
+  std::string_view parts;      ///< what the size counts, for messages
+  /// Number of parts in the layer. 0: the layer has no such sublayer.
+  int64_t (*size)(const LayerSpec& layer) = nullptr;
+  void (*set_size)(int64_t size, LayerSpec& layer) = nullptr;
+  /// Returns the sizes that a layer can be cut to, descending: all, and those that `round_to`
+  /// allows. 0 is not listed.
+  std::vector<int64_t> (*sizes)(const LayerSpec& layer, int64_t round_to) = nullptr;
+
+  bool is_in(int64_t sublayer) const { return is_attention(sublayer) == of_attentions; }
+};
+
+/// Features of an MLP, or of each expert of a mixture.
+extern const Unit kFeatures;
+/// Channels of the value heads of an attention.
+extern const Unit kValueChannels;
+
+/// All units. The first one of a kind of sublayer states that the sublayer is gone, by size 0.
+std::span<const Unit* const> units();
+
+/// The first unit of the sublayer's kind.
+const Unit& main_unit(int64_t sublayer);
+
+/// Returns a unit whose size in `cut` is smaller than in `dense`, or null if the sublayer is whole.
+const Unit* cut_unit(const LayerSpec& dense, const LayerSpec& cut, int64_t sublayer);
+
+}  // namespace dotresize

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "job/model/units/unit.h"
+#include "job/plan/resolved_job.h"
+
+namespace dotresize {
+
+/// One size of a unit.
+struct Choice {
+  const Unit* unit = nullptr;
+  int64_t size = 0;
+
+  bool operator==(const Choice&) const = default;
+};
+
+/// Returns what an allocation can choose for the sublayer. The first choice leaves it whole. The
+/// last one removes it, if it may go.
+std::vector<Choice> choices(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer);
+
+}  // namespace dotresize

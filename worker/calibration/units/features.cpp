@@ -1,0 +1,75 @@
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "job/model/tensor_table.h"
+#include "worker/calibration/units/unit_cut.h"
+#include "worker/maps/removal/feature_removal.h"
+#include "worker/transformer/weights.h"
+
+namespace dotresize {
+namespace {
+
+at::Tensor add_curve_of_features(const CutSublayer& /*from*/, CutMatrix matrix,
+                                 const std::vector<int64_t>& sizes,
+                                 std::vector<double>& loss_increases) {
+  const Removal removal =
+      removal_of_features(std::move(matrix.gram), matrix.weight, matrix.metric, sizes.back());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    loss_increases[i] += removal.loss_increases.at(static_cast<size_t>(sizes.front() - sizes[i]));
+  }
+  return removal.order;
+}
+
+/// Returns what is left of each matrix of the sublayer.
+std::vector<CutFeatures> cut_matrices(const CutSublayer& from, int64_t size,
+                                      const at::Tensor& known_order,
+                                      std::vector<double>& loss_increases) {
+  std::vector<CutFeatures> cuts;
+  from.for_each_matrix([&](CutMatrix matrix) {
+    at::Tensor order;
+    if (known_order.defined()) {
+      order = known_order[std::ssize(cuts)];
+    } else {
+      const at::Tensor kept = matrix.gram.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+      const Removal removal =
+          removal_of_features(std::move(matrix.gram), matrix.weight, matrix.metric, size);
+      loss_increases.push_back(removal.loss_increases.back());
+      order = removal.order;
+      matrix.gram = to_device(kept, from.job.device);
+    }
+    cuts.push_back(features_left(order, std::move(matrix.gram), matrix.weight, size));
+  });
+  return cuts;
+}
+
+std::map<std::string, at::Tensor> cut_features(const CutSublayer& from, int64_t size,
+                                               const at::Tensor& order,
+                                               std::vector<double>& loss_increases) {
+  const std::vector<CutFeatures> cuts = cut_matrices(from, size, order, loss_increases);
+  const MlpSpec& mlp = from.job.config.mlp(from.sublayer);
+  std::map<std::string, at::Tensor> tensors;
+  for (const StoredTensor& stored : sublayer_tensors(from.job.config, from.sublayer)) {
+    if (stored.role == TensorRole::kOutProjWeight) {
+      tensors[stored.name] = cuts.at(stored.index).weight.to(from.job.fold_dtype).cpu();
+      continue;
+    }
+    const bool router = mlp.mixture && stored.index == 0;
+    if (!is_in_proj(stored) || router) continue;
+    // In a mixture the router comes first, then gate and up of each expert.
+    at::Tensor rows = cuts.at(mlp.mixture ? (stored.index - 1) / 2 : 0).kept;
+    if (mlp.fused) rows = at::cat({rows, rows + mlp.intermediate_size});
+    tensors[stored.name] = from.job.reader.get(stored.name, stored.shape).index_select(0, rows);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+constinit const UnitCut kFeaturesCut{.unit = &kFeatures,
+                                     .entry = entries::kMlp,
+                                     .trial_entry = entries::kTrialMlp,
+                                     .add_curve = add_curve_of_features,
+                                     .cut = cut_features};
+
+}  // namespace dotresize
