@@ -103,7 +103,11 @@ install_transformers4() {
 # One set-up at a time: the lock is on the repository's folder and ends with this process.
 exec 9<"$root"
 flock 9
-install_packages
+install_packages & packages=$!
+trap wait EXIT  # apt-get goes on for longer than a failed set-up of Python
+# No Python package is compiled: with a Python that can make environments, none waits for Debian's.
+"${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null || wait "$packages"
 install_environment
 install_transformers4
+wait "$packages" || fail "the Debian packages are not installed, see above"
 say "ready"

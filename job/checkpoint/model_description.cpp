@@ -100,7 +100,6 @@ json config_json(const ModelConfig& config) {
     const std::optional<int64_t>& window = layer.attention.sliding_window;
     for (const Unit* unit : units()) value[unit->key].push_back(unit->size(layer));
     value["sliding_windows"].push_back(window ? json(*window) : json());
-    value["rotates"].push_back(layer.attention.rotary.has_value());
   }
   return value;
 }

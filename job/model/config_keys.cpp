@@ -18,29 +18,15 @@ constexpr std::size_t kNamedKeys = 8;  // in one sentence
 
 /// Keys without effect on a model's predictions, which transformers or its users expect in a
 /// config.
-constexpr std::array<std::string_view, 23> kIdleKept = {"attention_dropout",
-                                                        "attn_pdrop",
-                                                        "embd_pdrop",
-                                                        "resid_pdrop",
-                                                        "hidden_dropout",
-                                                        "initializer_range",
-                                                        "initializer_factor",
-                                                        "use_cache",
-                                                        "bos_token_id",
-                                                        "eos_token_id",
-                                                        "pad_token_id",
-                                                        "unk_token_id",
-                                                        "sep_token_id",
-                                                        "decoder_start_token_id",
-                                                        "pretraining_tp",
-                                                        "output_router_logits",
-                                                        "router_aux_loss_coef",
-                                                        "router_jitter_noise",
-                                                        "is_llama_config",
-                                                        "rope_interleaved",
-                                                        "transformers_version",
-                                                        "max_sequence_length",
-                                                        "tokenizer_padding_side"};
+constexpr std::array<std::string_view, 24> kIdleKept = {
+    "attention_dropout",    "attn_pdrop",           "embd_pdrop",
+    "resid_pdrop",          "hidden_dropout",       "residual_dropout",
+    "initializer_range",    "initializer_factor",   "use_cache",
+    "bos_token_id",         "eos_token_id",         "pad_token_id",
+    "unk_token_id",         "sep_token_id",         "decoder_start_token_id",
+    "pretraining_tp",       "output_router_logits", "router_aux_loss_coef",
+    "router_jitter_noise",  "is_llama_config",      "rope_interleaved",
+    "transformers_version", "max_sequence_length",  "tokenizer_padding_side"};
 
 /// Keys without effect on a model's predictions, which an output does not need.
 constexpr std::array<std::string_view, 51> kIdleDropped = {"_name_or_path",

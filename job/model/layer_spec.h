@@ -43,6 +43,8 @@ struct AttentionSpec {
   bool output_bias = false;  ///< bias of o
   bool head_norms = false;   ///< each query and key head has an RMSNorm with a weight [head_dim]
   bool fused = false;        ///< q, k, v are one matrix
+  /// Factor of queries times keys. Absent: 1 / sqrt(head_dim).
+  std::optional<double> scale = std::nullopt;
   std::optional<int64_t> sliding_window = std::nullopt;
   /// Rotary embedding, an index of ModelConfig::rotaries. Absent: no position embedding (NoPE).
   std::optional<std::size_t> rotary = 0;
@@ -86,6 +88,7 @@ struct MlpSpec {
 struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
+  double residual_scale = 1.0;  ///< factor of what attention and MLP add to the stream
 
   bool operator==(const LayerSpec&) const = default;
 };

@@ -190,18 +190,23 @@ void check_stock_output(const ModelConfig& config) {
 }
 
 /// Refuses maps for models that the code of an output with maps (modeling_dotresize.py) does not
-/// compute: it has one window for all layers.
+/// compute: it has one window for all layers, and no factors.
 void check_maps(const ModelConfig& config, const ResolvedJob& job) {
   if (job.stock_output() || job.widths.mapped_count == 0) return;
+  const auto refuse = [](const std::string& reason) {
+    fail("method", "a narrower residual stream is not available: " + reason +
+                       "; a size alone, such as {size: 0.8}, or output.format: stock would do");
+  };
+  const bool scaled = std::ranges::any_of(
+      config.layers, [](const LayerSpec& layer) { return layer.residual_scale != 1.0; });
+  if (scaled || config.embedding_scale != 1.0 || config.logit_scale != 1.0) {
+    refuse("the model multiplies its embedding, its layers' outputs or its logits by factors");
+  }
   const auto& first = config.layers.front().attention.sliding_window;
   const bool differ = std::ranges::any_of(config.layers, [&](const LayerSpec& layer) {
     return layer.attention.sliding_window != first;
   });
-  if (!differ) return;
-  fail(
-      "method",
-      "a narrower residual stream is not available: some layers of the model have a sliding window "
-      "and others have none; a size alone, such as {size: 0.8}, or output.format: stock would do");
+  if (differ) refuse("some layers of the model have a sliding window and others have none");
 }
 
 /// Applies the architecture that the job asks for by name.

@@ -7,6 +7,7 @@
 #include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "job/spec/remote_url.h"
+#include "job/spec/yaml_file.h"
 
 namespace dotresize {
 

@@ -440,7 +440,8 @@ TEST(ModelCard, OfAnAllocationThatKeepsTheWidthsSaysWhatWasCutAndHowItIsServed) 
   Report report = example();
   report.widths.mapped_count = 0;
   report.job.target.allocation = AllocationTarget{.size = 0.8};
-  report.allocation = Allocation{{{0, 8}, {1, 10}, {2, 6}, {3, 20}}};
+  report.allocation = Allocation{
+      {{0, &kValueChannels, 8}, {1, &kFeatures, 10}, {2, &kValueChannels, 6}, {3, &kFeatures, 20}}};
   report.healing = HealingReport{{}, {0.5, 0.25}, 1.0};
   report.healing_tokens = 4096;
   const std::string card = model_card(report, small_llama());

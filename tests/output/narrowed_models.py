@@ -45,6 +45,7 @@ SOURCES = {
     "qwen2-sliding-later": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7),
     "qwen3": tiny_keys("qwen3"),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    "seed_oss": tiny_keys("seed_oss", attention_out_bias=True, mlp_bias=True),
     "smollm3": tiny_keys("smollm3", no_rope_layers=[1, 0, 1]),
     "mixtral": tiny_keys("mixtral"),
     "mixtral-sliding": tiny_keys("mixtral", sliding_window=7),

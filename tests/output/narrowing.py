@@ -53,7 +53,7 @@ def tiny_keys(family, **changes):
     if family == "qwen3_moe":
         keys |= {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28}
         keys |= {"mlp_only_layers": [1], "norm_topk_prob": True}
-    if family in ("phi3", "smollm3"):
+    if family in ("phi3", "seed_oss", "smollm3"):
         keys["pad_token_id"] = 1  # the family's default is beyond the vocabulary
     return {**keys, **changes}
 

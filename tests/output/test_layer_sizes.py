@@ -16,19 +16,25 @@ from narrowed_models import (
     saved_and_loaded,
     some_ids,
 )
-from narrowing import tensors_of, with_layer_sizes
+from narrowing import tensors_of, tiny_keys, with_layer_sizes
 from torch import nn
 from transformers import AutoConfig, AutoModel
 
 # The first attention is missing, from which transformers takes the number of cached tokens.
 SIZES, DIMS = [20, 0, 7], [0, None, 5]
 BIASED_SIZES, BIASED_DIMS = [20, None, 7], [5, None, 1]  # a sublayer with a bias cannot be missing
+FACTORS = {"embedding_multiplier": 3.0, "logits_scaling": 1.7, "residual_multiplier": 0.4, "attention_multiplier": 0.2}
+SOURCES_WITHOUT_MAPS = {
+    "granite": tiny_keys("granite", **FACTORS),
+    "smollm3-window-of-a-layer": tiny_keys("smollm3", no_rope_layers=[1, 1, 0], use_sliding_window=True, sliding_window=7),
+    "qwen2-window-of-a-layer": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7, max_window_layers=2),
+}
 MORE_SOURCES = ["llama-biases", "llama-tied", "qwen3-biases-wide-heads", "phi3-longrope", "qwen2-yarn", "qwen3_moe-every-second"]
 
 
 def write(folder, source, dtype="float32", sizes=None, dims=None):
     """Returns the dense model, in which nothing reads what was cut, and the output's directory. None: not cut."""
-    keys = SOURCES[source]
+    keys = (SOURCES | SOURCES_WITHOUT_MAPS)[source]
     biased = "biases" in source
     sizes = sizes or (BIASED_SIZES if biased else SIZES)
     dims = dims or (BIASED_DIMS if biased else DIMS)
@@ -37,7 +43,7 @@ def write(folder, source, dtype="float32", sizes=None, dims=None):
     return with_layer_sizes(folder / "model", keys, sizes, dims, dtype), folder / "model"
 
 
-@pytest.mark.parametrize("source", [*ONE_PER_FAMILY, *MORE_SOURCES])
+@pytest.mark.parametrize("source", [*ONE_PER_FAMILY, *MORE_SOURCES, *SOURCES_WITHOUT_MAPS])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_the_logits_are_those_of_the_dense_model(tmp_path, source, attention):
     dense, directory = write(tmp_path, source)

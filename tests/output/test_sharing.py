@@ -162,6 +162,19 @@ SOURCES = {
     "qwen2-tied": (tiny_keys("qwen2", tie_word_embeddings=True, rms_norm_eps=0.1), "float32"),
     "qwen3-wide-heads": (tiny_keys("qwen3", head_dim=20, rms_norm_eps=0.1), "bfloat16"),
     "qwen3-biases": (tiny_keys("qwen3", attention_bias=True, rms_norm_eps=0.1), "float32"),
+    "granite-tied": (
+        tiny_keys(
+            "granite",
+            tie_word_embeddings=True,
+            embedding_multiplier=3.0,
+            logits_scaling=1.7,
+            residual_multiplier=0.4,
+            attention_multiplier=0.2,
+            rms_norm_eps=0.1,
+        ),
+        "float32",
+    ),
+    "seed_oss-output-bias": (tiny_keys("seed_oss", attention_out_bias=True, rms_norm_eps=0.1), "float32"),
     "smollm3-window-of-a-layer": (
         tiny_keys(
             "smollm3", no_rope_layers=[0, 1, 1], use_sliding_window=True, sliding_window=7, rms_norm_eps=0.1

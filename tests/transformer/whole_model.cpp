@@ -36,9 +36,9 @@ ModelConfig tiny_config() {
 
 ModelConfig fused_config() {
   ModelConfig config = tiny_config();
-  for (auto& [attention, mlp] : config.layers) {
-    attention.bias = attention.output_bias = mlp.bias = false;
-    attention.fused = mlp.fused = attention.head_norms = true;
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.bias = layer.attention.output_bias = layer.mlp.bias = false;
+    layer.attention.fused = layer.mlp.fused = layer.attention.head_norms = true;
   }
   config.rotaries.front().partial_factor = 0.5;
   config.rotaries.front().channels = 6;

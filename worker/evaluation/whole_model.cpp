@@ -22,7 +22,8 @@ WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& c
 }
 
 at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids) {
-  return project(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection);
+  return scaled_embedding(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection,
+                          embedding.scale);
 }
 
 at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids) {

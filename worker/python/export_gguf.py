@@ -36,7 +36,6 @@ FAMILIES = {
     "qwen3": ("qwen3", False),
     "qwen3_moe": ("qwen3moe", False),
     "phi3": ("phi3", False),
-    "smollm3": ("smollm3", True),
     "custom": ("deci", True),  # a custom output
 }
 BLOCK = 32  # numbers of a row that most quantized types store together: features are filled up with zeros to whole blocks
@@ -102,16 +101,6 @@ def llama3_factors(config):
     return np.array(factors, dtype=np.float32)
 
 
-def refuse_layers_that_differ(model):
-    """llama.cpp has one window for all layers, and takes the rotary embedding from every fourth layer of a smollm3 alone."""
-    config = model.config
-    if len(set(config["sliding_windows"])) > 1:
-        raise InputError(f"{model.directory}: a sliding window on some of the layers is not exported")
-    fourth = family_of(config) == "smollm3"
-    if config["rotates"] != [not fourth or layer % 4 != 0 for layer in range(1, len(config["rotates"]) + 1)]:
-        raise InputError(f"{model.directory}: llama.cpp has no {FAMILIES[family_of(config)][0]} with a rotary embedding on these layers")
-
-
 def refuse_what_gguf_lacks(model):
     config = model.config
     if config["compressed"]:
@@ -128,7 +117,8 @@ def refuse_what_gguf_lacks(model):
         raise InputError(f"{model.directory}: norm_topk_prob is false, and llama.cpp norms the weights of experts")
     if mixture and not all(mixture["layers"]):
         raise InputError(f"{model.directory}: a mixture with layers of one MLP has no form in GGUF")
-    refuse_layers_that_differ(model)
+    if len(set(config["sliding_windows"])) > 1:
+        raise InputError(f"{model.directory}: a sliding window on some of the layers is not exported")
 
 
 def family_of(config):

@@ -57,8 +57,6 @@ def refuse_what_decilm_lacks(model):
     refuse_maps(model, "nemotron-nas")
     if any(model.config["sliding_windows"]):
         raise InputError(f"{model.directory}: a nemotron-nas has no sliding window")
-    if not all(model.config["rotates"]):
-        raise InputError(f"{model.directory}: a nemotron-nas has a rotary embedding in every layer")
 
 
 class Layers:

@@ -91,7 +91,7 @@ class LayerSizes:
 
     def post_init(self):
         """Ends every __init__ of transformers, where weights get values."""
-        layers, attentions = self.base_model.layers, 0
+        layers, places = self.base_model.layers, self._places_in_a_cache()
         sizes = zip(self._by_layer("intermediate_sizes"), self._by_layer("value_head_dims"))
         for number, (features, channels) in enumerate(sizes):
             if features:
@@ -103,9 +103,18 @@ class LayerSizes:
                 continue
             if channels is not None:
                 self._narrow_values(layers[number].self_attn, channels)
-            layers[number].self_attn.layer_idx = attentions  # a cache takes its length from number 0
-            attentions += 1
+            layers[number].self_attn.layer_idx = next(places[self._type_of(number)])
         super().post_init()
+
+    def _type_of(self, layer):
+        return (getattr(self.config, "layer_types", None) or ["full_attention"] * (layer + 1))[layer]
+
+    def _places_in_a_cache(self):
+        """An iterator over the numbers of the layers of each type, such as sliding_attention. A cache takes its length from the first
+        number, and that of a type from the type's first: the attentions that are left have the first numbers of their type."""
+        numbers = range(self.config.num_hidden_layers)
+        types = {self._type_of(number) for number in numbers}
+        return {kind: iter([number for number in numbers if self._type_of(number) == kind]) for kind in types}
 
     def _by_layer(self, key):
         layers = self.config.num_hidden_layers

@@ -82,7 +82,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   at::Tensor attended = at::scaled_dot_product_attention(
       query, repeat ? key.repeat_interleave(sharing, 1) : key,
       repeat ? value.repeat_interleave(sharing, 1) : value, mask, /*dropout_p=*/0.0,
-      /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
+      /*is_causal=*/!mask && past == 0, attention.scale,
       /*enable_gqa=*/sharing > 1 && !repeat);
   if (narrow) attended = attended.narrow(3, 0, value_dim);
   const at::Tensor read = attended.transpose(1, 2).reshape({batch, tokens, -1});

@@ -58,7 +58,9 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
   } else {
     update = mlp_forward(weights.in_proj, weights.out_proj.at(0), normed, features);
   }
-  return add_skip(update.to(at::kFloat), x, weights);
+  update = update.to(at::kFloat);
+  const double scale = config.layers.at(layer_of(weights.sublayer)).residual_scale;
+  return add_skip(scale == 1.0 ? update : update * scale, x, weights);
 }
 
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
@@ -68,10 +70,14 @@ at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weig
   return route(mixture, weights.in_proj.at(0), normed.reshape({-1, x.size(-1)})).experts;
 }
 
+at::Tensor final_norm(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
+  const at::Tensor normed = rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps);
+  return config.logit_scale == 1.0 ? normed : normed * config.logit_scale;
+}
+
 at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
                        at::ScalarType dtype) {
-  const at::Tensor normed = rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps);
-  return project(normed, head.projection).to(dtype);
+  return project(final_norm(config, head, x), head.projection).to(dtype);
 }
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {

@@ -31,8 +31,11 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
                           const at::Tensor& x);
 
-/// Returns the input of the head's matrix: the final residual stream x [..., k_2L] float32, normed
-/// and projected, [..., width] in `dtype`.
+/// Returns the final residual stream x [..., k_2L] float32, normed, times the factor of the logits.
+at::Tensor final_norm(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x);
+
+/// Returns the input of the head's matrix: final_norm() of x [..., k_2L] float32, projected, [...,
+/// width] in `dtype`.
 at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
                        at::ScalarType dtype);
 

@@ -90,4 +90,9 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& projection) {
   return projection.defined() ? at::linear(x, projection.to(at::kFloat)) : x;
 }
 
+at::Tensor scaled_embedding(const at::Tensor& rows, const at::Tensor& projection, double scale) {
+  const at::Tensor x = project(rows, projection);
+  return scale == 1.0 ? x : x * scale;
+}
+
 }  // namespace dotresize

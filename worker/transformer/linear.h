@@ -38,4 +38,7 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
 /// projection: [out, in].
 at::Tensor project(const at::Tensor& x, const at::Tensor& projection);
 
+/// Returns the residual stream of rows of the embedding [..., in] float32: projected, and scaled.
+at::Tensor scaled_embedding(const at::Tensor& rows, const at::Tensor& projection, double scale);
+
 }  // namespace dotresize

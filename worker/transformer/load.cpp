@@ -57,7 +57,8 @@ SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig&
 EmbeddingWeights load_embedding(const CheckpointReader& reader, const ModelConfig& config,
                                 at::ScalarType dtype) {
   return {load_tensor(reader, embedding_tensor(config), dtype),
-          load_end(reader, config, TensorRole::kEmbeddingProjection, dtype)};
+          load_end(reader, config, TensorRole::kEmbeddingProjection, dtype),
+          config.embedding_scale};
 }
 
 HeadWeights load_before_head(const CheckpointReader& reader, const ModelConfig& config,
@@ -95,7 +96,8 @@ at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
   const at::Tensor rows = at::embedding(table, ids).to(dtype).to(at::kFloat);
   reader.release(embedding.name, table);
   const at::Tensor projection = load_end(reader, config, TensorRole::kEmbeddingProjection, dtype);
-  return project(to_device(rows, device), to_device(projection, device));
+  return scaled_embedding(to_device(rows, device), to_device(projection, device),
+                          config.embedding_scale);
 }
 
 }  // namespace dotresize

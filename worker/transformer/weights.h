@@ -42,6 +42,7 @@ struct SublayerWeights {
 struct EmbeddingWeights {
   at::Tensor weight;      ///< embed_tokens [vocab, width]
   at::Tensor projection;  ///< [k_0, width]; undefined: the identity
+  double scale = 1.0;     ///< ModelConfig::embedding_scale
 };
 
 struct HeadWeights {

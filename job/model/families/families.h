@@ -12,6 +12,8 @@ extern const ModelFamily kPhi3;
 extern const ModelFamily kQwen2;
 extern const ModelFamily kQwen3;
 extern const ModelFamily kSmolLM3;
+extern const ModelFamily kGranite;
+extern const ModelFamily kSeedOss;
 extern const ModelFamily kMixtral;
 extern const ModelFamily kQwen3Moe;
 

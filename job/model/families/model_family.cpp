@@ -9,8 +9,8 @@
 namespace dotresize {
 namespace {
 
-constexpr std::array kFamilies = {&kLlama, &kMistral, &kPhi3,    &kQwen2,
-                                  &kQwen3, &kSmolLM3, &kMixtral, &kQwen3Moe};
+constexpr std::array kFamilies = {&kLlama,   &kMistral, &kPhi3,    &kQwen2,   &kQwen3,
+                                  &kSmolLM3, &kGranite, &kSeedOss, &kMixtral, &kQwen3Moe};
 
 constexpr std::string_view kLayerNorm =
     "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";

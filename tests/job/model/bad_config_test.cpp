@@ -97,7 +97,7 @@ std::vector<BadConfig> bad_configs() {
       {"Falcon", of_type("falcon"), "(parallel blocks)"},
       {"Gemma", of_type("gemma"),
        "'gemma' is refused: it is not supported yet; accepted are llama, mistral, phi3, qwen2, "
-       "qwen3, smollm3, mixtral, qwen3_moe"},
+       "qwen3, smollm3, granite, seed_oss, mixtral, qwen3_moe"},
       {"Qwen2Moe", of_type("qwen2_moe"), "every token goes through a shared expert"},
       {"NoExperts", mixtral_with(R"("num_local_experts": 8)", R"("num_local_experts": 0)"),
        "num_local_experts: 0 is not a whole number from 1 to 2048"},

@@ -102,8 +102,8 @@ TEST(ModelSize, BiasesCount) {
   ModelConfig config = small_llama();
   const int64_t attention = sublayer_parameters(config, 0, 256, 256, false);
   const int64_t mlp = sublayer_parameters(config, 1, 256, 256, false);
-  auto& [attention_spec, mlp_spec] = config.layers.front();
-  attention_spec.bias = attention_spec.output_bias = mlp_spec.bias = true;
+  LayerSpec& layer = config.layers.front();
+  layer.attention.bias = layer.attention.output_bias = layer.mlp.bias = true;
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - attention, 256 + 64 + 64 + 256);
   EXPECT_EQ(sublayer_parameters(config, 1, 256, 256, false) - mlp, 768 + 768 + 256);
 }

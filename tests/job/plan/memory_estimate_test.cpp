@@ -15,9 +15,9 @@ ModelConfig llama31_70b() {
   ModelConfig config = llama31();
   config.hidden_size = 8192;
   config.layers.resize(80, config.layers.front());
-  for (auto& [attention, mlp] : config.layers) {
-    attention.num_heads = 64;
-    mlp.intermediate_size = 28672;
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.num_heads = 64;
+    layer.mlp.intermediate_size = 28672;
   }
   config.form.junction_widths.assign(161, 8192);
   return config;

@@ -374,9 +374,9 @@ TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
   ModelConfig config = llama31();  // the 8B, with width and depth of the 70B
   config.hidden_size = 8192;
   config.layers.resize(80, config.layers.front());
-  for (auto& [attention, mlp] : config.layers) {
-    attention.num_heads = 64;
-    mlp.intermediate_size = 28672;
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.num_heads = 64;
+    layer.mlp.intermediate_size = 28672;
   }
   config.form.junction_widths.assign(161, 8192);
   ResolvedJob job = small_job(config, 8);

@@ -104,9 +104,7 @@ at::Tensor token_uniforms(int64_t first_token, int64_t count) {
 at::Tensor loss_gradient(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
                          const at::Tensor& uniforms) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
-  const auto norm = [&](const at::Tensor& input) {
-    return rms_norm(input, head.norm, config.hidden_size, config.rms_norm_eps);
-  };
+  const auto norm = [&](const at::Tensor& input) { return final_norm(config, head, input); };
   const at::Tensor of_normed =
       normed_gradient(head.weight, norm(tokens).to(head.weight.scalar_type()), uniforms);
   return gradient_through(norm, tokens, of_normed).view(x.sizes());
