@@ -166,7 +166,7 @@ WINDOWS = [
     reads("qwen2 with a window from layer 28 on",
           qwen2(keys(sliding_window=7, use_sliding_window=True, max_window_layers=ABSENT, layer_types=ABSENT)), equal(4, 5)),
     reads("qwen2 with a window on one of two layers",
-          qwen2(keys(sliding_window=7, use_sliding_window=True, max_window_layers=1, layer_types=ABSENT)), refused("1 of 2 layers")),
+          qwen2(keys(sliding_window=7, use_sliding_window=True, max_window_layers=1, layer_types=ABSENT)), equal(4, 5)),
     *(reads(f"mistral with layer_types, {name}", mistral(keys(sliding_window=7, layer_types=[f"{each}_attention" for each in types])), expectation)
       for name, types, expectation in (("full", ["full"] * 2, equal(4, 5)), ("sliding", ["sliding"] * 2, equal(4, 5)),
                                        ("mixed", ["full", "sliding"], refused("layer_types", "1 of 2 layers")))),
