@@ -14,7 +14,7 @@
 #endif
 #define DOTRESIZE_GUARDED_BY(mutex) DOTRESIZE_LOCKS(guarded_by(mutex))
 #define DOTRESIZE_REQUIRES(mutex) DOTRESIZE_LOCKS(requires_capability(mutex))
-/// Of functions whose use of locks clang does not understand.
+/// Marks functions whose use of locks clang does not understand.
 #define DOTRESIZE_UNCHECKED_LOCKS DOTRESIZE_LOCKS(no_thread_safety_analysis)
 
 namespace dotresize {
@@ -43,7 +43,7 @@ class DOTRESIZE_LOCKS(scoped_lockable) Lock {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// What threads wait for until others notify them. A condition `is_met` is asked under the lock.
+/// Lets threads wait until others notify them. A condition `is_met` is asked under the lock.
 class Condition {
  public:
   void notify_one() { condition_.notify_one(); }

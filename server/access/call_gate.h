@@ -22,7 +22,7 @@ namespace dotresize {
 /// Origin of a call, over gRPC or HTTP.
 struct CallOrigin {
   std::string peer;                               ///< address and port, as gRPC writes it
-  Credential credential = {};                     ///< of the call, or of its session
+  Credential credential = {};                     ///< the call's, or its session's
   const grpc::ServerContextBase* call = nullptr;  ///< null outside gRPC
 };
 
@@ -144,7 +144,7 @@ class Permit {
   const Role least_;
   const std::string id_;
   const CallGate::Condition condition_;
-  uint64_t generation_;  ///< of the tokens that were checked last
+  uint64_t generation_;  ///< generation of the tokens that were checked last
   std::string caller_;   ///< name, for the audit log
 };
 

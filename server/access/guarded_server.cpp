@@ -62,8 +62,8 @@ class CallWatch final : public grpc::experimental::Interceptor {
   /// Facts about the method of a call.
   struct Method {
     std::string_view name;    ///< without its service
-    bool is_ours = false;     ///< of the services Jobs and Workers
-    bool is_counted = false;  ///< of the service Jobs
+    bool is_ours = false;     ///< part of the services Jobs and Workers
+    bool is_counted = false;  ///< part of the service Jobs
   };
 
   /// `resources` may be null, `count_call` empty.

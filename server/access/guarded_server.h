@@ -34,7 +34,7 @@ struct GuardedServerOptions {
   int max_threads = 0;      ///< threads for blocking calls
   std::vector<grpc::Service*> services;
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  CallCounter count_call = {};            ///< of the Jobs service; may be empty
+  CallCounter count_call = {};            ///< counts calls of the Jobs service; may be empty
   RequestResources* resources = nullptr;  ///< told of the end of each call; may be null
 };
 
@@ -69,7 +69,7 @@ class GuardedServer {
   const int max_descriptors_;
   ConnectionTable connections_;
   std::atomic<Clock::time_point> last_refusal_{Clock::time_point() - std::chrono::hours(1)};
-  Clock::time_point next_warning_;  ///< of the thread that accepts
+  Clock::time_point next_warning_;  ///< used by the thread that accepts
   UniqueFd stop_;                   ///< eventfd that ends accept_loop()
   UniqueFd spare_;  ///< closed to accept and drop a connection when no descriptor is free
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;

@@ -97,7 +97,7 @@ class BackgroundBudget final : public WorkBudget {
   void on_check() override;
   void on_use(std::size_t used) override;
 
-  const std::chrono::nanoseconds end_;  ///< of the thread's processor time
+  const std::chrono::nanoseconds end_;  ///< end, in the thread's processor time
 };
 
 }  // namespace dotresize

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostModels = 64;
-constexpr size_t kMostFiles = 1000;   // of one model
+constexpr size_t kMostFiles = 1000;   // in one model
 constexpr size_t kMostDtypes = 1000;  // tensors of another dtype, which a config lists
 // Two changes within a tick of the file system's clock may leave the same times.
 constexpr std::chrono::seconds kSettled{2};
@@ -27,7 +27,7 @@ std::chrono::nanoseconds since_epoch(const timespec& time) {
 
 KnownModels::DirectoryState KnownModels::state_of(const fs::path& dir) {
   DirectoryState state;
-  std::error_code error;  // of a directory that read_ refuses
+  std::error_code error;  // ignored: read_ refuses such a directory
   for (const fs::directory_entry& entry : entries_of(dir, error)) {
     WorkBudget::check();
     FileState& file = state.emplace_back();

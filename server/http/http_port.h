@@ -52,7 +52,7 @@ class HttpPort {
   const Listeners listeners_;
   const std::function<void(int)> answer_;
   const UniqueFd wake_;            ///< eventfd: a thread is free, or the port stops
-  std::list<Connection> waiting_;  ///< of the thread that accepts
+  std::list<Connection> waiting_;  ///< used by the thread that accepts
   Mutex mutex_;
   Condition passed_;
   Condition ended_;

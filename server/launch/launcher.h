@@ -18,7 +18,7 @@
 
 namespace dotresize {
 
-/// What the server gives the processes of an attempt, beside the job.
+/// Things that the server gives the processes of an attempt, beside the job.
 struct AttemptGrant {
   std::string token;    ///< secret with which they call the server
   OutputRights rights;  ///< over directories that exist

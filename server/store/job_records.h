@@ -62,7 +62,7 @@ struct JobPosition {
 struct JobPage {
   std::vector<v1::Job> jobs;  ///< newest first
   int64_t next_before = 0;    ///< position for the next page; 0: no older jobs
-  size_t bytes = 0;           ///< of the jobs' records
+  size_t bytes = 0;           ///< size of the jobs' records
 };
 
 /// JobError.code of a job whose record can no longer be read. Only the table's columns are known

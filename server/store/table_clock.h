@@ -44,7 +44,7 @@ class TableClock {
     return std::chrono::duration_cast<Milliseconds>(time.time_since_epoch());
   }
 
-  std::atomic<Milliseconds> offset_;  ///< of the Unix time to the steady clock's
+  std::atomic<Milliseconds> offset_;  ///< Unix time minus the steady clock's
 };
 
 }  // namespace dotresize

@@ -28,9 +28,10 @@ at::Tensor SublayerCutter::metric(SublayerSums& sums) const {
     const at::Tensor known = to_device(kept, job_.device).to(at::kDouble);
     fisher = fisher.defined() ? fisher.add_(known) : known;
   }
+  fisher.div_(static_cast<double>(from_.tokens));
   // The gradients are those of the stream, to which the output is added times this factor.
   const double scale = job_.config.layers.at(layer_of(sums.sublayer)).residual_scale;
-  return metric_factor(fisher.mul_(scale * scale / static_cast<double>(from_.tokens)));
+  return metric_factor(scale == 1.0 ? fisher : fisher.mul_(scale * scale));
 }
 
 CutSublayer SublayerCutter::sublayer(SublayerSums& sums, bool with_metric) const {

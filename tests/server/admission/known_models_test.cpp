@@ -47,7 +47,7 @@ TEST_F(KnownModelsTest, AModelIsReadOnce) {
 
 TEST_F(KnownModelsTest, EveryChangeOfTheDirectoryHasItReadAgain) {
   EXPECT_EQ(reads(), 1);
-  write("model.safetensors", "new");  // of the same size
+  write("model.safetensors", "new");  // has the same size
   EXPECT_EQ(reads(), 2);
   write("another.json", "{}");
   EXPECT_EQ(reads(), 3);
