@@ -138,6 +138,8 @@ FULL_WIDTH_SOURCES = {
     "phi3-partial-sliding": tiny_keys("phi3", partial_rotary_factor=0.5, sliding_window=7),
     "qwen2-tied": tiny_keys("qwen2", tie_word_embeddings=True),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    "granite-factor-of-scores": tiny_keys("granite", attention_multiplier=0.2),
+    "seed_oss-output-bias": tiny_keys("seed_oss", attention_out_bias=True),
     "smollm3-tied": tiny_keys("smollm3", no_rope_layers=[1, 0, 1], tie_word_embeddings=True),
     "mixtral-sliding-tied": tiny_keys("mixtral", sliding_window=7, tie_word_embeddings=True),
     "qwen3_moe-biases-wide-heads": tiny_keys("qwen3_moe", attention_bias=True, head_dim=20),
@@ -178,6 +180,26 @@ def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     with torch.no_grad():
         expected, actual = dense(random_ids()[:2]).logits, model(random_ids()[:2]).logits
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
+
+
+def test_a_factor_of_the_layers_counts_as_if_it_were_in_the_weights(tmp_path):
+    curves = {}
+    for factor in (0.5, 1.0):
+        dense = random_dense(tiny_keys("granite", residual_multiplier=factor, attention_multiplier=0.2))
+        for name, weight in dense.state_dict().items():
+            if factor == 1.0 and name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight *= 0.5
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        job = random_job(folder, dense, "cut", method={"size": 0.9, "round_to": 8})
+        job["calibration"]["statistics"] = {"save": str(folder / "statistics")}
+        run_worker(folder, job, ranks=2)
+        curves[factor] = {
+            sublayer: load_file(folder / f"statistics/junctions/curve-{sublayer}.safetensors")["rises"] for sublayer in range(6)
+        }
+    for sublayer, losses in curves[1.0].items():
+        assert losses.max() > 0
+        torch.testing.assert_close(curves[0.5][sublayer], losses, rtol=1e-6, atol=0)
 
 
 # The mixture alone runs every day.

@@ -68,6 +68,7 @@ FAMILIES = {
     "phi3": Family("Phi3", slides=_if_set),
     "qwen2": Family("Qwen2", slides=_by_layer_type),
     "qwen3": Family("Qwen3", slides=_by_layer_type),
+    "granite": Family("Granite", slides=_never),
     "seed_oss": Family("SeedOss", slides=_never),
     "smollm3": Family("SmolLM3", slides=_by_layer_type),
     "mixtral": Family(

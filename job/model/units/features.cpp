@@ -1,19 +1,6 @@
 #include "job/model/units/unit.h"
 
 namespace dotresize {
-namespace {
-
-std::vector<int64_t> sizes_of_features(const LayerSpec& layer, int64_t round_to) {
-  const int64_t all = layer.mlp.intermediate_size;
-  std::vector<int64_t> sizes = {all};
-  for (int64_t size = (all - 1) / round_to * round_to; size >= round_to; size -= round_to) {
-    sizes.push_back(size);
-  }
-  return sizes;
-}
-
-}  // namespace
-
 constinit const Unit kFeatures{
     .name = "features",
     .of_attentions = false,
@@ -21,6 +8,9 @@ constinit const Unit kFeatures{
     .parts = "features",
     .size = [](const LayerSpec& layer) { return layer.mlp.intermediate_size; },
     .set_size = [](int64_t size, LayerSpec& layer) { layer.mlp.intermediate_size = size; },
-    .sizes = sizes_of_features};
+    .sizes =
+        [](const LayerSpec& layer, int64_t round_to) {
+          return sizes_in_steps(layer.mlp.intermediate_size, round_to);
+        }};
 
 }  // namespace dotresize

@@ -12,6 +12,12 @@ constexpr std::array kUnits = {&kFeatures, &kValueChannels};
 
 std::span<const Unit* const> units() { return kUnits; }
 
+std::vector<int64_t> sizes_in_steps(int64_t all, int64_t step) {
+  std::vector<int64_t> sizes = {all};
+  for (int64_t size = (all - 1) / step * step; size > 0; size -= step) sizes.push_back(size);
+  return sizes;
+}
+
 const Unit& main_unit(int64_t sublayer) {
   return is_attention(sublayer) ? kValueChannels : kFeatures;
 }

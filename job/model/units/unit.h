@@ -34,6 +34,9 @@ extern const Unit kValueChannels;
 /// All units. The first one of a kind of sublayer states that the sublayer is gone, by size 0.
 std::span<const Unit* const> units();
 
+/// Returns `all`, then the multiples of `step` below it, descending, without 0.
+std::vector<int64_t> sizes_in_steps(int64_t all, int64_t step);
+
 /// The first unit of the sublayer's kind.
 const Unit& main_unit(int64_t sublayer);
 

@@ -8,10 +8,7 @@ namespace {
 /// Returns head_dim, then multiples of a 32nd of it. Queries and keys keep head_dim.
 std::vector<int64_t> sizes_of_value_channels(const LayerSpec& layer, int64_t /*round_to*/) {
   const int64_t all = layer.attention.head_dim;
-  const int64_t step = std::max<int64_t>(1, all / 32);
-  std::vector<int64_t> sizes = {all};
-  for (int64_t size = (all - 1) / step * step; size > 0; size -= step) sizes.push_back(size);
-  return sizes;
+  return sizes_in_steps(all, std::max<int64_t>(1, all / 32));
 }
 
 }  // namespace

@@ -264,6 +264,23 @@ TEST_F(ResolveJob, MapsAreRefusedWhereTheWindowsOfLayersDiffer) {
   EXPECT_GT(resolve().widths.mapped_count, 0);
 }
 
+TEST_F(ResolveJob, MapsAreRefusedForModelsWithFactors) {
+  const ModelConfig plain = config_;
+  const auto is_refused = [&] {
+    const bool refused =
+        error().find("its layers' outputs or its logits by factors") != std::string::npos;
+    config_ = plain;
+    return refused;
+  };
+  config_.embedding_scale = 3.0;
+  EXPECT_TRUE(is_refused());
+  config_.logit_scale = 0.5;
+  EXPECT_TRUE(is_refused());
+  config_.layers.back().residual_scale = 0.5;
+  EXPECT_TRUE(is_refused());
+  EXPECT_GT(resolve().widths.mapped_count, 0);
+}
+
 TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   config_.family = "phi3";
   spec_.mutable_output()->set_format(v1::Output::stock);
