@@ -109,13 +109,11 @@ double copy(const Place& place) {
   return 2.0 * static_cast<double>(x.nbytes()) / best_seconds(place, [&] { x.clone(); });
 }
 
-using AddCost = void (*)(const at::Tensor& x, at::Tensor& cost, double shift);
-
-double l1_cost(const Place& place, AddCost add_cost) {
+double l1_cost(const Place& place) {
   const at::Tensor x = place.randn({kTokens, kWidth}, at::kFloat);
   at::Tensor cost = at::zeros({kWidth, kWidth}, place.of(at::kDouble));
   const double pairs = 0.5 * kTokens * kWidth * kWidth;
-  return pairs / best_seconds(place, [&] { add_cost(x, cost, 0.0); });
+  return pairs / best_seconds(place, [&] { add_l1_cost(x, cost); });
 }
 
 double eigen(const Place& place) {
@@ -236,9 +234,7 @@ void measure_device(const Place& place) {
   if (has_bfloat16) print("  bfloat16", gemm(place, at::kBFloat16));
   print("attention", attention(place, cuda ? half : at::kFloat));
   print("memory", copy(place));
-  std::printf("l1_cost:\n");
-  print("  float32", l1_cost(place, add_l1_cost));
-  if (cuda) print("  float16", l1_cost(place, add_half_l1_cost));
+  print("l1_cost", l1_cost(place));
   print("eigen", eigen(place));
   print("svd", svd(place));
   print("qr", qr(place));

@@ -127,18 +127,13 @@ class Layer {
 
   JunctionMap solve_junction() {
     const JunctionSetup setup{1, config_.hidden_size, map_, clock_, place_.device};
-    FirstPass first(setup, CostPrecision{});
+    FirstPass first(setup);
     for (const at::Tensor& x : stream_) first.add(x);
     DecomposedJunction junction = std::move(first).finish(options_.tokens);
     const at::Tensor rotation = junction.rotation();
-    CostSums second(setup, precision(setup, rotation), rotation);
+    CostSums second(setup, rotation);
     for (const at::Tensor& x : stream_) second.add(x);
     return std::move(junction).solve(width_, std::move(second)).solution.map;
-  }
-
-  CostPrecision precision(const JunctionSetup& setup, const at::Tensor& rotation) const {
-    if (place_.cuda == nullptr) return {};
-    return CostPrecision::from_half_error(half_cost_error(setup, stream_.front(), rotation));
   }
 
   void fold(const SublayerWeights& weights, const JunctionMap& map) {

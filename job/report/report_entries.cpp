@@ -69,8 +69,6 @@ json to_json(const JunctionReport& junction) {
   set_if(object, "predicted_rise", junction.predicted_loss_increase);
   set_if(object, "qr_condition", junction.qr_condition);
   if (junction.transport) object["transport"] = to_json(*junction.transport);
-  if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
-  set_if(object, "cost_error", junction.cost_error);
   if (junction.sinkhorn_iterations) {
     json& sinkhorn = object["sinkhorn"] = {{"iterations", *junction.sinkhorn_iterations}};
     set_if(sinkhorn, "violation", junction.sinkhorn_violation);
@@ -104,10 +102,6 @@ JunctionReport junction_report_from_json(const json& object) {
     junction.transport =
         transport_picture_from_json(object.at("transport"), "junction " + in_quotes(junction.name));
   }
-  if (object.contains("cost_dtype")) {
-    junction.cost_dtype = find_dtype(object.at("cost_dtype").get<std::string>());
-  }
-  get_if(object, "cost_error", junction.cost_error);
   if (object.contains("sinkhorn")) {
     const json& sinkhorn = object.at("sinkhorn");
     get_if(sinkhorn, "iterations", junction.sinkhorn_iterations);

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "job/model/dtype.h"
 #include "job/model/model_config.h"
 #include "job/report/transport_picture.h"
 
@@ -37,9 +36,6 @@ struct JunctionReport {
   std::optional<double> qr_condition;  ///< 2-norm condition of R
   /// Picture of the transport plan. If junctions share a map, only the first one has it.
   std::optional<TransportPicture> transport = {};
-  std::optional<Dtype> cost_dtype = {};  ///< differences in its costs: float32 or float16
-  /// Error of the costs in float16 on a sample, if they were tried.
-  std::optional<double> cost_error = {};
   /// Predicted loss increase per token; only in reports of earlier versions.
   std::optional<double> predicted_loss_increase = {};
 };

@@ -1,25 +1,18 @@
 // Compares the kernels on a GPU with those on the CPU.
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "tests/cuda/gpu.h"
 #include "tests/kernels/l1_cost.h"
 #include "tests/kernels/random_inputs.h"
 #include "tests/maps/solve_junction.h"
-#include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/moments.h"
 
 namespace dotresize {
 namespace {
-
-/// x: float16 on the GPU. Returns both triangles.
-at::Tensor half_l1_cost(const at::Tensor& x, double unit = 1.0) {
-  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
-  cuda_kernels().add_half_l1_cost(x, unit, cost);
-  mirror_upper_triangle(cost);
-  return cost;
-}
 
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {
   return ((value.cpu() - reference).abs() / reference.abs().clamp_min(1e-30)).max().item<double>();
@@ -31,20 +24,14 @@ double max_difference(const at::Tensor& a, const at::Tensor& b) {
 
 struct L1CostOnGpu : OnGpu, testing::WithParamInterface<std::tuple<int64_t, int64_t>> {};
 
-TEST_P(L1CostOnGpu, AgreesWithTheCpu) {
+TEST_P(L1CostOnGpu, IsThatOfTheCpuUpToItsBound) {
   const auto [tokens, width] = GetParam();
   const at::Tensor x = activations(tokens, width);
   const at::Tensor cost = l1_cost(x.cuda());
-  EXPECT_LE(relative_error(cost, l1_cost(x)), 1e-5);
+  const double largest = x.abs().max().item<double>();
+  EXPECT_LE(max_difference(cost, l1_cost(x)), static_cast<double>(tokens) * 0x1p-20 * largest);
   EXPECT_TRUE(cost.equal(cost.t()));
   EXPECT_TRUE(cost.equal(l1_cost(x.cuda())));
-}
-
-TEST_P(L1CostOnGpu, InHalfPrecisionIsWithinItsBound) {
-  const auto [tokens, width] = GetParam();
-  const at::Tensor x = activations(tokens, width).to(at::kHalf);
-  EXPECT_LE(relative_error(half_l1_cost(x.cuda()), l1_cost(x.to(at::kFloat))), 9.0 / 2048);
-  EXPECT_TRUE(half_l1_cost(x.cuda(), 0.25).equal(0.25 * half_l1_cost(x.cuda())));
 }
 
 INSTANTIATE_TEST_SUITE_P(AwkwardSizes, L1CostOnGpu,
@@ -53,29 +40,30 @@ INSTANTIATE_TEST_SUITE_P(AwkwardSizes, L1CostOnGpu,
 
 struct KernelsOnGpu : OnGpu {};
 
-TEST_F(KernelsOnGpu, L1CostIsAccurateWhereAllTokensAreEqual) {
-  const at::Tensor x = activations(1, 97).expand({4096, 97}).contiguous();
-  EXPECT_LE(relative_error(l1_cost(x.cuda()), l1_cost(x)), 1e-5);
-}
-
-TEST_F(KernelsOnGpu, L1CostOfHalfPrecisionIsFarBetterThanItsBoundOverManyTokens) {
-  const at::Tensor x = activations(4096, 300).to(at::kHalf);
-  const double error = relative_error(half_l1_cost(x.cuda()), l1_cost(x.to(at::kFloat)));
+TEST_F(KernelsOnGpu, L1CostIsAccurateForChannelsOfOneScale) {
+  const at::Tensor x = activations(4096, 300);
+  const double error = relative_error(l1_cost(x.cuda()), l1_cost(x));
   RecordProperty("relative_error", std::to_string(error));
-  EXPECT_LE(error, 1e-4);
+  EXPECT_LE(error, 1e-5);
 }
 
-/// x resembles a residual stream: channels of very different size, one far larger than all others.
-TEST_F(KernelsOnGpu, CostsInHalfPrecisionAreWithinTheirBoundForAResidualStream) {
+/// x resembles a residual stream: channels of very different size, and a token with an outlier.
+TEST_F(KernelsOnGpu, L1CostIsAccurateBesideAnOutlier) {
   at::Tensor x = activations(2048, 500) * at::linspace(-6, 0, 500).exp();
-  x.select(1, 3).mul_(1e4);
-  at::Tensor cost = at::zeros({500, 500}, at::dtype(at::kDouble).device(at::kCUDA));
-  add_half_l1_cost(x.cuda(), cost);
-  mirror_upper_triangle(cost);
-  EXPECT_LE(relative_error(cost, l1_cost(x)), kMaxHalfL1CostError);
-  const double error = half_l1_cost_error(x.cuda());
-  EXPECT_GT(error, 0.0);
-  EXPECT_LE(error, kMaxHalfL1CostError);
+  x[0][3] = 4000.0;
+  const at::Tensor expected = l1_cost(x);
+  const double error = max_difference(l1_cost(x.cuda()), expected);
+  EXPECT_LE(error, 1e-4 * expected.max().item<double>());
+}
+
+TEST_F(KernelsOnGpu, L1CostIsNanIfANumberIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float broken : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    at::Tensor x = activations(700, 200);
+    x[600][150] = broken;
+    EXPECT_TRUE(l1_cost(x.cuda()).isnan().all().item<bool>()) << broken;
+  }
+  EXPECT_EQ(l1_cost(at::zeros({9, 200}).cuda()).abs().max().item<double>(), 0.0);
 }
 
 void expect_same_plan(const at::Tensor& cost, const SinkhornOptions& options, double tolerance) {

@@ -35,8 +35,6 @@ Report example() {
   mapped.sinkhorn_violation = 1e-9;
   mapped.sinkhorn_converged = true;
   mapped.qr_condition = 3.5;
-  mapped.cost_dtype = Dtype::kFloat16;
-  mapped.cost_error = 2e-4;
   mapped.transport = TransportPicture{.block = 100,
                                       .rows = 3,
                                       .columns = 2,
@@ -76,8 +74,6 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["junctions"][0]["spectrum"],
             json({{"ranks", {1, 256}}, {"energy", {0.5, 1.0}}}));
   EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
-  EXPECT_EQ(report["junctions"][0]["cost_dtype"], "float16");
-  EXPECT_EQ(report["junctions"][0]["cost_error"], 2e-4);
   EXPECT_EQ(report["junctions"][0]["transport"], json({{"block", 100},
                                                        {"rows", 3},
                                                        {"columns", 2},
@@ -229,7 +225,6 @@ TEST(Report, EntriesOfJunctionsAndRanksAreReadBack) {
   report.junctions.push_back(report.junctions[0]);
   report.junctions[2].sinkhorn_iterations.reset();
   report.junctions[2].spectrum.clear();
-  report.junctions[2].cost_error.reset();
   report.junctions[2].transport->merged_targets.reset();
   report.ranks[1].gpu = "a GPU";
   report.ranks[1].peak_device_memory_bytes = 1 << 22;

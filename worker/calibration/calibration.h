@@ -43,8 +43,8 @@ struct CalibrationJob {
   at::Device device = at::kCPU;              ///< device of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;   ///< dtype of maps and weights in folding (maps/fold.h)
 
-  /// Returns true on a GPU with a 16-bit compute dtype. Costs in half precision are worth a try
-  /// there, and Gram matrices of one rank's tokens are packed (maps/moments.h).
+  /// Returns true on a GPU with a 16-bit compute dtype, where Gram matrices of one rank's tokens
+  /// are packed (maps/moments.h).
   bool halves_precision() const {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }

@@ -12,27 +12,12 @@
 #include "worker/transformer/load.h"
 
 namespace dotresize {
-namespace {
-
-CostPrecision sampled_precision(const CalibrationJob& job, const JunctionSetup& setup,
-                                const at::Tensor& x, const at::Tensor& rotation) {
-  if (!job.halves_precision()) return {};
-  return CostPrecision::from_half_error(half_cost_error(setup, x, rotation));
-}
-
-}  // namespace
-
 JunctionSetup setup_of(const CalibrationJob& job, int64_t junction, PhaseClock& clock) {
   return {junction, job.config.hidden_size, job.map, clock, job.device};
 }
 
 void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
-  const JunctionSetup& setup = junction.setup;
-  if (!junction.first) {
-    junction.first.emplace(
-        setup, job.map.sums().first.cost ? sampled_precision(job, setup, x, {}) : CostPrecision{},
-        job.halves_precision());
-  }
+  if (!junction.first) junction.first.emplace(junction.setup, job.halves_precision());
   junction.first->add(x);
 }
 
@@ -131,11 +116,7 @@ void PipelinePasses::second(JunctionGroup& group) {
   run({job_.windows, job_.window_numbers, [&](int64_t number, const at::Tensor& x) {
          StageJunction* const junction = group.find(number);
          if (!junction) return;
-         if (!junction->second) {
-           junction->second.emplace(junction->setup,
-                                    sampled_precision(job_, junction->setup, x, junction->rotation),
-                                    junction->rotation);
-         }
+         if (!junction->second) junction->second.emplace(junction->setup, junction->rotation);
          junction->second->add(x);
        }});
   for (StageJunction& junction : group.junctions) junction.rotation.reset();

@@ -76,8 +76,8 @@ class PipelinePasses {
   /// Loads the stage if it is not in memory, and makes the pass. Collective.
   void run(const Pass& pass);
   /// Takes the FirstPass of each junction of the group, or the CostSums of its second pass, which
-  /// needs the junctions' `rotation`. The first x of a junction decides the precision of its costs.
-  /// In the metric of the loss the first pass includes the backward pass. Collective.
+  /// needs the junctions' `rotation`. In the metric of the loss the first pass includes the
+  /// backward pass. Collective.
   void first(JunctionGroup& group);
   void second(JunctionGroup& group);
   /// Frees the stage's weights. Another pass would load them again.

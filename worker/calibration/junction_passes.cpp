@@ -8,7 +8,6 @@
 
 #include "job/model/model_config.h"
 #include "worker/calibration/reason.h"
-#include "worker/kernels/l1_cost.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/scoped_threads.h"
 
@@ -37,34 +36,14 @@ at::Tensor tensor_named(const NamedTensors& tensors, const char* name, at::Devic
 
 }  // namespace
 
-CostPrecision CostPrecision::from_half_error(double error) {
-  return {error <= kMaxHalfL1CostError, error};
-}
-
-CostPrecision CostPrecision::from(const NamedTensors& tensors) {
-  const at::Tensor& values = tensors.at("precision");
-  CostPrecision precision{values[0].item<double>() != 0.0};
-  if (values[1].item<double>() != 0.0) precision.half_error = values[2].item<double>();
-  return precision;
-}
-
-double half_cost_error(const JunctionSetup& setup, const at::Tensor& x,
-                       const at::Tensor& rotation) {
-  const at::Tensor z = rotated(setup, x, rotation);
-  return at_junction(setup, "cost", [&] {
-    return half_l1_cost_error(z.reshape({-1, z.size(-1)}).contiguous());
-  });
-}
-
-CostSums::CostSums(const JunctionSetup& setup_of, const CostPrecision& summed_in, at::Tensor basis)
+CostSums::CostSums(const JunctionSetup& setup_of, at::Tensor basis)
     : setup(setup_of),
-      precision(summed_in),
       moments(setup.hidden_size, {.sums = setup.map.sums().in_basis()}, setup.device,
-              {precision.half, setup.reproducible}),
+              {setup.reproducible}),
       rotation(std::move(basis)) {}
 
 CostSums::CostSums(const JunctionSetup& setup_of, const NamedTensors& tensors)
-    : CostSums(setup_of, CostPrecision::from(tensors)) {
+    : CostSums(setup_of) {
   moments.abs_sum = tensor_named(tensors, "abs_sum", setup.device);
   moments.cost = tensor_named(tensors, "cost", setup.device);
 }
@@ -74,7 +53,7 @@ void CostSums::add(const at::Tensor& x) {
   at_junction(setup, "cost", [&] { moments.add(z); });
   if (!moments.cost.defined()) return;
   const double pairs = static_cast<double>(z.numel()) * static_cast<double>(z.size(-1)) / 2.0;
-  setup.clock.work[precision.half ? "cost_float16" : "cost"] += pairs;
+  setup.clock.work["cost"] += pairs;
 }
 
 void CostSums::add_scaled(const CostSums& other, double scale) {
@@ -84,11 +63,7 @@ void CostSums::add_scaled(const CostSums& other, double scale) {
 }
 
 NamedTensors CostSums::tensors() const {
-  const at::Tensor encoded =
-      at::tensor({precision.half ? 1.0 : 0.0, precision.half_error ? 1.0 : 0.0,
-                  precision.half_error.value_or(0.0)},
-                 at::kDouble);
-  NamedTensors tensors = {{"precision", encoded}};
+  NamedTensors tensors;
   if (moments.abs_sum.defined()) tensors["abs_sum"] = moments.abs_sum;
   if (moments.cost.defined()) tensors["cost"] = moments.cost;
   return tensors;
@@ -96,7 +71,6 @@ NamedTensors CostSums::tensors() const {
 
 std::vector<std::string> CostSums::names(const MapSums& sums) {
   std::vector<std::string> names;
-  if (sums.any()) names.push_back("precision");
   if (sums.abs_sum) names.push_back("abs_sum");
   if (sums.cost) names.push_back("cost");
   return names;
@@ -111,7 +85,7 @@ DecomposedJunction::DecomposedJunction(const JunctionSetup& setup_of, int64_t to
       factor(tensor_named(tensors, "factor", at::kCPU)),
       eigenbasis{tensor_named(tensors, "values", setup.device),
                  tensor_named(tensors, "vectors", at::kCPU)} {
-  if (tensors.contains("precision")) costs.emplace(setup, tensors);
+  if (tensors.contains("abs_sum")) costs.emplace(setup, tensors);
 }
 
 NamedTensors DecomposedJunction::tensors() const {
@@ -137,9 +111,7 @@ SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<CostSums> 
                                 .gram = std::move(gram),
                                 .fisher = std::move(fisher),
                                 .metric_factor = std::move(factor)};
-  CostPrecision precision;
   if (std::optional<CostSums> sums = second ? std::move(second) : std::move(costs)) {
-    precision = sums->precision;
     sums->moments.mirror();
     statistics.abs_sum = std::move(sums->moments.abs_sum);
     statistics.cost = std::move(sums->moments.cost);
@@ -159,8 +131,6 @@ SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<CostSums> 
     }
     return solve_map(statistics, eigenbasis, setup.map, width, run);
   });
-  solved.solution.diagnostics.half_cost = precision.half;
-  solved.solution.diagnostics.half_cost_error = precision.half_error;
   solved.describe = [where = "junction " + junction_name(setup.junction),
                      describe = std::move(solved.describe)](MapDiagnostics& diagnostics) {
     with_context(where, [&] { describe(diagnostics); });
@@ -168,7 +138,7 @@ SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<CostSums> 
   return solved;
 }
 
-FirstPass::FirstPass(const JunctionSetup& setup_of, const CostPrecision& precision, bool packed)
+FirstPass::FirstPass(const JunctionSetup& setup_of, bool packed)
     : setup(setup_of),
       gram(setup.hidden_size, {.gram = true}, setup.device,
            {.reproducible = setup.reproducible, .packed = packed}) {
@@ -178,7 +148,7 @@ FirstPass::FirstPass(const JunctionSetup& setup_of, const CostPrecision& precisi
         MomentOptions{
             .reproducible = setup.reproducible, .what = "gradients of the loss", .packed = packed});
   }
-  if (setup.map.sums().first.any()) costs.emplace(setup, precision);
+  if (setup.map.sums().first.any()) costs.emplace(setup);
 }
 
 FirstPass::FirstPass(const JunctionSetup& setup_of, const NamedTensors& tensors)
@@ -188,7 +158,7 @@ FirstPass::FirstPass(const JunctionSetup& setup_of, const NamedTensors& tensors)
     fisher.emplace(setup.hidden_size, MomentKinds{}, setup.device);
     fisher->gram = tensor_named(tensors, "fisher", setup.device);
   }
-  if (tensors.contains("precision")) costs.emplace(setup, tensors);
+  if (tensors.contains("abs_sum")) costs.emplace(setup, tensors);
 }
 
 NamedTensors FirstPass::tensors() const {
@@ -264,8 +234,7 @@ void FirstPass::add_scaled(const FirstPass& other, int64_t tokens) {
   if (costs) costs->add_scaled(*other.costs, 1.0 / std::sqrt(mean_square));
 }
 
-MapDiagnostics FirstPass::describe(MapDiagnostics shared, const at::Tensor& M,
-                                   const CostPrecision& precision) && {
+MapDiagnostics FirstPass::describe(MapDiagnostics shared, const at::Tensor& M) && {
   gram.mirror();
   at_junction(setup, "eigen", [&] {
     const ScopedThreads threads(setup.map.decomposition_threads);
@@ -274,8 +243,6 @@ MapDiagnostics FirstPass::describe(MapDiagnostics shared, const at::Tensor& M,
     shared.spectrum = energy_over_rank(eigenvalues);
     shared.retained_energy = retained_energy(gram.gram, M);
   });
-  shared.half_cost = precision.half;
-  shared.half_cost_error = precision.half_error;
   return shared;
 }
 

@@ -37,26 +37,10 @@ struct JunctionSetup {
   std::optional<SumBounds> reproducible = {};  ///< as in MomentOptions
 };
 
-/// Precision in which the costs of a junction are summed. The default is float32.
-struct CostPrecision {
-  bool half = false;
-  /// Error of half-precision costs on a sample, if measured.
-  std::optional<double> half_error = {};
-
-  /// Returns half precision if this error of it is accepted (kernels/l1_cost.h).
-  static CostPrecision from_half_error(double error);
-  /// Reads the precision from CostSums::tensors().
-  static CostPrecision from(const NamedTensors& tensors);
-};
-
-/// Error of costs in half precision on the first tokens of x [..., d] float32, in the basis
-/// `rotation` (undefined: the identity). GPU only.
-double half_cost_error(const JunctionSetup& setup, const at::Tensor& x, const at::Tensor& rotation);
-
 /// Sums of costs and l1 norms in the basis of the map: part of the first pass, or the second pass.
 struct CostSums {
   /// rotation: U [d, d] float32 of a second pass; undefined: the map's basis is the original one.
-  CostSums(const JunctionSetup& setup, const CostPrecision& precision, at::Tensor rotation = {});
+  explicit CostSums(const JunctionSetup& setup, at::Tensor rotation = {});
   /// Restores finished sums from tensors().
   CostSums(const JunctionSetup& setup, const NamedTensors& tensors);
 
@@ -69,7 +53,6 @@ struct CostSums {
   static std::vector<std::string> names(const MapSums& sums);
 
   JunctionSetup setup;
-  CostPrecision precision;
   Moments moments;
   at::Tensor rotation;
 };
@@ -101,7 +84,7 @@ struct DecomposedJunction {
 /// loss also the Gram matrix of the gradients.
 struct FirstPass {
   /// `packed`: as in MomentOptions. The sums must be those of one rank.
-  FirstPass(const JunctionSetup& setup, const CostPrecision& precision, bool packed = false);
+  explicit FirstPass(const JunctionSetup& setup, bool packed = false);
   /// Restores the pass from tensors().
   FirstPass(const JunctionSetup& setup, const NamedTensors& tensors);
 
@@ -126,9 +109,8 @@ struct FirstPass {
   /// activations (docs/method.md, "Sharing maps").
   void add_scaled(const FirstPass& other, int64_t tokens);
   /// Completes the diagnostics of a shared map with the results of this junction's own tokens.
-  /// `precision`: precision of this junction's costs. M: [d, k].
-  MapDiagnostics describe(MapDiagnostics shared, const at::Tensor& M,
-                          const CostPrecision& precision) &&;
+  /// M: [d, k].
+  MapDiagnostics describe(MapDiagnostics shared, const at::Tensor& M) &&;
 
   JunctionSetup setup;
   Moments gram;

@@ -25,7 +25,7 @@ struct SharedSums {
             kept_sums(job, entries::kFirst(junction), FirstPass::names(job.map.sums()))};
   }
   DecomposedJunction decompose() const {
-    FirstPass sum(setup_of(job, kSharedMap, clock), CostPrecision{});
+    FirstPass sum(setup_of(job, kSharedMap, clock));
     for (int64_t junction = 0; junction < job.widths.mapped_count; ++junction) {
       sum.add_scaled(first(junction), tokens);
     }
@@ -97,7 +97,7 @@ void solve_shared_map(Communicator& comm, const CalibrationJob& job, PipelinePas
   if (!mine.empty() && mine.front() == 0 && !sums.is_solved()) {
     std::optional<CostSums> costs;
     if (second_pass.any()) {
-      costs.emplace(setup_of(job, kSharedMap, clock), CostPrecision{});
+      costs.emplace(setup_of(job, kSharedMap, clock));
       for (int64_t junction = 0; junction < job.widths.mapped_count; ++junction) {
         const CostSums own(
             setup_of(job, junction, clock),
@@ -125,16 +125,10 @@ void solve_shared_map(Communicator& comm, const CalibrationJob& job, PipelinePas
   }
   for (const int64_t junction : pending) {
     FirstPass own = sums.first(junction);
-    CostPrecision precision;
-    if (second_pass.any()) {
-      precision = CostPrecision::from(kept_sums(job, entries::kSecond(junction), {"precision"}));
-    } else if (own.costs) {
-      precision = own.costs->precision;
-    }
     MapDiagnostics diagnostics = shared;
     if (junction > 0) diagnostics.transport.reset();  // one picture for all
     job.journal.put_diagnostics(entries::kJunction(junction),
-                                std::move(own).describe(std::move(diagnostics), M, precision));
+                                std::move(own).describe(std::move(diagnostics), M));
   }
   comm.barrier();
   observer.junctions_solved(job.widths.mapped_count);

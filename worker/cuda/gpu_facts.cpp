@@ -15,17 +15,9 @@ constexpr int kCapabilityMinor = 76;
 
 }  // namespace
 
-double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype) {
-  constexpr double kAdditionsOfAPair = 2.0;
-  // Additions that a multiprocessor completes in a cycle: CUDA C++ Programming Guide, "Throughput
-  // of Native Arithmetic Instructions". An HADD2 counts as two.
-  double additions = gpu.capability <= 80 ? 64.0 : 128.0;
-  if (dtype == at::kHalf) {
-    const bool data_centre =
-        gpu.capability == 80 || gpu.capability == 90 || gpu.capability / 10 == 10;
-    additions = data_centre ? 256.0 : 128.0;
-  }
-  return gpu.multiprocessors * gpu.clock_hz * additions / kAdditionsOfAPair;
+double l1_cost_limit(const GpuInfo& gpu) {
+  constexpr double kLanes = 64.0;  // of a multiprocessor, on every architecture from sm_70 on
+  return gpu.multiprocessors * gpu.clock_hz * kLanes;
 }
 
 Driver ask_driver() {

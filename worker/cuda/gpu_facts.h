@@ -1,7 +1,5 @@
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,10 +16,9 @@ struct GpuInfo {
   double clock_hz = 0.0;  ///< highest clock rate
 };
 
-/// Returns the upper limit in pairs a second of the l1 kernels (worker/cuda/l1_cost.cu) on a GPU at
-/// its highest clock: a subtraction and an addition a pair, in every lane and cycle. dtype: of the
-/// differences, float32 or float16. An unknown architecture counts as the newest one.
-double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype);
+/// Returns the upper limit in pairs a second of the l1 kernel (worker/cuda/l1_cost.cu) on a GPU at
+/// its highest clock: one instruction a pair, in every lane and cycle.
+double l1_cost_limit(const GpuInfo& gpu);
 
 /// A GPU as described by the driver.
 struct DriverGpu {

@@ -135,9 +135,7 @@ fs::path default_cubin_directory() {
   return cache.empty() ? cache : cache / "cuda";
 }
 
-CudaProgram l1_cost_program() {
-  return {"l1_cost.cu", l1_cost_cu(), {{"half2.cuh", half2_cuh()}}, {}};
-}
+CudaProgram l1_cost_program() { return {"l1_cost.cu", l1_cost_cu()}; }
 
 CudaProgram sinkhorn_program(int64_t columns) {
   constexpr int64_t kThreads = 512;  // must equal THREADS of sinkhorn.cu

@@ -54,11 +54,10 @@ std::filesystem::path default_cubin_directory();
 
 // CUDA C++ sources of the kernels, embedded by the build. See the sources for what they compute.
 
-std::string_view half2_cuh();  ///< half2.cuh, which l1_cost.cu includes
 std::string_view l1_cost_cu();
 std::string_view sinkhorn_cu();
 
-/// The kernels of the l1 cost: l1_cost_float, l1_cost_half, mirror_upper_triangle.
+/// The kernels of the l1 cost: l1_cost, mirror_upper_triangle.
 CudaProgram l1_cost_program();
 
 /// Largest number of a plan's columns that the Sinkhorn kernels support.

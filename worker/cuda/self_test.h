@@ -23,7 +23,7 @@ struct SelfTestSubject {
   CudaKernels kernels;  ///< kernels for tensors on the device; null ones are skipped
 };
 
-/// Returns this rank's device with its kernels. The CPU has no float16 kernel.
+/// Returns this rank's device with its kernels.
 SelfTestSubject self_test_subject(const ChosenDevice& device, at::ScalarType compute_dtype);
 
 /// Times of one decomposition by each driver.

@@ -7,12 +7,11 @@ namespace dotresize {
 struct SinkhornOptions;
 struct SinkhornResult;
 
-/// Functions behind add_l1_cost, add_half_l1_cost, mirror_upper_triangle and sinkhorn for tensors
+/// Functions behind add_l1_cost, mirror_upper_triangle and sinkhorn for tensors
 /// on a GPU. They are in their own module (worker/cuda/cuda_module.h), because a program linked to
 /// CUDA's libraries starts a second later.
 struct CudaKernels {
   void (*add_l1_cost)(const at::Tensor& x, at::Tensor& cost) = nullptr;
-  void (*add_half_l1_cost)(const at::Tensor& x, double unit, at::Tensor& cost) = nullptr;
   void (*mirror_upper_triangle)(at::Tensor& matrix) = nullptr;
   SinkhornResult (*sinkhorn)(const at::Tensor& cost, const SinkhornOptions& options) = nullptr;
 };

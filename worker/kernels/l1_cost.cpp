@@ -2,14 +2,10 @@
 
 #include <ATen/ceil_div.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "worker/kernels/cuda_kernels.h"
@@ -132,28 +128,16 @@ void add_patch(const PackedBlock& block, const Patch& patch, double shift, doubl
   });
 }
 
-/// Adds to `total` the sums that add(sums) adds to zeros, rounded with `shift` as in add_l1_cost.
-/// Needs another matrix like `total`, unless shift is 0.
-template <class Add>
-void add_rounded(at::Tensor& total, double shift, const Add& add) {
-  if (shift == 0.0) return add(total);
-  at::Tensor sums = at::zeros_like(total);
-  add(sums);
-  total.add_(sums.add_(shift).sub_(shift));
-}
-
-constexpr int64_t kSampleTokens = 512;
-/// Largest magnitude for float16: differences reach twice as much, and eight of them are summed.
-constexpr double kMaxMagnitude = 4094.0;
-constexpr int kMaxExponent = 126;  // keeps 2^s a normal float32 number
-
 constexpr int64_t kMirrorRows = 32;
 
 }  // namespace
 
 void add_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
   if (x.is_cuda()) {
-    return add_rounded(cost, shift, [&](at::Tensor& sums) { cuda_kernels().add_l1_cost(x, sums); });
+    at::Tensor sums = shift == 0.0 ? cost : at::zeros_like(cost);
+    cuda_kernels().add_l1_cost(x, sums);
+    if (shift != 0.0) cost.add_(sums.add_(shift).sub_(shift));
+    return;
   }
   TORCH_CHECK(x.dim() == 2 && x.scalar_type() == at::kFloat && x.is_contiguous() && x.is_cpu(),
               "l1 cost: x must be a contiguous float32 matrix on the CPU, not ", x.sizes(), " ",
@@ -177,36 +161,6 @@ void add_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
       add_patch(block, patches[static_cast<size_t>(n)], shift, sums);
     });
   }
-}
-
-void add_half_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
-  if (x.numel() == 0) return;
-  // The largest scale with |x| 2^scale <= kMaxMagnitude. Zeros, and values that are not finite,
-  // have none and stay as they are.
-  int scale = 0;
-  const double largest =
-      at::linalg_vector_norm(x, std::numeric_limits<double>::infinity()).item<double>();
-  if (largest > 0.0 && std::isfinite(largest)) {
-    int exponent = 0;
-    std::frexp(largest, &exponent);
-    scale = 12 - exponent;  // scales to 2048 .. 4096
-    if (std::ldexp(largest, scale) > kMaxMagnitude) --scale;
-    scale = std::clamp(scale, -kMaxExponent, kMaxExponent);
-  }
-  const at::Tensor scaled = at::mul(x, std::ldexp(1.0, scale)).to(at::kHalf);
-  const double unit = std::ldexp(1.0, -scale);
-  add_rounded(cost, shift,
-              [&](at::Tensor& sums) { cuda_kernels().add_half_l1_cost(scaled, unit, sums); });
-}
-
-double half_l1_cost_error(const at::Tensor& x) {
-  const at::Tensor sample = x.narrow(0, 0, std::min(kSampleTokens, x.size(0)));
-  at::Tensor exact = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
-  at::Tensor half = at::zeros_like(exact);
-  add_l1_cost(sample, exact);
-  add_half_l1_cost(sample, half);
-  half.sub_(exact).abs_().div_(exact.clamp_min_(std::numeric_limits<double>::min()));
-  return half.triu_(/*diagonal=*/1).max().item<double>();
 }
 
 void mirror_upper_triangle(at::Tensor& matrix) {

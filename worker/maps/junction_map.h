@@ -78,10 +78,6 @@ struct MapDiagnostics {
   double qr_condition = 1.0;  ///< 2-norm condition number of R
   /// Picture of the plan. A shared map has it only at the first of its junctions.
   std::optional<TransportPicture> transport = {};
-  /// True if the costs are sums in half precision (kernels/l1_cost.h); the error of such sums on a
-  /// sample, if measured. Set by the caller of solve_map, who chose the precision.
-  bool half_cost = false;
-  std::optional<double> half_cost_error = {};
 };
 
 struct JunctionSolution {

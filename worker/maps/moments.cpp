@@ -36,7 +36,6 @@ Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const Mome
       width_(width),
       gram_rows_(std::clamp<int64_t>(width / 8, 64, 1024)),
       device_(device),
-      half_cost_(options.half_cost),
       what_(options.what) {
   TORCH_CHECK(!(options.packed && options.reproducible), "packed sums are not reproducible");
   for (int64_t row = 0; kinds.gram && options.packed && row < width; row += gram_rows_) {
@@ -77,8 +76,7 @@ void Moments::add(const at::Tensor& x) {
     abs_sum_rounding_.round(part);
     abs_sum += part;
   }
-  if (!cost.defined()) return;
-  (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_rounding_.shift);
+  if (cost.defined()) add_l1_cost(tokens, cost, cost_rounding_.shift);
 }
 
 /// Products are summed in float64 on the CPU. With float32 blocks the projectors of a 256-wide

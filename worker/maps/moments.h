@@ -36,8 +36,6 @@ struct ReproducibleSum {
 };
 
 struct MomentOptions {
-  /// Sums costs in half precision (kernels/l1_cost.h). GPU only.
-  bool half_cost = false;
   /// Reproducible sums (docs/method.md, "Moments"): the sum of each block of tokens is rounded to a
   /// multiple of a quantum, coarse enough that float64 adds the multiples without error. The sums
   /// do not depend, bit by bit, on the order of addition, hence not on the number of ranks. The
@@ -90,7 +88,6 @@ class Moments {
   at::Device device_;
   /// [rows, columns] float32: blocks of rows, each from its diagonal on.
   std::vector<at::Tensor> packed_;
-  bool half_cost_;
   const char* what_;
   ReproducibleSum gram_rounding_;
   ReproducibleSum abs_sum_rounding_;

@@ -22,11 +22,10 @@ using google::protobuf::Message;
 constexpr std::size_t kMaxHardwareFileBytes = std::size_t{1} << 16;
 
 constexpr std::array<std::string_view, 14> kNeededByAll = {
-    "device", "cores", "gemm.float64", "gemm.float32", "attention", "memory",     "l1_cost.float32",
+    "device", "cores", "gemm.float64", "gemm.float32", "attention", "memory",     "l1_cost",
     "eigen",  "svd",   "qr",           "sinkhorn",     "disk.read", "disk.write", "hash"};
 constexpr std::array<std::string_view, 1> kOptionalOfGpus = {"capacity.device"};
-constexpr std::array<std::string_view, 4> kOfGpus = {"capability", "l1_cost.float16", "host.memory",
-                                                     "host.to_device"};
+constexpr std::array<std::string_view, 3> kOfGpus = {"capability", "host.memory", "host.to_device"};
 
 bool has_key(const Message& message, std::string_view key) {
   const std::size_t dot = key.find('.');
@@ -152,7 +151,6 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   rates.ranks_per_host = ranks_per_host(hardware, job.resources.ranks);
   const auto sharers = static_cast<double>(rates.ranks_per_host);
   const double share = rates.cuda ? 1.0 : 1.0 / sharers;  // share of the device
-  const bool half_cost = rates.cuda && job.resources.compute_dtype != Dtype::kFloat32;
 
   rates.compute_gemm = share * gemm_rate(hardware.gemm(), job.resources.compute_dtype);
   rates.float32_gemm = share * hardware.gemm().float32();
@@ -161,7 +159,7 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
       folds_in_float64(job.output.dtypes.main) ? rates.float64_gemm : rates.float32_gemm;
   rates.attention = share * hardware.attention();
   rates.memory = share * hardware.memory();
-  rates.l1_cost = share * (half_cost ? hardware.l1_cost().float16() : hardware.l1_cost().float32());
+  rates.l1_cost = share * hardware.l1_cost();
   rates.eigen = share * hardware.eigen();
   rates.svd = share * hardware.svd();
   rates.qr = share * hardware.qr();

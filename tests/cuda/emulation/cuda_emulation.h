@@ -10,7 +10,10 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -26,11 +29,8 @@ struct Dim3 {
 
 inline Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-struct float4 {
-  float x, y, z, w;
-};
-struct uint4 {
-  unsigned int x, y, z, w;
+struct int4 {
+  int x, y, z, w;
 };
 
 #define __global__
@@ -155,6 +155,19 @@ template <class T>
 T __ldcs(const T* pointer) {
   return *pointer;
 }
+
+inline unsigned int __float_as_uint(float value) { return std::bit_cast<unsigned int>(value); }
+inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline double __hiloint2double(int high, int low) {
+  return std::bit_cast<double>(int64_t{high} << 32 | static_cast<unsigned int>(low));
+}
+
+inline unsigned int __sad(int a, int b, unsigned int sum) {
+  return sum + static_cast<unsigned int>(std::abs(int64_t{a} - b));
+}
+
+inline void atomicAdd(double* sum, double summand) { *sum += summand; }
 
 using std::fabs;
 using std::min;

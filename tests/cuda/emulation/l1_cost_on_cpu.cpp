@@ -2,8 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "tests/cuda/emulation/cuda_emulation.h"
-#include "tests/cuda/emulation/half2_emulation.h"
 #include "worker/cuda/l1_cost.cu"
 
 namespace dotresize {
@@ -13,31 +14,16 @@ unsigned int across(int width, int tile) {
   return static_cast<unsigned int>((width + tile - 1) / tile);
 }
 
-/// Runs kernel(sums, tokens, width) on the blocks of the upper triangle.
-template <class Kernel>
-void launch(const at::Tensor& x, at::Tensor& cost, const Kernel& kernel) {
-  double* sums = cost.data_ptr<double>();
-  const auto tokens = static_cast<int>(x.size(0));
-  const auto width = static_cast<int>(cost.size(0));
-  const unsigned int tiles = across(width, TILE);
-  cuda_emulation::launch({tiles * (tiles + 1) / 2}, {THREADS},
-                         [&] { kernel(sums, tokens, width); });
-}
-
 }  // namespace
 
 void emulated_l1_cost(const at::Tensor& x, at::Tensor& cost) {
-  launch(x, cost, [&](double* sums, int tokens, int width) {
-    l1_cost_float(x.const_data_ptr<float>(), sums, tokens, width);
-  });
-}
-
-void emulated_half_l1_cost(const at::Tensor& x, double unit, at::Tensor& cost) {
-  const at::Tensor pairs = x.size(1) % 2 == 0 ? x : at::constant_pad_nd(x, {0, 1});
-  const auto stride = static_cast<int>(pairs.size(1) / 2);
-  launch(x, cost, [&](double* sums, int tokens, int width) {
-    l1_cost_half(static_cast<const Half2*>(pairs.const_data_ptr()), sums, tokens, width, stride,
-                 unit);
+  const at::Tensor largest = at::linalg_vector_norm(x, std::numeric_limits<double>::infinity());
+  const auto tokens = static_cast<int>(x.size(0));
+  const auto width = static_cast<int>(x.size(1));
+  const unsigned int tiles = across(width, TILE);
+  cuda_emulation::launch({tiles * (tiles + 1) / 2}, {THREADS}, [&] {
+    l1_cost(x.const_data_ptr<float>(), largest.const_data_ptr<float>(), cost.data_ptr<double>(),
+            tokens, width);
   });
 }
 

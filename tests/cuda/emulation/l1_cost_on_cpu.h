@@ -8,8 +8,6 @@ namespace dotresize {
 
 /// x: [n, d] float32.
 void emulated_l1_cost(const at::Tensor& x, at::Tensor& cost);
-/// x: [n, d] float16.
-void emulated_half_l1_cost(const at::Tensor& x, double unit, at::Tensor& cost);
 void emulated_mirror(at::Tensor& matrix);
 
 }  // namespace dotresize

@@ -14,21 +14,12 @@ namespace {
 std::mutex emulator;
 
 void add_cost(const at::Tensor& x, at::Tensor& cost) {
-  const Operation operation("l1_cost_float", x.get_device());
+  const Operation operation("l1_cost", x.get_device());
   operation.reads(x);
   operation.writes(cost);
   at::Tensor sums = alias_on_cpu(cost);
   const std::scoped_lock lock(emulator);
   emulated_l1_cost(alias_on_cpu(x), sums);
-}
-
-void add_half_cost(const at::Tensor& x, double unit, at::Tensor& cost) {
-  const Operation operation("l1_cost_half", x.get_device());
-  operation.reads(x);
-  operation.writes(cost);
-  at::Tensor sums = alias_on_cpu(cost);
-  const std::scoped_lock lock(emulator);
-  emulated_half_l1_cost(alias_on_cpu(x), unit, sums);
 }
 
 void mirror(at::Tensor& matrix) {
@@ -49,6 +40,6 @@ SinkhornResult sinkhorn_on_cpu(const at::Tensor& cost, const SinkhornOptions& op
 
 }  // namespace
 
-CudaKernels kernels() { return {&add_cost, &add_half_cost, &mirror, &sinkhorn_on_cpu}; }
+CudaKernels kernels() { return {&add_cost, &mirror, &sinkhorn_on_cpu}; }
 
 }  // namespace dotresize::fake_device

@@ -118,7 +118,7 @@ TEST(TimeEstimate, EverySlowerPartMakesTheJobSlower) {
       {"float32", [](auto& hw) { hw.mutable_gemm()->set_float32(5e8); }},
       {"attention", [](auto& hw) { hw.set_attention(5e8); }},
       {"memory", [](auto& hw) { hw.set_memory(5e8); }},
-      {"l1_cost", [](auto& hw) { hw.mutable_l1_cost()->set_float32(5e8); }},
+      {"l1_cost", [](auto& hw) { hw.set_l1_cost(5e8); }},
       {"eigen", [](auto& hw) { hw.set_eigen(5e8); }},
       {"qr", [](auto& hw) { hw.set_qr(5e8); }},
       {"sinkhorn", [](auto& hw) { hw.set_sinkhorn(5e8); }},

@@ -47,31 +47,31 @@ std::vector<BadHardware> bad_hardware() {
       {"TwoDocuments", std::string(kPlainCpu) + "---\ndevice: cpu\n", "a second YAML document"},
       {"NestingBomb", std::string(100000, '['), "1: is nested too deeply"},
       {"NotUtf8", "device: \xff", "1: is not UTF-8 text"},
-      {"MisspeltKey", cpu_with("eigen", "eigne"), "10: eigne: unknown key, did you mean 'eigen'?"},
+      {"MisspeltKey", cpu_with("eigen", "eigne"), "9: eigne: unknown key, did you mean 'eigen'?"},
       {"MisspeltRate", cpu_with("  float64: 1e9", "  floaat64: 1e9"),
        "4: gemm.floaat64: unknown key, did you mean 'float64'?"},
-      {"ForeignKey", std::string(kPlainCpu) + "price: 1\n", "19: price: unknown key; "},
-      {"KeyTwice", std::string(kPlainCpu) + "qr: 2\n", "19: qr: is given twice, first in line 11"},
+      {"ForeignKey", std::string(kPlainCpu) + "price: 1\n", "18: price: unknown key; "},
+      {"KeyTwice", std::string(kPlainCpu) + "qr: 2\n", "18: qr: is given twice, first in line 10"},
       {"UnknownDevice", cpu_with("device: cpu", "device: tpu"), "1: device: 'tpu' is not one of"},
-      {"Zero", cpu_with("qr: 1e9", "qr: 0"), "11: qr: must be greater than 0"},
+      {"Zero", cpu_with("qr: 1e9", "qr: 0"), "10: qr: must be greater than 0"},
       {"ZeroCores", cpu_with("cores: 1", "cores: 0"), "2: cores: must be greater than 0"},
       {"ZeroRanks", std::string(kPlainCpu) + "ranks_per_host: 0\n",
-       "19: ranks_per_host: must be greater than 0"},
+       "18: ranks_per_host: must be greater than 0"},
       {"NegativeCache", cpu_with("  write: 1e9", "  write: 1e9\n  cache: -1"),
-       "18: disk.cache: must be greater than 0"},
-      {"Negative", cpu_with("hash: 1e9", "hash: -1e9"), "18: hash: must be greater than 0"},
-      {"Infinite", cpu_with("qr: 1e9", "qr: inf"), "11: qr: 'inf' is not a finite number"},
-      {"Overflow", cpu_with("qr: 1e9", "qr: 1e999"), "11: qr: '1e999' is not a finite number"},
-      {"NotANumber", cpu_with("qr: 1e9", "qr: fast"), "11: qr: 'fast' is not a finite number"},
-      {"Unit", cpu_with("qr: 1e9", "qr: 1 GB/s"), "11: qr: '1 GB/s' is not a finite number"},
-      {"Nan", cpu_with("qr: 1e9", "qr: nan"), "11: qr: 'nan' is not a finite number"},
-      {"Section", cpu_with("qr: 1e9", "qr: {float64: 1}"), "11: qr: must be one value, not a map"},
-      {"NoSection", cpu_with("l1_cost:\n  float32: 1e9", "l1_cost: 1e9"),
-       "8: l1_cost: must be a section with the keys float32, float16"},
+       "17: disk.cache: must be greater than 0"},
+      {"Negative", cpu_with("hash: 1e9", "hash: -1e9"), "17: hash: must be greater than 0"},
+      {"Infinite", cpu_with("qr: 1e9", "qr: inf"), "10: qr: 'inf' is not a finite number"},
+      {"Overflow", cpu_with("qr: 1e9", "qr: 1e999"), "10: qr: '1e999' is not a finite number"},
+      {"NotANumber", cpu_with("qr: 1e9", "qr: fast"), "10: qr: 'fast' is not a finite number"},
+      {"Unit", cpu_with("qr: 1e9", "qr: 1 GB/s"), "10: qr: '1 GB/s' is not a finite number"},
+      {"Nan", cpu_with("qr: 1e9", "qr: nan"), "10: qr: 'nan' is not a finite number"},
+      {"Section", cpu_with("qr: 1e9", "qr: {float64: 1}"), "10: qr: must be one value, not a map"},
+      {"NoSection", cpu_with("gemm:\n  float64: 1e9\n  float32: 1e9", "gemm: 1e9"),
+       "3: gemm: must be a section with the keys float64, float32, float16, bfloat16"},
       {"NoDevice", cpu_with("device: cpu\n", ""), "device: is missing"},
       {"NoRate", cpu_with("qr: 1e9\n", ""), "qr: is missing"},
-      {"NullRate", cpu_with("qr: 1e9", "qr:"), "11: qr: is missing"},
-      {"NoRateOfASection", cpu_with("  read: 1e9\n", ""), "15: disk.read: is missing"},
+      {"NullRate", cpu_with("qr: 1e9", "qr:"), "10: qr: is missing"},
+      {"NoRateOfASection", cpu_with("  read: 1e9\n", ""), "14: disk.read: is missing"},
       {"NoSectionAtAll", gpu_with("host:\n  memory: 1e9\n  to_device: 1e9\n", ""),
        "host.to_device: is missing, with device: cuda"},
       {"NoCapability", gpu_with("capability: 70\n", ""),
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Hardware, BadHardwareFile, testing::ValuesIn(bad_hardwa
 
 TEST(Hardware, EveryFaultIsTold) {
   const std::string error = error_of(cpu_with("eigen: 1e9\nqr: 1e9", "eigen: 0"));
-  EXPECT_THAT(error, HasSubstr("hw.yaml:10: eigen: must be greater than 0"));
+  EXPECT_THAT(error, HasSubstr("hw.yaml:9: eigen: must be greater than 0"));
   EXPECT_THAT(error, HasSubstr("qr: is missing"));
 }
 
@@ -145,13 +145,6 @@ TEST(RankRates, EachRankHasAGpuOfItsOwn) {
   EXPECT_DOUBLE_EQ(rates.eigen, 1e9);
   EXPECT_DOUBLE_EQ(rates.to_device, 1e9);
   EXPECT_DOUBLE_EQ(rates.disk_read, 0.5e9);
-}
-
-TEST(RankRates, CostsOfSixteenBitJobsAreThoseOfTheHalfKernel) {
-  v1::Hardware hardware = parse_hardware(kPlainGpu, "hw.yaml");
-  hardware.mutable_l1_cost()->set_float16(7e9);
-  EXPECT_DOUBLE_EQ(rank_rates(hardware, gpu_job(Dtype::kFloat16)).l1_cost, 7e9);
-  EXPECT_DOUBLE_EQ(rank_rates(hardware, gpu_job(Dtype::kFloat32)).l1_cost, 1e9);
 }
 
 TEST(RankRates, WhatTheJobNeedsAndTheFileLacksIsNamed) {

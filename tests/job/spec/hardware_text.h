@@ -10,8 +10,7 @@ gemm:
   float32: 1e9
 attention: 1e9
 memory: 1e9
-l1_cost:
-  float32: 1e9
+l1_cost: 1e9
 eigen: 1e9
 qr: 1e9
 svd: 1e9
@@ -33,9 +32,7 @@ gemm:
   float16: 1e9
 attention: 1e9
 memory: 1e9
-l1_cost:
-  float32: 1e9
-  float16: 1e9
+l1_cost: 1e9
 eigen: 1e9
 qr: 1e9
 svd: 1e9

@@ -39,7 +39,7 @@ JunctionOverRanks::JunctionOverRanks(Communicator& comm, const CalibrationJob& j
       owner_(owner),
       owns_(comm.rank() == owner) {
   if (job.map.sums().second.any()) x_ = x;
-  first_.emplace(setup_, job.map.sums().first.cost ? agreed_precision(x, {}) : CostPrecision{});
+  first_.emplace(setup_);
   for (const at::Tensor& batch : x) first_->add(batch);
   for (at::Tensor& sum : first_->sums()) comm_.reduce_sum(sum, owner_);
   if (!owns_) first_.reset();
@@ -56,7 +56,7 @@ void JunctionOverRanks::second_pass() {
   const at::Tensor rotation = broadcast_tensor(
       comm_, owns_ ? decomposed_->rotation() : at::Tensor(),
       {setup_.hidden_size, setup_.hidden_size}, at::dtype(at::kFloat).device(job_.device), owner_);
-  second_.emplace(setup_, agreed_precision(x_, rotation), rotation);
+  second_.emplace(setup_, rotation);
   for (const at::Tensor& batch : x_) second_->add(batch);
   x_.clear();
   for (at::Tensor& sum : second_->moments.sums()) comm_.reduce_sum(sum, owner_);
@@ -67,18 +67,6 @@ std::optional<SolvedJunction> JunctionOverRanks::solve() {
   if (!owns_) return std::nullopt;
   const int64_t width = job_.widths.all.at(static_cast<size_t>(setup_.junction));
   return std::move(*decomposed_).solve(width, std::move(second_));
-}
-
-CostPrecision JunctionOverRanks::agreed_precision(const Microbatches& x,
-                                                  const at::Tensor& rotation) {
-  if (!job_.halves_precision()) return {};
-  at::Tensor error = at::zeros({1}, at::kDouble);
-  const bool has_first = !x.empty() && first_microbatch(comm_, job_.windows) == 0;
-  if (has_first) {
-    error[0] = half_cost_error(setup_, x.front(), rotation);
-  }
-  comm_.all_reduce_sum(error);  // zero except on one rank
-  return CostPrecision::from_half_error(error.item<double>());
 }
 
 Microbatches embed_share(Communicator& comm, const CalibrationJob& job, at::ScalarType dtype,

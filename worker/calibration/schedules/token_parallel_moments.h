@@ -28,10 +28,6 @@ class JunctionOverRanks {
   std::optional<SolvedJunction> solve();
 
  private:
-  /// Precision that suits the first microbatch, whichever rank has it: the same on all ranks, for
-  /// any number of ranks.
-  CostPrecision agreed_precision(const Microbatches& x, const at::Tensor& rotation);
-
   Communicator& comm_;
   const CalibrationJob& job_;
   JunctionSetup setup_;

@@ -200,9 +200,7 @@ void Journal::put_diagnostics(const std::string& name, const MapDiagnostics& fou
                  {"sinkhorn_iterations", found.sinkhorn_iterations},
                  {"sinkhorn_violation", found.sinkhorn_violation},
                  {"sinkhorn_converged", found.sinkhorn_converged},
-                 {"qr_condition", found.qr_condition},
-                 {"half_cost", found.half_cost}};
-  set_if(object, "half_cost_error", found.half_cost_error);
+                 {"qr_condition", found.qr_condition}};
   if (found.transport) object["transport"] = to_json(*found.transport);
   put_value(name, object);
 }
@@ -217,8 +215,6 @@ MapDiagnostics Journal::diagnostics(const std::string& name) const {
   object.at("sinkhorn_violation").get_to(found.sinkhorn_violation);
   object.at("sinkhorn_converged").get_to(found.sinkhorn_converged);
   object.at("qr_condition").get_to(found.qr_condition);
-  object.at("half_cost").get_to(found.half_cost);
-  get_if(object, "half_cost_error", found.half_cost_error);
   if (object.contains("transport")) {
     found.transport =
         transport_picture_from_json(object.at("transport"), shown_path(path(name, kAbout)));

@@ -86,7 +86,6 @@ NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,
   const int64_t d = job.config.hidden_size;
   for (const auto& [name, tensor] : tensors) {
     std::vector<int64_t> shape = {d, d};
-    if (name == "precision") shape = {3};
     if (name == "values" || name == "abs_sum") shape = {d};
     if (tensor.scalar_type() == at::kDouble && tensor.sizes() == at::IntArrayRef(shape)) continue;
     throw InputError(fmt::format("the statistics of {}: tensor {} is not float64 of shape [{}]",

@@ -202,8 +202,6 @@ std::vector<JunctionReport> report_junctions(const Journal& journal, const Junct
     report.sinkhorn_converged = found.sinkhorn_converged;
     report.qr_condition = found.qr_condition;
     report.transport = found.transport;
-    report.cost_dtype = found.half_cost ? Dtype::kFloat16 : Dtype::kFloat32;
-    report.cost_error = found.half_cost_error;
   }
   return reports;
 }

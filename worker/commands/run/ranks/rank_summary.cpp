@@ -20,21 +20,11 @@ using Json = nlohmann::json;
 /// Returns the pairs and time of this rank's l1 costs, with the limit of its GPU if it has one;
 /// nothing if it has computed no costs.
 std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device) {
-  const auto work_of = [&clock](const char* kind) {
-    const auto found = clock.work.find(kind);
-    return found == clock.work.end() ? 0.0 : found->second;
-  };
-  const double float32_pairs = work_of("cost");
-  const double float16_pairs = work_of("cost_float16");
-  const double pairs = float32_pairs + float16_pairs;
-  if (pairs == 0.0) return std::nullopt;
-  CostReport report{pairs, clock.seconds().at("cost")};
+  const auto found = clock.work.find("cost");
+  if (found == clock.work.end()) return std::nullopt;
+  CostReport report{found->second, clock.seconds().at("cost")};
   if (device.cuda) {
-    // Number of the pairs of both precisions over the least time for them.
-    const GpuInfo gpu = device.cuda->info(device.device.index());
-    report.limit_pairs_per_s =
-        (float32_pairs + float16_pairs) / (float32_pairs / l1_cost_limit(gpu, at::kFloat) +
-                                           float16_pairs / l1_cost_limit(gpu, at::kHalf));
+    report.limit_pairs_per_s = l1_cost_limit(device.cuda->info(device.device.index()));
   }
   return report;
 }
