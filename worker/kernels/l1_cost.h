@@ -10,10 +10,11 @@ namespace dotresize {
 /// The lower triangle is undefined until mirror_upper_triangle.
 ///
 /// x: [n, d] float32, contiguous, any n >= 0. cost: [d, d] float64, contiguous, same device.
-/// float32 sums over blocks of tokens are added in float64. Relative error to a float64 sum: <=
-/// 1e-6, on a GPU <= 1e-5. On the CPU the result is bitwise independent of the number of threads
-/// and the instruction set; on a GPU it is the same in every run. At most 2048 tokens are copied at
-/// a time.
+/// On the CPU float32 sums over blocks of tokens are added in float64, with a relative error of at
+/// most 1e-6, and the result is bitwise independent of the number of threads and the instruction
+/// set; at most 2048 tokens are copied at a time. On a GPU x is rounded to fixed point: error and
+/// the handling of numbers that are not finite are those of add_l1_cost_cuda
+/// (worker/cuda/gpu_program.h).
 ///
 /// `shift`: rounds the sums of a block of tokens (on a GPU, of all tokens) before adding them to
 /// `cost`, by adding and subtracting this number. 0: no rounding.
