@@ -68,7 +68,8 @@ class Module final : public CudaModule {
   }
 
   CudaKernels kernels() const override {
-    return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda};
+    return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda,
+            &removal_steps_cuda};
   }
 
   std::string libtorch_flags() const override { return DOTRESIZE_LIBTORCH_FLAGS; }

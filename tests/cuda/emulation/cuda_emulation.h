@@ -10,6 +10,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -156,5 +157,8 @@ T __ldcs(const T* pointer) {
   return *pointer;
 }
 
+inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
+
 using std::fabs;
 using std::min;
+using std::sqrt;
