@@ -145,9 +145,10 @@ inline void __syncthreads() { cuda_emulation::Block::current()->barrier(); }
 
 inline double __shfl_xor_sync(unsigned int, double value, int offset) {
   static double values[1024];
-  values[threadIdx.x] = value;
+  const unsigned int thread = threadIdx.y * blockDim.x + threadIdx.x;
+  values[thread] = value;
   __syncthreads();
-  const double other = values[threadIdx.x ^ static_cast<unsigned int>(offset)];
+  const double other = values[thread ^ static_cast<unsigned int>(offset)];
   __syncthreads();
   return other;
 }
