@@ -117,7 +117,7 @@ Passes pass_by_products(const at::Tensor& kernel, const at::Tensor& u, const at:
   const double row_marginal = 1.0 / static_cast<double>(kernel.size(0));
   const double column_marginal = 1.0 / static_cast<double>(kernel.size(1));
   const at::Tensor row_sums = at::mv(kernel, v);
-  Passes pass{.u = u, .v = v, .next_u = row_marginal / row_sums};
+  Passes pass{.u = u, .v = v, .next_u = row_marginal / row_sums, .next_v = {}};
   pass.next_v = column_marginal / at::mv(kernel.t(), pass.next_u);
   pass.row_violation = l1_violation(u * row_sums, row_marginal);
   const at::Tensor scalings = at::cat({pass.next_u, pass.next_v});
