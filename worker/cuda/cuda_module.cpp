@@ -93,6 +93,9 @@ class Module final : public CudaModule {
     at::globalContext().setFloat32MatmulPrecision("highest");
     at::globalContext().setAllowFP16ReductionCuBLAS(false);
     at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    // Their gradients differ from run to run. On a V100 there is neither.
+    at::globalContext().setSDPUseCuDNN(false);
+    at::globalContext().setSDPUseFlash(false);
   }
 
   void synchronize() const noexcept override {
