@@ -133,13 +133,14 @@ int64_t RankSizes::insides() const {
 }
 
 /// Bytes of a microbatch while its sums are taken: the rotated copy and the copy for the cost
-/// kernel. The CPU also has a block in float64 and the products of some of its rows.
+/// kernel, on a GPU its costs, which are rounded before they are added. The CPU also has a block in
+/// float64 and the products of some of its rows.
 int64_t RankSizes::at_junction() const {
   const int64_t gram =
       on_gpu ? square / 8
              : kDouble * d * (std::min(kGramBlockTokens, tokens) + 2 * std::min<int64_t>(d, 1024));
   const int64_t costs =
-      r.job.method.sums().in_basis().cost ? 2 * microbatch_stream + (on_gpu ? 2 * square : 0) : 0;
+      r.job.method.sums().in_basis().cost ? 2 * microbatch_stream + (on_gpu ? square : 0) : 0;
   return std::max(gram, costs);
 }
 

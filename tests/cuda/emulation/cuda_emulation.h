@@ -144,9 +144,10 @@ inline void __syncthreads() { cuda_emulation::Block::current()->barrier(); }
 
 inline double __shfl_xor_sync(unsigned int, double value, int offset) {
   static double values[1024];
-  values[threadIdx.x] = value;
+  const unsigned int thread = threadIdx.y * blockDim.x + threadIdx.x;
+  values[thread] = value;
   __syncthreads();
-  const double other = values[threadIdx.x ^ static_cast<unsigned int>(offset)];
+  const double other = values[thread ^ static_cast<unsigned int>(offset)];
   __syncthreads();
   return other;
 }
@@ -168,6 +169,8 @@ inline unsigned int __sad(int a, int b, unsigned int sum) {
 }
 
 inline void atomicAdd(double* sum, double summand) { *sum += summand; }
+inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
 
 using std::fabs;
 using std::min;
+using std::sqrt;
