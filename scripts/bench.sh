@@ -15,7 +15,7 @@
 # OMP_NUM_THREADS   threads; the names of results then end with it
 # TOKENS, CONFIGS   tokens (default 2048) and models of `layer`
 # CASE              part of the names of the cases that `scale` runs
-# SAMPLES           windows of 512 tokens for `gradients` (default 4), `healing` (8) and `estimates` (16). Their model is that of
+# SAMPLES           windows of 512 tokens for `gradients` (default 4), `healing` and `estimates` (8). Their model is that of
 #                   scripts/real_model.sh if it is there, else the example
 # PART              which of crowd, table and short_jobs `server` runs
 # DEVICE, FOLDER    what `hardware` measures: cpu (default) or cuda, and the disk of a folder (default: that for temporary files)
