@@ -109,14 +109,14 @@ TEST_P(WideSinkhornInBounds, IterationIsThatOfItsDefinition) {
   const std::vector<double> K = numbers(kRows * width);
   const std::vector<double> u(kRows, 1.0), v(width, 1.0);
   std::vector<double> next_u(kRows), next_v(width), sums(kBlocks * width), violations(kBlocks);
-  Status status{0.0, 0.0};
+  Status status{0.0, 0.0, 0.0};
   cuda_emulation::launch({kBlocks}, {THREADS}, [&] {
     sinkhorn_rows(K.data(), u.data(), v.data(), next_u.data(), sums.data(), violations.data(),
-                  &status, kRows, columns, 1.0 / kRows);
+                  &status, /*previous=*/nullptr, /*tolerance=*/0.0, kRows, columns, 1.0 / kRows);
   });
-  cuda_emulation::launch({across(columns, 128)}, {128}, [&] {
-    sinkhorn_columns(sums.data(), violations.data(), next_v.data(), &status, kBlocks, columns,
-                     1.0 / columns);
+  cuda_emulation::launch({across(columns, COLUMNS)}, {COLUMNS, PARTS}, [&] {
+    sinkhorn_columns(sums.data(), violations.data(), next_v.data(), &status, /*previous=*/nullptr,
+                     /*tolerance=*/0.0, kBlocks, columns, 1.0 / columns);
   });
   std::vector<double> column_sums(width);
   for (size_t i = 0; i < kRows; ++i) {

@@ -7,6 +7,7 @@
 #include "tests/maps/solve_junction.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/removal_steps.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/moments.h"
 
@@ -121,6 +122,29 @@ TEST_F(KernelsOnGpu, MomentsAreThoseOfTheCpu) {
   EXPECT_LE(max_difference(moments.gram, expected.gram), 1e-5 * expected.gram.max().item<double>());
   EXPECT_LE(relative_error(moments.abs_sum, expected.abs_sum), 1e-6);
   EXPECT_LE(relative_error(moments.cost, expected.cost), 1e-5);
+}
+
+/// The candidates of 1000 features come from eight blocks of threads. Two calls continue each
+/// other.
+TEST_F(KernelsOnGpu, StepsOfARemovalAreThoseOfTheCpu) {
+  for (const int64_t n : {1, 40, 129, 1000}) {
+    const at::Tensor x = activations(2 * n, n).to(at::kDouble);
+    const at::Tensor inverse = at::linalg_inv(at::mm(x.t(), x) + 0.1 * at::eye(n, at::kDouble));
+    const at::Tensor V = at::randn({30, n}, at::kDouble);
+    const at::Tensor products = at::mm(V.t(), V);
+    RemovalState on_cpu{inverse, products, products.diagonal().clone(), inverse.diagonal().clone()};
+    RemovalState on_gpu{inverse.cuda(), products.cuda(), on_cpu.squares.cuda(),
+                        on_cpu.diagonal.cuda()};
+    const int64_t count = std::min(n, kMaxRemovalSteps);
+    const RemovalSteps expected = removal_steps(on_cpu, count);
+    const RemovalSteps steps = removal_steps(on_gpu, count);
+    EXPECT_TRUE(steps.removed.cpu().equal(expected.removed)) << n;
+    EXPECT_LE(relative_error(steps.costs, expected.costs), 1e-9);
+    EXPECT_LE(max_difference(steps.rows, expected.rows), 1e-9);
+    EXPECT_LE(max_difference(steps.changes, expected.changes), 1e-9);
+    EXPECT_TRUE(at::isinf(on_gpu.squares.cpu()).equal(at::isinf(on_cpu.squares)));
+    EXPECT_LE(max_difference(on_gpu.diagonal, on_cpu.diagonal), 1e-9);
+  }
 }
 
 /// The host decomposes at width 100, the GPU at width 600.

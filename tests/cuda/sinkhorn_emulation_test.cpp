@@ -10,13 +10,17 @@
 namespace dotresize {
 namespace {
 
+constexpr double kTolerance = 1e-8;
+
 struct Step {
   at::Tensor u;
   at::Tensor v;
-  Status status{0.0, 0.0};
+  Status status{0.0, 0.0, 0.0};
 };
 
-Step advance(const at::Tensor& kernel, const at::Tensor& u, const at::Tensor& v) {
+/// previous: status of the iteration before, or null.
+Step advance(const at::Tensor& kernel, const at::Tensor& u, const at::Tensor& v,
+             const Status* previous = nullptr) {
   constexpr int kBlocks = 3;
   const int64_t rows = kernel.size(0);
   const int64_t columns = kernel.size(1);
@@ -26,13 +30,15 @@ Step advance(const at::Tensor& kernel, const at::Tensor& u, const at::Tensor& v)
   cuda_emulation::launch({kBlocks}, {THREADS}, [&] {
     sinkhorn_rows(kernel.data_ptr<double>(), u.data_ptr<double>(), v.data_ptr<double>(),
                   step.u.data_ptr<double>(), sums.data_ptr<double>(), violations.data_ptr<double>(),
-                  &step.status, rows, columns, 1.0 / static_cast<double>(rows));
+                  &step.status, previous, kTolerance, rows, columns,
+                  1.0 / static_cast<double>(rows));
   });
-  cuda_emulation::launch({static_cast<unsigned int>((columns + 127) / 128)}, {128}, [&] {
-    sinkhorn_columns(sums.data_ptr<double>(), violations.data_ptr<double>(),
-                     step.v.data_ptr<double>(), &step.status, kBlocks, columns,
-                     1.0 / static_cast<double>(columns));
-  });
+  cuda_emulation::launch(
+      {static_cast<unsigned int>((columns + COLUMNS - 1) / COLUMNS)}, {COLUMNS, PARTS}, [&] {
+        sinkhorn_columns(sums.data_ptr<double>(), violations.data_ptr<double>(),
+                         step.v.data_ptr<double>(), &step.status, previous, kTolerance, kBlocks,
+                         columns, 1.0 / static_cast<double>(columns));
+      });
   return step;
 }
 
@@ -68,6 +74,19 @@ TEST(EmulatedSinkhorn, ReportsScalingsOutOfRange) {
   at::Tensor kernel = at::ones({4, 4}, at::kDouble);
   kernel.select(1, 2).zero_();
   EXPECT_EQ(advance(kernel, ones, ones).status.out_of_range, 1.0);
+}
+
+TEST(EmulatedSinkhorn, IterationAfterTheLastDoesNothing) {
+  const at::Tensor kernel = at::rand({4, 4}, at::kDouble);
+  const at::Tensor ones = at::ones({4}, at::kDouble);
+  for (const Status& last :
+       {Status{0.0, 0.0, 1.0}, Status{1.0, 1.0, 0.0}, Status{1e-9, 0.0, 0.0}}) {
+    const Step step = advance(kernel, ones, ones, &last);
+    EXPECT_EQ(step.status.skipped, 1.0);
+    EXPECT_EQ(step.status.violation, 0.0);
+  }
+  const Status before{1e-7, 0.0, 0.0};
+  EXPECT_EQ(advance(kernel, ones, ones, &before).status.skipped, 0.0);
 }
 
 }  // namespace

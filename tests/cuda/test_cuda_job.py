@@ -97,11 +97,12 @@ def test_report_tells_the_precision_of_the_costs_and_what_the_gpu_has_done(
 
 
 @needs_a_gpu
-def test_two_runs_are_identical(tmp_path):
+@pytest.mark.parametrize("method", [GOLDEN["cases"][0]["method"], {"size": 0.8, "activations": "original"}], ids=["map", "size"])
+def test_two_runs_are_identical(method, tmp_path):
     weights = []
     for run in ["one", "two"]:
         (tmp_path / run).mkdir()
-        harness.run_to_report(cuda_job(GOLDEN["cases"][0], tmp_path / run, "auto"), tmp_path / run)
+        harness.run_to_report(cuda_job({"method": method}, tmp_path / run, "auto"), tmp_path / run)
         weights.append(next((tmp_path / run / "out").glob("*.safetensors")).read_bytes())
     assert weights[0] == weights[1]
 

@@ -1,4 +1,5 @@
-// write_cubins DIR CAPABILITY: compiles the kernels to DIR/l1_cost.cubin and DIR/sinkhorn.cubin.
+// write_cubins DIR CAPABILITY: compiles the kernels to DIR/l1_cost.cubin, DIR/removal.cubin and
+// DIR/sinkhorn.cubin.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -13,6 +14,7 @@ int main(int argc, char** argv) {
     const std::filesystem::path dir = argv[1];
     const int capability = std::stoi(argv[2]);
     std::ofstream(dir / "l1_cost.cubin") << compile_cuda(l1_cost_program(), capability).cubin;
+    std::ofstream(dir / "removal.cubin") << compile_cuda(removal_program(), capability).cubin;
     std::ofstream(dir / "sinkhorn.cubin")
         << compile_cuda(sinkhorn_program(kMaxSinkhornColumns), capability).cubin;
   } catch (const std::exception& error) {

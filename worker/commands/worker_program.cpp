@@ -95,6 +95,10 @@ int run_worker(int argc, char** argv, const MakeTransport& transport) {
   // small pages than some kernels take to fill them. It asks at the first tensor. The user's value
   // stays.
   ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0);
+  // A block of the GPU's memory can grow, so that a freed matrix makes room for a larger one.
+  if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr) {
+    ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
+  }
   survive_file_size_limit();
   CLI::App app(
       "Makes a language model narrower. Run one job, alone or as the ranks of `mpirun -np N "

@@ -68,7 +68,8 @@ class Module final : public CudaModule {
   }
 
   CudaKernels kernels() const override {
-    return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda};
+    return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda,
+            &removal_steps_cuda};
   }
 
   std::string libtorch_flags() const override { return DOTRESIZE_LIBTORCH_FLAGS; }
@@ -92,6 +93,9 @@ class Module final : public CudaModule {
     at::globalContext().setFloat32MatmulPrecision("highest");
     at::globalContext().setAllowFP16ReductionCuBLAS(false);
     at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    // Their gradients differ from run to run. On a V100 there is neither.
+    at::globalContext().setSDPUseCuDNN(false);
+    at::globalContext().setSDPUseFlash(false);
   }
 
   void synchronize() const noexcept override {

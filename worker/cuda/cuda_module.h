@@ -40,7 +40,8 @@ class CudaModule {
   /// does not support is found before any work, and adds numbers there with a libtorch kernel.
   /// Throws std::runtime_error if the sum is wrong, or with the compiler's or CUDA's error text.
   virtual void try_out(int device) const = 0;
-  /// Sets the calling thread's device. Disables products in TF32 and 16-bit accumulation.
+  /// Sets the calling thread's device. Disables products in TF32, 16-bit accumulation, and
+  /// attention whose results differ from run to run.
   virtual void use(int device) = 0;
   /// Waits for the work on PyTorch's current stream, but not for transfers in flight. Errors are
   /// reported by the next use of the device.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "worker/cuda/nvrtc.h"
+#include "worker/kernels/removal_steps.h"
 #include "worker/kernels/sinkhorn.h"
 
 namespace dotresize {
@@ -63,5 +64,9 @@ void mirror_upper_triangle_cuda(at::Tensor& matrix);
 /// stays. Reads the kernel matrix once per iteration if the plan has at most kMaxSinkhornColumns
 /// columns, otherwise twice. The result is the same in every run on one kind of GPU.
 SinkhornResult sinkhorn_cuda(const at::Tensor& cost, const SinkhornOptions& options);
+
+/// GPU version of removal_steps (worker/kernels/removal_steps.h): a launch for each step. The
+/// result is the same in every run.
+RemovalSteps removal_steps_cuda(RemovalState& state, int64_t count);
 
 }  // namespace dotresize

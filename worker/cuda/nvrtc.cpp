@@ -139,6 +139,8 @@ CudaProgram l1_cost_program() {
   return {"l1_cost.cu", l1_cost_cu(), {{"half2.cuh", half2_cuh()}}, {}};
 }
 
+CudaProgram removal_program() { return {"removal.cu", removal_cu(), {}, {}}; }
+
 CudaProgram sinkhorn_program(int64_t columns) {
   constexpr int64_t kThreads = 512;  // must equal THREADS of sinkhorn.cu
   const int64_t per_thread = (columns + kThreads - 1) / kThreads;

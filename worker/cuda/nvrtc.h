@@ -56,10 +56,14 @@ std::filesystem::path default_cubin_directory();
 
 std::string_view half2_cuh();  ///< half2.cuh, which l1_cost.cu includes
 std::string_view l1_cost_cu();
+std::string_view removal_cu();
 std::string_view sinkhorn_cu();
 
 /// The kernels of the l1 cost: l1_cost_float, l1_cost_half, mirror_upper_triangle.
 CudaProgram l1_cost_program();
+
+/// The kernels of a removal of features: removal_candidates, removal_step.
+CudaProgram removal_program();
 
 /// Largest number of a plan's columns that the Sinkhorn kernels support.
 inline constexpr int64_t kMaxSinkhornColumns = 8192;

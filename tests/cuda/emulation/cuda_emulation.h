@@ -10,6 +10,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -144,9 +145,10 @@ inline void __syncthreads() { cuda_emulation::Block::current()->barrier(); }
 
 inline double __shfl_xor_sync(unsigned int, double value, int offset) {
   static double values[1024];
-  values[threadIdx.x] = value;
+  const unsigned int thread = threadIdx.y * blockDim.x + threadIdx.x;
+  values[thread] = value;
   __syncthreads();
-  const double other = values[threadIdx.x ^ static_cast<unsigned int>(offset)];
+  const double other = values[thread ^ static_cast<unsigned int>(offset)];
   __syncthreads();
   return other;
 }
@@ -156,5 +158,8 @@ T __ldcs(const T* pointer) {
   return *pointer;
 }
 
+inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
+
 using std::fabs;
 using std::min;
+using std::sqrt;

@@ -5,6 +5,7 @@
 #include "tests/cuda/emulation/l1_cost_on_cpu.h"
 #include "tests/cuda/fake_device/memory.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/removal_steps.h"
 #include "worker/kernels/sinkhorn.h"
 
 namespace dotresize::fake_device {
@@ -47,8 +48,22 @@ SinkhornResult sinkhorn_on_cpu(const at::Tensor& cost, const SinkhornOptions& op
   return result;
 }
 
+RemovalSteps removal_steps_on_cpu(RemovalState& state, int64_t count) {
+  const at::Device device = state.inverse.device();
+  const Operation operation("removal_step", device.index());
+  for (const at::Tensor& read : {state.inverse, state.products}) operation.reads(read);
+  for (const at::Tensor& written : {state.squares, state.diagonal}) operation.writes(written);
+  RemovalState on_cpu{alias_on_cpu(state.inverse), alias_on_cpu(state.products),
+                      alias_on_cpu(state.squares), alias_on_cpu(state.diagonal)};
+  const RemovalSteps steps = removal_steps(on_cpu, count);
+  return {steps.rows.to(device), steps.changes.to(device), steps.costs.to(device),
+          steps.removed.to(device)};
+}
+
 }  // namespace
 
-CudaKernels kernels() { return {&add_cost, &add_half_cost, &mirror, &sinkhorn_on_cpu}; }
+CudaKernels kernels() {
+  return {&add_cost, &add_half_cost, &mirror, &sinkhorn_on_cpu, &removal_steps_on_cpu};
+}
 
 }  // namespace dotresize::fake_device

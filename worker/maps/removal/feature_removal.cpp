@@ -5,77 +5,63 @@
 // The costs need V only in the products P = VᵀV, which are as small as H⁻¹:
 //   P ← P − wᵀ r − rᵀ w ,   w = cᵀV − ½ ‖c‖² r .
 // Steps are collected in blocks, and a block is subtracted at once (lazy updates). Until then, a
-// step takes a row of each matrix and corrects only that row. On a GPU the host waits once per
-// block. Removed features are dropped from both matrices once they are an eighth of them.
+// step takes a row of each matrix and corrects only that row (worker/kernels/removal_steps.h). On a
+// GPU the host waits once per block. Removed features are dropped from both matrices once they are
+// an eighth of them.
 #include "worker/maps/removal/feature_removal.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/errors.h"
+#include "worker/kernels/removal_steps.h"
 
 namespace dotresize {
 namespace {
 
 constexpr double kRidge = 0.01;  // relative to the mean of the diagonal
-constexpr int64_t kBlock = 64;   // steps between two updates
 
 struct FeatureRemoval {
   /// Removes `count` features.
   void remove_block(int64_t count);
+  /// Drops the removed features from the state.
+  void drop_removed();
 
-  at::Tensor inverse;                                ///< [n, n], after the last block
-  at::Tensor products;                               ///< VᵀV [n, n], after the last block
-  at::Tensor squares = products.diagonal().clone();  ///< ‖v_j‖² [n]; infinite once removed
-  at::Tensor diagonal =
-      inverse.diagonal().clone();  ///< diagonal of the inverse [n]; 1 once removed
+  RemovalState state;
   at::Tensor features =
-      at::arange(inverse.size(0), at::kLong);  ///< features of the rows [n], on the CPU
-  int64_t gone = 0;                            ///< number of rows whose feature is removed
+      at::arange(state.inverse.size(0), at::kLong);  ///< features of the rows [n], on the CPU
+  int64_t gone = 0;                                  ///< number of rows whose feature is removed
   std::vector<int64_t> order = {};
   std::vector<double> loss_increases = {0.0};
 };
 
 void FeatureRemoval::remove_block(int64_t count) {
-  at::Tensor rows = at::empty({count, inverse.size(1)}, inverse.options());  // r of each step
-  at::Tensor changes = at::empty_like(rows);                                 // w of each step
-  at::Tensor costs = at::empty({count, 1}, inverse.options());
-  at::Tensor removed = at::empty({count, 1}, inverse.options().dtype(at::kLong));
-  for (int64_t step = 0; step < count; ++step) {
-    const auto [least, at] = (squares / diagonal).min(0, /*keepdim=*/true);
-    costs[step].copy_(least);
-    removed[step].copy_(at);
-    const auto of_removed = [&at = at](const at::Tensor& t) { return t.index_select(-1, at); };
-    const at::Tensor past_rows = rows.narrow(0, 0, step);
-    const at::Tensor past_changes = changes.narrow(0, 0, step);
-    const at::Tensor of_rows = of_removed(past_rows).squeeze(1);
-    at::Tensor row = inverse.index_select(0, at).squeeze(0) - at::mv(past_rows.t(), of_rows);
-    const at::Tensor pivot = of_removed(row).sqrt();
-    row.div_(pivot);
-    at::Tensor change = products.index_select(0, at).squeeze(0) -
-                        at::mv(past_changes.t(), of_rows) -
-                        at::mv(past_rows.t(), of_removed(past_changes).squeeze(1));
-    change.div_(pivot).sub_(row * (of_removed(squares) / (2.0 * pivot.square())));
-    squares.addcmul_(row, change, -2.0);
-    diagonal.sub_(row.square());
-    squares.index_fill_(0, at, std::numeric_limits<double>::infinity());
-    diagonal.index_fill_(0, at, 1.0);
-    rows[step].copy_(row);
-    changes[step].copy_(change);
-  }
-  inverse.addmm_(rows.t(), rows, 1.0, -1.0);
-  products.addmm_(changes.t(), rows, 1.0, -1.0).addmm_(rows.t(), changes, 1.0, -1.0);
-  costs = costs.cpu();
-  removed = removed.cpu();
+  const RemovalSteps steps = removal_steps(state, count);
+  state.inverse.addmm_(steps.rows.t(), steps.rows, 1.0, -1.0);
+  state.products.addmm_(steps.changes.t(), steps.rows, 1.0, -1.0)
+      .addmm_(steps.rows.t(), steps.changes, 1.0, -1.0);
+  const at::Tensor costs = steps.costs.cpu();
+  const at::Tensor removed = steps.removed.cpu();
   for (int64_t step = 0; step < count; ++step) {
     loss_increases.push_back(loss_increases.back() + 0.5 * costs.const_data_ptr<double>()[step]);
     order.push_back(features.const_data_ptr<int64_t>()[removed.const_data_ptr<int64_t>()[step]]);
   }
   gone += count;
+}
+
+void FeatureRemoval::drop_removed() {
+  const at::Tensor stays = at::nonzero(at::isfinite(state.squares)).flatten();
+  for (at::Tensor* matrix : {&state.inverse, &state.products}) {
+    *matrix = matrix->index_select(0, stays).index_select(1, stays);
+  }
+  for (at::Tensor* of_features : {&state.squares, &state.diagonal}) {
+    *of_features = of_features->index_select(0, stays);
+  }
+  features = features.index_select(0, stays.cpu());
+  gone = 0;
 }
 
 void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left, int64_t least) {
@@ -107,19 +93,17 @@ Removal removal_of_features(at::Tensor gram, const at::Tensor& weight,
   check_shapes(gram, weight, left, 0);
   at::Tensor inverse = ridged_inverse(std::move(gram));
   at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight;
-  FeatureRemoval removal{.inverse = std::move(inverse), .products = at::mm(V.t(), V)};
+  at::Tensor products = at::mm(V.t(), V);
   V.reset();
-  for (int64_t count = weight.size(1) - left; count > 0; count -= kBlock) {
-    if (8 * removal.gone >= removal.features.size(0)) {
-      const at::Tensor stays = at::nonzero(at::isfinite(removal.squares)).flatten();
-      removal.inverse = removal.inverse.index_select(0, stays).index_select(1, stays);
-      removal.products = removal.products.index_select(0, stays).index_select(1, stays);
-      removal.squares = removal.squares.index_select(0, stays);
-      removal.diagonal = removal.diagonal.index_select(0, stays);
-      removal.features = removal.features.index_select(0, stays.cpu());
-      removal.gone = 0;
-    }
-    removal.remove_block(std::min(count, kBlock));
+  FeatureRemoval removal{.state = {.inverse = inverse,
+                                   .products = products,
+                                   .squares = products.diagonal().clone(),
+                                   .diagonal = inverse.diagonal().clone()}};
+  inverse.reset();
+  products.reset();
+  for (int64_t count = weight.size(1) - left; count > 0; count -= kMaxRemovalSteps) {
+    if (8 * removal.gone >= removal.features.size(0)) removal.drop_removed();
+    removal.remove_block(std::min(count, kMaxRemovalSteps));
   }
   return {at::tensor(removal.order, at::kLong), removal.loss_increases};
 }
