@@ -9,12 +9,13 @@
 #   gradients   the gradient pass beside PyTorch's autograd
 #   healing     the layers' part of healing beside PyTorch's training of the same layers
 #   server      the server under load, about half an hour
+#   estimates   memory and time of whole jobs beside their plan
 #   hardware    the rates of this machine, as a file for dotresize plan --hardware
 #
 # OMP_NUM_THREADS   threads; the names of results then end with it
 # TOKENS, CONFIGS   tokens (default 2048) and models of `layer`
 # CASE              part of the names of the cases that `scale` runs
-# SAMPLES           windows of 512 tokens for `gradients` (default 4) and `healing` (8). Their model is that of
+# SAMPLES           windows of 512 tokens for `gradients` (default 4), `healing` and `estimates` (8). Their model is that of
 #                   scripts/real_model.sh if it is there, else the example
 # PART              which of crowd, table and short_jobs `server` runs
 # DEVICE, FOLDER    what `hardware` measures: cpu (default) or cuda, and the disk of a folder (default: that for temporary files)
@@ -40,7 +41,7 @@ run() {  # PROGRAM RESULT ARGUMENTS...
   "build/bin/$1" --benchmark_out="$result" --benchmark_out_format=json "${@:3}"
   [ ! -s "$result" ] || made+=("$result")
 }
-beside_pytorch() {  # PROGRAM RESULT
+on_model() {  # PROGRAM RESULT
   local real=${DOTRESIZE_REAL_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/dotresize/real-model}
   local model=(--model "$real/smollm2" --tokens "$real/tokens/calibration.safetensors")
   [ -f "$real/ready" ] || model=()
@@ -70,8 +71,9 @@ for name in "${names[@]}"; do
       read -ra parts <<<"${PART:-}"
       $python bench/server_load.py build $results/server.json ${parts:+--only "${parts[@]}"}
       made+=("$results/server.json") ;;
-    gradients) beside_pytorch gradient_benchmark.py gradients ;;
-    healing) beside_pytorch healing_benchmark.py healing ;;
+    gradients) on_model gradient_benchmark.py gradients ;;
+    healing) on_model healing_benchmark.py healing ;;
+    estimates) on_model estimates_benchmark.py estimates ;;
     scale)
       $python bench/scale_benchmark.py build $results/scale.json ${CASE:+--case "$CASE"}
       made+=("$results/scale.json") ;;

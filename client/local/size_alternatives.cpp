@@ -6,8 +6,8 @@
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/estimate/time_estimate.h"
 #include "job/plan/job_plan.h"
 #include "job/spec/validate_spec.h"
 

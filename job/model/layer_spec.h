@@ -74,11 +74,15 @@ struct MixtureSpec {
   bool operator==(const MixtureSpec&) const = default;
 };
 
+/// Function between gate and up, by its name in config.json: silu, gelu_pytorch_tanh.
+enum class Activation { kSilu, kGeluTanh };
+
 /// MLP of one layer.
 struct MlpSpec {
   int64_t intermediate_size = 0;  ///< d_ff, of each expert in a mixture. 0: the layer has no MLP.
   bool bias = false;              ///< biases of gate, up, down
   bool fused = false;             ///< gate and up are one matrix
+  Activation activation = Activation::kSilu;
   std::optional<MixtureSpec> mixture = std::nullopt;
 
   bool operator==(const MlpSpec&) const = default;
@@ -89,6 +93,7 @@ struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
   double residual_scale = 1.0;  ///< factor of what attention and MLP add to the stream
+  bool post_norms = false;      ///< what they add goes through an RMSNorm of its own
 
   bool operator==(const LayerSpec&) const = default;
 };

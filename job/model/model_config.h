@@ -72,6 +72,7 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   std::vector<LayerSpec> layers;       ///< [L]
   std::vector<RotaryConfig> rotaries;  ///< embeddings that layers use; at least one
+  double norm_offset = 0.0;            ///< added to every stored weight of an RMSNorm
   double embedding_scale = 1.0;        ///< factor of the embedding's output
   double logit_scale = 1.0;            ///< factor of the head's output
   bool tie_word_embeddings = false;    ///< the head uses the embedding's matrix

@@ -5,6 +5,7 @@
 #include "base/text/checked_json.h"
 #include "job/model/config_keys.h"
 #include "job/model/families/model_family.h"
+#include "job/model/families/rotary_settings.h"
 #include "job/model/read_model_config.h"
 #include "job/model/units/unit.h"
 
@@ -13,44 +14,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kPositionsKey = "original_max_position_embeddings";
-
-/// Writes every value, derived ones too: transformers 4 and 5 derive some differently.
-json rotary_scaling(const RotaryConfig& rotary) {
-  json scaling = {{"rope_type", rotary.type}};
-  if (rotary.type == "default") return scaling;
-  scaling["factor"] = rotary.factor;
-  if (rotary.type == "linear" || rotary.type == "dynamic") return scaling;
-  scaling[kPositionsKey] = rotary.original_max_position_embeddings;
-  if (rotary.type == "llama3") {
-    scaling["low_freq_factor"] = rotary.low_freq_factor;
-    scaling["high_freq_factor"] = rotary.high_freq_factor;
-    return scaling;
-  }
-  scaling["attention_factor"] = rotary.attention_factor;
-  if (rotary.type == "yarn") {
-    scaling["beta_fast"] = rotary.beta_fast;
-    scaling["beta_slow"] = rotary.beta_slow;
-    scaling["truncate"] = rotary.truncate;
-  } else {
-    scaling["short_factor"] = rotary.short_factor;
-    scaling["long_factor"] = rotary.long_factor;
-  }
-  return scaling;
-}
-
 void write_rotary(json& config, const RotaryConfig& rotary) {
-  json parameters = rotary_scaling(rotary);
-  parameters["rope_theta"] = rotary.theta;
-  if (rotary.partial_factor != 1.0) {
-    parameters["partial_rotary_factor"] = rotary.partial_factor;
-    config["partial_rotary_factor"] = rotary.partial_factor;
-  }
+  if (rotary.partial_factor != 1.0) config["partial_rotary_factor"] = rotary.partial_factor;
   if (rotary.type == "longrope") {  // transformers 4 reads it here
-    config[kPositionsKey] = rotary.original_max_position_embeddings;
+    config["original_max_position_embeddings"] = rotary.original_max_position_embeddings;
   }
-  config["rope_parameters"] = parameters;  // transformers 5
-  config["rope_theta"] = rotary.theta;     // transformers 4
+  config["rope_parameters"] = rotary_parameters(rotary);  // transformers 5
+  config["rope_theta"] = rotary.theta;                    // transformers 4
   config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
 }
 
@@ -110,12 +80,11 @@ json custom_code_map(const ModelConfig& output) {
             {"AutoModel", "modeling_dotresize.DotResizeModel"},
             {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
   }
-  const std::string model =
-      "modeling_layer_sizes." + layer_sizes_architecture(*find_family(output.family));
-  const std::string stem = model.substr(0, model.rfind("ForCausalLM"));
+  const ModelFamily& family = *find_family(output.family);
+  const std::string stem = "modeling_layer_sizes." + layer_sizes_stem(family);
   return {{"AutoConfig", stem + "Config"},
           {"AutoModel", stem + "Model"},
-          {"AutoModelForCausalLM", model}};
+          {"AutoModelForCausalLM", "modeling_layer_sizes." + layer_sizes_architecture(family)}};
 }
 
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {

@@ -59,7 +59,7 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                 "names a file that transformers loads in place of model.safetensors; rename that "
                 "file to model.safetensors and remove the key");
   }
-  for (const char* name : {"rms_norm_eps", "hidden_act", "attention_bias", "mlp_bias"}) {
+  for (const char* name : {"rms_norm_eps", family->activation_key, "attention_bias", "mlp_bias"}) {
     fields.refuse_null(name);
   }
   // transformers 5 takes the causal mask away.
@@ -70,9 +70,12 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
     fields.fail("use_bidirectional_attention",
                 "is true; only models that see earlier tokens alone are supported");
   }
-  const std::string activation = fields.text("hidden_act").value_or("silu");
-  if (activation != "silu") {
-    fields.fail("hidden_act", "'" + activation + "' is refused; only 'silu' is supported");
+  const std::string accepted =
+      family->activation == Activation::kSilu ? "silu" : "gelu_pytorch_tanh";
+  const std::string activation = fields.text(family->activation_key).value_or(accepted);
+  if (activation != accepted) {
+    fields.fail(family->activation_key,
+                "'" + activation + "' is refused; only '" + accepted + "' is supported");
   }
   return *family;
 }
@@ -111,6 +114,7 @@ void read_heads(const ConfigFields& fields, const ModelFamily& family, int64_t h
 void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   config.hidden_size = fields.required_integer("hidden_size", 1, kMaxSize);
   LayerSpec layer;
+  layer.mlp.activation = family.activation;
   layer.mlp.intermediate_size = fields.required_integer("intermediate_size", 1, kMaxSize);
   const int64_t layers = fields.required_integer("num_hidden_layers", 1, kMaxLayers);
   config.vocab_size = fields.required_integer("vocab_size", 1, kMaxSize);

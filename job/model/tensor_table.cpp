@@ -171,9 +171,17 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
                       {}});
     }
   }
+  const bool post_norms = config.layers.at(static_cast<size_t>(layer_of(sublayer))).post_norms;
   if (form.norm) {
-    rows.push_back(
-        {TensorRole::kNorm, "", attends ? "input_layernorm" : "post_attention_layernorm", kIn, {}});
+    const char* before_mlp = post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+    rows.push_back({TensorRole::kNorm, "", attends ? "input_layernorm" : before_mlp, kIn, {}});
+  }
+  if (post_norms) {
+    rows.push_back({TensorRole::kPostNorm,
+                    "",
+                    attends ? "post_attention_layernorm" : "post_feedforward_layernorm",
+                    kOut,
+                    {}});
   }
   add_shortcut_rows(form.shortcut, shortcut, rows);
   return rows;

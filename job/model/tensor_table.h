@@ -24,6 +24,7 @@ enum class TensorRole {
   kOutProjBias,
   kHeadNorm,        ///< q_norm, k_norm
   kNorm,            ///< before in_proj; in models without maps, dense ones included
+  kPostNorm,        ///< behind out_proj
   kShortcut,        ///< on the skip path; compressed models only, like the next two
   kShortcutA,       ///< factor A of the low-rank part of a shortcut; it reads the stream
   kShortcutB,       ///< factor B; it writes the stream

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "job/model/model_config.h"
-#include "job/plan/estimate/traffic.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/resolved_job.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -10,7 +11,6 @@
 #include "base/text/human_text.h"
 #include "job/model/dtype_json.h"
 #include "job/plan/allocate/inner_widths.h"
-#include "job/plan/estimate/traffic.h"
 
 namespace dotresize {
 namespace {
@@ -208,6 +208,20 @@ std::string width_range(int64_t least, int64_t largest) {
 
 std::string width_text(const JunctionWidths& widths, int64_t hidden_size) {
   return fmt::format("{} of {}", width_range(widths.smallest(), widths.largest()), hidden_size);
+}
+
+std::string time_table(const TimeEstimate& time) {
+  const double total = time.total();
+  std::vector<std::vector<std::string>> rows = {{"phase", "s", "share"}};
+  for (const PhaseTimes::Phase& phase : time.phases) {
+    const std::string seconds = phase.seconds < 100.0
+                                    ? fmt::format("{:.2f}", phase.seconds)
+                                    : with_separators(std::llround(phase.seconds));
+    rows.push_back({phase.name, seconds, fmt::format("{:.1f} %", 100.0 * phase.seconds / total)});
+  }
+  std::string table = format_table(rows, {Align::kLeft, Align::kRight, Align::kRight});
+  table.pop_back();
+  return "time        " + format_duration(total) + "\n" + table;
 }
 
 std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& time) {

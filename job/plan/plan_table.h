@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "job/plan/estimate/time_estimate.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/job_plan.h"
 
 namespace dotresize {
@@ -26,5 +26,8 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
 /// {...}, "ratio": compressed/dense parameters, "warnings": [...]}. With `time` it also has
 /// "seconds" (docs/cli.md).
 std::string plan_to_json(const JobPlan& plan, const std::optional<TimeEstimate>& time = {});
+
+/// Table for people: the total, then phase, seconds and share. There is no newline at the end.
+std::string time_table(const TimeEstimate& time);
 
 }  // namespace dotresize

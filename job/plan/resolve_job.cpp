@@ -192,7 +192,13 @@ void check_stock_output(const ModelConfig& config) {
 /// Refuses maps for models that the code of an output with maps (modeling_dotresize.py) does not
 /// compute: it has one window for all layers, and no factors.
 void check_maps(const ModelConfig& config, const ResolvedJob& job) {
-  if (job.stock_output() || job.widths.mapped_count == 0) return;
+  if (job.widths.mapped_count == 0) return;
+  if (std::ranges::any_of(config.layers, &LayerSpec::post_norms)) {
+    fail("method",
+         "a narrower residual stream is not available: the model norms what its layers add to it, "
+         "and such a norm does not fold; a size alone, such as {size: 0.8}, would do");
+  }
+  if (job.stock_output()) return;
   const auto refuse = [](const std::string& reason) {
     fail("method", "a narrower residual stream is not available: " + reason +
                        "; a size alone, such as {size: 0.8}, or output.format: stock would do");

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -8,25 +7,9 @@
 
 namespace dotresize {
 
-struct RankMemory;
-
-/// Size of a calibration.
-struct CalibrationSize {
-  int64_t tokens = 0;
-  int ranks = 1;
-  int passes = 1;               ///< Method::passes()
-  bool gradients = false;       ///< ResolvedJob::gradients()
-  int64_t cut_passes = 0;       ///< ShardPlan::cut_passes
-  int64_t cut_passes_back = 0;  ///< ShardPlan::cut_passes_back
-  int64_t sublayers = 0;
-  int64_t mapped_junctions = 1;
-  int64_t junction_groups = 1;  ///< ShardPlan::junction_groups; 0: no junction is summed
-  int64_t held_out_tokens = 0;  ///< tokens that an allocation holds out
-  int64_t held_out_passes = 0;  ///< their passes, forward and back (ShardPlan)
-};
-
 /// Order in which ranks, sublayers and calibration tokens are processed: a row of schedules(). The
-/// function of the same name in worker/calibration/calibration.h runs it.
+/// step of the same name (job/plan/steps/) has what it takes, the function in
+/// worker/calibration/calibration.h runs it.
 struct Schedule {
   std::string_view name;         ///< name in plans and reports: "pipeline"
   std::string_view activations;  ///< value of `calibration.activations` that selects it: "original"
@@ -38,12 +21,6 @@ struct Schedule {
   /// group of junctions. Otherwise the ranks share the tokens and take one junction after the
   /// other.
   bool pipelined = false;
-  int64_t (RankMemory::*held)() const = nullptr;
-  /// Total number of tokens that a rank reports to CalibrationObserver::tokens_seen.
-  int64_t (*tokens_seen)(const CalibrationSize& size) = nullptr;
-
-  /// Peak bytes on the rank's computing device during calibration.
-  int64_t memory(const RankMemory& rank) const;
 
   bool operator==(const Schedule&) const = default;
 };

@@ -10,8 +10,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/block_sizes.h"
-#include "job/plan/estimate/memory_estimate.h"
-#include "job/plan/estimate/work_counts.h"
+#include "job/plan/estimate/estimates.h"
 
 namespace dotresize {
 namespace {

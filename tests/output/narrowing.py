@@ -53,7 +53,11 @@ def tiny_keys(family, **changes):
     if family == "qwen3_moe":
         keys |= {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28}
         keys |= {"mlp_only_layers": [1], "norm_topk_prob": True}
-    if family in ("phi3", "seed_oss", "smollm3"):
+    if family == "gemma3_text":
+        keys |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 7}
+        keys |= {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_local_base_freq": 500.0}
+        del keys["hidden_act"]
+    if family in ("gemma3_text", "phi3", "seed_oss", "smollm3"):
         keys["pad_token_id"] = 1  # the family's default is beyond the vocabulary
     return {**keys, **changes}
 
@@ -344,11 +348,12 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
 def layer_sizes_keys(keys, sizes, dims, dtype="float32"):
     """Returns the config.json of an output without maps."""
     dotresize = "DotResize" + CONFIG_MAPPING[keys["model_type"]].__name__.removesuffix("Config")
-    classes = {"AutoConfig": "Config", "AutoModel": "Model", "AutoModelForCausalLM": "ForCausalLM"}
+    causal = f"{dotresize.removesuffix('Text')}ForCausalLM"
+    classes = {"AutoConfig": f"{dotresize}Config", "AutoModel": f"{dotresize}Model", "AutoModelForCausalLM": causal}
     layers = keys["num_hidden_layers"]
     return output_keys(keys, [keys["hidden_size"]] * (2 * layers + 1), dtype) | {
-        "architectures": [f"{dotresize}ForCausalLM"],
-        "auto_map": {auto: f"modeling_layer_sizes.{dotresize}{part}" for auto, part in classes.items()},
+        "architectures": [causal],
+        "auto_map": {auto: f"modeling_layer_sizes.{name}" for auto, name in classes.items()},
         "tie_word_embeddings": keys["tie_word_embeddings"],
         "norm_weights": True,
         "shortcut_ranks": [0] * (2 * layers),
@@ -366,8 +371,11 @@ def with_layer_sizes(directory, keys, sizes, dims, dtype="float32"):
     tensors = without_values(without_features(stored_tensors(dense), sizes), keys, dims)
     mlps, attentions = ([layer for layer, size in enumerate(of_layers) if size == 0] for of_layers in (sizes, dims))
     tensors = without_sublayers(tensors, mlps, attentions)
-    norms = [f"layers.{layer}.post_attention_layernorm.weight" for layer in mlps]
-    norms += [f"layers.{layer}.input_layernorm.weight" for layer in attentions]
+    of_attention, of_mlp = ["input"], ["post_attention"]
+    if keys["model_type"] == "gemma3_text":
+        of_attention, of_mlp = ["input", "post_attention"], ["pre_feedforward", "post_feedforward"]
+    norms = [f"layers.{layer}.{norm}_layernorm.weight" for layer in mlps for norm in of_mlp]
+    norms += [f"layers.{layer}.{norm}_layernorm.weight" for layer in attentions for norm in of_attention]
     tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith(tuple(norms))}
     write_output(directory, tensors, layer_sizes_keys(keys, sizes, dims, dtype))
     return dense

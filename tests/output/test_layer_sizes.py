@@ -25,6 +25,7 @@ SIZES, DIMS = [20, 0, 7], [0, None, 5]
 BIASED_SIZES, BIASED_DIMS = [20, None, 7], [5, None, 1]  # a sublayer with a bias cannot be missing
 FACTORS = {"embedding_multiplier": 3.0, "logits_scaling": 1.7, "residual_multiplier": 0.4, "attention_multiplier": 0.2}
 SOURCES_WITHOUT_MAPS = {
+    "gemma3_text-tied": tiny_keys("gemma3_text", tie_word_embeddings=True),
     "granite": tiny_keys("granite", **FACTORS),
     "smollm3-window-of-a-layer": tiny_keys("smollm3", no_rope_layers=[1, 1, 0], use_sliding_window=True, sliding_window=7),
     "qwen2-window-of-a-layer": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7, max_window_layers=2),

@@ -182,24 +182,58 @@ def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
+def predicted_losses(folder, dense):
+    """Returns the predicted loss increases of the model's sublayers at their sizes."""
+    folder.mkdir()
+    job = random_job(folder, dense, "cut", method={"size": 0.9, "round_to": 8})
+    job["calibration"]["statistics"] = {"save": str(folder / "statistics")}
+    run_worker(folder, job, ranks=2)
+    curves = folder / "statistics" / "junctions"
+    return [load_file(curves / f"curve-{sublayer}.safetensors")["rises"] for sublayer in range(6)]
+
+
 def test_a_factor_of_the_layers_counts_as_if_it_were_in_the_weights(tmp_path):
-    curves = {}
+    losses = {}
     for factor in (0.5, 1.0):
         dense = random_dense(tiny_keys("granite", residual_multiplier=factor, attention_multiplier=0.2))
         for name, weight in dense.state_dict().items():
             if factor == 1.0 and name.endswith(("o_proj.weight", "down_proj.weight")):
                 weight *= 0.5
-        folder = tmp_path / str(factor)
-        folder.mkdir()
-        job = random_job(folder, dense, "cut", method={"size": 0.9, "round_to": 8})
-        job["calibration"]["statistics"] = {"save": str(folder / "statistics")}
-        run_worker(folder, job, ranks=2)
-        curves[factor] = {
-            sublayer: load_file(folder / f"statistics/junctions/curve-{sublayer}.safetensors")["rises"] for sublayer in range(6)
-        }
-    for sublayer, losses in curves[1.0].items():
-        assert losses.max() > 0
-        torch.testing.assert_close(curves[0.5][sublayer], losses, rtol=1e-6, atol=0)
+        losses[factor] = predicted_losses(tmp_path / str(factor), dense)
+    for factored, plain in zip(losses[0.5], losses[1.0], strict=True):
+        assert plain.max() > 0
+        torch.testing.assert_close(factored, plain, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("form", ["any", "stock"])
+def test_a_model_with_norms_behind_its_sublayers_is_cut_and_healed(tmp_path, form):
+    dense = random_dense(tiny_keys("gemma3_text", tie_word_embeddings=True))
+    job = random_job(tmp_path, dense, "cut", method={"size": 0.9, "round_to": 8}, heal={"epochs": 2})
+    job["output"]["format"] = form
+    job["evaluation"] = job["calibration"]
+    directory = run_worker(tmp_path, job, ranks=2)
+    report = json.loads((directory / "dotresize" / "report.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=form == "any").eval()
+    assert type(model).__name__.endswith("Gemma3ForCausalLM")
+    for of_model, loaded in (("dense", dense), ("compressed", model)):
+        with torch.no_grad():
+            logits = loaded(random_ids()).logits[:, :-1]
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), random_ids()[:, 1:].flatten())
+        assert report[of_model]["perplexity"] == pytest.approx(loss.exp().item(), rel=1e-4)
+    assert form == "stock" or report["compressed"]["kl"] < 0.1
+
+
+def test_a_norm_behind_a_sublayer_takes_the_scale_of_its_weights_away(tmp_path):
+    losses = {}
+    for factor in (1.0, 4.0):
+        dense = random_dense(tiny_keys("gemma3_text", rms_norm_eps=1e-9))
+        for name, weight in dense.state_dict().items():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight *= factor
+        losses[factor] = predicted_losses(tmp_path / str(factor), dense)
+    for factored, plain in zip(losses[4.0], losses[1.0], strict=True):
+        assert plain.max() > 0
+        torch.testing.assert_close(factored, plain, rtol=1e-4, atol=0)
 
 
 # The mixture alone runs every day.

@@ -215,6 +215,28 @@ CASES = {
         "mlp_bias": True,
         "pad_token_id": None,
     },
+    "gemma3_text": {
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "query_pre_attn_scalar": 10,
+        "pad_token_id": None,
+        "sliding_window": 7,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "full_attention": rotary("linear", factor=3.0),
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1234.5},
+        },
+    },
+    "gemma3_text-bias-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "num_hidden_layers": 6,
+        "pad_token_id": None,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+        "sliding_window": 9,
+    },
     "mixtral": {"num_key_value_heads": 2, "num_local_experts": 8},
     "mixtral-window-tied-v4": {
         "v4": True,
@@ -242,6 +264,7 @@ CONFIGS = {
     "qwen3": transformers.Qwen3Config,
     "granite": transformers.GraniteConfig,
     "seed_oss": transformers.SeedOssConfig,
+    "gemma3_text": transformers.Gemma3TextConfig,
     "smollm3": transformers.SmolLM3Config,
     "mixtral": transformers.MixtralConfig,
     "qwen3_moe": transformers.Qwen3MoeConfig,
@@ -251,6 +274,11 @@ BATCH, TOKENS = 2, 80
 
 def as_transformers_4(config: dict) -> dict:
     rope = config.pop("rope_parameters")
+    if "full_attention" in rope:
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+        for key in ("layer_types", "hidden_activation"):
+            del config[key]
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
             config[key] = rope.pop(key)
@@ -272,6 +300,7 @@ def make_model(name: str, options: dict) -> torch.nn.Module:
     for parameter_name, parameter in model.named_parameters():
         if "norm" in parameter_name:
             parameter.data.uniform_(0.5, 1.5)
+            parameter.data -= float(name.startswith("gemma3"))  # whose norms add 1
         elif parameter_name.endswith("bias"):
             parameter.data.normal_(0, 0.3)
     return model.float().eval()
@@ -287,7 +316,10 @@ def gradients(model: torch.nn.Module, ids: torch.Tensor, labels: torch.Tensor) -
     readers = [
         norm
         for layer in model.model.layers
-        for norm in (layer.input_layernorm, layer.post_attention_layernorm)
+        for norm in (
+            layer.input_layernorm,
+            getattr(layer, "pre_feedforward_layernorm", layer.post_attention_layernorm),
+        )
     ]
     hooks = [norm.register_forward_pre_hook(keep) for norm in (*readers, model.model.norm)]
     logits = model(ids, use_cache=False).logits.flatten(0, 1)

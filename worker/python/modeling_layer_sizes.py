@@ -141,7 +141,12 @@ class LayerSizes:
 
     def _remove(self, layer, sublayer):
         setattr(layer, sublayer, Nothing(pair=sublayer != "mlp"))
-        setattr(layer, "input_layernorm" if sublayer == "self_attn" else "post_attention_layernorm", nn.Identity())
+        norms = ["input_layernorm"] if sublayer == "self_attn" else ["post_attention_layernorm"]
+        if hasattr(layer, "post_feedforward_layernorm"):  # a norm behind each sublayer too
+            norms = (["input_layernorm", "post_attention_layernorm"] if sublayer == "self_attn"
+                     else ["pre_feedforward_layernorm", "post_feedforward_layernorm"])  # fmt: skip
+        for norm in norms:
+            setattr(layer, norm, nn.Identity())
 
     def _grouped_mm_can_dispatch(self):
         """Lets transformers 5 compute one expert after the other if their rows are not multiples of 16 bytes."""

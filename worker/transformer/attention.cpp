@@ -58,8 +58,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   const auto turned = [&](size_t part) {  // queries (part 0) or keys (1)
     at::Tensor normed = heads(part, head_dim);
     if (!weights.head_norms.empty()) {
-      normed = rms_norm(normed.to(at::kFloat), weights.head_norms.at(part), head_dim,
-                        config.rms_norm_eps)
+      normed = rms_norm(normed.to(at::kFloat), weights.head_norms.at(part), config, head_dim)
                    .to(normed.scalar_type());
     }
     if (attention.rotary) normed = apply_rotary(normed, context.rotaries.at(*attention.rotary));

@@ -35,11 +35,34 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
 /// Returns the normed stream x, the input of in_proj.
 at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weights,
                         const at::Tensor& x) {
-  return rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
+  return rms_norm(x, weights.norm, config, config.hidden_size)
       .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
 }
 
 }  // namespace
+
+at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& weights,
+                           const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
+                           const FeatureVisitor& features, const at::Tensor& experts) {
+  const at::Tensor normed = normed_input(config, weights, x);
+  if (is_attention(weights.sublayer)) {
+    return attention_forward(config, weights, context, normed, cache, features).to(at::kFloat);
+  }
+  const MlpSpec& mlp = config.mlp(weights.sublayer);
+  return (mlp.mixture ? mixture_forward(mlp, weights, normed, features, experts)
+                      : mlp_forward(mlp.activation, weights.in_proj, weights.out_proj.at(0), normed,
+                                    features))
+      .to(at::kFloat);
+}
+
+at::Tensor add_update(const ModelConfig& config, const SublayerWeights& weights, at::Tensor update,
+                      const at::Tensor& x) {
+  if (weights.post_norm.defined()) {
+    update = rms_norm(update, weights.post_norm, config, config.hidden_size);
+  }
+  const double scale = config.layers.at(layer_of(weights.sublayer)).residual_scale;
+  return add_skip(scale == 1.0 ? update : update * scale, x, weights);
+}
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
@@ -48,19 +71,8 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
     const int64_t k_out = config.form.junction_widths.at(static_cast<size_t>(weights.sublayer) + 1);
     return add_skip(at::zeros({x.size(0), x.size(1), k_out}, x.options()), x, weights);
   }
-  const at::Tensor normed = normed_input(config, weights, x);
-  at::Tensor update;
-  if (is_attention(weights.sublayer)) {
-    update = attention_forward(config, weights, context, normed, cache, features);
-  } else if (config.is_mixture(weights.sublayer)) {
-    update =
-        mixture_forward(*config.mlp(weights.sublayer).mixture, weights, normed, features, experts);
-  } else {
-    update = mlp_forward(weights.in_proj, weights.out_proj.at(0), normed, features);
-  }
-  update = update.to(at::kFloat);
-  const double scale = config.layers.at(layer_of(weights.sublayer)).residual_scale;
-  return add_skip(scale == 1.0 ? update : update * scale, x, weights);
+  return add_update(config, weights,
+                    sublayer_update(config, weights, context, x, cache, features, experts), x);
 }
 
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
@@ -71,7 +83,7 @@ at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weig
 }
 
 at::Tensor final_norm(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
-  const at::Tensor normed = rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps);
+  const at::Tensor normed = rms_norm(x, head.norm, config, config.hidden_size);
   return config.logit_scale == 1.0 ? normed : normed * config.logit_scale;
 }
 

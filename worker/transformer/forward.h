@@ -26,6 +26,18 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
                             const FeatureVisitor& features = nullptr,
                             const at::Tensor& experts = {});
 
+/// First half of sublayer_forward: what out_proj writes, [batch, tokens, k_out] float32. Not for a
+/// sublayer of which is_skipped() is true.
+at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& weights,
+                           const LayerContext& context, const at::Tensor& x,
+                           KeyValueCache* cache = nullptr, const FeatureVisitor& features = nullptr,
+                           const at::Tensor& experts = {});
+
+/// Second half: adds the update, through its norm and factor, to the skip path of x. Consumes the
+/// update.
+at::Tensor add_update(const ModelConfig& config, const SublayerWeights& weights, at::Tensor update,
+                      const at::Tensor& x);
+
 /// Returns the experts [tokens, experts_per_token] that the mixture's router chooses for x, the
 /// input of sublayer_forward.
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,

@@ -48,6 +48,13 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
   return normed;
 }
 
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const ModelConfig& config,
+                    int64_t width) {
+  const bool is_gamma = config.norm_offset == 0.0 || !weight.defined();
+  return rms_norm(x, is_gamma ? weight : weight.to(at::kFloat) + config.norm_offset, width,
+                  config.rms_norm_eps);
+}
+
 at::ScalarType activation_dtype(at::ScalarType weights) {
   return weights == at::kHalf ? at::kFloat : weights;
 }

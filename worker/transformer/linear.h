@@ -13,6 +13,10 @@ namespace dotresize {
 /// the original width d.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps);
 
+/// Overload for a norm of the model over x's whole width: `weight` as it is stored, or undefined.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const ModelConfig& config,
+                    int64_t width);
+
 // Products of float16 matrices that neither overflow nor underflow. Each row of x is scaled by a
 // power of two so that its largest entry lies in [0.5, 1), and rounded to float16. The row of the
 // product is scaled back. Only rounding is inexact, for tokens of any magnitude. Activations

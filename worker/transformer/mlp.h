@@ -12,16 +12,17 @@
 namespace dotresize {
 
 /// Called with the input of out_proj, in the weights' dtype or float32. MLP: the features
-/// silu(gate(x)) · up(x), [..., d_ff], with `expert` 0. Mixture of experts: called for each expert
-/// that a token has chosen, with the features of its tokens, multiplied by their weights for the
-/// expert. Attention: see attention_forward.
+/// activation(gate(x)) · up(x), [..., d_ff], with `expert` 0. Mixture of experts: called for each
+/// expert that a token has chosen, with the features of its tokens, multiplied by their weights for
+/// the expert. Attention: see attention_forward.
 using FeatureVisitor = std::function<void(int64_t expert, const at::Tensor& features)>;
 
-/// Returns down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights'
+/// Returns down(activation(gate(x)) · up(x)) of normalised x [..., k_in], in the weights'
 /// activation_dtype (linear.h). in_proj: gate and up, or one fused matrix; out_proj: down.
 /// Returns [..., k_out], skip not added.
-at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_proj,
-                       const at::Tensor& x, const FeatureVisitor& visit = nullptr);
+at::Tensor mlp_forward(Activation activation, const std::vector<Linear>& in_proj,
+                       const Linear& out_proj, const at::Tensor& x,
+                       const FeatureVisitor& visit = nullptr);
 
 /// Experts of each token, and their weights.
 struct Routing {
@@ -39,7 +40,7 @@ Routing route(const MixtureSpec& config, const Linear& router, const at::Tensor&
 /// the weights' activation_dtype. Each expert sees only its own tokens. A token's sum runs in the
 /// order of the experts. `experts`: the experts of each token, as in route(); undefined: the most
 /// probable ones. Returns [batch, tokens, k_out], skip not added.
-at::Tensor mixture_forward(const MixtureSpec& config, const SublayerWeights& weights,
+at::Tensor mixture_forward(const MlpSpec& config, const SublayerWeights& weights,
                            const at::Tensor& x, const FeatureVisitor& visit = nullptr,
                            const at::Tensor& experts = {});
 

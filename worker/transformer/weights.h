@@ -27,7 +27,8 @@ struct Linear {
 /// Weights of one sublayer: dense, folded on one side, or folded. All of one dtype.
 struct SublayerWeights {
   int64_t sublayer = 0;
-  at::Tensor norm;  ///< γ [d]; undefined once folded into in_proj
+  at::Tensor norm;            ///< γ [d]; undefined once folded into in_proj
+  at::Tensor post_norm = {};  ///< weight of the norm behind out_proj [d]; undefined: none
   /// Attention: q, k, v; MLP: gate, up; or one fused matrix. Mixture of experts: the router, then
   /// gate and up of each expert.
   std::vector<Linear> in_proj;
@@ -65,6 +66,7 @@ void for_each_slot(Weights& weights, const Visit& visit) {
   each(TensorRole::kOutProjBias, weights.out_proj, &Linear::bias);
   each(TensorRole::kHeadNorm, weights.head_norms, std::identity());
   visit(TensorRole::kNorm, 0, weights.norm);
+  visit(TensorRole::kPostNorm, 0, weights.post_norm);
   visit(TensorRole::kShortcut, 0, weights.shortcut);
   visit(TensorRole::kShortcutA, 0, weights.shortcut_A);
   visit(TensorRole::kShortcutB, 0, weights.shortcut_B);

@@ -14,6 +14,7 @@ extern const ModelFamily kQwen3;
 extern const ModelFamily kSmolLM3;
 extern const ModelFamily kGranite;
 extern const ModelFamily kSeedOss;
+extern const ModelFamily kGemma3Text;
 extern const ModelFamily kMixtral;
 extern const ModelFamily kQwen3Moe;
 

@@ -9,8 +9,9 @@
 namespace dotresize {
 namespace {
 
-constexpr std::array kFamilies = {&kLlama,   &kMistral, &kPhi3,    &kQwen2,   &kQwen3,
-                                  &kSmolLM3, &kGranite, &kSeedOss, &kMixtral, &kQwen3Moe};
+constexpr std::array kFamilies = {&kLlama,      &kMistral, &kPhi3,    &kQwen2,
+                                  &kQwen3,      &kSmolLM3, &kGranite, &kSeedOss,
+                                  &kGemma3Text, &kMixtral, &kQwen3Moe};
 
 constexpr std::string_view kLayerNorm =
     "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";
@@ -23,6 +24,8 @@ constexpr std::string_view kParallel =
 constexpr std::string_view kSharedExpert =
     "beside its mixture of experts every token goes through a shared expert with a gate of its "
     "own, which is not supported";
+constexpr std::string_view kWrapper =
+    "it holds a model of text beside one of images; save the first alone, as gemma3_text";
 constexpr std::string_view kNotYet = "it is not supported yet";
 
 struct Refusal {
@@ -31,20 +34,25 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"gpt2", kLayerNorm},         {"opt", kLayerNorm},        {"bloom", kLayerNorm},
-    {"mpt", kLayerNorm},          {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
-    {"stablelm", kLayerNorm},     {"gemma2", kPostNorm},      {"gemma3", kPostNorm},
-    {"gemma3_text", kPostNorm},   {"olmo2", kPostNorm},       {"olmo3", kPostNorm},
-    {"gptj", kParallel},          {"gpt_neox", kParallel},    {"phi", kParallel},
-    {"falcon", kParallel},        {"cohere", kParallel},      {"cohere2", kParallel},
-    {"gemma", kNotYet},           {"ministral", kNotYet},     {"llama4", kNotYet},
-    {"qwen2_moe", kSharedExpert},
+    {"gpt2", kLayerNorm},     {"opt", kLayerNorm},        {"bloom", kLayerNorm},
+    {"mpt", kLayerNorm},      {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
+    {"stablelm", kLayerNorm}, {"gemma2", kPostNorm},      {"gemma3", kWrapper},
+    {"olmo2", kPostNorm},     {"olmo3", kPostNorm},       {"gptj", kParallel},
+    {"gpt_neox", kParallel},  {"phi", kParallel},         {"falcon", kParallel},
+    {"cohere", kParallel},    {"cohere2", kParallel},     {"gemma", kNotYet},
+    {"ministral", kNotYet},   {"llama4", kNotYet},        {"qwen2_moe", kSharedExpert},
 };
 
 }  // namespace
 
 std::string layer_sizes_architecture(const ModelFamily& family) {
   return "DotResize" + std::string(family.architecture);
+}
+
+std::string layer_sizes_stem(const ModelFamily& family) {
+  if (!family.stem.empty()) return "DotResize" + std::string(family.stem);
+  const std::string model = layer_sizes_architecture(family);
+  return model.substr(0, model.rfind("ForCausalLM"));
 }
 
 const ModelFamily* find_family(std::string_view model_type) {

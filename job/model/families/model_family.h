@@ -45,10 +45,15 @@ struct ModelFamily {
   /// Reason why there is no narrower stock model of this config; empty if there is one. Null: there
   /// always is.
   std::string (*refuses_stock)(const ModelConfig& config) = nullptr;
+  /// Key and name of the only accepted activation.
+  const char* activation_key = "hidden_act";
+  Activation activation = Activation::kSilu;
   bool heads_divide_hidden_size = false;  ///< required by its configuration class, for any head_dim
   /// Custom outputs without maps can be exported: their layers are those of a llama.
   bool exports_layer_sizes = false;
   std::optional<TwinFamily> twin = std::nullopt;
+  /// Beginning of the names of its configuration and base model. Empty: that of `architecture`.
+  std::string_view stem = {};
 };
 
 /// `architectures` of a custom output with maps.
@@ -57,6 +62,9 @@ inline constexpr const char* kNarrowedArchitecture = "DotResizeForCausalLM";
 /// `architectures` of a custom output without maps, whose class is the family's with sizes by
 /// layer.
 std::string layer_sizes_architecture(const ModelFamily& family);
+
+/// Beginning of the names of the other classes beside it: "DotResizeLlama".
+std::string layer_sizes_stem(const ModelFamily& family);
 
 /// Returns null for an unsupported family.
 const ModelFamily* find_family(std::string_view model_type);

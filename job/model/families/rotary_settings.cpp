@@ -231,6 +231,13 @@ void read_partial_factor(const ConfigFields& config, const RotaryRules& rules,
   }
 }
 
+[[noreturn]] void fail_contradiction(const ConfigFields& config) {
+  config.fail(
+      "rope_parameters",
+      "contradicts rope_theta and rope_scaling, which transformers 4 reads; make both say the "
+      "same, or remove one of the two");
+}
+
 }  // namespace
 
 void read_rotary(const ConfigFields& config, const RotaryRules& rules, ModelConfig& model) {
@@ -243,13 +250,68 @@ void read_rotary(const ConfigFields& config, const RotaryRules& rules, ModelConf
   const auto scaling = config.object("rope_scaling");
   if (!version5 && !(scaling && scaling->has("rope_theta"))) config.refuse_null("rope_theta");
   const auto version4 = read_version4(config, rules, model, start);
-  if (version5 && version4 && *version5 != *version4) {
-    config.fail(
-        "rope_parameters",
-        "contradicts rope_theta and rope_scaling, which transformers 4 reads; make both say the "
-        "same, or remove one of the two");
-  }
+  if (version5 && version4 && *version5 != *version4) fail_contradiction(config);
   model.rotaries = {version5 ? *version5 : version4.value_or(start)};
+}
+
+void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& rules,
+                                 ModelConfig& model) {
+  RotaryConfig start;
+  start.theta = rules.theta_if_absent;
+  read_partial_factor(config, rules, model, start);
+  std::optional<RotaryConfig> full = read_version4(config, rules, model, start);
+  start.theta = rules.sliding_theta_if_absent;
+  std::optional<RotaryConfig> sliding;
+  if (const auto theta = config.positive("rope_local_base_freq", kMaxTheta)) {
+    sliding = start;
+    sliding->theta = *theta;
+  }
+  const auto read_type = [&](const ConfigFields& parameters, const char* type, double if_absent,
+                             std::optional<RotaryConfig>& version4) {
+    const auto of_type = parameters.object(type);
+    if (!of_type) config.fail("rope_parameters", std::string(type) + " is missing");
+    const double theta = of_type->positive("rope_theta", kMaxTheta).value_or(if_absent);
+    const RotaryConfig version5 = read_scaling({*of_type, config, rules, model, start}, theta);
+    if (version4 && *version4 != version5) fail_contradiction(config);
+    version4 = version5;
+  };
+  if (const auto parameters = config.object("rope_parameters")) {
+    read_type(*parameters, "full_attention", full ? full->theta : rules.theta_if_absent, full);
+    read_type(*parameters, "sliding_attention", sliding ? sliding->theta : start.theta, sliding);
+  }
+  RotaryConfig otherwise = start;
+  otherwise.theta = rules.theta_if_absent;
+  model.rotaries = {full.value_or(otherwise), sliding.value_or(start)};
+}
+
+nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
+  nlohmann::json scaling = {{"rope_type", rotary.type}};
+  if (rotary.type == "default") return scaling;
+  scaling["factor"] = rotary.factor;
+  if (rotary.type == "linear" || rotary.type == "dynamic") return scaling;
+  scaling[kOriginalPositions] = rotary.original_max_position_embeddings;
+  if (rotary.type == "llama3") {
+    scaling["low_freq_factor"] = rotary.low_freq_factor;
+    scaling["high_freq_factor"] = rotary.high_freq_factor;
+    return scaling;
+  }
+  scaling["attention_factor"] = rotary.attention_factor;
+  if (rotary.type == "yarn") {
+    scaling["beta_fast"] = rotary.beta_fast;
+    scaling["beta_slow"] = rotary.beta_slow;
+    scaling["truncate"] = rotary.truncate;
+  } else {
+    scaling["short_factor"] = rotary.short_factor;
+    scaling["long_factor"] = rotary.long_factor;
+  }
+  return scaling;
+}
+
+nlohmann::json rotary_parameters(const RotaryConfig& rotary) {
+  nlohmann::json parameters = rotary_scaling(rotary);
+  parameters["rope_theta"] = rotary.theta;
+  if (rotary.partial_factor != 1.0) parameters["partial_rotary_factor"] = rotary.partial_factor;
+  return parameters;
 }
 
 }  // namespace dotresize

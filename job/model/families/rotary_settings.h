@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "job/model/config_fields.h"
@@ -11,7 +12,8 @@ namespace dotresize {
 /// Particulars of a family's rotary settings.
 struct RotaryRules {
   double theta_if_absent = 1e4;
-  bool offers_partial = false;  ///< a fraction of each head's channels may be rotated
+  double sliding_theta_if_absent = 1e4;  ///< of layers with a window, in a model with two kinds
+  bool offers_partial = false;           ///< a fraction of each head's channels may be rotated
   /// The configuration class refuses types other than default and longrope (also spelled su and
   /// yarn).
   bool is_default_or_longrope = false;
@@ -25,5 +27,19 @@ struct RotaryRules {
 /// defaults. All heads of `model` must have the same head_dim. Throws InputError for unsupported
 /// types, values out of range and contradictory values.
 void read_rotary(const ConfigFields& config, const RotaryRules& rules, ModelConfig& model);
+
+/// The same for a model whose layers with a sliding window rotate in another way: `model.rotaries`
+/// are those of layers without a window and with one. transformers 5 has an object for each type of
+/// layers in `rope_parameters`, transformers 4 the second one's theta in `rope_local_base_freq`.
+void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& rules,
+                                 ModelConfig& model);
+
+// Settings of an output. They state every value, derived ones too: transformers 4 and 5 derive some
+// differently.
+
+/// `rope_scaling` of transformers 4.
+nlohmann::json rotary_scaling(const RotaryConfig& rotary);
+/// `rope_parameters` of transformers 5.
+nlohmann::json rotary_parameters(const RotaryConfig& rotary);
 
 }  // namespace dotresize

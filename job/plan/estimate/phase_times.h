@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dotresize {
@@ -17,11 +18,11 @@ struct PhaseTimes {
   std::vector<Phase> phases;  ///< phases in the order in which a job first meets them; each above 0
 
   /// Adds seconds above 0 to a phase.
-  void add(const std::string& name, double seconds) {
+  void add(std::string_view name, double seconds) {
     if (!(seconds > 0.0)) return;
     const auto found = std::ranges::find(phases, name, &Phase::name);
     if (found == phases.end()) {
-      phases.push_back({name, seconds});
+      phases.push_back({std::string(name), seconds});
     } else {
       found->seconds += seconds;
     }

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <tuple>
 
 #include "job/model/read_model_config.h"
@@ -218,6 +219,36 @@ TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
     const ModelConfig partial = parse(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
     EXPECT_EQ(partial.rotaries.front().channels, 72) << settings;
   }
+}
+
+TEST(ModelConfig, Gemma3HasTwoKindsOfLayersInEitherDialect) {
+  const ModelConfig config = parse(kGemma3Config);
+  EXPECT_THAT(parse_config(kGemma3Config, "config.json").warnings, IsEmpty());
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_EQ(config.norm_offset, 1.0);
+  EXPECT_DOUBLE_EQ(config.embedding_scale, std::sqrt(640.0));
+  ASSERT_THAT(config.rotaries, SizeIs(2));
+  EXPECT_EQ(config.rotaries[0].theta, 1e6);
+  EXPECT_EQ(config.rotaries[1].theta, 1e4);
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+    const LayerSpec& spec = config.layers[layer];
+    const bool sliding = layer % 6 != 5;
+    EXPECT_EQ(spec.attention.sliding_window.value_or(0), sliding ? 512 : 0) << layer;
+    EXPECT_EQ(spec.attention.rotary, sliding ? 1 : 0) << layer;
+    EXPECT_TRUE(spec.post_norms && spec.attention.head_norms);
+    EXPECT_EQ(spec.attention.scale, 1.0 / 16);
+    EXPECT_EQ(spec.mlp.activation, Activation::kGeluTanh);
+  }
+  const std::string version5 =
+      with(with(kGemma3Config, R"("rope_theta": 1000000.0)", R"("layer_types": null)"),
+           R"("rope_local_base_freq": 10000.0)",
+           R"("rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0},
+              "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}})");
+  const ModelConfig other = parse(version5);
+  EXPECT_EQ(other.rotaries[0].theta, 1e6);
+  EXPECT_EQ(other.rotaries[0].factor, 8.0);
+  EXPECT_EQ(other.rotaries[1].theta, 5000.0);
+  EXPECT_EQ(other.rotaries[1].type, "default");
 }
 
 TEST(ModelConfig, EveryFourthLayerOfSmolLM3HasNoRotaryEmbedding) {

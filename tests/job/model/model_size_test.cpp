@@ -45,6 +45,7 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kQwen25Config), 494'032'768);
   EXPECT_EQ(parameters(kQwen3Config), 596'049'920);
   EXPECT_EQ(parameters(kSmolLM3Config), 3'075'098'624);
+  EXPECT_EQ(parameters(kGemma3Config), 268'098'176);
   EXPECT_EQ(parameters(kMixtralConfig), 46'702'792'704);
   EXPECT_EQ(parameters(kQwen3MoeConfig), 30'532'122'624);
 }

@@ -18,6 +18,7 @@ extern const char* const kQwen25Config;    ///< Qwen2.5-0.5B
 extern const char* const kQwen3Config;     ///< Qwen3-0.6B
 extern const char* const kMixtralConfig;   ///< Mixtral-8x7B-v0.1
 extern const char* const kQwen3MoeConfig;
+extern const char* const kGemma3Config;  ///< Gemma-3-270M
 extern const char* const kSmolLM3Config;  ///< Qwen3-30B-A3B
 
 /// Returns the schedule of this name.

@@ -12,10 +12,10 @@
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/choices.h"
 #include "job/plan/allocate/inner_widths.h"
-#include "job/plan/estimate/memory_estimate.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/steps/step.h"
 #include "tests/job/plan/resolve_job.h"
 
 namespace dotresize {
@@ -315,8 +315,8 @@ TEST_F(AllocationTest, AttentionsAreSummedBesideMlps) {
   EXPECT_EQ(count_cut_sublayers(stock, 1, 6), 3);
   const auto held = [&](const ResolvedJob& job) {
     const ShardPlan plan = make_shard_plan(config_, job);
-    return RankSizes(RankMemory{config_, job, plan.of_rank(0), DeviceKind::kCpu, Dtype::kFloat32})
-        .kept_sums();
+    return kept_feature_sums(
+        RankSizes({config_, job, plan.of_rank(0), DeviceKind::kCpu, Dtype::kFloat32}));
   };
   EXPECT_EQ(held(any) - held(stock), 6 * 8 * 2 * 256 * 256);  // values, and gradients behind them
 }

@@ -1,8 +1,7 @@
-#include "job/plan/estimate/memory_estimate.h"
-
 #include <gmock/gmock.h>
 
 #include "base/text/human_text.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 
@@ -56,8 +55,9 @@ TEST(MemoryEstimate, Of70BIsHealedOnEightGpusOf32GiB) {
   const auto healing = [&](const ShardPlan& plan) {
     int64_t most = 0;
     for (const RankShard& shard : plan.ranks) {
-      const RankMemory rank{config, job, shard, DeviceKind::kCuda, Dtype::kFloat16};
-      most = std::max(most, rank.healing());
+      if (!kHealStep.runs(job)) continue;
+      const RankSizes rank({config, job, shard, DeviceKind::kCuda, Dtype::kFloat16});
+      most = std::max(most, kHealStep.memory(rank));
     }
     return most;
   };
@@ -265,13 +265,16 @@ TEST(MemoryEstimate, OfAComparisonCountsTheStatesOfBothModels) {
   ResolvedJob job = small_job(config, 1);
   job.calibration.samples = 8192;  // 8 GiB of stream, larger than all else
   const ShardPlan plan = make_shard_plan(config, job);
-  RankMemory rank{config, job, plan.ranks.front(), DeviceKind::kCpu, Dtype::kFloat32};
+  const auto evaluating = [&] {
+    return evaluation_memory(
+        RankSizes({config, job, plan.ranks.front(), DeviceKind::kCpu, Dtype::kFloat32}));
+  };
   const int64_t stream = int64_t{8192} * 256 * 4096 * 4;
-  const int64_t compared = rank.evaluation();
+  const int64_t compared = evaluating();
   EXPECT_GT(compared, 2 * stream);
   job.evaluation->kl = false;
-  EXPECT_GT(rank.evaluation(), stream);
-  EXPECT_LT(rank.evaluation(), compared - stream / 2);
+  EXPECT_GT(evaluating(), stream);
+  EXPECT_LT(evaluating(), compared - stream / 2);
 }
 
 TEST(MemoryEstimate, MoreRanksNeedLessEach) {

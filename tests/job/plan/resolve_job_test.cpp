@@ -281,6 +281,13 @@ TEST_F(ResolveJob, MapsAreRefusedForModelsWithFactors) {
   EXPECT_GT(resolve().widths.mapped_count, 0);
 }
 
+TEST_F(ResolveJob, MapsAreRefusedForModelsWithNormsBehindTheirSublayers) {
+  for (LayerSpec& layer : config_.layers) layer.post_norms = true;
+  EXPECT_THAT(error(), HasSubstr("the model norms what its layers add to it"));
+  spec_.mutable_output()->set_format(v1::Output::stock);
+  EXPECT_THAT(error(), HasSubstr("the model norms what its layers add to it"));
+}
+
 TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   config_.family = "phi3";
   spec_.mutable_output()->set_format(v1::Output::stock);

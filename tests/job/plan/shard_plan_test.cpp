@@ -8,7 +8,7 @@
 #include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/estimate/work_counts.h"
+#include "job/plan/estimate/estimates.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

@@ -1,5 +1,3 @@
-#include "job/plan/estimate/time_estimate.h"
-
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -8,8 +6,8 @@
 #include "base/files/input_file.h"
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/estimate/traffic.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/shard_plan.h"

@@ -1,14 +1,13 @@
-#include "job/plan/estimate/work_counts.h"
-
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/files/input_file.h"
 #include "job/model/read_model_config.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/estimate/time_estimate.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/steps/maps.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/spec/hardware_text.h"
 

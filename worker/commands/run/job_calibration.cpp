@@ -8,7 +8,7 @@
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
 #include "job/model/model_size.h"
-#include "job/plan/estimate/traffic.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/healing.h"
 #include "worker/calibration/allocated_cut.h"
 #include "worker/calibration/calibration.h"

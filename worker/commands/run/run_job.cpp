@@ -24,9 +24,8 @@
 #include "job/page/page.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
+#include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/estimate/time_estimate.h"
-#include "job/plan/estimate/traffic.h"
 #include "job/report/job_identity.h"
 #include "job/report/model_card.h"
 #include "worker/checkpoint/verify.h"
@@ -39,8 +38,6 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr char kPreparePhase[] = "prepare";
 
 /// Checks every rank's part of the source, so that a missing, misshapen or non-finite tensor is
 /// refused before any rank starts to work. The values of tensors that the first step reads anyway
@@ -100,45 +97,34 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
   const ModelConfig& config = run.config;
   const ResolvedJob& job = run.job;
   const ShardPlan& plan = run.plan;
-  const int64_t calibrated = tokens.calibration.windows.numel();
-  const int64_t evaluated = tokens.evaluation ? tokens.evaluation->windows.numel() : 0;
+  const FoundTokens found{.calibration = tokens.calibration.windows.numel(),
+                          .held_out = tokens.held_out ? tokens.held_out->windows.numel() : 0,
+                          .evaluation = tokens.evaluation ? tokens.evaluation->windows.numel() : 0,
+                          .healing_windows = tokens.healing ? tokens.healing->windows.size(0) : 0,
+                          .seqlen = tokens.calibration.windows.size(1)};
   const TimeEstimate::Steps steps =
       estimate_time(config, job, plan, reference_hardware(run.environment.device.facts())).steps;
   // The estimate is for the requested tokens. The text may have others.
-  const auto share = [](int64_t found, int64_t expected) {
-    return static_cast<double>(found) / static_cast<double>(std::max<int64_t>(expected, 1));
+  const auto share = [](int64_t tokens_found, int64_t expected) {
+    return static_cast<double>(tokens_found) / static_cast<double>(std::max<int64_t>(expected, 1));
   };
-  const double calibration = share(calibrated, expected_tokens(job, config));
-  const double evaluation = share(evaluated, expected_evaluation_tokens(job, config));
-  const int64_t mapped = job.widths.mapped_count;
-  const int64_t held_out = tokens.held_out ? tokens.held_out->windows.numel() : 0;
-  const int64_t seen =
-      takes_no_tokens(job)
-          ? 0
-          : job.schedule.tokens_seen({calibrated, job.resources.ranks, job.method.passes(),
-                                      job.gradients(), plan.cut_passes, plan.cut_passes_back,
-                                      config.num_sublayers(), mapped,
-                                      sums_junctions(job) ? plan.junction_groups : 0, held_out,
-                                      plan.held_out_passes + plan.held_out_passes_back});
-  int64_t healed = 0;  // tokens, once for each layer that they pass
-  if (job.healing) {
-    const int64_t windows = tokens.healing->windows.size(0);
-    const int64_t seqlen = tokens.calibration.windows.size(1);
-    const int64_t of_layers = counted_healing_tokens(*job.healing, windows, seqlen);
-    const int64_t of_output = job.healing->epochs * fitted_windows(windows) * seqlen;
-    healed = config.num_layers() * (of_layers + of_output);
-  }
+  const double calibration = share(found.calibration, expected_tokens(job, config));
+  const double evaluation = share(found.evaluation, expected_evaluation_tokens(job, config));
+  const auto counted = [&](std::string_view phase) {
+    return counted_tokens({config, job, plan}, phase, found);
+  };
   const RankShard& first = plan.of_rank(0);
-  return {{.name = kPreparePhase, .uncounted_seconds = steps.check},
-          {.name = "evaluate_dense", .tokens = {evaluated, evaluation * steps.evaluate_dense}},
-          {.name = "calibrate",
-           .tokens = {seen, calibration * steps.tokens},
-           .junctions = {mapped, steps.junctions},
+  return {{.name = kPrepare, .uncounted_seconds = steps.check},
+          {.name = kEvaluateDense,
+           .tokens = {counted(kEvaluateDense), evaluation * steps.evaluate_dense}},
+          {.name = kCalibrate,
+           .tokens = {counted(kCalibrate), calibration * steps.tokens},
+           .junctions = {job.widths.mapped_count, steps.junctions},
            .sublayers = {first.end_sublayer - first.first_sublayer, steps.sublayers}},
-          {.name = "heal", .tokens = {healed, steps.heal}},
-          {.name = "evaluate_compressed",
-           .tokens = {evaluated, evaluation * steps.evaluate_compressed}},
-          {.name = "finish", .uncounted_seconds = steps.hash}};
+          {.name = kHeal, .tokens = {counted(kHeal), steps.heal}},
+          {.name = kEvaluateCompressed,
+           .tokens = {counted(kEvaluateCompressed), evaluation * steps.evaluate_compressed}},
+          {.name = kFinish, .uncounted_seconds = steps.hash}};
 }
 
 using Hashes = BackgroundHashes::Hashes;
@@ -250,8 +236,8 @@ void JobContext::require_unchanged_inputs() const {
 Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
                const RunEnvironment& environment) {
   const c10::InferenceMode no_autograd;
-  environment.progress.plan({{.name = kPreparePhase, .uncounted_seconds = 1.0}});
-  environment.progress.enter(kPreparePhase);
+  environment.progress.plan({{.name = kPrepare, .uncounted_seconds = 1.0}});
+  environment.progress.enter(kPrepare);
   JobContext run{job, config, plan, environment};
   run.comm.barrier();  // gives all ranks the same time origin
   run.clock.set_origin();

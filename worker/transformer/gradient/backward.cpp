@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "worker/transformer/forward.h"
 
@@ -61,7 +62,13 @@ SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& w
     };
   }
   const at::Tensor input = x.detach().requires_grad_();
-  return {input, sublayer_forward(config, weights, context, input, nullptr, without_graph)};
+  if (!weights.post_norm.defined()) {
+    return {.input = input,
+            .output = sublayer_forward(config, weights, context, input, nullptr, without_graph)};
+  }
+  const at::Tensor update =
+      sublayer_update(config, weights, context, input, nullptr, without_graph);
+  return {.input = input, .update = update, .output = add_update(config, weights, update, input)};
 }
 
 std::vector<at::Tensor> updates_of(const SublayerWeights& weights) {
@@ -81,12 +88,19 @@ SublayerGradients gradients_through(const SublayerGraph& graph, const SublayerWe
   std::vector<at::Tensor> leaves = updates_of(weights);
   const auto is_leaf = [](const at::Tensor& update) { return update.requires_grad(); };
   if (!std::ranges::all_of(leaves, is_leaf)) leaves.clear();
+  if (graph.update.defined()) leaves.push_back(graph.update);
   const bool half =
       !weights.out_proj.empty() && weights.out_proj.front().weight.scalar_type() == at::kHalf;
   std::vector<at::Tensor> found = half && is_attention(weights.sublayer)
                                       ? scaled_gradients_in(graph, leaves, g)
                                       : gradients_in(graph, leaves, g);
-  return {found.front(), {found.begin() + 1, found.end()}};
+  SublayerGradients gradients{.input = found.front(), .updates = {}};
+  if (graph.update.defined()) {
+    gradients.update = std::move(found.back());
+    found.pop_back();
+  }
+  gradients.updates.assign(found.begin() + 1, found.end());
+  return gradients;
 }
 
 at::Tensor gradient_through(const std::function<at::Tensor(const at::Tensor&)>& f,

@@ -19,6 +19,7 @@ namespace dotresize {
 /// that autograd saves.
 struct SublayerGraph {
   at::Tensor input;
+  at::Tensor update = {};  ///< what out_proj writes, if a norm is behind it; else undefined
   at::Tensor output;
 };
 
@@ -34,6 +35,7 @@ std::vector<at::Tensor> updates_of(const SublayerWeights& weights);
 /// Gradients of a loss.
 struct SublayerGradients {
   at::Tensor input;
+  at::Tensor update = {};  ///< undefined if that of the graph is
   /// Gradients of updates_of(); a tensor is undefined if its gradient is zero. Empty unless all
   /// updates require gradients.
   std::vector<at::Tensor> updates;

@@ -157,7 +157,7 @@ int64_t GradientStream::backward(const JunctionVisitor& visit) {
     g = incoming_.take();
   }
   for (auto weights = stage_.sublayers.rbegin(); weights != stage_.sublayers.rend(); ++weights) {
-    visit(weights->sublayer + 1, g);
+    if (!weights->post_norm.defined()) visit(weights->sublayer + 1, g);
     // The graph, or the input that it is computed from again, is freed on the way.
     SublayerGraph graph;
     if (keeps_graphs_) {
@@ -168,6 +168,7 @@ int64_t GradientStream::backward(const JunctionVisitor& visit) {
       kept.x.pop_back();
     }
     const SublayerGradients found = gradients_through(graph, *weights, g);
+    if (found.update.defined()) visit(weights->sublayer + 1, found.update);
     if (loss_.visit_updates) loss_.visit_updates(weights->sublayer, found.updates);
     g = found.input;
   }

@@ -1,14 +1,36 @@
 #pragma once
 
-#include <string>
+#include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "dotresize/v1/hardware.pb.h"
 #include "job/model/model_config.h"
 #include "job/plan/estimate/phase_times.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/steps/step.h"
 
 namespace dotresize {
+
+// Sums over the steps of a job (job/plan/steps/step.h).
+
+/// Estimated peak of the host memory of a rank with this shard, with the libraries and without the
+/// file cache.
+int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
+                             const RankShard& shard);
+/// Estimated peak of the rank's GPU memory; 0 if the job does not compute on a GPU and may not.
+int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
+                                    const RankShard& shard);
+
+/// True if the rank's budgets have room to cut shard.cuts_at_once sublayers.
+bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard);
+
+/// Floating-point operations that each sublayer brings to the rank that owns it, also for the
+/// junction that it writes. The evaluation text is assumed to be as long as the calibration text.
+std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job);
+
+Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 
 /// Estimated time of a job. If all ranks do a step side by side, the time of the slowest one
 /// counts.
@@ -34,7 +56,7 @@ struct TimeEstimate : PhaseTimes {
 TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                            const v1::Hardware& hardware);
 
-/// Table for people: the total, then phase, seconds and share. There is no newline at the end.
-std::string time_table(const TimeEstimate& time);
+/// Tokens that rank 0 counts as progress in a phase.
+int64_t counted_tokens(const JobParts& parts, std::string_view phase, const FoundTokens& found);
 
 }  // namespace dotresize

@@ -1,0 +1,168 @@
+#include "job/plan/estimate/estimates.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <ranges>
+#include <utility>
+
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/estimate/hardware.h"
+#include "job/plan/estimate/job_time.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+/// Resident pages of the programs and their libraries, measured with a rank of a tiny model: on a
+/// host libtorch and MPI; on a GPU the context, cuBLAS, cuSOLVER and NCCL.
+constexpr int64_t kHostLibraries = 190 * kMiB;
+constexpr int64_t kHostLibrariesWithCuda = 1536 * kMiB;
+constexpr int64_t kDeviceLibraries = 1024 * kMiB;
+
+int64_t libraries(DeviceKind device) {
+  return device == DeviceKind::kCuda ? kDeviceLibraries : kHostLibraries;
+}
+
+/// Largest peak of any step, on the computing device or on the host of a GPU.
+int64_t largest_peak(const RankOnDevice& rank, int64_t (*Step::*peak)(const RankSizes&)) {
+  const ModelConfig cut_config = with_cut_mlps(rank.config, rank.job.mlp);
+  const RankSizes dense(rank);
+  const RankSizes cut({cut_config, rank.job, rank.shard, rank.device, rank.compute});
+  int64_t most = 0;
+  for (const Step* step : steps()) {
+    if (step->*peak == nullptr || !step->runs(rank.job)) continue;
+    most = std::max(most, (step->*peak)(step->after_cut ? cut : dense));
+  }
+  return most;
+}
+
+using TimesByPhase = std::map<std::string_view, PhaseTimes>;
+
+/// Times of the job's steps, by the phase of the progress that has the step.
+TimesByPhase times_by_phase(const ModelConfig& config, const ResolvedJob& job,
+                            const ShardPlan& plan, const RankRates& rates) {
+  const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
+  const JobTime dense({config, job, plan}, rates);
+  const JobTime cut({cut_config, job, plan}, rates);
+  TimesByPhase by_phase;
+  for (const Step* step : steps() | std::views::reverse) {
+    if (step->time == nullptr || !step->runs(job) || !step->beside.empty()) continue;
+    PhaseTimes times = step->time(step->after_cut ? cut : dense);
+    times.add(by_phase[step->phase]);
+    by_phase[step->phase] = std::move(times);
+  }
+  for (const Step* step : steps()) {
+    if (step->beside.empty() || !step->runs(job)) continue;
+    const double hidden = rates.cuda ? by_phase[step->beside].total() : 0.0;
+    for (const auto& [name, seconds] : step->time(dense).phases) {
+      by_phase[step->phase].add(name, seconds - hidden);
+    }
+  }
+  return by_phase;
+}
+
+}  // namespace
+
+bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
+  const auto fits = [&](DeviceKind device, Dtype compute, const std::optional<int64_t>& budget) {
+    const RankSizes rank({config, job, shard, device, compute});
+    return within_budget(kCutStep.memory(rank) + libraries(device), budget);
+  };
+  return (job.resources.device == DeviceKind::kCuda ||
+          fits(DeviceKind::kCpu, job.resources.compute_dtype, job.resources.memory)) &&
+         (!job.resources.gpu_compute_dtype ||
+          fits(DeviceKind::kCuda, *job.resources.gpu_compute_dtype, job.resources.device_memory));
+}
+
+int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
+                             const RankShard& shard) {
+  const RankOnDevice rank{config, job, shard, job.resources.device, job.resources.compute_dtype};
+  if (job.resources.device == DeviceKind::kCpu) {
+    return largest_peak(rank, &Step::memory) + kHostLibraries;
+  }
+  // Weights are there three times: as read, in pinned memory, and one more copy.
+  const RankSizes sizes(rank);
+  const int64_t read = sizes.dense_sublayer * std::max(sizes.fold_bytes, sizes.compute_bytes);
+  return largest_peak(rank, &Step::host_memory) + 3 * read + kHostLibrariesWithCuda;
+}
+
+int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
+                                    const RankShard& shard) {
+  if (!job.resources.gpu_compute_dtype) return 0;
+  const Dtype compute = *job.resources.gpu_compute_dtype;
+  return largest_peak({config, job, shard, DeviceKind::kCuda, compute}, &Step::memory) +
+         kDeviceLibraries;
+}
+
+std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {
+  double passes = 0.0;
+  for (const Step* step : steps()) {
+    if (step->passes != nullptr && step->runs(job)) passes += step->passes(job);
+  }
+  JobWork work{config, job, number(expected_tokens(job, config))};
+  const Dtype compute = job.resources.compute_dtype;
+  const int64_t seqlen = expected_seqlen(job, config);
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    const ForwardCounts counts =
+        forward_counts(config, s, widths_of(config, s), work.tokens, seqlen, compute);
+    work.operations.push_back(passes * (counts.gemm + counts.attention));
+  }
+  // The head evaluates, and begins the way back.
+  const double of_head = number((job.evaluation ? 2 : 0) + passes_back(job));
+  work.head = of_head * head_counts(config, config.hidden_size, work.tokens, compute).gemm;
+  for (const Step* step : steps()) {
+    if (step->work != nullptr && step->runs(job)) step->work(work);
+  }
+  work.operations.front() += work.embedding;
+  work.operations.back() += work.head;
+  return work.operations;
+}
+
+Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  Traffic traffic;
+  for (const Step* step : steps()) {
+    if (step->traffic != nullptr && step->runs(job)) step->traffic({config, job, plan}, traffic);
+  }
+  traffic.written_bytes += traffic.journal_bytes + traffic.statistics_bytes;
+  return traffic;
+}
+
+TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                           const v1::Hardware& hardware) {
+  TimesByPhase by_phase = times_by_phase(config, job, plan, rank_rates(hardware, job));
+  TimeEstimate estimate;
+  for (const std::string_view phase :
+       {kPrepare, kEvaluateDense, kCalibrate, kHeal, kEvaluateCompressed, kFinish}) {
+    estimate.add(by_phase[phase]);
+  }
+  TimeEstimate::Steps& steps = estimate.steps;
+  steps.check = by_phase[kPrepare].total();
+  steps.evaluate_dense = by_phase[kEvaluateDense].total();
+  steps.heal = by_phase[kHeal].total();
+  steps.evaluate_compressed = by_phase[kEvaluateCompressed].total();
+  steps.hash = by_phase[kFinish].total();
+  constexpr std::array kOfSublayers = {"fold", "write"};
+  constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
+                                       "describe", "journal",  "align"};
+  for (const auto& [name, seconds] : by_phase[kCalibrate].phases) {
+    const auto is_in = [&, &phase = name](const auto& names) {
+      return std::ranges::find(names, phase) != names.end();
+    };
+    (is_in(kOfSublayers)   ? steps.sublayers
+     : is_in(kOfJunctions) ? steps.junctions
+                           : steps.tokens) += seconds;
+  }
+  return estimate;
+}
+
+int64_t counted_tokens(const JobParts& parts, std::string_view phase, const FoundTokens& found) {
+  int64_t tokens = 0;
+  for (const Step* step : steps()) {
+    if (step->phase != phase || step->tokens == nullptr || !step->runs(parts.job)) continue;
+    tokens += step->tokens(parts, found);
+  }
+  return tokens;
+}
+
+}  // namespace dotresize

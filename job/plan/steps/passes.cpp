@@ -1,0 +1,266 @@
+#include "job/plan/steps/passes.h"
+
+#include <algorithm>
+
+#include "job/model/model_size.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/estimate/job_time.h"
+
+namespace dotresize {
+namespace {
+
+/// Calls visit(layer) for the first of each row of equal layers.
+template <class Visit>
+void for_each_form(const ModelConfig& config, const Visit& visit) {
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+    if (layer == 0 || config.layers[layer] != config.layers[layer - 1]) visit(layer);
+  }
+}
+
+/// Parameters of the largest sublayer of any rank, with this width at both of its junctions.
+int64_t largest_sublayer(const ModelConfig& config, int64_t width, bool folded) {
+  int64_t largest = 0;
+  for_each_form(config, [&](std::size_t layer) {
+    for (const std::size_t sublayer : {2 * layer, 2 * layer + 1}) {
+      largest = std::max(largest, sublayer_parameters(config, static_cast<int64_t>(sublayer), width,
+                                                      width, folded));
+    }
+  });
+  return largest;
+}
+
+/// Numbers per token inside the layer's sublayers, of which one computes at a time. Heads are
+/// rotated and repeated into copies. `padded`: value heads may be narrower than the others.
+int64_t numbers_inside(const LayerSpec& layer, int64_t d, bool padded) {
+  const int64_t queries = layer.attention.num_heads * layer.attention.head_dim;
+  const int64_t keys = layer.attention.num_kv_heads * layer.attention.head_dim;
+  const int64_t attention = 5 * queries + (padded ? 5 : 4) * keys;
+  // Tokens of an expert are gathered, and its results are added up.
+  const int64_t mlp = 3 * (layer.mlp.intermediate_size + (layer.mlp.mixture ? d : 0));
+  return std::max(attention, mlp);
+}
+
+/// Bytes per token between the matrix products inside a sublayer, in numbers of `size` bytes.
+double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
+  if (is_attention(sublayer)) {  // rotary embedding; the heads put side by side
+    const AttentionSpec& attention = config.attention(sublayer);
+    const double turned =
+        number((attention.num_heads + attention.num_kv_heads) * attention.head_dim);
+    return size * (10.0 * turned + 2.0 * number(attention_features(attention)));
+  }
+  const double features = size * 5.0 * number(mlp_width(config, sublayer));
+  if (!config.is_mixture(sublayer)) return features;
+  // Tokens are gathered and scattered.
+  return number(active_mlps(config, sublayer)) *
+         (features + (2.0 * size + 12.0) * number(config.hidden_size));
+}
+
+/// Bytes per token of float16 products whose rows are scaled (worker/transformer/linear.h).
+/// The input is read twice and rounded; the output is read and written.
+double scaling_bytes(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
+  const double in = number(widths.in);
+  const double out = number(widths.out);
+  if (is_attention(sublayer)) {
+    const AttentionSpec& attention = config.attention(sublayer);
+    const double queries = number(attention_features(attention));
+    const double keys = number(attention.num_kv_heads * attention.head_dim);
+    return 10.0 * (3.0 * in + queries) + 6.0 * (queries + 2.0 * keys + out);
+  }
+  const double features = number(mlp_width(config, sublayer));
+  return number(active_mlps(config, sublayer)) *
+         (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
+}
+
+}  // namespace
+
+RankSizes::RankSizes(const RankOnDevice& rank)
+    : RankOnDevice(rank),
+      d(config.hidden_size),
+      k(job.widths.largest()),
+      seqlen(expected_seqlen(job, config)),
+      compute_bytes(size_in_bytes(compute)),
+      fold_bytes(folds_in_float64(job.output.dtypes.main) ? kDouble : kFloat),
+      on_gpu(device == DeviceKind::kCuda),
+      gradients(job.gradients()),
+      oblique(job.oblique_maps()),
+      has_head(shard.end_sublayer == config.num_sublayers()),
+      packed(on_gpu && job.schedule.pipelined && compute_bytes < kFloat),
+      square(d * d * kDouble),
+      rectangle(d * k * kDouble),
+      tokens(microbatch_samples(seqlen) * seqlen),
+      microbatches((expected_samples(job) * seqlen + tokens - 1) / std::max<int64_t>(1, tokens)),
+      microbatch_stream(tokens * d * kFloat),
+      share_stream((microbatches + job.resources.ranks - 1) / job.resources.ranks *
+                   microbatch_stream),
+      dense_sublayer(largest_sublayer(config, d, /*folded=*/false)),
+      folded_sublayer(largest_sublayer(config, k, /*folded=*/true)) {}
+
+int64_t RankSizes::gram_sum(int64_t width) const {
+  if (!packed) return width * width * kDouble;
+  return width * (width + std::clamp<int64_t>(width / 8, 64, 1024)) / 2 * kFloat;
+}
+
+int64_t RankSizes::dense_parameters(int64_t sublayer) const {
+  return sublayer_parameters(config, sublayer, d, d, /*folded=*/false);
+}
+
+int64_t RankSizes::half_folded(int64_t sublayer) const {
+  return sublayer_parameters(config, sublayer, k, k, /*folded=*/true) * 2 / 3 +
+         dense_parameters(sublayer) / 3;
+}
+
+int64_t RankSizes::stage_weights(int64_t end) const {
+  int64_t parameters = gradients && has_head ? config.vocab_size * d : 0;
+  for (int64_t s = shard.first_sublayer; s < end; ++s) parameters += dense_parameters(s);
+  return parameters * compute_bytes;
+}
+
+/// Bytes of a microbatch inside a sublayer.
+int64_t RankSizes::insides() const {
+  int64_t numbers = 0;
+  for_each_form(config, [&](std::size_t layer) {
+    numbers = std::max(numbers, numbers_inside(config.layers[layer], d, job.allocates_values()));
+  });
+  // Everything between two float16 products is float32.
+  const int64_t bytes = compute == Dtype::kFloat16 ? kFloat : compute_bytes;
+  return tokens * (bytes * (numbers + d) + kFloat * d);
+}
+
+/// Bytes of a microbatch while its sums are taken: the rotated copy and the copy for the cost
+/// kernel, on a GPU its costs, which are rounded before they are added. The CPU also has a block in
+/// float64 and the products of some of its rows.
+int64_t RankSizes::at_junction() const {
+  const int64_t gram =
+      on_gpu ? square / 8
+             : kDouble * d * (std::min(kGramBlockTokens, tokens) + 2 * std::min<int64_t>(d, 1024));
+  const int64_t costs =
+      job.method.sums().in_basis().cost ? 2 * microbatch_stream + (on_gpu ? square : 0) : 0;
+  return std::max(gram, costs);
+}
+
+int64_t RankSizes::microbatch() const {
+  const int64_t transfers = job.resources.ranks > 1 ? 2 * microbatch_stream : 0;
+  return transfers + microbatch_stream + std::max(insides(), at_junction());
+}
+
+/// Bytes per token that autograd keeps in a sublayer, beside its input. Attention: its heads,
+/// repeated and padded, the result, the input of head norms, and a row of a mask. MLP: both parts
+/// and the gate's activation. Mixture: those of the token's experts, and their results.
+int64_t RankSizes::graph_bytes(int64_t sublayer) const {
+  const int64_t between = compute == Dtype::kFloat16 ? kFloat : compute_bytes;
+  const int64_t norms = (2 * kFloat + between) * d;
+  if (is_attention(sublayer)) {
+    const AttentionSpec& attention = config.attention(sublayer);
+    const int64_t queries = attention.num_heads * attention.head_dim;
+    const int64_t keys = attention.num_kv_heads * attention.head_dim;
+    const int64_t normed = attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
+    const int64_t mask = attention.sliding_window ? seqlen * (1 + kFloat) : 0;
+    return norms + 5 * queries * compute_bytes + normed + mask + attention.num_heads * kFloat;
+  }
+  const MlpSpec& mlp = config.mlp(sublayer);
+  if (!mlp.mixture) return norms + 3 * mlp.intermediate_size * between;
+  return norms + mlp.mixture->experts * 3 * kFloat +
+         mlp.mixture->experts_per_token * (3 * mlp.intermediate_size + 3 * d) * between;
+}
+
+/// Bytes of the way back: the microbatches that are not back yet (Checkpoints); in one sublayer
+/// what its operations keep, and their gradients; blocks of logits and probabilities, whose memory
+/// the allocator may not give to a sublayer.
+int64_t RankSizes::way_back() const {
+  // Upper bound for the number of ranks behind this one.
+  const int64_t behind = config.num_sublayers() - shard.end_sublayer;
+  const int64_t under_way = std::min<int64_t>({job.resources.ranks, behind + 1, microbatches});
+  const int64_t sublayers = shard.end_sublayer - shard.first_sublayer;
+  const int64_t transfers = job.resources.ranks > 1 ? 2 * microbatch_stream : 0;
+  const int64_t rows = std::min(kGradientVocabularyRows, config.vocab_size);
+  const int64_t loss = has_head ? tokens * (6 * rows + 4 * d) * kFloat : 0;
+  const bool stage = shard.checkpoints == Checkpoints::kStage;
+  const int64_t inputs = stage ? under_way + sublayers + 1 : under_way * (sublayers + 1);
+  int64_t graphs = 0;
+  if (shard.checkpoints == Checkpoints::kNone) {
+    for_each_sublayer(shard, [&](int64_t s) { graphs += under_way * tokens * graph_bytes(s); });
+  }
+  return inputs * microbatch_stream + graphs + transfers + 3 * insides() + loss;
+}
+
+SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
+  const auto index = static_cast<std::size_t>(sublayer);
+  const int64_t in = config.form.junction_widths.at(index);
+  const int64_t out = config.form.junction_widths.at(index + 1);
+  const ShortcutForm form = config.shortcut(sublayer);
+  // One factor is multiplied twice: by its own rows, and by its first k_out ones.
+  const int64_t behind = form.factors == 1 ? std::min(in, out) : out;
+  return {in, out, form.dense() ? in * out : *form.rank * (in + behind)};
+}
+
+ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
+                             const SublayerWidths& widths, double tokens, int64_t seqlen,
+                             Dtype compute) {
+  // Everything between two float16 products is float32.
+  const bool half = compute == Dtype::kFloat16;
+  const double size = half ? 4.0 : number(size_in_bytes(compute));
+  ForwardCounts counts;
+  const auto parameters = [&](int64_t in, int64_t out) {
+    return number(sublayer_parameters(config, sublayer, in, out, /*folded=*/false));
+  };
+  // Parameters that a token meets at these widths.
+  const double active = number(active_parameters(config, sublayer)) *
+                        parameters(widths.in, widths.out) /
+                        parameters(config.hidden_size, config.hidden_size);
+  counts.gemm = 2.0 * tokens * active;
+  counts.shortcut = 2.0 * tokens * number(widths.shortcut);
+  if (is_attention(sublayer)) {
+    counts.attention =
+        2.0 * tokens * number(seqlen) * number(attention_features(config.attention(sublayer)));
+  }
+  // Norm, skip path and conversions, all on the float32 stream.
+  const double conversion = size < 4.0 ? 4.0 + size : 0.0;
+  const double stream =
+      (20.0 + conversion) * number(widths.in) + (12.0 + conversion) * number(widths.out);
+  counts.bytes = tokens * (inside_bytes(config, sublayer, size) + stream);
+  if (half) counts.bytes += tokens * scaling_bytes(config, sublayer, widths);
+  return counts;
+}
+
+ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute) {
+  const double logits = tokens * number(config.vocab_size);
+  const double size = number(size_in_bytes(compute));
+  ForwardCounts counts;
+  counts.gemm = 2.0 * logits * number(width);
+  // Logits are written, converted, and pass a log-softmax that reads three times and writes.
+  counts.bytes = logits * (size + (size < 4.0 ? size + 4.0 : 0.0) + 16.0);
+  return counts;
+}
+
+PhaseTimes load_stages(const JobTime& t) {
+  return t.side_by_side([&](const RankShard& shard) {
+    PhaseTimes loading;
+    loading.add("read", t.disk(number(shard.size.bytes), t.config, t.job.evaluation.has_value()) +
+                            t.convert(shard.size, t.job.resources.compute_dtype));
+    return loading;
+  });
+}
+
+int64_t runs_again(const JobTime& t, const RankShard& shard, int64_t sublayer) {
+  switch (shard.checkpoints) {
+    case Checkpoints::kNone:
+      return 0;
+    case Checkpoints::kSublayers:
+      return 1;
+    case Checkpoints::kStage:
+      return sublayer + 1 < shard.end_sublayer || t.last(shard) ? 2 : 1;
+  }
+  return 1;
+}
+
+void add_backward(const JobTime& t, const RankShard& shard, double passes, PhaseTimes& times) {
+  for_each_sublayer(shard, [&](int64_t s) {
+    const double once = t.forward(t.config, s, t.tokens);
+    times.add("backward", passes * number(kBackwardPasses + runs_again(t, shard, s)) * once);
+  });
+  if (!t.last(shard)) return;
+  // The head computes the logits twice, and a product with their gradients.
+  times.add("backward", 3.0 * passes * t.head(t.config, t.config.hidden_size, t.tokens));
+}
+
+}  // namespace dotresize
