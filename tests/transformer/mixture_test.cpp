@@ -25,7 +25,9 @@ at::Tensor all_experts(const MixtureSpec& config, const SublayerWeights& weights
 
 class Mixture : public ::testing::Test {
  protected:
-  at::Tensor forward(const at::Tensor& x) const { return mixture_forward({.mixture = config_}, weights_, x); }
+  at::Tensor forward(const at::Tensor& x) const {
+    return mixture_forward({.mixture = config_}, weights_, x);
+  }
 
   const c10::InferenceMode inference_;
   WholeModel model_ = random_model(mixture_config(), 1);
@@ -67,7 +69,8 @@ TEST_F(Mixture, RoutesIn16BitsByFloat32Probabilities) {
   EXPECT_EQ(routing.weights.scalar_type(), at::kBFloat16);
   const at::Tensor logits = at::linear(tokens, half.in_proj[0].weight).to(at::kFloat);
   EXPECT_TRUE(at::equal(routing.experts, std::get<1>(at::softmax(logits, -1).topk(2))));
-  EXPECT_EQ(mixture_forward({.mixture = config_}, half, x_.to(at::kBFloat16)).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(mixture_forward({.mixture = config_}, half, x_.to(at::kBFloat16)).scalar_type(),
+            at::kBFloat16);
 }
 
 }  // namespace
