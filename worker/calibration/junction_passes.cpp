@@ -34,6 +34,10 @@ at::Tensor tensor_named(const NamedTensors& tensors, const char* name, at::Devic
   return found->second.to(at::TensorOptions(device), /*non_blocking=*/false, /*copy=*/true);
 }
 
+bool has_cost_sums(const NamedTensors& tensors) {
+  return tensors.contains("abs_sum") || tensors.contains("cost");
+}
+
 }  // namespace
 
 CostSums::CostSums(const JunctionSetup& setup_of, at::Tensor basis)
@@ -85,7 +89,7 @@ DecomposedJunction::DecomposedJunction(const JunctionSetup& setup_of, int64_t to
       factor(tensor_named(tensors, "factor", at::kCPU)),
       eigenbasis{tensor_named(tensors, "values", setup.device),
                  tensor_named(tensors, "vectors", at::kCPU)} {
-  if (tensors.contains("abs_sum")) costs.emplace(setup, tensors);
+  if (has_cost_sums(tensors)) costs.emplace(setup, tensors);
 }
 
 NamedTensors DecomposedJunction::tensors() const {
@@ -158,7 +162,7 @@ FirstPass::FirstPass(const JunctionSetup& setup_of, const NamedTensors& tensors)
     fisher.emplace(setup.hidden_size, MomentKinds{}, setup.device);
     fisher->gram = tensor_named(tensors, "fisher", setup.device);
   }
-  if (tensors.contains("abs_sum")) costs.emplace(setup, tensors);
+  if (has_cost_sums(tensors)) costs.emplace(setup, tensors);
 }
 
 NamedTensors FirstPass::tensors() const {

@@ -16,7 +16,7 @@ constexpr int kCapabilityMinor = 76;
 }  // namespace
 
 double l1_cost_limit(const GpuInfo& gpu) {
-  constexpr double kLanes = 64.0;  // of a multiprocessor, on every architecture from sm_70 on
+  constexpr double kLanes = 64.0;  // for a multiprocessor, on every architecture from sm_70 on
   return gpu.multiprocessors * gpu.clock_hz * kLanes;
 }
 

@@ -40,7 +40,7 @@ struct Passes {
   at::Tensor v;                  ///< likewise
   at::Tensor next_u;             ///< iterate after it
   at::Tensor next_v;             ///< likewise
-  double row_violation = 0.0;    ///< of u and v
+  double row_violation = 0.0;    ///< by u and v
   bool next_is_in_range = true;  ///< all of its scalings are in [1e-100, 1e100]
 };
 

@@ -103,11 +103,11 @@ def llama3_factors(config):
 
 def refuse_what_gguf_lacks(model):
     config = model.config
-    if config["compressed"]:
-        refuse_maps(model, "GGUF")
-    elif config["family"] not in FAMILIES:
+    if config["family"] not in FAMILIES:
         exported = ", ".join(sorted(FAMILIES.keys() - {"custom"}))
         raise InputError(f"{model.directory}: the family {config['family']} has no exporter; there is one of {exported}")
+    if config["compressed"]:
+        refuse_maps(model, "GGUF")
     rotary, mixture = config["rotary"], config["mixture"]
     if rotary["type"] not in ("default", "linear", "llama3"):
         raise InputError(f"{model.directory}: a rotary embedding of type {rotary['type']} is not exported")

@@ -12,7 +12,7 @@ namespace dotresize {
 /// Particulars of a family's rotary settings.
 struct RotaryRules {
   double theta_if_absent = 1e4;
-  double sliding_theta_if_absent = 1e4;  ///< of layers with a window, in a model with two kinds
+  double sliding_theta_if_absent = 1e4;  ///< layers with a window, in a model with two kinds
   bool offers_partial = false;           ///< a fraction of each head's channels may be rotated
   /// The configuration class refuses types other than default and longrope (also spelled su and
   /// yarn).

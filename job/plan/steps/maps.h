@@ -5,7 +5,7 @@
 
 namespace dotresize {
 
-// What a junction takes, from its moments to its map and its values for the report, for the
+// Costs of a junction, from its moments to its map and its values for the report, for the
 // schedules. kMapsStep has what does not depend on the schedule.
 
 /// Sizes of a rank's junctions, in bytes unless a comment says otherwise.

@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-// What it takes to run tokens through sublayers, forward and back. Most steps of a job do that.
+// Costs of running tokens through sublayers, forward and back. Most steps of a job do that.
 
 struct JobTime;
 struct PhaseTimes;

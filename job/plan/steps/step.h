@@ -47,7 +47,7 @@ inline constexpr char kEvaluateCompressed[] = "evaluate_compressed";
 inline constexpr char kFinish[] = "finish";
 
 /// One step of a job, a row of steps(): when it runs, and what it takes. A plan adds up the steps
-/// that its job has (job/plan/estimate/estimates.h, time_estimate.h). Without a function, a step
+/// that its job has (job/plan/estimate/estimates.h, job_time.h). Without a function, a step
 /// takes nothing that counts.
 struct Step {
   std::string_view phase;
