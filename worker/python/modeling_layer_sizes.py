@@ -69,6 +69,8 @@ class NarrowHeads(nn.Module):
 class Nothing(nn.Module):
     """Replaces a sublayer: adds zeros to the stream. Some sublayers return a `pair`."""
 
+    is_sliding = False  # gemma3 of transformers 4 asks its attention
+
     def __init__(self, pair):
         super().__init__()
         self.pair = pair
@@ -91,7 +93,7 @@ class LayerSizes:
 
     def post_init(self):
         """Ends every __init__ of transformers, where weights get values."""
-        layers, places = self.base_model.layers, self._places_in_a_cache()
+        layers, places = getattr(self, "model", self).layers, self._places_in_a_cache()
         sizes = zip(self._by_layer("intermediate_sizes"), self._by_layer("value_head_dims"))
         for number, (features, channels) in enumerate(sizes):
             if features:
