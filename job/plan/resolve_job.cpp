@@ -110,7 +110,8 @@ EvaluationSource evaluation_source(const v1::Evaluation& given, const TokenSourc
 void check_seqlen(const std::string& section, bool given, const TokenSource& source,
                   const ModelConfig& config) {
   if (source.seqlen.value_or(0) <= config.longest_window()) return;
-  const bool stretched = config.rotaries.front().type == "dynamic";
+  const bool stretched = std::ranges::any_of(
+      config.rotaries, [](const RotaryConfig& rotary) { return rotary.type == "dynamic"; });
   fail(section + ".seqlen",
        std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
            std::to_string(config.max_position_embeddings) +

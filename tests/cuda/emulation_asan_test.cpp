@@ -2,7 +2,9 @@
 // exactly the size that they need. The program contains nothing of libtorch.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda/emulation/cuda_emulation.h"
@@ -11,8 +13,15 @@
 // The value for 6554 of 8192 channels: a 70B model at sparsity 0.2.
 #define COLUMNS_PER_THREAD 13
 #include "worker/cuda/sinkhorn.cu"
+#undef THREADS
+#undef WARPS
+#include "worker/cuda/removal.cu"
+#undef THREADS
 
 namespace {
+
+constexpr unsigned int kSinkhornThreads = 512;
+constexpr unsigned int kRemovalThreads = 128;
 
 /// Returns a number in (0, 1), the same in every run.
 double number(size_t i) { return 0.5 + 0.49 * std::sin(static_cast<double>(i * i % 10007)); }
@@ -90,7 +99,7 @@ TEST_P(WideSinkhornInBounds, IterationIsThatOfItsDefinition) {
   const std::vector<double> u(kRows, 1.0), v(width, 1.0);
   std::vector<double> next_u(kRows), next_v(width), sums(kBlocks * width), violations(kBlocks);
   Status status{0.0, 0.0, 0.0};
-  cuda_emulation::launch({kBlocks}, {THREADS}, [&] {
+  cuda_emulation::launch({kBlocks}, {kSinkhornThreads}, [&] {
     sinkhorn_rows(K.data(), u.data(), v.data(), next_u.data(), sums.data(), violations.data(),
                   &status, /*previous=*/nullptr, /*tolerance=*/0.0, kRows, columns, 1.0 / kRows);
   });
@@ -110,6 +119,42 @@ TEST_P(WideSinkhornInBounds, IterationIsThatOfItsDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ColumnsAThread, WideSinkhornInBounds,
-                         testing::Values(12 * THREADS + 1, 6554, 13 * THREADS));
+                         testing::Values(12 * kSinkhornThreads + 1, 6554, 13 * kSinkhornThreads));
+
+class RemovalInBounds : public testing::TestWithParam<int> {};
+
+/// Removes all features of a diagonal problem, whose costs do not change. They go by cost.
+TEST_P(RemovalInBounds, FeaturesGoByCost) {
+  const int n = GetParam();
+  const auto width = static_cast<size_t>(n);
+  const size_t steps = std::min<size_t>(width, STEPS);
+  std::vector<double> inverse(width * width), products(width * width);
+  std::vector<double> squares = numbers(width), diagonal(width, 0.5);
+  for (size_t i = 0; i < width; ++i) {
+    inverse[i * width + i] = diagonal[i];
+    products[i * width + i] = squares[i];
+  }
+  std::vector<double> costs_of_all = squares;
+  for (double& cost : costs_of_all) cost /= 0.5;
+  std::sort(costs_of_all.begin(), costs_of_all.end());
+  std::vector<double> rows(steps * width), changes(steps * width), costs(steps);
+  std::vector<long long> removed(steps);
+  const unsigned int blocks = across(n, kRemovalThreads);
+  std::vector<Candidate> candidates(blocks), next(blocks);
+  cuda_emulation::launch({blocks}, {kRemovalThreads}, [&] {
+    removal_candidates(squares.data(), diagonal.data(), candidates.data(), n);
+  });
+  for (size_t step = 0; step < steps; ++step) {
+    cuda_emulation::launch({blocks}, {kRemovalThreads}, [&] {
+      removal_step(inverse.data(), products.data(), squares.data(), diagonal.data(), rows.data(),
+                   changes.data(), costs.data(), removed.data(), candidates.data(), next.data(), n,
+                   static_cast<int>(step));
+    });
+    std::swap(candidates, next);
+    EXPECT_NEAR(costs[step], costs_of_all[step], 1e-12);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AwkwardSizes, RemovalInBounds, testing::Values(1, 127, 129, 300));
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "tests/cuda/lonely_host.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/removal_steps.h"
 #include "worker/kernels/sinkhorn.h"
 
 namespace dotresize {
@@ -76,6 +77,12 @@ TEST(SelfTest, KernelsThatComputeWrongAreNamed) {
     return sinkhorn(cost, {options.lambda, options.tolerance, 3});
   };
   EXPECT_THAT(refusal_alone(broken), HasSubstr("does not converge within 3 iterations"));
+  broken = subject();
+  broken.kernels.removal_steps = [](RemovalState& state, int64_t count) {
+    state.squares[149] *= 0.5;  // a candidate of the last block of threads
+    return removal_steps(state, count);
+  };
+  EXPECT_THAT(refusal_alone(broken), HasSubstr(failed(0) + "removal of features: differs from"));
 }
 
 TEST(SelfTest, TheFasterSvdIsChosenUnlessBothAreNearlyAsFast) {

@@ -220,7 +220,7 @@ def test_a_model_with_norms_behind_its_sublayers_is_cut_and_healed(tmp_path, for
             logits = loaded(random_ids()).logits[:, :-1]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), random_ids()[:, 1:].flatten())
         assert report[of_model]["perplexity"] == pytest.approx(loss.exp().item(), rel=1e-4)
-    assert form == "stock" or report["compressed"]["kl"] < 0.1
+    assert report["compressed"]["kl"] < {"any": 0.1, "stock": 0.4}[form]  # one size for all layers costs more
 
 
 def test_a_norm_behind_a_sublayer_takes_the_scale_of_its_weights_away(tmp_path):

@@ -1,6 +1,7 @@
 """Tests of statistics of the dense model that one job saves and others use."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -9,6 +10,8 @@ import signal
 import harness
 import interrupted
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 PCA = {"name": "pca_dotresize", "width": 200}
 # Changes that keep the statistics usable: another lambda, size and sharing; maps of the identity's basis.
@@ -83,6 +86,16 @@ def test_statistics_that_are_not_whole_are_refused(damage, saved, tmp_path):
     copy = shutil.copytree(saved[0], tmp_path / "pca")
     damage(copy / "junctions" / "second-3.safetensors")
     assert "second-3 is damaged" in refusal(tmp_path, PCA, {"use": str(copy)})
+
+
+def test_statistics_with_the_precision_that_earlier_versions_kept_are_used(saved, tmp_path):
+    copy = shutil.copytree(saved[0], tmp_path / "pca")
+    for file in (copy / "junctions").glob("second-*.safetensors"):
+        save_file(load_file(file) | {"precision": torch.zeros(3, dtype=torch.float64)}, file)
+        about = json.loads(file.with_suffix(".json").read_text())
+        about["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        file.with_suffix(".json").write_text(json.dumps(about))
+    assert weights(tmp_path, "used", PCA, {"use": str(copy)}) == saved[1]
 
 
 def test_a_link_in_place_of_unfinished_statistics_is_not_followed(saved, tmp_path):

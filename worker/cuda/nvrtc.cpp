@@ -137,7 +137,7 @@ fs::path default_cubin_directory() {
 
 CudaProgram l1_cost_program() { return {"l1_cost.cu", l1_cost_cu()}; }
 
-CudaProgram removal_program() { return {"removal.cu", removal_cu(), {}, {}}; }
+CudaProgram removal_program() { return {"removal.cu", removal_cu()}; }
 
 CudaProgram sinkhorn_program(int64_t columns) {
   constexpr int64_t kThreads = 512;  // must equal THREADS of sinkhorn.cu

@@ -16,6 +16,7 @@
 #include "base/process/environment.h"
 #include "base/text/human_text.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/removal_steps.h"
 #include "worker/kernels/sinkhorn.h"
 
 namespace dotresize {
@@ -63,6 +64,23 @@ at::Tensor expected_plan(const at::Tensor& cost, const SinkhornOptions& options,
   return (alpha.unsqueeze(1) - scaled + beta).exp();
 }
 
+/// Returns the costs of the first steps of a removal, from H⁻¹ and V, each step on whole matrices.
+at::Tensor expected_costs(at::Tensor inverse, at::Tensor V, int64_t count) {
+  at::Tensor expected = at::empty({count}, at::kDouble);
+  at::Tensor removed = at::zeros({V.size(1)}, at::kBool);
+  for (int64_t step = 0; step < count; ++step) {
+    const at::Tensor costs = (V.square().sum(0) / inverse.diagonal())
+                                 .masked_fill(removed, std::numeric_limits<double>::infinity());
+    const auto feature = costs.argmin().item<int64_t>();
+    expected[step] = costs[feature];
+    removed[feature] = true;
+    const at::Tensor row = inverse[feature] / inverse[feature][feature];
+    V = V - at::outer(V.select(1, feature), row);
+    inverse = inverse - at::outer(inverse.select(1, feature), row);
+  }
+  return expected;
+}
+
 /// Compares the kernels with the CPU. `trial` receives the name of each trial before it runs.
 void try_kernels(const SelfTestSubject& subject, std::string& trial) {
   const CudaKernels& kernels = subject.kernels;
@@ -93,6 +111,18 @@ void try_kernels(const SelfTestSubject& subject, std::string& trial) {
                       result.iterations, result.violation));
     }
     compare(result.plan, expected_plan(cost, options, result.iterations), 1e-9);
+  }
+  if (kernels.removal_steps) {
+    trial = "removal of features";
+    const at::Tensor x = numbers(kTokens, kWidth);
+    const at::Tensor inverse = at::linalg_inv(at::mm(x.t(), x));
+    const at::Tensor V = numbers(kSupport, kWidth);
+    const at::Tensor products = at::mm(V.t(), V);
+    RemovalState state{inverse.to(subject.device), products.to(subject.device),
+                       products.diagonal().clone().to(subject.device),
+                       inverse.diagonal().clone().to(subject.device)};
+    compare(kernels.removal_steps(state, kMaxRemovalSteps).costs,
+            expected_costs(inverse, V, kMaxRemovalSteps), 1e-9);
   }
 }
 
@@ -241,6 +271,7 @@ SelfTestSubject self_test_subject(const ChosenDevice& device, at::ScalarType com
   kernels.add_l1_cost = [](const at::Tensor& x, at::Tensor& cost) { add_l1_cost(x, cost); };
   kernels.mirror_upper_triangle = &mirror_upper_triangle;
   kernels.sinkhorn = &sinkhorn;
+  kernels.removal_steps = &removal_steps;
   return {device.device, "CPU", compute_dtype, kernels};
 }
 

@@ -13,8 +13,8 @@
 
 #define THREADS 512
 #define WARPS (THREADS / 32)
-#define COLUMNS 32  // of a block of sinkhorn_columns
-#define PARTS 8     // into which it divides their sums
+#define COLUMNS 32  // columns of a block of sinkhorn_columns
+#define PARTS 8     // threads that share the sum of a column
 #define LARGEST_SCALING 1e100
 
 /// Status of an iteration, zero before its first kernel. violation: l1 violation of the row

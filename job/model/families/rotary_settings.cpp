@@ -267,13 +267,13 @@ void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& 
     sliding->theta = *theta;
   }
   const auto read_type = [&](const ConfigFields& parameters, const char* type, double if_absent,
-                             std::optional<RotaryConfig>& version4) {
+                             std::optional<RotaryConfig>& known) {
     const auto of_type = parameters.object(type);
     if (!of_type) config.fail("rope_parameters", std::string(type) + " is missing");
     const double theta = of_type->positive("rope_theta", kMaxTheta).value_or(if_absent);
     const RotaryConfig version5 = read_scaling({*of_type, config, rules, model, start}, theta);
-    if (version4 && *version4 != version5) fail_contradiction(config);
-    version4 = version5;
+    if (known && *known != version5) fail_contradiction(config);
+    known = version5;
   };
   if (const auto parameters = config.object("rope_parameters")) {
     read_type(*parameters, "full_attention", full ? full->theta : rules.theta_if_absent, full);

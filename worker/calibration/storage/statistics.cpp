@@ -78,6 +78,7 @@ NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,
                        const std::vector<std::string>& required) {
   if (job.statistics == nullptr) return job.journal.get(entry);
   NamedTensors tensors = job.statistics->get(entry);
+  tensors.erase("precision");  // earlier versions chose one for the costs
   for (const std::string& name : required) {
     if (!tensors.contains(name)) {
       throw InputError(fmt::format("the statistics of {} have no tensor {}", entry, name));

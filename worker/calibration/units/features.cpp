@@ -31,7 +31,7 @@ std::vector<CutFeatures> cut_matrices(const CutSublayer& from, int64_t size,
     if (known_order.defined()) {
       order = known_order[std::ssize(cuts)];
     } else {
-      // A GPU writes to pinned memory twenty times as fast as to other memory of the host.
+      // A GPU copies to pinned memory much faster than to other memory of the host.
       const at::Tensor kept = at::empty_like(
           matrix.gram, at::TensorOptions(at::kCPU).pinned_memory(matrix.gram.is_cuda()));
       kept.copy_(matrix.gram);
