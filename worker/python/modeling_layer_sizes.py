@@ -164,7 +164,9 @@ class LayerSizes:
 
 @functools.cache
 def _class_of(name):
-    base = getattr(transformers, name.removeprefix(PREFIX))
+    base = getattr(transformers, name.removeprefix(PREFIX), None)
+    if base is None:
+        raise ImportError(f"transformers {transformers.__version__} has no {name.removeprefix(PREFIX)}; a later one has")
     if issubclass(base, transformers.PretrainedConfig):
         return type(name, (LayerSizesConfig, base), {"__module__": __name__})
     family = base.config_class
