@@ -17,5 +17,7 @@ extern const ModelFamily kSeedOss;
 extern const ModelFamily kGemma3Text;
 extern const ModelFamily kMixtral;
 extern const ModelFamily kQwen3Moe;
+extern const ModelFamily kQwen2Moe;
+extern const ModelFamily kGlm4Moe;
 
 }  // namespace dotresize

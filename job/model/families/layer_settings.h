@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "job/model/config_fields.h"
 #include "job/model/model_config.h"
@@ -36,6 +37,14 @@ struct MixtureKeys {
   const char* experts;            ///< number of experts in a layer
   const char* intermediate_size;  ///< d_ff of one expert
 };
+
+/// Limit of the rows of all experts of a layer together, so that no product of sizes overflows 64
+/// bits. Larger than in any existing model.
+inline constexpr int64_t kMaxRows = int64_t{1} << 22;
+
+/// Returns which layers have a mixture: every decoder_sparse_step-th one that mlp_only_layers does
+/// not list.
+std::vector<bool> mixtures_by_step(const ConfigFields& fields, const ModelConfig& config);
 
 /// Makes the MLPs of these layers mixtures. transformers 5 may write num_local_experts in place of
 /// `keys.experts`.

@@ -9,9 +9,9 @@
 namespace dotresize {
 namespace {
 
-constexpr std::array kFamilies = {&kLlama,      &kMistral, &kPhi3,    &kQwen2,
-                                  &kQwen3,      &kSmolLM3, &kGranite, &kSeedOss,
-                                  &kGemma3Text, &kMixtral, &kQwen3Moe};
+constexpr std::array kFamilies = {&kLlama,    &kMistral,  &kPhi3,    &kQwen2,      &kQwen3,
+                                  &kSmolLM3,  &kGranite,  &kSeedOss, &kGemma3Text, &kMixtral,
+                                  &kQwen3Moe, &kQwen2Moe, &kGlm4Moe};
 
 constexpr std::string_view kLayerNorm =
     "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";
@@ -21,9 +21,9 @@ constexpr std::string_view kPostNorm =
 constexpr std::string_view kParallel =
     "its attention and MLP read the same residual stream side by side (parallel blocks), which "
     "the junctions do not describe";
-constexpr std::string_view kSharedExpert =
-    "beside its mixture of experts every token goes through a shared expert with a gate of its "
-    "own, which is not supported";
+constexpr std::string_view kSinks =
+    "each head of its attention has a sink, a score without a key, and its experts are stored side "
+    "by side, transposed, with biases and an activation of their own; neither is supported";
 constexpr std::string_view kWrapper =
     "it holds a model of text beside one of images; save the first alone, as gemma3_text";
 constexpr std::string_view kNotYet = "it is not supported yet";
@@ -40,7 +40,7 @@ constexpr Refusal kRefusals[] = {
     {"olmo2", kPostNorm},     {"olmo3", kPostNorm},       {"gptj", kParallel},
     {"gpt_neox", kParallel},  {"phi", kParallel},         {"falcon", kParallel},
     {"cohere", kParallel},    {"cohere2", kParallel},     {"gemma", kNotYet},
-    {"ministral", kNotYet},   {"llama4", kNotYet},        {"qwen2_moe", kSharedExpert},
+    {"ministral", kNotYet},   {"llama4", kNotYet},        {"gpt_oss", kSinks},
 };
 
 }  // namespace

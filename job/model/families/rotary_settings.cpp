@@ -218,7 +218,7 @@ void read_partial_factor(const ConfigFields& config, const RotaryRules& rules,
     config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
   }
   const int64_t head_dim = model.layers.front().attention.head_dim;
-  rotary.partial_factor = version5.value_or(version4.value_or(1.0));
+  rotary.partial_factor = version5.value_or(version4.value_or(rules.partial_if_absent));
   rotary.channels = static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
   if (rotary.partial_factor == 1.0) return;
   if (!rules.offers_partial) {

@@ -14,6 +14,7 @@ struct RotaryRules {
   double theta_if_absent = 1e4;
   double sliding_theta_if_absent = 1e4;  ///< layers with a window, in a model with two kinds
   bool offers_partial = false;           ///< a fraction of each head's channels may be rotated
+  double partial_if_absent = 1.0;        ///< that fraction
   /// The configuration class refuses types other than default and longrope (also spelled su and
   /// yarn).
   bool is_default_or_longrope = false;
