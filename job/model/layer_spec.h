@@ -70,23 +70,41 @@ struct AttentionSpec {
 };
 
 /// Names of the parts of a mixture of experts in a checkpoint: "model.layers.N.BLOCK.gate" for the
-/// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert.
+/// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert,
+/// "model.layers.N.SHARED.GATE" for the shared expert.
 struct MixtureNames {
   std::string_view block;
   std::string_view gate;
   std::string_view up;
   std::string_view down;
+  std::string_view shared = {};       ///< empty: there is no shared expert
+  std::string_view shared_gate = {};  ///< in BLOCK: the shared expert's gate; empty: it has none
 
   bool operator==(const MixtureNames&) const = default;
 };
 
+/// Scores of experts, from the router's output: the softmax over all experts, or the sigmoid of
+/// each.
+enum class RouterScores { kSoftmax, kSigmoid };
+
 /// Mixture of experts: several smaller MLPs in place of one, of which a router chooses a few for
-/// each token.
+/// each token, those of the highest scores. The scores of the chosen ones are their weights.
 struct MixtureSpec {
   int64_t experts = 0;
   int64_t experts_per_token = 0;  ///< 1 .. experts
   bool normed_weights = false;    ///< the weights of a token's experts are divided by their sum
   MixtureNames names = {};
+  RouterScores scores = RouterScores::kSoftmax;
+  bool choice_bias = false;  ///< each expert has a number that is added to its score for the choice
+  double weight_scale = 1.0;  ///< factor of the weights
+  /// Groups of neighbouring experts. A token's experts come from its `groups_per_token` best ones,
+  /// by the sum of their two highest scores.
+  int64_t groups = 1;
+  int64_t groups_per_token = 1;
+  /// Features of the shared expert, an MLP that all tokens go through, and of one of the others,
+  /// both in the source. A cut keeps their ratio (shared_features()). 0: there is no shared expert.
+  int64_t shared_size = 0;
+  int64_t expert_size = 0;
 
   bool operator==(const MixtureSpec&) const = default;
 };

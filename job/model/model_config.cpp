@@ -44,6 +44,11 @@ bool ModelConfig::is_mixture(int64_t sublayer) const {
   return !is_attention(sublayer) && mlp(sublayer).mixture.has_value();
 }
 
+bool ModelConfig::has_shared_expert() const {
+  return std::ranges::any_of(layers,
+                             [](const LayerSpec& layer) { return shared_features(layer.mlp) > 0; });
+}
+
 int64_t ModelConfig::longest_window() const {
   double longest = 0.0;
   for (const RotaryConfig& rotary : rotaries) {
@@ -56,6 +61,23 @@ int64_t ModelConfig::longest_window() const {
 
 int64_t mlp_width(const ModelConfig& config, int64_t sublayer) {
   return is_attention(sublayer) ? 0 : config.mlp(sublayer).intermediate_size;
+}
+
+int64_t in_proportion(int64_t whole, int64_t left, int64_t of) {
+  return (whole * left + of - 1) / of;
+}
+
+int64_t shared_features(const MlpSpec& mlp) {
+  if (!mlp.mixture || mlp.mixture->shared_size == 0) return 0;
+  return in_proportion(mlp.mixture->shared_size, mlp.intermediate_size, mlp.mixture->expert_size);
+}
+
+std::vector<int64_t> features_of_mlps(const ModelConfig& config, int64_t sublayer) {
+  const auto count = static_cast<std::size_t>(mlp_count(config, sublayer));
+  std::vector<int64_t> features(count, mlp_width(config, sublayer));
+  const int64_t shared = count == 0 ? 0 : shared_features(config.mlp(sublayer));
+  if (shared > 0) features.push_back(shared);
+  return features;
 }
 
 int64_t mlp_count(const ModelConfig& config, int64_t sublayer) {

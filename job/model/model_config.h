@@ -96,6 +96,8 @@ struct ModelConfig {
   const MlpSpec& mlp(int64_t sublayer) const;
   /// Returns true if the sublayer is a mixture of experts.
   bool is_mixture(int64_t sublayer) const;
+  /// Returns true if a mixture has a shared expert.
+  bool has_shared_expert() const;
   /// Longest window in tokens: max_position_embeddings, times the factor of a dynamic rotary
   /// embedding.
   int64_t longest_window() const;
@@ -121,7 +123,19 @@ struct ModelConfig {
 /// Features (d_ff) of the sublayer's MLP, or of each of its experts. 0 for an attention.
 int64_t mlp_width(const ModelConfig& config, int64_t sublayer);
 
-/// Number of MLPs in the sublayer: 1, or the number of its experts. 0 for an attention.
+/// Features of the shared expert beside a mixture. 0: there is none.
+int64_t shared_features(const MlpSpec& mlp);
+
+/// Features of a matrix with `whole` of them, once a cut has left `left` of `of` in the others: in
+/// the same proportion, rounded up.
+int64_t in_proportion(int64_t whole, int64_t left, int64_t of);
+
+/// Features of each MLP of the sublayer: of the one, or of each expert, then of the shared one.
+/// Empty for an attention.
+std::vector<int64_t> features_of_mlps(const ModelConfig& config, int64_t sublayer);
+
+/// Number of MLPs in the sublayer: 1, or the number of its experts without the shared one. 0 for an
+/// attention.
 int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
 
 /// Number of them that a token goes through.

@@ -36,7 +36,10 @@ struct PlacedTensor {
   int64_t layer;  ///< -1: embedding or head
 
   bool is(std::string_view module) const { return tensor.module == module; }
-  bool is_router() const { return tensor.role == TensorRole::kInProjWeight && is("gate"); }
+  /// A router, or the gate of a shared expert.
+  bool is_router() const {
+    return tensor.role == TensorRole::kInProjWeight && (is("gate") || is("shared_expert_gate"));
+  }
 };
 
 using TypeChoice = std::function<const StorageType&(const PlacedTensor&)>;

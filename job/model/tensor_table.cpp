@@ -18,12 +18,13 @@ struct Projection {
   std::string_view module;
   int64_t size = 0;  ///< size on the inner side: rows of in_proj, columns of out_proj
   bool per_expert = false;
+  std::string_view block = {};  ///< empty: that of the sublayer
 };
 
 struct Projections {
   std::string_view block;
   std::vector<Projection> in_proj;
-  Projection out_proj;
+  std::vector<Projection> out_proj;
   bool in_bias = false;
   bool out_bias = false;
 };
@@ -43,35 +44,47 @@ Projections projections_of(const AttentionSpec& attention) {
       {"v_proj", attention.num_kv_heads * attention.value_head_dim}};
   return {.block = "self_attn",
           .in_proj = attention.fused ? fused("qkv_proj", in_proj) : in_proj,
-          .out_proj = {"o_proj", attention.num_heads * attention.value_head_dim},
+          .out_proj = {{"o_proj", attention.num_heads * attention.value_head_dim}},
           .in_bias = attention.bias,
           .out_bias = attention.output_bias};
 }
 
-Projections projections_of(const MlpSpec& mlp) {
+Projections projections_of_mixture(const MlpSpec& mlp) {
   const int64_t rows = mlp.intermediate_size;
-  if (mlp.mixture) {
-    const MixtureNames& names = mlp.mixture->names;
-    return {.block = names.block,
-            .in_proj = {{"gate", mlp.mixture->experts},
-                        {names.gate, rows, /*per_expert=*/true},
-                        {names.up, rows, /*per_expert=*/true}},
-            .out_proj = {names.down, rows, /*per_expert=*/true}};
+  const MixtureNames& names = mlp.mixture->names;
+  Projections mixture = {.block = names.block,
+                         .in_proj = {{"gate", mlp.mixture->experts},
+                                     {names.gate, rows, /*per_expert=*/true},
+                                     {names.up, rows, /*per_expert=*/true}},
+                         .out_proj = {{names.down, rows, /*per_expert=*/true}}};
+  if (const int64_t shared = shared_features(mlp); shared > 0) {
+    mixture.in_proj.push_back({names.gate, shared, false, names.shared});
+    mixture.in_proj.push_back({names.up, shared, false, names.shared});
+    if (!names.shared_gate.empty()) mixture.in_proj.push_back({names.shared_gate, 1});
+    mixture.out_proj.push_back({names.down, shared, false, names.shared});
   }
+  return mixture;
+}
+
+Projections projections_of(const MlpSpec& mlp) {
+  if (mlp.mixture) return projections_of_mixture(mlp);
+  const int64_t rows = mlp.intermediate_size;
   const std::vector<Projection> in_proj = {{"gate_proj", rows}, {"up_proj", rows}};
   return {.block = "mlp",
           .in_proj = mlp.fused ? fused("gate_up_proj", in_proj) : in_proj,
-          .out_proj = {"down_proj", rows},
+          .out_proj = {{"down_proj", rows}},
           .in_bias = mlp.bias,
           .out_bias = mlp.bias};
 }
 
-/// Parameter name of a tensor in its module. The factors of a shortcut have their own names.
+/// Parameter name of a tensor in its module.
 std::string_view parameter_name(TensorRole role) {
   switch (role) {
     case TensorRole::kInProjBias:
     case TensorRole::kOutProjBias:
       return "bias";
+    case TensorRole::kChoiceBias:
+      return "e_score_correction_bias";
     case TensorRole::kShortcutA:
       return "A";
     case TensorRole::kShortcutB:
@@ -162,18 +175,32 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
   const auto [block, in_proj, out_proj, in_bias, out_bias] =
       attends ? projections_of(config.attention(sublayer)) : projections_of(config.mlp(sublayer));
   rows.reserve(2 * in_proj.size() + 6);  // space for biases, out_proj, norms and shortcut factors
+  const auto block_of = [&sublayers = block](const Projection& projection) {
+    return projection.block.empty() ? sublayers : projection.block;
+  };
   for (const Projection& in : in_proj) {
-    rows.push_back(
-        {TensorRole::kInProjWeight, block, in.module, constant(in.size), kIn, in.per_expert});
+    rows.push_back({TensorRole::kInProjWeight, block_of(in), in.module, constant(in.size), kIn,
+                    in.per_expert});
   }
-  rows.push_back({TensorRole::kOutProjWeight, block, out_proj.module, kOut, constant(out_proj.size),
-                  out_proj.per_expert});
+  for (const Projection& out : out_proj) {
+    rows.push_back({TensorRole::kOutProjWeight, block_of(out), out.module, kOut, constant(out.size),
+                    out.per_expert});
+  }
   if (in_bias) {
     for (const Projection& in : in_proj) {
       rows.push_back({TensorRole::kInProjBias, block, in.module, constant(in.size), {}});
     }
   }
-  if (out_bias) rows.push_back({TensorRole::kOutProjBias, block, out_proj.module, kOut, {}});
+  if (out_bias) {
+    rows.push_back({TensorRole::kOutProjBias, block, out_proj.front().module, kOut, {}});
+  }
+  if (config.is_mixture(sublayer) && config.mlp(sublayer).mixture->choice_bias) {
+    rows.push_back({TensorRole::kChoiceBias,
+                    block,
+                    "gate",
+                    constant(config.mlp(sublayer).mixture->experts),
+                    {}});
+  }
   if (attends) add_head_norm_rows(config.attention(sublayer), block, rows);
   const NormNames& norms = config.norms(sublayer);
   const std::string_view before = attends ? norms.before_attention : norms.before_mlp;

@@ -18,10 +18,13 @@ namespace dotresize {
 enum class TensorRole {
   kEmbedding,
   kEmbeddingProjection,  ///< between a shared table and junction 0; compressed models only
-  kInProjWeight,   ///< q, k, v; gate, up; or fused. Mixture: the router, gate and up of each expert
-  kOutProjWeight,  ///< o; down; mixture: down of each expert
+  /// q, k, v; gate, up; or fused. Mixture: the router, gate and up of each expert and of the shared
+  /// one, gate of the shared one
+  kInProjWeight,
+  kOutProjWeight,  ///< o; down; mixture: down of each expert and of the shared one
   kInProjBias,
   kOutProjBias,
+  kChoiceBias,      ///< added to a router's scores; float32 also where other weights are narrower
   kHeadNorm,        ///< q_norm, k_norm
   kNorm,            ///< before in_proj; in models without maps, dense ones included
   kPostNorm,        ///< behind out_proj

@@ -202,6 +202,11 @@ void check_maps(const ModelConfig& config, const ResolvedJob& job) {
                        ", and such a norm does not fold; a size alone, such as {size: 0.8}, would "
                        "do");
   }
+  if (config.has_shared_expert()) {
+    fail("method",
+         "a narrower residual stream is not available: the model has an expert that all tokens "
+         "share; a size alone, such as {size: 0.8}, would do");
+  }
   if (job.stock_output()) return;
   const auto refuse = [](const std::string& reason) {
     fail("method", "a narrower residual stream is not available: " + reason +
@@ -239,11 +244,22 @@ void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& con
   job.output.stock_family = wanted;
 }
 
-/// Returns the source's dtype of each tensor, or the one that the job asks for. The head of a tied
-/// source is its embedding, also if the output has a head of its own.
+/// Returns the source's dtype of each tensor, or the one that the job asks for. What decides the
+/// choice of experts is not rounded. The head of a tied source is its embedding, also if the output
+/// has a head of its own.
 StoredDtypes output_dtypes(const v1::Output& given, const ModelConfig& config) {
   const std::optional<Dtype> asked = find_dtype(v1::Output::Dtype_Name(given.dtype()));
-  if (asked) return {*asked, {}};
+  if (asked) {
+    StoredDtypes dtypes{*asked, {}};
+    for (int64_t sublayer = 1; sublayer < config.num_sublayers(); sublayer += 2) {
+      if (!config.is_mixture(sublayer) || !config.mlp(sublayer).mixture->choice_bias) continue;
+      for (const StoredTensor& tensor : sublayer_tensors(config, sublayer)) {
+        if (tensor.role != TensorRole::kChoiceBias) continue;
+        dtypes.set(tensor.name, config.dtypes.of(tensor.name));
+      }
+    }
+    return dtypes;
+  }
   StoredDtypes dtypes = config.dtypes;
   if (config.tie_word_embeddings) {
     dtypes.set(head_tensors(config).back().name, dtypes.of(embedding_tensor(config).name));
@@ -261,11 +277,6 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   if (given.allocate() == v1::Method::auto_) {
     job.target.allocation = AllocationTarget{.size = given.size()};
     job.maps.metric = Metric::kFisher;
-    if (job.stock_output() && dense_features(config) > 0 && expert_features(config) > 0) {
-      fail("method.allocate",
-           "auto cannot choose one width for a stock model that has both MLPs and experts; "
-           "output.format: any is available");
-    }
   }
   if (given.has_lambda()) job.maps.lambda = given.lambda();
   job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output();

@@ -56,6 +56,12 @@ def tiny_keys(family, **changes):
     if family == "qwen3_moe":
         keys |= {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28}
         keys |= {"mlp_only_layers": [1], "norm_topk_prob": True}
+    if family == "qwen2_moe":
+        keys |= {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28}
+        keys |= {"mlp_only_layers": [1], "norm_topk_prob": True, "shared_expert_intermediate_size": 50}
+    if family == "glm4_moe":
+        keys |= {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28, "n_shared_experts": 2}
+        keys |= {"n_group": 2, "topk_group": 1, "routed_scaling_factor": 1.5, "use_qk_norm": True, "attention_bias": True}
     if family == "gemma3_text":
         keys |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 7}
         keys |= {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_local_base_freq": 500.0}
@@ -131,6 +137,9 @@ def random_dense(keys, seed=0):
                 parameter.normal_(std=0.3)
             else:
                 parameter.normal_(std=parameter.shape[-1] ** -0.5)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.uniform_(0.0, 0.3)  # transformers 4 puts 0 in place of scores outside a token's groups
     return model
 
 
@@ -278,16 +287,21 @@ def silence_features(model, is_silent):
         for name, weight in model.named_parameters():  # transformers 5 fuses experts
             if not name.endswith(("down_proj.weight", "w2.weight", "experts.down_proj")):
                 continue
+            of_all = model.config.moe_intermediate_size / weight.shape[-1] if "shared_expert" in name else 1
             for feature in range(weight.shape[-1]):
-                if is_silent(layer_of(name), feature):
+                if is_silent(layer_of(name), feature * of_all):
                     weight[..., feature] = 0.0
 
 
 def without_features(tensors, sizes):
-    """Returns the tensors with only the first `sizes[layer]` features of each MLP or expert."""
+    """Returns the tensors with only the first `sizes[layer]` features of each MLP or expert, and as large a part of a shared one."""
     cut = {}
     for name, tensor in tensors.items():
         size = None if layer_of(name) is None else sizes[layer_of(name)]
+        if re.search(r"\.shared_experts?\.", name):
+            block, module = name.split(".shared_expert")[0], name.split(".")[-2]
+            dimension = 1 if module == "down_proj" else 0
+            size = -(-size * tensor.shape[dimension] // tensors[f"{block}.experts.0.{module}.weight"].shape[dimension])
         if re.search(r"\.gate_up_proj\.weight$", name):
             tensor = torch.cat([rows[:size] for rows in tensor.chunk(2)])
         elif re.search(r"\.(gate_proj|up_proj|w1|w3)\.(weight|bias)$", name):

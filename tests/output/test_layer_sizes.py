@@ -27,13 +27,16 @@ FAMILIES_WITHOUT_MAPS = ["gemma", "gemma2", "olmo2", "olmo3", "glm4", "exaone4",
 FACTORS = {"embedding_multiplier": 3.0, "logits_scaling": 1.7, "residual_multiplier": 0.4, "attention_multiplier": 0.2}
 SOURCES_WITHOUT_MAPS = {
     "gemma3_text-tied": tiny_keys("gemma3_text", tie_word_embeddings=True),
+    "glm4_moe": tiny_keys("glm4_moe"),
     "granite": tiny_keys("granite", **FACTORS),
+    "qwen2_moe": tiny_keys("qwen2_moe"),
     "smollm3-window-of-a-layer": tiny_keys("smollm3", no_rope_layers=[1, 1, 0], use_sliding_window=True, sliding_window=7),
     "qwen2-window-of-a-layer": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7, max_window_layers=2),
     **{family: tiny_keys(family) for family in FAMILIES_WITHOUT_MAPS},
 }
 # transformers 4 lacks some of them.
 SOURCES_WITHOUT_MAPS = {name: keys for name, keys in SOURCES_WITHOUT_MAPS.items() if keys["model_type"] in CONFIG_MAPPING}
+SHARED_EXPERTS = ["qwen2_moe", "glm4_moe"]
 MORE_SOURCES = ["llama-biases", "llama-tied", "qwen3-biases-wide-heads", "phi3-longrope", "qwen2-yarn", "qwen3_moe-every-second"]
 
 
@@ -75,7 +78,7 @@ def test_left_padding_changes_nothing(tmp_path, source):
     assert torch.equal(together[1:, 8:], generate(model, short))
 
 
-@pytest.mark.parametrize("source", [*ONE_PER_FAMILY, "phi3-longrope"])
+@pytest.mark.parametrize("source", [*ONE_PER_FAMILY, *SHARED_EXPERTS, "phi3-longrope"])
 def test_a_saved_model_has_the_same_tensors_and_code(tmp_path, source):
     _, directory = write(tmp_path, source)
     model = load(directory)
@@ -110,7 +113,7 @@ def test_bfloat16_stays_near_float32(tmp_path, source):
 
 # Rows of whole 16 bytes may go through other kernels.
 @pytest.mark.parametrize("sizes", [[16, 8, 24], [13, 8, 24]])
-@pytest.mark.parametrize("source", MIXTURE_FAMILIES)
+@pytest.mark.parametrize("source", [*MIXTURE_FAMILIES, *SHARED_EXPERTS])
 def test_experts_may_have_any_number_of_features(tmp_path, source, sizes):
     dense, directory = write(tmp_path, source, sizes=sizes)
     torch.testing.assert_close(logits(load(directory), some_ids()), logits(dense, some_ids()), atol=1e-5, rtol=0)

@@ -242,6 +242,29 @@ def test_a_size_leaves_the_reported_perplexity(tmp_path, family, form):
     assert report["compressed"]["kl"] < {"any": 0.12, "stock": 0.5}[form]  # one size for all layers costs more
 
 
+SHARED_EXPERT_SOURCES = {
+    "qwen2_moe": tiny_keys("qwen2_moe", tie_word_embeddings=True),
+    "glm4_moe": tiny_keys("glm4_moe"),
+}
+
+
+@pytest.mark.parametrize("form", ["any", "stock"])
+@pytest.mark.parametrize("source", SHARED_EXPERT_SOURCES)
+def test_a_model_with_a_shared_expert_is_cut_and_healed(tmp_path, source, form):
+    dense = random_dense(SHARED_EXPERT_SOURCES[source])
+    job = random_job(tmp_path, dense, "cut", method={"size": 0.8, "round_to": 4}, heal={"epochs": 1})
+    job["output"]["format"] = form
+    job["evaluation"] = job["calibration"]
+    directory = run_worker(tmp_path, job, ranks=2)
+    subprocess.run([WORKER, "verify", directory], check=True)
+    report = report_of(directory)
+    assert 0.76 < report["compressed"]["bytes"] / report["dense"]["bytes"] <= 0.8
+    for version in VERSIONS:
+        scores = score_all(version, [tmp_path / "dense", directory], tmp_path / "tokens.safetensors")
+        expected = [report[of_model]["perplexity"] for of_model in ("dense", "compressed")]
+        assert scores == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_norm_behind_a_sublayer_takes_the_scale_of_its_weights_away(tmp_path):
     losses = {}
     for factor in (1.0, 4.0):
@@ -308,13 +331,13 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
 
 
 # Number of features per layer that write nothing, the same in all experts of qwen3_moe.
-SILENT_FEATURES = {"llama-biases-tied": [0, 60, 12], "qwen3_moe-biases-wide-heads": [13, 0, 9]}
+SILENT_FEATURES = {"llama-biases-tied": [0, 60, 12], "qwen3_moe-biases-wide-heads": [13, 0, 9], "qwen2_moe": [14, 0, 9]}
 
 
 @pytest.mark.parametrize("source", SILENT_FEATURES)
 def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
     silent = SILENT_FEATURES[source]
-    dense = random_dense(FULL_WIDTH_SOURCES[source])
+    dense = random_dense((FULL_WIDTH_SOURCES | SHARED_EXPERT_SOURCES)[source])
     silence_features(dense, lambda layer, feature: feature < silent[layer])
     experts = getattr(dense.config, "num_experts", 1)
     written_by_none = sum(silent) * experts * 3 * dense.config.hidden_size

@@ -58,6 +58,7 @@ BASE = {
     "initializer_range": 0.15,
     "tie_word_embeddings": False,
 }
+GLM_EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 40, "pad_token_id": 0}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 CASES = {
     "llama-gqa1": {},
@@ -381,6 +382,48 @@ CASES = {
         **EXPERTS,
     },
     "qwen3_moe-every-second-layer": {"decoder_sparse_step": 2, "sliding_window": 7, **EXPERTS},
+    "qwen2_moe": {
+        "num_key_value_heads": 2,
+        "norm_topk_prob": True,
+        "shared_expert_intermediate_size": 88,
+        **EXPERTS,
+    },
+    "qwen2_moe-dense-layer-tied-v4": {
+        "v4": True,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 1,
+        "decoder_sparse_step": 2,
+        "mlp_only_layers": [3],
+        "qkv_bias": False,
+        "shared_expert_intermediate_size": 24,
+        "tie_word_embeddings": True,
+        **EXPERTS,
+    },
+    "glm4_moe": {
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "attention_bias": True,
+        "use_qk_norm": True,
+        "n_routed_experts": 8,
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 2,
+        "routed_scaling_factor": 2.5,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+        **GLM_EXPERTS,
+    },
+    "glm4_moe-all-mixtures-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 4,
+        "head_dim": 16,
+        "first_k_dense_replace": 0,
+        "norm_topk_prob": False,
+        "n_routed_experts": 6,
+        "rope_parameters": rotary("default", partial_rotary_factor=1.0),
+        "tie_word_embeddings": True,
+        **GLM_EXPERTS,
+    },
 }
 CONFIGS = {
     "llama": transformers.LlamaConfig,
@@ -402,6 +445,8 @@ CONFIGS = {
     "smollm3": transformers.SmolLM3Config,
     "mixtral": transformers.MixtralConfig,
     "qwen3_moe": transformers.Qwen3MoeConfig,
+    "qwen2_moe": transformers.Qwen2MoeConfig,
+    "glm4_moe": transformers.Glm4MoeConfig,
 }
 BATCH, TOKENS = 2, 80
 
@@ -424,8 +469,9 @@ def as_transformers_4(config: dict) -> dict:
         rope["type"] = rope.pop("rope_type")
     config["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
-    if config["model_type"] == "qwen3_moe":
-        config["num_experts"] = config.pop("num_local_experts")
+    if "num_local_experts" in config and config["model_type"] != "mixtral":
+        key = "n_routed_experts" if config["model_type"] == "glm4_moe" else "num_experts"
+        config[key] = config.pop("num_local_experts")
     config["transformers_version"] = "4.46.0"
     return config
 
@@ -439,6 +485,9 @@ def make_model(name: str, options: dict) -> torch.nn.Module:
             parameter.data -= float(name.startswith("gemma"))  # whose norms add 1
         elif parameter_name.endswith("bias"):
             parameter.data.normal_(0, 0.3)
+    for buffer_name, buffer in model.named_buffers():
+        if buffer_name.endswith("e_score_correction_bias"):
+            buffer.normal_(0, 0.3)
     return model.float().eval()
 
 

@@ -73,5 +73,51 @@ TEST_F(Mixture, RoutesIn16BitsByFloat32Probabilities) {
             at::kBFloat16);
 }
 
+Routing routed(const MixtureSpec& config, const std::vector<float>& logits,
+               const at::Tensor& bias = {}) {
+  const at::Tensor router = at::tensor(logits).unsqueeze(1);  // the token is the number 1
+  return route(config, {router, {}}, at::ones({1, 1}, at::kFloat), {}, bias);
+}
+
+TEST(Routing, ABiasChoosesExpertsAndDoesNotWeighThem) {
+  const MixtureSpec config{.experts = 4,
+                           .experts_per_token = 2,
+                           .scores = RouterScores::kSigmoid,
+                           .choice_bias = true,
+                           .weight_scale = 2.5};
+  const at::Tensor bias = at::tensor({0.0F, 0.0F, 0.0F, 9.0F});
+  const Routing found = routed(config, {1.0F, 2.0F, 0.0F, -3.0F}, bias);
+  EXPECT_TRUE(at::equal(found.experts, at::tensor({3, 1}, at::kLong).unsqueeze(0)));
+  const at::Tensor expected = 2.5 * at::sigmoid(at::tensor({-3.0F, 2.0F})).unsqueeze(0);
+  EXPECT_LT(largest_difference(found.weights, expected), 1e-6);
+}
+
+TEST(Routing, ABiasIsNotRoundedAmongNarrowWeights) {
+  SublayerWeights weights;
+  weights.choice_bias = at::tensor({8.0F, 8.001F});
+  EXPECT_TRUE(at::equal(to_dtype(weights, at::kBFloat16).choice_bias, weights.choice_bias));
+  EXPECT_EQ(held_dtype(TensorRole::kChoiceBias, at::kDouble), at::kDouble);
+  EXPECT_EQ(held_dtype(TensorRole::kInProjWeight, at::kHalf), at::kHalf);
+}
+
+TEST(Routing, AGroupIsAsGoodAsItsTwoBestExperts) {
+  const MixtureSpec config{.experts = 6,
+                           .experts_per_token = 2,
+                           .scores = RouterScores::kSigmoid,
+                           .groups = 2,
+                           .groups_per_token = 1};
+  // The best expert of all is in the other group.
+  const Routing found = routed(config, {4.0F, -4.0F, -4.0F, 2.0F, -4.0F, 1.0F});
+  EXPECT_TRUE(at::equal(found.experts, at::tensor({3, 5}, at::kLong).unsqueeze(0)));
+}
+
+TEST(Routing, NormedWeightsOfScoresThatAreAllZeroAreNumbers) {
+  const MixtureSpec config{.experts = 2,
+                           .experts_per_token = 1,
+                           .normed_weights = true,
+                           .scores = RouterScores::kSigmoid};
+  EXPECT_EQ(routed(config, {-200.0F, -200.0F}).weights.item<float>(), 0.0F);
+}
+
 }  // namespace
 }  // namespace dotresize::testing

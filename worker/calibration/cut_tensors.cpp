@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "job/model/tensor_table.h"
@@ -13,7 +14,16 @@ namespace dotresize {
 namespace {
 
 constexpr char kSizes[] = "widths";  // [choices] int64
-constexpr char kOrder[] = "order";   // [matrices, removed parts] int64
+// [matrices, removed parts] int64; a shared expert has another number of parts, so that shorter
+// rows end in zeros
+constexpr char kOrder[] = "order";
+
+at::Tensor stacked(std::vector<at::Tensor> rows) {
+  int64_t longest = 0;
+  for (const at::Tensor& row : rows) longest = std::max(longest, row.size(0));
+  for (at::Tensor& row : rows) row = at::constant_pad_nd(row, {0, longest - row.size(0)});
+  return at::stack(rows);
+}
 
 }  // namespace
 
@@ -67,7 +77,7 @@ std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
   std::map<std::string, at::Tensor> found = {
       {kLossIncreases, at::tensor(loss_increases, at::kDouble)},
       {kSizes, at::tensor(sizes, at::kLong)}};
-  if (!orders.empty()) found[kOrder] = at::stack(orders);
+  if (!orders.empty()) found[kOrder] = stacked(std::move(orders));
   return found;
 }
 

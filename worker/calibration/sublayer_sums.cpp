@@ -34,19 +34,19 @@ SublayerPasses::SublayerPasses(Communicator& comm, const CalibrationJob& job,
 SublayerSums SublayerPasses::no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds) const {
   SublayerSums sums{.sublayer = sublayer, .features = {}, .tokens = {}, .gradients = {}};
   const bool attends = is_attention(sublayer);
-  const int64_t count = attends ? 1 : mlp_count(job_.config, sublayer);
-  const int64_t width = attends ? attention_features(job_.config.attention(sublayer))
-                                : mlp_width(job_.config, sublayer);
+  const std::vector<int64_t> widths =
+      attends ? std::vector{attention_features(job_.config.attention(sublayer))}
+              : features_of_mlps(job_.config, sublayer);
   // Tensors made in inference mode could not be added to during the backward pass.
   std::optional<c10::InferenceMode> with_autograd;
   if (job_.map.metric == Metric::kFisher) with_autograd.emplace(false);
-  for (int64_t mlp = 0; mlp < count; ++mlp) {
+  for (size_t mlp = 0; mlp < widths.size(); ++mlp) {
     MomentOptions options{.what = attends ? "values of the attention" : "features of the MLP",
                           .packed = bounds.empty() && job_.halves_precision()};
-    if (!bounds.empty()) options.reproducible = bounds.at(static_cast<size_t>(mlp));
-    sums.features.emplace_back(width, MomentKinds{.gram = true}, job_.device, options);
+    if (!bounds.empty()) options.reproducible = bounds.at(mlp);
+    sums.features.emplace_back(widths[mlp], MomentKinds{.gram = true}, job_.device, options);
   }
-  sums.tokens.resize(static_cast<size_t>(count), 0);
+  sums.tokens.resize(widths.size(), 0);
   return sums;
 }
 
@@ -132,7 +132,7 @@ void SublayerPasses::in_stages(
 std::vector<SumBounds> SublayerPasses::bounds_of(const SublayerWeights& weights,
                                                  const LayerContext& context,
                                                  const Microbatches& x) const {
-  const int64_t count = mlp_count(job_.config, weights.sublayer);
+  const int64_t count = std::ssize(features_of_mlps(job_.config, weights.sublayer));
   at::Tensor norms = at::zeros({comm_.size(), count}, at::kDouble);
   at::Tensor mine = norms[comm_.rank()];
   const auto visit = [&](int64_t mlp, const at::Tensor& h) {

@@ -26,7 +26,9 @@ bool is_trained(TensorRole role) {
 LayerWeights copy_of(const LayerWeights& layer, at::ScalarType dtype) {
   LayerWeights copy = layer;
   for (SublayerWeights* sublayer : {&copy.attention, &copy.mlp}) {
-    for_each_tensor(*sublayer, [&](at::Tensor& tensor) { tensor = copied(tensor, dtype); });
+    for_each_slot(*sublayer, [&](TensorRole role, size_t, at::Tensor& tensor) {
+      if (tensor.defined()) tensor = copied(tensor, held_dtype(role, dtype));
+    });
   }
   return copy;
 }

@@ -131,9 +131,13 @@ class LayerSizes:
 
     def _with_features(self, layer, number, features):
         settings = vars(self.config)  # all layers share the config, so that the attention can be chosen later on
-        of_family = {key: settings[key] for key in ("intermediate_size", "moe_intermediate_size") if key in settings}
+        shared, of_one = (settings.get(key) for key in ("shared_expert_intermediate_size", "moe_intermediate_size"))
+        sizes = {"intermediate_size": features, "moe_intermediate_size": features}
+        if shared:  # the shared expert is cut like the others, in proportion
+            sizes["shared_expert_intermediate_size"] = -(-shared * features // of_one)
+        of_family = {key: settings[key] for key in sizes if key in settings}
         try:
-            settings.update(dict.fromkeys(of_family, features))
+            settings.update({key: sizes[key] for key in of_family})
             return type(layer)(self.config, number)
         finally:
             settings.update(of_family)

@@ -82,7 +82,9 @@ at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weig
                           const at::Tensor& x) {
   const at::Tensor normed = normed_input(config, weights, x);
   const MixtureSpec& mixture = *config.mlp(weights.sublayer).mixture;
-  return route(mixture, weights.in_proj.at(0), normed.reshape({-1, x.size(-1)})).experts;
+  return route(mixture, weights.in_proj.at(0), normed.reshape({-1, x.size(-1)}), {},
+               weights.choice_bias)
+      .experts;
 }
 
 at::Tensor final_norm(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {

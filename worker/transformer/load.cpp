@@ -49,9 +49,10 @@ at::Tensor load_end(const CheckpointReader& reader, const ModelConfig& config, T
 
 SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig& config,
                               int64_t sublayer, at::ScalarType dtype) {
-  return make_weights(
-      sublayer, sublayer_tensors(config, sublayer),
-      [&](const StoredTensor& tensor) { return load_tensor(reader, tensor, dtype); });
+  return make_weights(sublayer, sublayer_tensors(config, sublayer),
+                      [&](const StoredTensor& tensor) {
+                        return load_tensor(reader, tensor, held_dtype(tensor.role, dtype));
+                      });
 }
 
 EmbeddingWeights load_embedding(const CheckpointReader& reader, const ModelConfig& config,

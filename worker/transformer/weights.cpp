@@ -65,9 +65,16 @@ void for_each_stored(const SublayerWeights& weights, const std::vector<StoredTen
   });
 }
 
+at::ScalarType held_dtype(TensorRole role, at::ScalarType dtype) {
+  const bool narrow = dtype == at::kHalf || dtype == at::kBFloat16;
+  return role == TensorRole::kChoiceBias && narrow ? at::kFloat : dtype;
+}
+
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype) {
   SublayerWeights result = weights;
-  for_each_tensor(result, [&](at::Tensor& tensor) { tensor = tensor.to(dtype); });
+  for_each_slot(result, [&](TensorRole role, size_t, at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.to(held_dtype(role, dtype));
+  });
   return result;
 }
 
@@ -94,7 +101,7 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const std::vector<StoredT
   SublayerWeights weights = owned;
   if (comm.rank() != root) {
     weights = make_weights(sublayer, tensors, [&](const StoredTensor& tensor) {
-      return at::empty(tensor.shape, at::dtype(dtype).device(device));
+      return at::empty(tensor.shape, at::dtype(held_dtype(tensor.role, dtype)).device(device));
     });
   }
   for_each_tensor(weights, [&](at::Tensor& tensor) {

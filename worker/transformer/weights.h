@@ -24,16 +24,19 @@ struct Linear {
   LowRankUpdate update = {};  ///< not a tensor of the checkpoint; not applied to a router
 };
 
-/// Weights of one sublayer: dense, folded on one side, or folded. All of one dtype.
+/// Weights of one sublayer: dense, folded on one side, or folded. All of one dtype (held_dtype).
 struct SublayerWeights {
   int64_t sublayer = 0;
   at::Tensor norm;            ///< γ [d]; undefined once folded into in_proj
   at::Tensor post_norm = {};  ///< weight of the norm behind out_proj [d]; undefined: none
   /// Attention: q, k, v; MLP: gate, up; or one fused matrix. Mixture of experts: the router, then
-  /// gate and up of each expert.
+  /// gate and up of each expert and of the shared one, then the gate [1, d] of the shared one.
   std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< norms of query and key heads, [head_dim]; may be empty
-  std::vector<Linear> out_proj;        ///< attention: o; MLP: down; mixture: down of each expert
+  /// Attention: o; MLP: down; mixture: down of each expert and of the shared one
+  std::vector<Linear> out_proj;
+  at::Tensor choice_bias =
+      {};  ///< mixture: added to the scores [experts], float32; may be undefined
   /// [k_in, k_out]; undefined: the identity plus the factors' product (job/model/model_config.h)
   at::Tensor shortcut;
   at::Tensor shortcut_A;  ///< [k_in, rank]
@@ -64,6 +67,7 @@ void for_each_slot(Weights& weights, const Visit& visit) {
   each(TensorRole::kOutProjWeight, weights.out_proj, &Linear::weight);
   each(TensorRole::kInProjBias, weights.in_proj, &Linear::bias);
   each(TensorRole::kOutProjBias, weights.out_proj, &Linear::bias);
+  visit(TensorRole::kChoiceBias, 0, weights.choice_bias);
   each(TensorRole::kHeadNorm, weights.head_norms, std::identity());
   visit(TensorRole::kNorm, 0, weights.norm);
   visit(TensorRole::kPostNorm, 0, weights.post_norm);
@@ -88,6 +92,10 @@ SublayerWeights make_weights(int64_t sublayer, const std::vector<StoredTensor>& 
 /// std::logic_error if the weights have other tensors than `tensors`.
 void for_each_stored(const SublayerWeights& weights, const std::vector<StoredTensor>& tensors,
                      const std::function<void(const StoredTensor&, const at::Tensor&)>& visit);
+
+/// Returns the dtype of a tensor among weights of `dtype`. A choice of experts is decided by small
+/// differences, so what is added to their scores stays float32.
+at::ScalarType held_dtype(TensorRole role, at::ScalarType dtype);
 
 /// Returns the weights rounded to `dtype`. Tensors that have it already are shared, not copied.
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype);

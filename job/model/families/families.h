@@ -25,5 +25,7 @@ extern const ModelFamily kExaone4;
 extern const ModelFamily kHunyuanV1Dense;
 extern const ModelFamily kMixtral;
 extern const ModelFamily kQwen3Moe;
+extern const ModelFamily kQwen2Moe;
+extern const ModelFamily kGlm4Moe;
 
 }  // namespace dotresize

@@ -9,10 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// Upper limits, larger than those of any existing model. kMaxRows bounds the rows of all experts of
-// a layer together, so that no product of sizes overflows 64 bits.
-constexpr int64_t kMaxExperts = 2048;
-constexpr int64_t kMaxRows = int64_t{1} << 22;
+constexpr int64_t kMaxExperts = 2048;  // larger than in any existing model
 
 constexpr const char* kVersion5Experts = "num_local_experts";
 
@@ -117,6 +114,7 @@ void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const Mi
                                            ", the number of experts");
   }
   const int64_t rows = fields.required_integer(keys.intermediate_size, 1, kMaxRows);
+  mixture.expert_size = rows;
   if (mixture.experts > kMaxRows / rows) {
     fields.fail(keys.intermediate_size,
                 std::to_string(rows) + " rows in each of " + std::to_string(mixture.experts) +
@@ -127,6 +125,23 @@ void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const Mi
     config.layers[layer].mlp.mixture = mixture;
     config.layers[layer].mlp.intermediate_size = rows;
   }
+}
+
+std::vector<bool> mixtures_by_step(const ConfigFields& fields, const ModelConfig& config) {
+  const int64_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers).value_or(1);
+  std::vector<bool> layers;
+  for (int64_t layer = 1; layer <= config.num_layers(); ++layer)
+    layers.push_back(layer % step == 0);
+  const json& dense = fields.raw("mlp_only_layers");
+  if (!dense.is_null() && !dense.is_array()) {
+    fields.fail("mlp_only_layers", "must be a list of layers");
+  }
+  for (const json& layer : dense) {
+    const int64_t number =
+        fields.required_integer("mlp_only_layers", layer, 0, config.num_layers() - 1);
+    layers[static_cast<std::size_t>(number)] = false;
+  }
+  return layers;
 }
 
 void write_mixtures(const MixtureKeys& keys, json& config, const ModelConfig& output) {

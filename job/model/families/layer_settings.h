@@ -52,6 +52,14 @@ struct MixtureKeys {
   const char* intermediate_size;  ///< d_ff of one expert
 };
 
+/// Limit of the rows of all experts of a layer together, so that no product of sizes overflows 64
+/// bits. Larger than in any existing model.
+inline constexpr int64_t kMaxRows = int64_t{1} << 22;
+
+/// Returns which layers have a mixture: every decoder_sparse_step-th one that mlp_only_layers does
+/// not list.
+std::vector<bool> mixtures_by_step(const ConfigFields& fields, const ModelConfig& config);
+
 /// Makes the MLPs of these layers mixtures. transformers 5 may write num_local_experts in place of
 /// `keys.experts`.
 void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const MixtureSpec& form,

@@ -9,19 +9,19 @@
 namespace dotresize {
 namespace {
 
-constexpr std::array kFamilies = {&kLlama,   &kMistral,        &kMinistral3, &kPhi3,    &kQwen2,
-                                  &kQwen3,   &kSmolLM3,        &kGranite,    &kSeedOss, &kGemma,
-                                  &kGemma2,  &kGemma3Text,     &kOlmo2,      &kOlmo3,   &kGlm4,
-                                  &kExaone4, &kHunyuanV1Dense, &kMixtral,    &kQwen3Moe};
+constexpr std::array kFamilies = {
+    &kLlama,   &kMistral, &kMinistral3,     &kPhi3,    &kQwen2,      &kQwen3,    &kSmolLM3,
+    &kGranite, &kSeedOss, &kGemma,          &kGemma2,  &kGemma3Text, &kOlmo2,    &kOlmo3,
+    &kGlm4,    &kExaone4, &kHunyuanV1Dense, &kMixtral, &kQwen3Moe,   &kQwen2Moe, &kGlm4Moe};
 
 constexpr std::string_view kLayerNorm =
     "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";
 constexpr std::string_view kParallel =
     "its attention and MLP read the same residual stream side by side (parallel blocks), which "
     "the junctions do not describe";
-constexpr std::string_view kSharedExpert =
-    "beside its mixture of experts every token goes through a shared expert with a gate of its "
-    "own, which is not supported";
+constexpr std::string_view kSinks =
+    "each head of its attention has a sink, a score without a key, and its experts are stored side "
+    "by side, transposed, with biases and an activation of their own; neither is supported";
 constexpr std::string_view kWrapper =
     "it holds a model of text beside one of images; save the first alone, as gemma3_text";
 constexpr std::string_view kNotYet = "it is not supported yet";
@@ -32,12 +32,12 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"gpt2", kLayerNorm},     {"opt", kLayerNorm},          {"bloom", kLayerNorm},
-    {"mpt", kLayerNorm},      {"starcoder2", kLayerNorm},   {"gpt_bigcode", kLayerNorm},
-    {"stablelm", kLayerNorm}, {"gemma3", kWrapper},         {"gptj", kParallel},
-    {"gpt_neox", kParallel},  {"phi", kParallel},           {"falcon", kParallel},
-    {"cohere", kParallel},    {"cohere2", kParallel},       {"ministral", kNotYet},
-    {"llama4", kNotYet},      {"qwen2_moe", kSharedExpert},
+    {"gpt2", kLayerNorm},     {"opt", kLayerNorm},        {"bloom", kLayerNorm},
+    {"mpt", kLayerNorm},      {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
+    {"stablelm", kLayerNorm}, {"gemma3", kWrapper},       {"gptj", kParallel},
+    {"gpt_neox", kParallel},  {"phi", kParallel},         {"falcon", kParallel},
+    {"cohere", kParallel},    {"cohere2", kParallel},     {"ministral", kNotYet},
+    {"llama4", kNotYet},      {"gpt_oss", kSinks},
 };
 
 }  // namespace

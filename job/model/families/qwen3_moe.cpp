@@ -10,25 +10,6 @@ namespace {
 constexpr MixtureKeys kQwen3MoeKeys{.experts = "num_experts",
                                     .intermediate_size = "moe_intermediate_size"};
 
-/// Returns which layers have a mixture: every decoder_sparse_step-th one that mlp_only_layers does
-/// not list.
-std::vector<bool> mixture_layers(const ConfigFields& fields, const ModelConfig& config) {
-  const int64_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers).value_or(1);
-  std::vector<bool> layers;
-  for (int64_t layer = 1; layer <= config.num_layers(); ++layer)
-    layers.push_back(layer % step == 0);
-  const nlohmann::json& dense = fields.raw("mlp_only_layers");
-  if (!dense.is_null() && !dense.is_array()) {
-    fields.fail("mlp_only_layers", "must be a list of layers");
-  }
-  for (const nlohmann::json& layer : dense) {
-    const int64_t number =
-        fields.required_integer("mlp_only_layers", layer, 0, config.num_layers() - 1);
-    layers[static_cast<std::size_t>(number)] = false;
-  }
-  return layers;
-}
-
 void read_qwen3_moe(const ConfigFields& fields, ModelConfig& config) {
   const bool bias = fields.boolean("attention_bias", false);
   refuse_biases(fields, {"mlp_bias"}, config);
@@ -41,7 +22,7 @@ void read_qwen3_moe(const ConfigFields& fields, ModelConfig& config) {
   read_rotary(fields, {}, config);
   const MixtureSpec form{.normed_weights = fields.boolean("norm_topk_prob", false),
                          .names = {"mlp", "gate_proj", "up_proj", "down_proj"}};
-  read_mixtures(fields, kQwen3MoeKeys, form, mixture_layers(fields, config), config);
+  read_mixtures(fields, kQwen3MoeKeys, form, mixtures_by_step(fields, config), config);
 }
 
 void write_qwen3_moe(nlohmann::json& config, const ModelConfig& output) {

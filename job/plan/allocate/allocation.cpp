@@ -7,7 +7,9 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
@@ -81,6 +83,37 @@ std::vector<int64_t> bytes_of_choices(const ModelConfig& dense, const ResolvedJo
   return bytes;
 }
 
+/// Chooses one size for all MLPs and one for all experts.
+Allocation allocate_alike(const ModelConfig& config, const ResolvedJob& job,
+                          const std::vector<SublayerCurve>& curves, int64_t most) {
+  const auto is_mixture = [&](std::size_t curve) {
+    return config.is_mixture(curves[curve].sublayer);
+  };
+  std::size_t mlp_sizes = 1;
+  std::size_t expert_sizes = 1;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    (is_mixture(i) ? expert_sizes : mlp_sizes) = curves[i].loss_increases.size();
+  }
+  const auto at = [&](std::size_t of_mlps, std::size_t of_experts) {
+    return with_choices(config, job, curves,
+                        [&](std::size_t i) { return is_mixture(i) ? of_experts : of_mlps; });
+  };
+  const auto fits = [&](std::size_t of_mlps, std::size_t of_experts) {
+    return bytes_of(config, job, at(of_mlps, of_experts)) <= most;
+  };
+  std::optional<Allocation> best;
+  std::size_t of_experts = expert_sizes - 1;
+  for (std::size_t of_mlps = 0; of_mlps < mlp_sizes; ++of_mlps) {
+    if (!fits(of_mlps, of_experts)) continue;
+    while (of_experts > 0 && fits(of_mlps, of_experts - 1)) --of_experts;
+    Allocation found = at(of_mlps, of_experts);
+    const bool better = !best || found.predicted_loss_increase() < best->predicted_loss_increase();
+    if (better) best = std::move(found);
+  }
+  if (best) return *best;
+  throw std::invalid_argument("the fewest features have more bytes than there may be");
+}
+
 }  // namespace
 
 double Allocation::predicted_loss_increase() const {
@@ -113,7 +146,7 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
   const double size = job.target.allocation->size;
   const std::string advice =
-      config.norms_fold()
+      config.norms_fold() && !config.has_shared_expert()
           ? fmt::format(
                 "a method by name, such as {{name: slicegpt, size: {}}}, also narrows the "
                 "residual stream",
@@ -131,14 +164,7 @@ Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
                     const std::vector<SublayerCurve>& curves) {
   check_curves(config, job, curves);
   const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
-  if (job.stock_output()) {  // the same features in all MLPs
-    const std::size_t sizes = curves.front().loss_increases.size();
-    for (std::size_t size = 0; size < sizes; ++size) {
-      Allocation found = with_choices(config, job, curves, [&](std::size_t) { return size; });
-      if (bytes_of(config, job, found) <= most) return found;
-    }
-    throw std::invalid_argument("the fewest features have more bytes than there may be");
-  }
+  if (job.stock_output()) return allocate_alike(config, job, curves, most);
   ModelConfig output = config;
   output.dtypes = job.output.dtypes;
   std::vector<LossCurve> by_bytes;

@@ -48,7 +48,8 @@ double predicted_loss_increase(const std::vector<ChosenSize>& chosen);
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
 
 /// Chooses the sizes with the smallest predicted loss increase, among those whose output has a net
-/// size within job.target.allocation->size. All MLPs of a stock output keep equally many features.
+/// size within job.target.allocation->size. All MLPs of a stock output keep equally many features,
+/// and so do all experts.
 /// `curves` has one curve for each sublayer that may be cut, in their order. Deterministic. Throws
 /// std::invalid_argument if the curves do not match the model or if no sizes meet the target.
 Allocation allocate(const ModelConfig& config, const ResolvedJob& job,

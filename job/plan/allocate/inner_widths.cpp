@@ -74,8 +74,10 @@ ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarg
 }
 
 int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer) {
-  const int64_t features = mlp_width(config, sublayer);
-  return mlp_count(config, sublayer) * features * features * 8;
+  int64_t bytes = 0;
+  for (const int64_t features : features_of_mlps(config, sublayer))
+    bytes += features * features * 8;
+  return bytes;
 }
 
 int64_t attention_features(const AttentionSpec& attention) {

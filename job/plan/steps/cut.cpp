@@ -24,7 +24,7 @@ namespace {
 int64_t most_features(const RankSizes& r) {
   int64_t most = 0;
   for (const LayerSpec& layer : r.config.layers) {
-    most = std::max(most, layer.mlp.intermediate_size);
+    most = std::max({most, layer.mlp.intermediate_size, shared_features(layer.mlp)});
     if (r.job.allocates_values()) most = std::max(most, attention_features(layer.attention));
   }
   return most;
@@ -39,10 +39,9 @@ int64_t feature_sums(const RankSizes& r, int64_t at_once) {
   std::vector<int64_t> sums;
   for (int64_t s = stage ? r.shard.first_sublayer : 0; s < end; ++s) {
     if (!may_be_cut(r.job, s)) continue;
-    const int64_t matrices = is_attention(s) ? 1 : mlp_count(r.config, s);
-    const int64_t width =
-        is_attention(s) ? attention_features(r.config.attention(s)) : mlp_width(r.config, s);
-    sums.push_back(matrices * r.gram_sum(width) + (r.gradients ? r.gram_sum(r.d) : 0));
+    sums.push_back(r.gradients ? r.gram_sum(r.d) : 0);
+    if (is_attention(s)) sums.back() += r.gram_sum(attention_features(r.config.attention(s)));
+    for (const int64_t width : features_of_mlps(r.config, s)) sums.back() += r.gram_sum(width);
   }
   const auto together = std::min<int64_t>(at_once, std::ssize(sums));
   int64_t most = 0;
@@ -153,28 +152,40 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   if (is_attention(sublayer)) return value_cut_counts(config, job, sublayer);
   CutCounts counts;
   const double d = number(config.hidden_size);
-  const double mlps = number(mlp_count(config, sublayer));
-  const double f = number(mlp_width(config, sublayer));
+  const double features = number(mlp_width(config, sublayer));
+  if (features == 0.0) return counts;
+  const double shared = number(shared_features(config.mlp(sublayer)));
   const double cuts = job.target.allocation ? kCutsOfAllocation : 1.0;
   const bool mixture = config.is_mixture(sublayer);
   const double left = job.target.allocation
-                          ? f * job.target.allocation->size
+                          ? features * job.target.allocation->size
                           : number(mixture ? job.mlp->expert_width : job.mlp->width);
   const double least =
       job.target.allocation ? number(choices(config, job, sublayer).back().size) : left;
-  counts.gram = gram_operations(f) * number(active_mlps(config, sublayer));
-  counts.width = f * std::sqrt(mlps);
-  const double of_removal =
-      f * f * f + 2.0 * d * f * f + 2.0 * d * d * f + 2.3 * (f * f * f - least * least * least);
-  const double of_cut = left * left * left / 3.0 + 2.0 * d * f * left + 2.0 * d * left * left;
-  counts.cuts = mlps * cuts * of_cut;
-  counts.solve = mlps * of_removal + counts.cuts;
-  counts.steps = mlps * (f - least);
-  counts.bytes = counts.steps * 8.0 * 100.0 * (f + least) / 2.0;
+  counts.gram = gram_operations(features) * number(active_mlps(config, sublayer));
+  if (shared > 0.0) counts.gram += gram_operations(shared);
+  double squares = 0.0;
+  double all_left = 0.0;
+  const auto add = [&](double mlps, double f) {
+    const double l = left * f / features;
+    const double end = least * f / features;
+    const double of_removal =
+        f * f * f + 2.0 * d * f * f + 2.0 * d * d * f + 2.3 * (f * f * f - end * end * end);
+    const double of_cut = l * l * l / 3.0 + 2.0 * d * f * l + 2.0 * d * l * l;
+    counts.cuts += mlps * cuts * of_cut;
+    counts.solve += mlps * of_removal + mlps * cuts * of_cut;
+    counts.steps += mlps * (f - end);
+    counts.bytes += mlps * (f - end) * 8.0 * 100.0 * (f + end) / 2.0;
+    squares += mlps * f * f;
+    all_left += mlps * l;
+  };
+  add(number(mlp_count(config, sublayer)), features);
+  if (shared > 0.0) add(1.0, shared);
+  counts.width = std::sqrt(squares);
   const int64_t width = config.hidden_size;
   const TensorsSize stored = sublayer_size(config, sublayer, width, width, /*folded=*/false);
   // Gate and up stay as they are stored.
-  counts.journal = cuts * mlps * left * d *
+  counts.journal = cuts * all_left * d *
                    (2.0 * number(stored.bytes) / number(stored.parameters) +
                     (folds_in_float64(job.output.dtypes.main) ? 8.0 : 4.0));
   return counts;

@@ -38,7 +38,8 @@ int64_t numbers_inside(const LayerSpec& layer, int64_t d, int64_t seqlen, bool p
   const int64_t scores = layer.attention.score_cap ? 2 * layer.attention.num_heads * seqlen : 0;
   const int64_t attention = 5 * queries + (padded ? 5 : 4) * keys + scores;
   // Tokens of an expert are gathered, and its results are added up.
-  const int64_t mlp = 3 * (layer.mlp.intermediate_size + (layer.mlp.mixture ? d : 0));
+  const int64_t features = std::max(layer.mlp.intermediate_size, shared_features(layer.mlp));
+  const int64_t mlp = 3 * (features + (layer.mlp.mixture ? d : 0));
   return std::max(attention, mlp);
 }
 
@@ -54,7 +55,8 @@ double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
   if (!config.is_mixture(sublayer)) return features;
   // Tokens are gathered and scattered.
   return number(active_mlps(config, sublayer)) *
-         (features + (2.0 * size + 12.0) * number(config.hidden_size));
+             (features + (2.0 * size + 12.0) * number(config.hidden_size)) +
+         size * 5.0 * number(shared_features(config.mlp(sublayer)));
 }
 
 /// Bytes per token of float16 products whose rows are scaled (worker/transformer/linear.h).
@@ -68,9 +70,12 @@ double scaling_bytes(const ModelConfig& config, int64_t sublayer, const Sublayer
     const double keys = number(attention.num_kv_heads * attention.head_dim);
     return 10.0 * (3.0 * in + queries) + 6.0 * (queries + 2.0 * keys + out);
   }
-  const double features = number(mlp_width(config, sublayer));
-  return number(active_mlps(config, sublayer)) *
-         (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
+  const auto of_mlp = [&](int64_t features) {
+    return 10.0 * (2.0 * in + number(features)) + 6.0 * (2.0 * number(features) + out);
+  };
+  const int64_t shared = shared_features(config.mlp(sublayer));
+  return number(active_mlps(config, sublayer)) * of_mlp(mlp_width(config, sublayer)) +
+         (shared > 0 ? of_mlp(shared) : 0.0);
 }
 
 }  // namespace
@@ -148,7 +153,8 @@ int64_t RankSizes::microbatch() const {
 
 /// Bytes per token that autograd keeps in a sublayer, beside its input. Attention: its heads,
 /// repeated and padded, the result, the input of head norms, and a row of a mask. MLP: both parts
-/// and the gate's activation. Mixture: those of the token's experts, and their results.
+/// and the gate's activation. Mixture: those of the token's experts, also the shared one, and their
+/// results.
 int64_t RankSizes::graph_bytes(int64_t sublayer) const {
   const int64_t between = compute == Dtype::kFloat16 ? kFloat : compute_bytes;
   const int64_t norms = (2 * kFloat + between) * d;
@@ -165,7 +171,9 @@ int64_t RankSizes::graph_bytes(int64_t sublayer) const {
   const MlpSpec& mlp = config.mlp(sublayer);
   if (!mlp.mixture) return norms + 3 * mlp.intermediate_size * between;
   return norms + mlp.mixture->experts * 3 * kFloat +
-         mlp.mixture->experts_per_token * (3 * mlp.intermediate_size + 3 * d) * between;
+         (mlp.mixture->experts_per_token * (3 * mlp.intermediate_size + 3 * d) +
+          3 * shared_features(mlp)) *
+             between;
 }
 
 /// Bytes of the way back: the microbatches that are not back yet (Checkpoints); in one sublayer

@@ -52,6 +52,14 @@ std::string qwen3_moe_with(const std::string& from, const std::string& to) {
   return with(kQwen3MoeConfig, from, to);
 }
 
+std::string qwen2_moe_with(const std::string& from, const std::string& to) {
+  return with(kQwen2MoeConfig, from, to);
+}
+
+std::string glm4_moe_with(const std::string& from, const std::string& to) {
+  return with(kGlm4MoeConfig, from, to);
+}
+
 /// Returns Qwen3's config.json (128 channels a head) with these rotary settings.
 std::string qwen3_with(const std::string& rope_scaling) {
   return with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + rope_scaling + "}");
@@ -96,8 +104,50 @@ std::vector<BadConfig> bad_configs() {
       {"Ministral", of_type("ministral"),
        "'ministral' is refused: it is not supported yet; accepted are llama, mistral, ministral3, "
        "phi3, qwen2, qwen3, smollm3, granite, seed_oss, gemma, gemma2, gemma3_text, olmo2, olmo3, "
-       "glm4, exaone4, hunyuan_v1_dense, mixtral, qwen3_moe"},
-      {"Qwen2Moe", of_type("qwen2_moe"), "every token goes through a shared expert"},
+       "glm4, exaone4, hunyuan_v1_dense, mixtral, qwen3_moe, qwen2_moe, glm4_moe"},
+      {"GptOss", of_type("gpt_oss"), "'gpt_oss' is refused: each head of its attention has a sink"},
+      {"SharedExpertWithoutSize", qwen2_moe_with(R"("shared_expert_intermediate_size": 5632,)", ""),
+       "shared_expert_intermediate_size: is missing"},
+      {"SharedExpertOfNoSize",
+       qwen2_moe_with(R"("shared_expert_intermediate_size": 5632)",
+                      R"("shared_expert_intermediate_size": 0)"),
+       "shared_expert_intermediate_size: 0 is not a whole number from 1 to 4194304"},
+      {"Qwen2MoeBiasesAreNull", qwen2_moe_with("{", R"({"qkv_bias": null, )"), "qkv_bias: is null"},
+      {"Qwen2MoeWithWindows",
+       qwen2_moe_with(R"("use_sliding_window": false)", R"("use_sliding_window": true)"),
+       "use_sliding_window: true is refused; only false is supported"},
+      {"Qwen2MoeWithAWindow",
+       qwen2_moe_with(R"("num_hidden_layers": 24)",
+                      R"("num_hidden_layers": 1, "layer_types": ["sliding_attention"])"),
+       "layer_types: sliding_attention contradicts use_sliding_window, false"},
+      {"Qwen2MoeWithAnotherActivation", qwen2_moe_with("silu", "gelu"),
+       "hidden_act: 'gelu' is refused"},
+      {"NoGroups", glm4_moe_with(R"("n_group": 1)", R"("n_group": 0)"),
+       "n_group: 0 is not a whole number"},
+      {"GroupsThatDoNotDivide", glm4_moe_with(R"("n_group": 1)", R"("n_group": 3)"),
+       "n_group: 3 does not divide n_routed_experts, 160, into groups of two or more"},
+      {"GroupsOfOne", glm4_moe_with(R"("n_group": 1)", R"("n_group": 160)"),
+       "n_group: 160 does not divide n_routed_experts, 160, into groups of two or more"},
+      {"MoreGroupsPerTokenThanThereAre", glm4_moe_with(R"("topk_group": 1)", R"("topk_group": 2)"),
+       "topk_group: 2 is above n_group, 1"},
+      {"MoreExpertsPerTokenThanItsGroupsHave", glm4_moe_with(R"("n_group": 1)", R"("n_group": 40)"),
+       "num_experts_per_tok: 8 is above the experts of topk_group groups, 4"},
+      {"NoSharedExperts", glm4_moe_with(R"("n_shared_experts": 1)", R"("n_shared_experts": 0)"),
+       "n_shared_experts: 0 is not a whole number"},
+      {"SharedExpertsAreNull",
+       glm4_moe_with(R"("n_shared_experts": 1)", R"("n_shared_experts": null)"),
+       "n_shared_experts: is null"},
+      {"NegativeScaleOfRouting",
+       glm4_moe_with(R"("routed_scaling_factor": 2.5)", R"("routed_scaling_factor": -1)"),
+       "routed_scaling_factor: -1 is not"},
+      {"DenseLayersBelowNone",
+       glm4_moe_with(R"("first_k_dense_replace": 3)", R"("first_k_dense_replace": -1)"),
+       "first_k_dense_replace: -1 is not"},
+      {"NormsOfHeadsNeitherThereNorNot",
+       glm4_moe_with(R"("use_qk_norm": true)", R"("use_qk_norm": 1)"), "use_qk_norm: 1 is neither"},
+      {"OddPartOfAHead",
+       glm4_moe_with(R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 0.01)"),
+       "partial_rotary_factor: gives 1 rotated channels of 128"},
       {"NoExperts", mixtral_with(R"("num_local_experts": 8)", R"("num_local_experts": 0)"),
        "num_local_experts: 0 is not a whole number from 1 to 2048"},
       {"ExpertsNotCounted", mixtral_with(R"("num_local_experts": 8,)", ""),

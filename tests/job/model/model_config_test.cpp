@@ -133,6 +133,29 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(qwen3_moe.layers.front().attention.num_kv_heads, 4);
   EXPECT_EQ(qwen3_moe.rotaries.front().theta, 1e4);
   EXPECT_FALSE(qwen3_moe.mlp(1).mixture->normed_weights);
+  const std::string of_one = R"("moe_intermediate_size": 8, )" + experts;
+  const ModelConfig qwen2_moe =
+      parse(R"({"model_type": "qwen2_moe", "shared_expert_intermediate_size": 12, )" + of_one);
+  EXPECT_EQ(qwen2_moe.layers.front().attention.num_kv_heads, 16);
+  EXPECT_TRUE(qwen2_moe.layers.front().attention.bias);
+  EXPECT_FALSE(qwen2_moe.layers.front().attention.output_bias);
+  EXPECT_FALSE(qwen2_moe.mlp(1).mixture->normed_weights);
+  EXPECT_EQ(shared_features(qwen2_moe.mlp(1)), 12);
+  const ModelConfig glm4_moe =
+      parse(with(R"({"model_type": "glm4_moe", )" + of_one, R"("num_hidden_layers": 1)",
+                 R"("num_hidden_layers": 2)"));
+  EXPECT_EQ(glm4_moe.layers.front().attention.num_kv_heads, 8);
+  EXPECT_EQ(glm4_moe.rotaries.front().channels, 16);  // half of a head
+  EXPECT_EQ(glm4_moe.rms_norm_eps, 1e-5);
+  EXPECT_FALSE(glm4_moe.layers.front().attention.bias);
+  EXPECT_FALSE(glm4_moe.layers.front().attention.head_norms);
+  EXPECT_FALSE(glm4_moe.mlp(1).mixture);
+  const MixtureSpec& mixture = *glm4_moe.mlp(3).mixture;
+  EXPECT_TRUE(mixture.normed_weights && mixture.choice_bias);
+  EXPECT_EQ(mixture.scores, RouterScores::kSigmoid);
+  EXPECT_EQ(mixture.weight_scale, 1.0);
+  EXPECT_EQ(mixture.groups * mixture.groups_per_token, 1);
+  EXPECT_EQ(shared_features(glm4_moe.mlp(3)), 8);
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {

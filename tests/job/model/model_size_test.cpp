@@ -51,6 +51,8 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kMinistral3Config), 3'429'006'336);
   EXPECT_EQ(parameters(kMixtralConfig), 46'702'792'704);
   EXPECT_EQ(parameters(kQwen3MoeConfig), 30'532'122'624);
+  EXPECT_EQ(parameters(kQwen2MoeConfig), 14'315'784'192);
+  EXPECT_EQ(parameters(kGlm4MoeConfig), 352'797'829'024);
 }
 
 TEST(ModelSize, OfAMixtureATokenMeetsTheRouterAndItsExperts) {
@@ -59,6 +61,22 @@ TEST(ModelSize, OfAMixtureATokenMeetsTheRouterAndItsExperts) {
   EXPECT_EQ(active_parameters(mixtral, 0), sublayer_parameters(mixtral, 0, 4096, 4096, false));
   EXPECT_EQ(sublayer_parameters(mixtral, 1, 3072, 2048, true),
             8 * (3072 + 14336 * (2 * 3072 + 2048)) + 3072 * 2048);
+}
+
+TEST(ModelSize, AllTokensMeetASharedExpertWhichIsCutInProportion) {
+  ModelConfig qwen = parse_model_config(kQwen2MoeConfig, "config.json");
+  const auto active = [&] { return active_parameters(qwen, 1); };
+  EXPECT_EQ(active(), 2048 * (1 + 60 + 4 * 3 * 1408 + 3 * 5632 + 1));
+  kFeatures.set_size(704, qwen.layers.front());
+  EXPECT_EQ(active(), 2048 * (1 + 60 + 4 * 3 * 704 + 3 * 2816 + 1));
+  kFeatures.set_size(1, qwen.layers.front());
+  kFeatures.set_size(1408, qwen.layers.front());
+  EXPECT_EQ(shared_features(qwen.layers.front().mlp), 5632);
+  qwen.layers.front().mlp.mixture->shared_size = 5633;
+  kFeatures.set_size(704, qwen.layers.front());
+  EXPECT_EQ(features_of_mlps(qwen, 1).back(), 2817);  // rounded up
+  EXPECT_EQ(std::ssize(features_of_mlps(qwen, 1)), 61);
+  EXPECT_THAT(features_of_mlps(qwen, 0), IsEmpty());
 }
 
 TEST(ModelSize, LayersOfAMixtureModelMayBeDense) {

@@ -70,6 +70,30 @@ TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
   }
 }
 
+TEST(OutputConfig, SaysHowWideASharedExpertIs) {
+  for (const char* text : {kQwen2MoeConfig, kGlm4MoeConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    ModelConfig cut = source;
+    for (LayerSpec& layer : cut.layers) layer.mlp.intermediate_size /= 2;
+    const int64_t last = source.num_sublayers() - 1;
+    const json keys = json::parse(output_config_json(text, cut));
+    const ModelConfig stock = parse_model_config(keys.dump(), "config.json");
+    EXPECT_EQ(features_of_mlps(stock, last), features_of_mlps(cut, last));
+    cut.form.sizes_by_layer = cut.form.norm_weights = cut.compressed = true;
+    const ModelConfig custom = parse_model_config(output_config_json(text, cut), "config.json");
+    EXPECT_EQ(features_of_mlps(custom, last), features_of_mlps(cut, last));
+    EXPECT_EQ(keys.value("num_nextn_predict_layers", 0), 0);
+    EXPECT_EQ(stock.rotaries, source.rotaries);
+  }
+  const std::string whole = with(kGlm4MoeConfig, R"("partial_rotary_factor": 0.5,)",
+                                 R"("rope_parameters": {"partial_rotary_factor": 1.0,
+      "rope_type": "default", "rope_theta": 1000000},)");
+  const ModelConfig source = parse_model_config(whole, "config.json");
+  const json keys = json::parse(output_config_json(whole, source));
+  EXPECT_EQ(keys["partial_rotary_factor"], 1.0);
+  EXPECT_EQ(keys["rope_parameters"]["partial_rotary_factor"], 1.0);
+}
+
 TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
   for (const char* text : {kLlama31Config, kPhi3MiniConfig, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
@@ -276,7 +300,8 @@ std::string output_without_maps(const char* text) {
 }
 
 TEST(OutputConfig, WithoutMapsNormsHaveWeightsAndNothingIsAdded) {
-  for (const char* text : {kLlama31Config, kQwen25Config, kMixtralConfig}) {
+  for (const char* text :
+       {kLlama31Config, kQwen25Config, kMixtralConfig, kQwen2MoeConfig, kGlm4MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(output_without_maps(text), "config.json");
     EXPECT_TRUE(output.form.norm_weights);

@@ -285,6 +285,38 @@ TEST_F(AllocationTest, AStockModelHasAsManyFeaturesInEveryLayer) {
   EXPECT_THAT(plan_table(make_job_plan(config_, job)), Not(HasSubstr("\nvalues")));
 }
 
+TEST_F(AllocationTest, AStockModelHasOneSizeForMlpsAndOneForExperts) {
+  for (std::size_t layer = 2; layer < 6; ++layer) {
+    config_.layers[layer].mlp.intermediate_size = 320;
+    config_.layers[layer].mlp.mixture = {.experts = 4,
+                                         .experts_per_token = 2,
+                                         .names = {"mlp", "gate_proj", "up_proj", "down_proj"}};
+  }
+  with_size("size: 0.8", "path: o, format: stock");
+  const ResolvedJob job = resolve();
+  for (const double weight : {1e-6, 1.0, 1e6}) {  // of the MLPs
+    const Curves curves = squares(job, {weight, weight, 1.0, 1.0, 1.0, 1.0});
+    double best = 1e300;
+    for (std::size_t of_mlps = 0; of_mlps < curves[0].loss_increases.size(); ++of_mlps) {
+      for (std::size_t of_experts = 0; of_experts < curves[2].loss_increases.size(); ++of_experts) {
+        Allocation found;
+        for (const SublayerCurve& curve : curves) {
+          const std::size_t at = config_.is_mixture(curve.sublayer) ? of_experts : of_mlps;
+          const auto [unit, size] = choices(config_, job, curve.sublayer).at(at);
+          found.chosen.push_back({curve.sublayer, unit, size, curve.loss_increases.at(at)});
+        }
+        if (size_of(job, found).bytes_fraction() > 0.8) continue;
+        best = std::min(best, found.predicted_loss_increase());
+      }
+    }
+    const Allocation chosen = allocate(config_, job, curves);
+    EXPECT_DOUBLE_EQ(chosen.predicted_loss_increase(), best);
+    EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
+    EXPECT_EQ(features(chosen)[0], features(chosen)[1]);
+    EXPECT_EQ(features(chosen)[2], features(chosen)[5]);
+  }
+}
+
 TEST_F(AllocationTest, ASizeThatCannotBeHadIsRefused) {
   spec_.mutable_method()->set_size(0.31);  // both tables take 0.317
   EXPECT_THAT(error(),

@@ -253,6 +253,27 @@ TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   EXPECT_EQ(resolve().widths.largest(), 200);
 }
 
+TEST_F(ResolveJob, MapsAreRefusedWhereTokensShareAnExpert) {
+  config_.layers.back().mlp.mixture = {
+      .experts = 4, .experts_per_token = 1, .shared_size = 8, .expert_size = 8};
+  EXPECT_THAT(error(), HasSubstr("the model has an expert that all tokens share; a size alone"));
+  spec_.mutable_output()->set_format(v1::Output::stock);
+  EXPECT_THAT(error(), HasSubstr("the model has an expert that all tokens share; a size alone"));
+}
+
+TEST_F(ResolveJob, WhatChoosesExpertsKeepsItsDtype) {
+  config_.layers.back().mlp.mixture = {.experts = 4,
+                                       .experts_per_token = 1,
+                                       .names = {"mlp", "gate_proj", "up_proj", "down_proj"},
+                                       .choice_bias = true};
+  const std::string bias =
+      name_prefix(config_.num_sublayers() - 1) + "mlp.gate.e_score_correction_bias";
+  config_.dtypes = {Dtype::kBFloat16,
+                    {{bias, Dtype::kFloat32}, {"model.norm.weight", Dtype::kFloat32}}};
+  spec_.mutable_output()->set_dtype(v1::Output::float16);
+  EXPECT_EQ(resolve().output.dtypes, (StoredDtypes{Dtype::kFloat16, {{bias, Dtype::kFloat32}}}));
+}
+
 TEST_F(ResolveJob, MapsAreRefusedWhereTheWindowsOfLayersDiffer) {
   config_.layers.back().attention.sliding_window = 64;
   EXPECT_THAT(error(),

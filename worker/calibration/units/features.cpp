@@ -10,13 +10,20 @@
 namespace dotresize {
 namespace {
 
-at::Tensor add_curve_of_features(const CutSublayer& /*from*/, CutMatrix matrix,
+/// Features that the matrix keeps if the MLP or each expert keeps `size`: a shared expert has
+/// others.
+int64_t left_in(const CutMatrix& matrix, const CutSublayer& from, int64_t size) {
+  return in_proportion(matrix.weight.size(1), size, mlp_width(from.job.config, from.sublayer));
+}
+
+at::Tensor add_curve_of_features(const CutSublayer& from, CutMatrix matrix,
                                  const std::vector<int64_t>& sizes,
                                  std::vector<double>& loss_increases) {
-  const Removal removal =
-      removal_of_features(std::move(matrix.gram), matrix.weight, matrix.metric, sizes.back());
+  const Removal removal = removal_of_features(std::move(matrix.gram), matrix.weight, matrix.metric,
+                                              left_in(matrix, from, sizes.back()));
   for (size_t i = 0; i < sizes.size(); ++i) {
-    loss_increases[i] += removal.loss_increases.at(static_cast<size_t>(sizes.front() - sizes[i]));
+    const int64_t removed = matrix.weight.size(1) - left_in(matrix, from, sizes[i]);
+    loss_increases[i] += removal.loss_increases.at(static_cast<size_t>(removed));
   }
   return removal.order;
 }
@@ -27,6 +34,7 @@ std::vector<CutFeatures> cut_matrices(const CutSublayer& from, int64_t size,
                                       std::vector<double>& loss_increases) {
   std::vector<CutFeatures> cuts;
   from.for_each_matrix([&](CutMatrix matrix) {
+    const int64_t left = left_in(matrix, from, size);
     at::Tensor order;
     if (known_order.defined()) {
       order = known_order[std::ssize(cuts)];
@@ -36,12 +44,12 @@ std::vector<CutFeatures> cut_matrices(const CutSublayer& from, int64_t size,
           matrix.gram, at::TensorOptions(at::kCPU).pinned_memory(matrix.gram.is_cuda()));
       kept.copy_(matrix.gram);
       const Removal removal =
-          removal_of_features(std::move(matrix.gram), matrix.weight, matrix.metric, size);
+          removal_of_features(std::move(matrix.gram), matrix.weight, matrix.metric, left);
       loss_increases.push_back(removal.loss_increases.back());
       order = removal.order;
       matrix.gram = to_device(kept, from.job.device);
     }
-    cuts.push_back(features_left(order, std::move(matrix.gram), matrix.weight, size));
+    cuts.push_back(features_left(order, std::move(matrix.gram), matrix.weight, left));
   });
   return cuts;
 }
@@ -57,10 +65,12 @@ std::map<std::string, at::Tensor> cut_features(const CutSublayer& from, int64_t 
       tensors[stored.name] = cuts.at(stored.index).weight.to(from.job.fold_dtype).cpu();
       continue;
     }
-    const bool router = mlp.mixture && stored.index == 0;
-    if (!is_in_proj(stored) || router) continue;
-    // In a mixture the router comes first, then gate and up of each expert.
-    at::Tensor rows = cuts.at(mlp.mixture ? (stored.index - 1) / 2 : 0).kept;
+    if (!is_in_proj(stored)) continue;
+    // In a mixture the router comes first, then gate and up of each expert, then the shared one's
+    // gate.
+    const size_t expert = mlp.mixture ? (stored.index + 1) / 2 : 1;
+    if (expert == 0 || expert > cuts.size()) continue;
+    at::Tensor rows = cuts[expert - 1].kept;
     if (mlp.fused) rows = at::cat({rows, rows + mlp.intermediate_size});
     tensors[stored.name] = from.job.reader.get(stored.name, stored.shape).index_select(0, rows);
   }
