@@ -109,7 +109,8 @@ class LayerSizes:
                 continue
             if channels is not None:
                 self._narrow_values(layers[number].self_attn, channels)
-            layers[number].self_attn.layer_idx = next(places[self._type_of(number)])
+            if hasattr(layers[number], "self_attn"):  # a linear attention has no number there
+                layers[number].self_attn.layer_idx = next(places[self._type_of(number)])
         super().post_init()
 
     def _type_of(self, layer):
