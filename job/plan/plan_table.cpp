@@ -10,6 +10,7 @@
 
 #include "base/text/human_text.h"
 #include "job/model/dtype_json.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/inner_widths.h"
 
 namespace dotresize {
@@ -179,6 +180,8 @@ void add_size(json& document, const JobPlan& plan) {
   json& compressed = document["compressed"];
   if (!job.sizes_known()) {
     compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
+    const std::string warning = allocation_warning(plan.model, job);
+    if (!warning.empty()) document["warnings"].push_back(warning);
     return;
   }
   compressed["parameters"] = size.compressed_parameters;
@@ -251,8 +254,10 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
                          warning.empty() ? "" : "\nwarning: " + warning);
   } else {  // an upper bound, until the loss decides
     const double asked = job.target.allocation->size;
-    result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
-                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked);
+    const std::string warning = allocation_warning(plan.model, job);
+    result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones{}",
+                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked,
+                         warning.empty() ? "" : "\nwarning: " + warning);
   }
   std::string served = served_sizes_table(plan.served);
   if (!served.empty()) {
