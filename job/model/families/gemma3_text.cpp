@@ -54,7 +54,9 @@ void write_gemma3_text(nlohmann::json& config, const ModelConfig& output) {
 
 constinit const ModelFamily kGemma3Text{.model_type = "gemma3_text",
                                         .architecture = "Gemma3ForCausalLM",
-                                        .absent = {.kv_heads = 4,
+                                        .absent = {.num_heads = 8,
+                                                   .vocab_size = 262208,
+                                                   .kv_heads = 4,
                                                    .head_dim = 256,
                                                    .max_position_embeddings = 131072,
                                                    .tie_word_embeddings = true},

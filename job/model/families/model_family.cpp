@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "job/model/families/families.h"
+#include "job/model/wrappers.h"
 
 namespace dotresize {
 namespace {
@@ -24,8 +25,6 @@ constexpr std::string_view kParallel =
 constexpr std::string_view kSharedExpert =
     "beside its mixture of experts every token goes through a shared expert with a gate of its "
     "own, which is not supported";
-constexpr std::string_view kWrapper =
-    "it holds a model of text beside one of images; save the first alone, as gemma3_text";
 constexpr std::string_view kNotYet = "it is not supported yet";
 
 struct Refusal {
@@ -34,13 +33,13 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"gpt2", kLayerNorm},     {"opt", kLayerNorm},        {"bloom", kLayerNorm},
-    {"mpt", kLayerNorm},      {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
-    {"stablelm", kLayerNorm}, {"gemma2", kPostNorm},      {"gemma3", kWrapper},
-    {"olmo2", kPostNorm},     {"olmo3", kPostNorm},       {"gptj", kParallel},
-    {"gpt_neox", kParallel},  {"phi", kParallel},         {"falcon", kParallel},
-    {"cohere", kParallel},    {"cohere2", kParallel},     {"gemma", kNotYet},
-    {"ministral", kNotYet},   {"llama4", kNotYet},        {"qwen2_moe", kSharedExpert},
+    {"gpt2", kLayerNorm},     {"opt", kLayerNorm},          {"bloom", kLayerNorm},
+    {"mpt", kLayerNorm},      {"starcoder2", kLayerNorm},   {"gpt_bigcode", kLayerNorm},
+    {"stablelm", kLayerNorm}, {"gemma2", kPostNorm},        {"olmo2", kPostNorm},
+    {"olmo3", kPostNorm},     {"gptj", kParallel},          {"gpt_neox", kParallel},
+    {"phi", kParallel},       {"falcon", kParallel},        {"cohere", kParallel},
+    {"cohere2", kParallel},   {"gemma", kNotYet},           {"ministral", kNotYet},
+    {"llama4", kNotYet},      {"qwen2_moe", kSharedExpert},
 };
 
 }  // namespace
@@ -76,7 +75,8 @@ std::string reason_for_refusal(const std::string& model_type) {
   for (const ModelFamily* family : kFamilies) {
     accepted += (accepted.empty() ? "" : ", ") + std::string(family->model_type);
   }
-  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " + accepted;
+  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " + accepted +
+         ", alone or as the text part of " + accepted_wrappers();
 }
 
 }  // namespace dotresize
