@@ -65,6 +65,8 @@ def _by_sparse_step(config, layer):
 FAMILIES = {
     "llama": Family("Llama", slides=_never),
     "mistral": Family("Mistral", slides=_if_set),
+    "ministral3": Family("Ministral3", slides=_if_set),
+    "hunyuan_v1_dense": Family("HunYuanDenseV1", slides=_never),
     "phi3": Family("Phi3", slides=_if_set),
     "qwen2": Family("Qwen2", slides=_by_layer_type),
     "qwen3": Family("Qwen3", slides=_by_layer_type),
@@ -177,7 +179,7 @@ class DotResizeConfig(PretrainedConfig):
 
     def _tensor_parallel_plan(self):
         """The source family's plan, whose module names these are; shortcuts and experts are on every rank."""
-        plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
+        plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan or {}
         return {name: style for name, style in plan.items() if "experts" not in name}
 
     def is_mixture(self, layer):

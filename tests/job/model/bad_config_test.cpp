@@ -100,7 +100,6 @@ std::vector<BadConfig> bad_configs() {
       {"NoModelType", "{}", "model_type: is missing"},
       {"ModelTypeIsANumber", R"({"model_type": 3})", "model_type: 3 is not a text"},
       {"Gpt2", of_type("gpt2"), "'gpt2' is refused: it uses LayerNorm"},
-      {"Gemma2", of_type("gemma2"), "(post-norms)"},
       {"WrapperOfNothing", of_type("gemma3"), "text_config: is missing"},
       {"UnknownWrapper", R"({"model_type": "paligemma", "text_config": {"model_type": "gemma"}})",
        "'paligemma' is refused: of the models around one of text, gemma3, llava and mistral3 are "
@@ -117,14 +116,14 @@ std::vector<BadConfig> bad_configs() {
       {"WrapperWithAMissingSize",
        R"({"model_type": "mistral3", "text_config": {"hidden_size": 8}})",
        "text_config.intermediate_size: is missing"},
-      {"Olmo2", of_type("olmo2"), "(post-norms)"},
       {"GptNeox", of_type("gpt_neox"), "(parallel blocks)"},
       {"Falcon", of_type("falcon"), "(parallel blocks)"},
-      {"Gemma", of_type("gemma"),
-       "'gemma' is refused: it is not supported yet; accepted are llama, mistral, phi3, qwen2, "
-       "qwen3, smollm3, granite, seed_oss, gemma3_text, mixtral, qwen3_moe, alone or as the text "
-       "part "
-       "of gemma3, llava and mistral3"},
+      {"Ministral", of_type("ministral"),
+       "'ministral' is refused: it is not supported yet; accepted are llama, mistral, ministral3, "
+       "phi3, qwen2, qwen3, smollm3, granite, seed_oss, gemma, gemma2, gemma3_text, olmo2, olmo3, "
+       "glm4, exaone4, hunyuan_v1_dense, mixtral, qwen3_moe, alone or as the text part of gemma3, "
+       "llava and "
+       "mistral3"},
       {"Qwen2Moe", of_type("qwen2_moe"), "every token goes through a shared expert"},
       {"NoExperts", mixtral_with(R"("num_local_experts": 8)", R"("num_local_experts": 0)"),
        "num_local_experts: 0 is not a whole number from 1 to 2048"},
@@ -334,6 +333,24 @@ std::vector<BadConfig> bad_configs() {
        with(kGemma3Config, R"("final_logit_softcapping": null)",
             R"("final_logit_softcapping": 30.0)"),
        "final_logit_softcapping: is refused; only null is supported"},
+      {"NoLimitOfScores",
+       with(kGemma2Config, R"("attn_logit_softcapping": 50.0)", R"("attn_logit_softcapping": 0)"),
+       "attn_logit_softcapping: 0 is not a number above 0"},
+      {"ThetaOfSomeLayersOfAnOlmo3",
+       with(kOlmo3Config, R"("rope_theta": 500000)", R"("rope_theta": 10000)"),
+       "rope_theta: is that of all layers in transformers 4"},
+      {"Ministral3WithoutYarn",
+       with(with(kMinistral3Config, R"("rope_type": "yarn",)", R"("rope_type": "linear",)"),
+            R"("type": "yarn")", R"("type": "linear")"),
+       "rope_parameters.rope_type: 'linear' is refused; yarn is needed"},
+      {"Ministral3WithoutFactorOfQueries",
+       with(kMinistral3Config, R"("llama_4_scaling_beta": 0.1,)", ""),
+       "rope_parameters.llama_4_scaling_beta: is missing"},
+      {"PatternOfLettersWithoutLayerTypes",
+       R"({"model_type": "exaone4", "hidden_size": 64, "intermediate_size": 96,
+           "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+           "vocab_size": 100, "sliding_window": 8, "sliding_window_pattern": "LLLG"})",
+       "sliding_window_pattern: \"LLLG\" is not a whole number"},
       {"SiluInAGemma3", with(kGemma3Config, "gelu_pytorch_tanh", "silu"),
        "hidden_activation: 'silu' is refused; only 'gelu_pytorch_tanh' is supported"},
       {"OneRotaryEmbeddingForBothTypes",
