@@ -110,6 +110,12 @@ void print_summary(const Report& report) {
     rows.push_back({"features", fmt::format("{}", fmt::join(features, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
+  if (report.wrapper) {
+    const int64_t copied = report.wrapper->other_bytes;
+    rows.push_back(
+        {"whole " + report.wrapper->model_type, human_bytes(report.dense.bytes + copied) + " -> " +
+                                                    human_bytes(report.compressed.bytes + copied)});
+  }
   rows.push_back({"output", report.job.output.path.string()});
   rows.push_back({"took", format_duration(report.wall_time_s)});
   fmt::print("{}\n{}\n{}", result_table(report.dense, report.compressed),
