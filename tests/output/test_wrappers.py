@@ -25,6 +25,14 @@ TEXT = {
 VISION = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 28, "patch_size": 7}
 GEMMA3 = {"query_pre_attn_scalar": 20, "sliding_window": 7, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.5}
+QWEN3_5 = {
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 10,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 1]},
+}  # fmt: skip
+QWEN3_5_VISION = {
+    "depth": 2, "hidden_size": 32, "intermediate_size": 40, "num_heads": 4, "patch_size": 7, "out_hidden_size": 48, "num_position_embeddings": 16,
+}  # fmt: skip
 SOURCES = {
     "gemma3": {
         "text_config": TEXT | GEMMA3 | {"model_type": "gemma3_text"},
@@ -41,6 +49,12 @@ SOURCES = {
         "vision_config": VISION | {"model_type": "pixtral", "head_dim": 8},
         "image_token_index": IMAGE, "spatial_merge_size": 2, "tie_word_embeddings": True,
     },
+    "qwen3_5": {
+        "text_config": TEXT | QWEN3_5 | {"model_type": "qwen3_5_text"},
+        "vision_config": QWEN3_5_VISION,
+        "image_token_id": IMAGE, "video_token_id": 93, "vision_start_token_id": 94, "vision_end_token_id": 95,
+        "tie_word_embeddings": False,
+    },
     "llava": {
         "text_config": TEXT | {"model_type": "llama"},
         "vision_config": VISION | {"model_type": "clip_vision_model", "projection_dim": 16},
@@ -51,7 +65,7 @@ COMPANIONS = {"preprocessor_config.json": '{"size": {"height": 28,  "width": 28}
 MODULE_NAMES = {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head.",
                 "vision_tower.": "model.vision_tower.", "multi_modal_projector.": "model.multi_modal_projector."}  # fmt: skip
 ALL = (*SOURCES, "modules")
-KNOWN = {"5": ALL, "4": [name for name in ALL if name != "ministral3"]}  # to versions of transformers
+KNOWN = {"5": ALL, "4": [name for name in ALL if name not in ("ministral3", "qwen3_5")]}  # to versions of transformers
 
 
 def save_source(folder, kind):
@@ -170,6 +184,10 @@ for directory in sys.argv[1:]:
         more["image_sizes"] = torch.tensor([[28, 28]])
     count = 16 if kind == "llava" else {IMAGE_TOKENS}
     ids = torch.tensor([[5] + [{IMAGE}] * count + [7, 9]])
+    if kind == "qwen3_5":  # patches, and how many of them are in a column and a row
+        pixels = torch.rand(16, 3 * 2 * 7 * 7, generator=torch.Generator().manual_seed(0))
+        more["image_grid_thw"] = torch.tensor([[1, 4, 4]])
+        more["mm_token_type_ids"] = (ids == {IMAGE}).long()
     if kind == "gemma3":
         more["token_type_ids"] = (ids == {IMAGE}).long()
     with torch.no_grad():

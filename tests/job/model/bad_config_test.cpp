@@ -110,8 +110,8 @@ std::vector<BadConfig> bad_configs() {
       {"Gpt2", of_type("gpt2"), "'gpt2' is refused: it uses LayerNorm"},
       {"WrapperOfNothing", of_type("gemma3"), "text_config: is missing"},
       {"UnknownWrapper", R"({"model_type": "paligemma", "text_config": {"model_type": "gemma"}})",
-       "'paligemma' is refused: of the models around one of text, gemma3, llava and mistral3 are "
-       "read"},
+       "'paligemma' is refused: of the models around one of text, gemma3, llava, mistral3 "
+       "and qwen3_5 are read"},
       {"WrapperOfAnUnknownFamily",
        R"({"model_type": "llava", "text_config": {"model_type": "nonesuch"}})",
        "text_config.model_type: 'nonesuch' is refused: this architecture is not known"},
