@@ -15,7 +15,9 @@ struct RotaryConfig {
   double theta = 10000.0;
   double partial_factor = 1.0;  ///< rotated fraction of each head's channels, the first ones
   int64_t channels = 0;         ///< rotated channels of each head
+  bool interleaved = false;     ///< neighbouring channels are a pair, not those of the two halves
   double factor = 1.0;          ///< extension of the context; all types but default
+  double alpha = 0.0;  ///< dynamic: theta is stretched by it for windows of any length; 0: not
   /// Context length before the extension; yarn, longrope and llama3.
   int64_t original_max_position_embeddings = 0;
   double attention_factor = 1.0;  ///< factor of cos and sin; yarn and longrope
@@ -28,8 +30,21 @@ struct RotaryConfig {
   /// original_max_position_embeddings tokens, `long_factor` for longer ones.
   std::vector<double> short_factor = {};
   std::vector<double> long_factor = {};
+  /// Queries are multiplied by 1 + query_beta · ln(1 + ⌊position /
+  /// original_max_position_embeddings⌋).
+  double query_beta = 0.0;
 
   bool operator==(const RotaryConfig&) const = default;
+};
+
+/// RMSNorms of queries and keys, and their names in a checkpoint.
+struct HeadNorms {
+  bool over_all_heads = false;  ///< one norm over all heads together; its weight is as long
+  bool behind_rotary = false;   ///< they come behind the rotary embedding
+  std::string_view query = "q_norm";
+  std::string_view key = "k_norm";
+
+  bool operator==(const HeadNorms&) const = default;
 };
 
 /// Attention of one layer.
@@ -41,10 +56,12 @@ struct AttentionSpec {
   int64_t value_head_dim = 0;
   bool bias = false;         ///< biases of q, k, v
   bool output_bias = false;  ///< bias of o
-  bool head_norms = false;   ///< each query and key head has an RMSNorm with a weight [head_dim]
   bool fused = false;        ///< q, k, v are one matrix
+  std::optional<HeadNorms> head_norms = std::nullopt;
   /// Factor of queries times keys. Absent: 1 / sqrt(head_dim).
   std::optional<double> scale = std::nullopt;
+  /// Limit c of the scores: s becomes c · tanh(s / c).
+  std::optional<double> score_cap = std::nullopt;
   std::optional<int64_t> sliding_window = std::nullopt;
   /// Rotary embedding, an index of ModelConfig::rotaries. Absent: no position embedding (NoPE).
   std::optional<std::size_t> rotary = 0;
@@ -106,12 +123,25 @@ struct MlpSpec {
   bool operator==(const MlpSpec&) const = default;
 };
 
+/// Names of a layer's RMSNorms in a checkpoint. Empty: it has no such norm. A norm behind a
+/// sublayer norms what the sublayer adds to the stream.
+struct NormNames {
+  std::string_view before_attention = "input_layernorm";
+  std::string_view behind_attention = {};
+  std::string_view before_mlp = "post_attention_layernorm";
+  std::string_view behind_mlp = {};
+
+  /// Returns true if the sublayers read the stream through norms, and add to it without any.
+  bool are_only_before() const { return behind_attention.empty() && behind_mlp.empty(); }
+  bool operator==(const NormNames&) const = default;
+};
+
 /// One decoder layer. Sizes and forms may differ between the layers of a model.
 struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
+  NormNames norms = {};
   double residual_scale = 1.0;  ///< factor of what attention and MLP add to the stream
-  bool post_norms = false;      ///< what they add goes through an RMSNorm of its own
 
   bool operator==(const LayerSpec&) const = default;
 };

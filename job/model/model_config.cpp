@@ -22,6 +22,16 @@ bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer) {
   return !groups.empty() && groups.at(in) == groups.at(in + 1);
 }
 
+const NormNames& ModelConfig::norms(int64_t sublayer) const {
+  return layers.at(static_cast<std::size_t>(layer_of(sublayer))).norms;
+}
+
+bool ModelConfig::norms_fold() const {
+  return norm_offset == 0.0 && std::ranges::all_of(layers, [](const LayerSpec& layer) {
+           return layer.norms.are_only_before();
+         });
+}
+
 const AttentionSpec& ModelConfig::attention(int64_t sublayer) const {
   return layers.at(static_cast<std::size_t>(layer_of(sublayer))).attention;
 }
@@ -42,7 +52,7 @@ bool ModelConfig::has_shared_expert() const {
 int64_t ModelConfig::longest_window() const {
   double longest = 0.0;
   for (const RotaryConfig& rotary : rotaries) {
-    const double stretch = rotary.type == "dynamic" ? rotary.factor : 1.0;
+    const double stretch = rotary.type == "dynamic" && rotary.alpha == 0.0 ? rotary.factor : 1.0;
     const double window = static_cast<double>(max_position_embeddings) * stretch;
     longest = longest == 0.0 ? window : std::min(longest, window);
   }

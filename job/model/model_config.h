@@ -75,8 +75,10 @@ struct ModelConfig {
   double norm_offset = 0.0;            ///< added to every stored weight of an RMSNorm
   double embedding_scale = 1.0;        ///< factor of the embedding's output
   double logit_scale = 1.0;            ///< factor of the head's output
-  bool tie_word_embeddings = false;    ///< the head uses the embedding's matrix
-  std::optional<Dtype> stated_dtype;   ///< in config.json
+  /// Limit c of the logits: z becomes c · tanh(z / c).
+  std::optional<double> logit_cap = std::nullopt;
+  bool tie_word_embeddings = false;   ///< the head uses the embedding's matrix
+  std::optional<Dtype> stated_dtype;  ///< in config.json
   /// Dtypes of the stored tensors. They are those of the files once these are read
   /// (job/checkpoint/source_model.h); before that, stated_dtype or float32 for all.
   StoredDtypes dtypes;
@@ -87,6 +89,7 @@ struct ModelConfig {
   int64_t num_layers() const { return std::ssize(layers); }  ///< L
   int64_t num_sublayers() const { return 2 * num_layers(); }
   int64_t num_junctions() const { return num_sublayers() + 1; }
+  const NormNames& norms(int64_t sublayer) const;  ///< those of the sublayer's layer
   /// Attention of the sublayer's layer.
   const AttentionSpec& attention(int64_t sublayer) const;
   /// MLP of the sublayer's layer.
@@ -106,6 +109,8 @@ struct ModelConfig {
   int64_t head_width() const {
     return tie_word_embeddings ? hidden_size : form.junction_widths.back();
   }
+  /// Returns true if the weights of all norms can be folded into the matrices behind them.
+  bool norms_fold() const;
   /// Returns true if the last norm has a weight, which is then not folded into the matrix behind
   /// it.
   bool has_final_norm() const {

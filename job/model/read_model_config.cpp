@@ -73,7 +73,8 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
   const std::string accepted =
       family->activation == Activation::kSilu ? "silu" : "gelu_pytorch_tanh";
   const std::string activation = fields.text(family->activation_key).value_or(accepted);
-  if (activation != accepted) {
+  const char* const other = family->other_activation_name;
+  if (activation != accepted && (other == nullptr || activation != other)) {
     fields.fail(family->activation_key,
                 "'" + activation + "' is refused; only '" + accepted + "' is supported");
   }

@@ -126,6 +126,18 @@ std::vector<StoredTensor> expanded(const std::vector<TensorRow>& rows, const std
   return tensors;
 }
 
+void add_head_norm_rows(const AttentionSpec& attention, std::string_view block,
+                        std::vector<TensorRow>& rows) {
+  if (!attention.head_norms) return;
+  const auto [over_all_heads, behind_rotary, query, key] = *attention.head_norms;
+  const auto add = [&](std::string_view module, int64_t heads) {
+    const Extent channels = constant(attention.head_dim * (over_all_heads ? heads : 1));
+    rows.push_back({TensorRole::kHeadNorm, block, module, channels, {}});
+  };
+  add(query, attention.num_heads);
+  add(key, attention.num_kv_heads);
+}
+
 void add_shortcut_rows(const ShortcutForm& form, std::string_view module,
                        std::vector<TensorRow>& rows) {
   if (form.dense()) return rows.push_back({TensorRole::kShortcut, "", module, kOut, kIn});
@@ -189,27 +201,12 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
                     constant(config.mlp(sublayer).mixture->experts),
                     {}});
   }
-  if (attends && config.attention(sublayer).head_norms) {
-    for (const char* module : {"q_norm", "k_norm"}) {
-      rows.push_back({TensorRole::kHeadNorm,
-                      block,
-                      module,
-                      constant(config.attention(sublayer).head_dim),
-                      {}});
-    }
-  }
-  const bool post_norms = config.layers.at(static_cast<size_t>(layer_of(sublayer))).post_norms;
-  if (form.norm) {
-    const char* before_mlp = post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-    rows.push_back({TensorRole::kNorm, "", attends ? "input_layernorm" : before_mlp, kIn, {}});
-  }
-  if (post_norms) {
-    rows.push_back({TensorRole::kPostNorm,
-                    "",
-                    attends ? "post_attention_layernorm" : "post_feedforward_layernorm",
-                    kOut,
-                    {}});
-  }
+  if (attends) add_head_norm_rows(config.attention(sublayer), block, rows);
+  const NormNames& norms = config.norms(sublayer);
+  const std::string_view before = attends ? norms.before_attention : norms.before_mlp;
+  const std::string_view behind = attends ? norms.behind_attention : norms.behind_mlp;
+  if (form.norm && !before.empty()) rows.push_back({TensorRole::kNorm, "", before, kIn, {}});
+  if (!behind.empty()) rows.push_back({TensorRole::kPostNorm, "", behind, kOut, {}});
   add_shortcut_rows(form.shortcut, shortcut, rows);
   return rows;
 }

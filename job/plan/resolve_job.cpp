@@ -194,10 +194,13 @@ void check_stock_output(const ModelConfig& config) {
 /// compute: it has one window for all layers, and no factors.
 void check_maps(const ModelConfig& config, const ResolvedJob& job) {
   if (job.widths.mapped_count == 0) return;
-  if (std::ranges::any_of(config.layers, &LayerSpec::post_norms)) {
-    fail("method",
-         "a narrower residual stream is not available: the model norms what its layers add to it, "
-         "and such a norm does not fold; a size alone, such as {size: 0.8}, would do");
+  if (!config.norms_fold()) {
+    const std::string norms = config.norm_offset == 0.0
+                                  ? "the model norms what its layers add to the stream"
+                                  : "the model adds 1 to the weights of its norms";
+    fail("method", "a narrower residual stream is not available: " + norms +
+                       ", and such a norm does not fold; a size alone, such as {size: 0.8}, would "
+                       "do");
   }
   if (config.has_shared_expert()) {
     fail("method",
@@ -211,7 +214,7 @@ void check_maps(const ModelConfig& config, const ResolvedJob& job) {
   };
   const bool scaled = std::ranges::any_of(
       config.layers, [](const LayerSpec& layer) { return layer.residual_scale != 1.0; });
-  if (scaled || config.embedding_scale != 1.0 || config.logit_scale != 1.0) {
+  if (scaled || config.embedding_scale != 1.0 || config.logit_scale != 1.0 || config.logit_cap) {
     refuse("the model multiplies its embedding, its layers' outputs or its logits by factors");
   }
   const auto& first = config.layers.front().attention.sliding_window;

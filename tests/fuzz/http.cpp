@@ -1,10 +1,13 @@
 #include <arpa/inet.h>
 #include <httplib.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "base/files/unique_fd.h"
 #include "server/http/http_server.h"
@@ -15,6 +18,16 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kMaxAnswer = size_t{64} << 10;
+
+/// Connects, also if a signal interrupts it: libFuzzer's timer sends some. Sets errno.
+bool connects(int socket, const sockaddr_in& to) {
+  if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0) return true;
+  if (errno != EINTR) return false;
+  pollfd end{socket, POLLOUT, 0};
+  if (TEMP_FAILURE_RETRY(::poll(&end, 1, /*timeout=*/-1)) != 1) return false;
+  socklen_t size = sizeof(errno);
+  return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &errno, &size) == 0 && errno == 0;
+}
 
 /// A server that watches nothing, with a page for each URL pattern of the job pages.
 class Watched {
@@ -33,14 +46,17 @@ class Watched {
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(std::stoi(url_.substr(url_.rfind(':') + 1))));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    require(::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0,
-            "the server accepts connections");
+    const bool connected = connects(socket.get(), to);
+    require(connected, "the server accepts connections: " + std::generic_category().message(errno));
     [[maybe_unused]] const auto sent =
-        ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        TEMP_FAILURE_RETRY(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
     ::shutdown(socket.get(), SHUT_WR);
     std::string answer;
     std::array<char, 4096> part{};
-    for (ssize_t got = 0; (got = ::recv(socket.get(), part.data(), part.size(), 0)) > 0;) {
+    const auto receive = [&] {
+      return TEMP_FAILURE_RETRY(::recv(socket.get(), part.data(), part.size(), 0));
+    };
+    for (ssize_t got = 0; (got = receive()) > 0;) {
       answer.append(part.data(), static_cast<size_t>(got));
       require(answer.size() < kMaxAnswer, "answers are not larger than their pages");
     }

@@ -26,6 +26,9 @@ def tensors_of(directory):
     return tensors
 
 
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16}
+
+
 def tiny_keys(family, **changes):
     """Returns the config.json of a tiny dense model, in the dialect of transformers 4."""
     keys = {
@@ -63,7 +66,21 @@ def tiny_keys(family, **changes):
         keys |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 7}
         keys |= {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_local_base_freq": 500.0}
         del keys["hidden_act"]
-    if family in ("gemma3_text", "glm4_moe", "phi3", "seed_oss", "smollm3"):
+    if family == "gemma2":
+        keys |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 7}
+        keys |= {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 3.0}
+        del keys["hidden_act"]
+    if family == "gemma":
+        keys["hidden_act"] = "gelu_pytorch_tanh"
+    if family in ("exaone4", "olmo3"):
+        keys |= {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+    if family == "olmo3":
+        keys |= {"rope_theta": 5e5, "rope_scaling": YARN}
+    if family == "ministral3":
+        keys["rope_parameters"] = {**YARN, "rope_theta": 10000.0, "llama_4_scaling_beta": 0.3}
+    if family == "hunyuan_v1_dense":
+        keys["rope_scaling"] = {"type": "dynamic", "factor": 1.0, "alpha": 50.0}
+    if family not in ("llama", "mistral", "qwen2", "qwen3", "granite", "mixtral", "qwen3_moe", "qwen2_moe"):
         keys["pad_token_id"] = 1  # the family's default is beyond the vocabulary
     return {**keys, **changes}
 
@@ -109,7 +126,9 @@ def random_dense(keys, seed=0):
     torch.manual_seed(seed)
     # transformers modifies the dictionaries that it is given, so pass a copy.
     config = CONFIG_MAPPING[keys["model_type"]](**json.loads(json.dumps(keys)))
-    model = AutoModelForCausalLM.from_config(config).float().eval()
+    # The default of transformers 4 leaves the limit of scores out.
+    attention = {"attn_implementation": "eager"} if keys["model_type"] == "gemma2" else {}
+    model = AutoModelForCausalLM.from_config(config, **attention).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:
@@ -334,7 +353,7 @@ def without_sublayers(tensors, mlps, attentions):
 
 def output_keys(keys, widths, dtype="float32", rotary="both"):
     """Returns the config.json of the output. rotary: settings in the dialect of transformers "4", "5" or "both"."""
-    scaling = keys.get("rope_scaling") or {"rope_type": "default"}
+    scaling = keys.get("rope_scaling") or keys.get("rope_parameters") or {"rope_type": "default"}
     keys = {
         **keys,
         "model_type": "dotresize",
@@ -353,6 +372,9 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
     if rotary in ("5", "both"):
         moved = {k: keys[k] for k in ("rope_theta", "partial_rotary_factor") if k in keys}
         keys["rope_parameters"] = {**scaling, **moved}
+    if keys["source_model_type"] == "olmo3":
+        sliding = {"rope_type": "default", "rope_theta": keys["rope_theta"]}
+        keys["rope_parameters"] = {"full_attention": keys["rope_parameters"], "sliding_attention": sliding}
     if rotary == "5":
         for key in ("rope_scaling", *moved):
             keys.pop(key, None)
@@ -377,6 +399,19 @@ def layer_sizes_keys(keys, sizes, dims, dtype="float32"):
     }
 
 
+# Names of norms around the attention and the MLP of a layer.
+AROUND = (["input", "post_attention"], ["pre_feedforward", "post_feedforward"])
+BEHIND = (["post_attention"], ["post_feedforward"])
+NORMS = {
+    "gemma2": AROUND,
+    "gemma3_text": AROUND,
+    "olmo2": BEHIND,
+    "olmo3": BEHIND,
+    "exaone4": BEHIND,
+    "glm4": (["input", "post_self_attn"], ["post_attention", "post_mlp"]),
+}
+
+
 def with_layer_sizes(directory, keys, sizes, dims, dtype="float32"):
     """Writes an output without maps of a model in which nothing reads what it lacks. Returns that model."""
     dense = random_dense(keys)
@@ -385,9 +420,7 @@ def with_layer_sizes(directory, keys, sizes, dims, dtype="float32"):
     tensors = without_values(without_features(stored_tensors(dense), sizes), keys, dims)
     mlps, attentions = ([layer for layer, size in enumerate(of_layers) if size == 0] for of_layers in (sizes, dims))
     tensors = without_sublayers(tensors, mlps, attentions)
-    of_attention, of_mlp = ["input"], ["post_attention"]
-    if keys["model_type"] == "gemma3_text":
-        of_attention, of_mlp = ["input", "post_attention"], ["pre_feedforward", "post_feedforward"]
+    of_attention, of_mlp = NORMS.get(keys["model_type"], (["input"], ["post_attention"]))
     norms = [f"layers.{layer}.{norm}_layernorm.weight" for layer in mlps for norm in of_mlp]
     norms += [f"layers.{layer}.{norm}_layernorm.weight" for layer in attentions for norm in of_attention]
     tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith(tuple(norms))}

@@ -18,11 +18,12 @@ from narrowed_models import (
 )
 from narrowing import tensors_of, tiny_keys, with_layer_sizes
 from torch import nn
-from transformers import AutoConfig, AutoModel
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
 
 # The first attention is missing, from which transformers takes the number of cached tokens.
 SIZES, DIMS = [20, 0, 7], [0, None, 5]
 BIASED_SIZES, BIASED_DIMS = [20, None, 7], [5, None, 1]  # a sublayer with a bias cannot be missing
+FAMILIES_WITHOUT_MAPS = ["gemma", "gemma2", "olmo2", "olmo3", "glm4", "exaone4", "hunyuan_v1_dense", "ministral3"]
 FACTORS = {"embedding_multiplier": 3.0, "logits_scaling": 1.7, "residual_multiplier": 0.4, "attention_multiplier": 0.2}
 SOURCES_WITHOUT_MAPS = {
     "gemma3_text-tied": tiny_keys("gemma3_text", tie_word_embeddings=True),
@@ -31,7 +32,10 @@ SOURCES_WITHOUT_MAPS = {
     "qwen2_moe": tiny_keys("qwen2_moe"),
     "smollm3-window-of-a-layer": tiny_keys("smollm3", no_rope_layers=[1, 1, 0], use_sliding_window=True, sliding_window=7),
     "qwen2-window-of-a-layer": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7, max_window_layers=2),
+    **{family: tiny_keys(family) for family in FAMILIES_WITHOUT_MAPS},
 }
+# transformers 4 lacks some of them.
+SOURCES_WITHOUT_MAPS = {name: keys for name, keys in SOURCES_WITHOUT_MAPS.items() if keys["model_type"] in CONFIG_MAPPING}
 SHARED_EXPERTS = ["qwen2_moe", "glm4_moe"]
 MORE_SOURCES = ["llama-biases", "llama-tied", "qwen3-biases-wide-heads", "phi3-longrope", "qwen2-yarn", "qwen3_moe-every-second"]
 
@@ -50,6 +54,8 @@ def write(folder, source, dtype="float32", sizes=None, dims=None):
 @pytest.mark.parametrize("source", [*ONE_PER_FAMILY, *MORE_SOURCES, *SOURCES_WITHOUT_MAPS])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_the_logits_are_those_of_the_dense_model(tmp_path, source, attention):
+    if source == "gemma2" and attention == "sdpa":
+        pytest.skip("transformers has no limit of scores there")
     dense, directory = write(tmp_path, source)
     model = load(directory, attn_implementation=attention)
     assert model.config._attn_implementation == attention

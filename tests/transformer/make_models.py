@@ -38,6 +38,13 @@ def longrope(pairs, **settings):
     )
 
 
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 32,
+}
+
 # Options of transformers' config besides BASE. "v4" rewrites config.json in the dialect of transformers 4.
 BASE = {
     "vocab_size": 96,
@@ -238,6 +245,125 @@ CASES = {
         "tie_word_embeddings": True,
         "sliding_window": 9,
     },
+    "gemma": {"num_key_value_heads": 2, "head_dim": 24, "pad_token_id": None},
+    "gemma-gelu-bias-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "pad_token_id": None,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
+    },
+    "gemma2": {
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "query_pre_attn_scalar": 10,
+        "pad_token_id": None,
+        "sliding_window": 7,
+        "attn_logit_softcapping": 1.5,
+        "final_logit_softcapping": 2.0,
+    },
+    "gemma2-scores-without-cap-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "pad_token_id": None,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+        "sliding_window": 9,
+        "attn_logit_softcapping": None,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
+    },
+    "olmo2": {"num_key_value_heads": 2, "pad_token_id": None},
+    "olmo2-bias-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 4,
+        "pad_token_id": None,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
+    },
+    "olmo3": {
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 4,
+        "pad_token_id": None,
+        "sliding_window": 7,
+        "rope_parameters": {
+            "full_attention": {**YARN, "rope_theta": 5e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1234.5},
+        },
+    },
+    "olmo3-bias-v4": {
+        "v4": True,
+        "num_hidden_layers": 3,
+        "pad_token_id": None,
+        "attention_bias": True,
+        "sliding_window": 9,
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "full_attention": {**YARN, "rope_theta": 5e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 5e5},
+        },
+    },
+    "ministral3": {
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "pad_token_id": None,
+        "rope_parameters": {
+            **YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4
+        },
+    },
+    "ministral3-window-tied": {
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "pad_token_id": None,
+        "tie_word_embeddings": True,
+        "sliding_window": 7,
+        "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.1},
+    },
+    "glm4": {"num_key_value_heads": 2, "head_dim": 24, "pad_token_id": None},
+    "glm4-without-bias-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "pad_token_id": None,
+        "attention_bias": False,
+        "tie_word_embeddings": True,
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1234.5, "partial_rotary_factor": 0.25
+        },
+    },
+    "exaone4": {
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 4,
+        "head_dim": 24,
+        "sliding_window": 7,
+    },
+    "exaone4-without-window-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "tie_word_embeddings": True,
+        "sliding_window": None,
+        "sliding_window_pattern": None,
+        "layer_types": ["full_attention", "full_attention"],
+        "rope_parameters": LLAMA3,
+    },
+    "hunyuan_v1_dense": {
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "pad_token_id": None,
+        "rope_parameters": rotary("dynamic", factor=1.0, alpha=50.0),
+    },
+    "hunyuan_v1_dense-bias-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "pad_token_id": None,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+        "rope_parameters": rotary("dynamic", factor=1.0, alpha=1000.0, beta_fast=32),
+    },
     "mixtral": {"num_key_value_heads": 2, "num_local_experts": 8},
     "mixtral-window-tied-v4": {
         "v4": True,
@@ -307,7 +433,15 @@ CONFIGS = {
     "qwen3": transformers.Qwen3Config,
     "granite": transformers.GraniteConfig,
     "seed_oss": transformers.SeedOssConfig,
+    "gemma": transformers.GemmaConfig,
+    "gemma2": transformers.Gemma2Config,
     "gemma3_text": transformers.Gemma3TextConfig,
+    "olmo2": transformers.Olmo2Config,
+    "olmo3": transformers.Olmo3Config,
+    "ministral3": transformers.Ministral3Config,
+    "glm4": transformers.Glm4Config,
+    "exaone4": transformers.Exaone4Config,
+    "hunyuan_v1_dense": transformers.HunYuanDenseV1Config,
     "smollm3": transformers.SmolLM3Config,
     "mixtral": transformers.MixtralConfig,
     "qwen3_moe": transformers.Qwen3MoeConfig,
@@ -319,11 +453,13 @@ BATCH, TOKENS = 2, 80
 
 def as_transformers_4(config: dict) -> dict:
     rope = config.pop("rope_parameters")
-    if "full_attention" in rope:
+    if config["model_type"] == "gemma":
+        config["hidden_act"] = "gelu"
+    if "full_attention" in rope and config["model_type"] == "gemma3_text":
         config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
-        rope = rope["full_attention"]
         for key in ("layer_types", "hidden_activation"):
             del config[key]
+    rope = rope.get("full_attention", rope)
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
             config[key] = rope.pop(key)
@@ -342,11 +478,11 @@ def as_transformers_4(config: dict) -> dict:
 
 def make_model(name: str, options: dict) -> torch.nn.Module:
     config = CONFIGS[name.split("-")[0]](**BASE | options)
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     for parameter_name, parameter in model.named_parameters():
         if "norm" in parameter_name:
             parameter.data.uniform_(0.5, 1.5)
-            parameter.data -= float(name.startswith("gemma3"))  # whose norms add 1
+            parameter.data -= float(name.startswith("gemma"))  # whose norms add 1
         elif parameter_name.endswith("bias"):
             parameter.data.normal_(0, 0.3)
     for buffer_name, buffer in model.named_buffers():
@@ -362,15 +498,14 @@ def gradients(model: torch.nn.Module, ids: torch.Tensor, labels: torch.Tensor) -
         arguments[0].retain_grad()
         junctions.append(arguments[0])
 
-    readers = [
-        norm
-        for layer in model.model.layers
-        for norm in (
-            layer.input_layernorm,
-            getattr(layer, "pre_feedforward_layernorm", layer.post_attention_layernorm),
-        )
-    ]
-    hooks = [norm.register_forward_pre_hook(keep) for norm in (*readers, model.model.norm)]
+    readers = []  # of the stream: what each layer and each MLP begins with
+    for layer in model.model.layers:
+        if not hasattr(layer, "input_layernorm"):
+            readers += [layer, layer.mlp]
+        else:
+            before_mlp = getattr(layer, "pre_feedforward_layernorm", layer.post_attention_layernorm)
+            readers += [layer.input_layernorm, before_mlp]
+    hooks = [reader.register_forward_pre_hook(keep) for reader in (*readers, model.model.norm)]
     logits = model(ids, use_cache=False).logits.flatten(0, 1)
     torch.nn.functional.cross_entropy(logits, labels.flatten(), reduction="sum").backward()
     for hook in hooks:

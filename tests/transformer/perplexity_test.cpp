@@ -20,7 +20,9 @@ NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& h
                                  const at::Tensor& x, const at::Tensor& ids) {
   const at::Tensor states =
       final_state(config, head, x.reshape({-1, x.size(-1)}), head.weight.scalar_type());
-  return vocabulary_sums(vocabulary_of(head.weight), {states}, {ids}, nullptr).front().loss;
+  return vocabulary_sums(vocabulary_of(head.weight, config.logit_cap), {states}, {ids}, nullptr)
+      .front()
+      .loss;
 }
 
 TEST(Perplexity, OfTheExampleModelIsTheReferences) {

@@ -38,7 +38,8 @@ ModelConfig fused_config() {
   ModelConfig config = tiny_config();
   for (LayerSpec& layer : config.layers) {
     layer.attention.bias = layer.attention.output_bias = layer.mlp.bias = false;
-    layer.attention.fused = layer.mlp.fused = layer.attention.head_norms = true;
+    layer.attention.fused = layer.mlp.fused = true;
+    layer.attention.head_norms = HeadNorms();
   }
   config.rotaries.front().partial_factor = 0.5;
   config.rotaries.front().channels = 6;

@@ -46,9 +46,10 @@ EvaluationSums sum_over_ranks(Communicator& comm, const at::Tensor& windows,
 Vocabulary vocabulary_of(const CheckpointReader& reader, const ModelConfig& config,
                          at::ScalarType dtype, at::Device device) {
   const StoredTensor matrix = head_matrix(config);
-  return {config.vocab_size, [&reader, matrix, dtype, device](int64_t first, int64_t count) {
-            return to_device(load_rows(reader, matrix, first, count, dtype), device);
-          }};
+  const auto rows = [&reader, matrix, dtype, device](int64_t first, int64_t count) {
+    return to_device(load_rows(reader, matrix, first, count, dtype), device);
+  };
+  return {config.vocab_size, rows, config.logit_cap};
 }
 
 /// Evaluates a part of the windows at once. `first`: number of the part's first microbatch.

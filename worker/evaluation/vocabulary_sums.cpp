@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "job/plan/block_sizes.h"
 #include "worker/evaluation/divergence.h"
+#include "worker/transformer/linear.h"
 
 namespace dotresize {
 namespace {
@@ -34,9 +35,9 @@ double rounded_nats(double value) {
   return std::round(value / unit) * unit;
 }
 
-Vocabulary vocabulary_of(const at::Tensor& head) {
+Vocabulary vocabulary_of(const at::Tensor& head, const std::optional<double>& logit_cap) {
   return {head.size(0),
-          [head](int64_t first, int64_t count) { return head.narrow(0, first, count); }};
+          [head](int64_t first, int64_t count) { return head.narrow(0, first, count); }, logit_cap};
 }
 
 std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
@@ -60,7 +61,8 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
     at::Tensor reference_rows;
     if (reference != nullptr) reference_rows = reference->vocabulary.rows(first, count);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const at::Tensor logits = at::linear(states[i], rows).to(at::kFloat);
+      const at::Tensor logits =
+          capped(at::linear(states[i], rows).to(at::kFloat), vocabulary.logit_cap);
       RunningLikelihood& loss = losses[i];
       const at::Tensor largest = at::maximum(loss.largest, logits.amax(1, /*keepdim=*/true));
       loss.sum *= (loss.largest - largest).to(at::kDouble).exp();
@@ -72,7 +74,8 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
           at::where(here, logits.gather(1, place.clamp(0, logits.size(1) - 1)), loss.target);
       if (reference == nullptr) continue;
       const at::Tensor of_reference =
-          at::linear(reference->states[i], reference_rows).to(at::kFloat);
+          capped(at::linear(reference->states[i], reference_rows).to(at::kFloat),
+                 reference->vocabulary.logit_cap);
       divergences[i].add(of_reference, logits, first);
     }
   }

@@ -44,10 +44,11 @@ struct Vocabulary {
   int64_t size = 0;
   /// Returns rows [first, first + count) [count, k_2L], in the compute dtype on the device.
   std::function<at::Tensor(int64_t first, int64_t count)> rows;
+  std::optional<double> logit_cap = std::nullopt;  ///< ModelConfig::logit_cap
 };
 
 /// Makes a vocabulary of a head [vocab, k_2L] that is in memory.
-Vocabulary vocabulary_of(const at::Tensor& head);
+Vocabulary vocabulary_of(const at::Tensor& head, const std::optional<double>& logit_cap);
 
 /// Predictions of the reference: its head, and its final states of the same microbatches.
 struct ReferencePredictions {

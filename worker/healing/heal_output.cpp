@@ -159,9 +159,10 @@ HeldOutLoss HealingRun::held_out() const {
     const int64_t begin = microbatch * samples_;
     const at::Tensor ids = job_.held_out.ids.narrow(0, begin, x.size(0));
     const at::Tensor states = to_device(job_.held_out.states(microbatch++), job_.device);
-    const ReferencePredictions dense{vocabulary_of(dense_head_), {states.to(dtype)}};
+    const std::optional<double>& cap = job_.output.logit_cap;
+    const ReferencePredictions dense{vocabulary_of(dense_head_, cap), {states.to(dtype)}};
     const at::Tensor mine = final_state(job_.output, head_, x.reshape({-1, x.size(-1)}), dtype);
-    const auto found = vocabulary_sums(vocabulary_of(head_.weight), {mine}, {ids}, &dense);
+    const auto found = vocabulary_sums(vocabulary_of(head_.weight, cap), {mine}, {ids}, &dense);
     divergence.kl += found.front().divergence->kl;
     divergence.tokens += found.front().divergence->tokens;
     text.nll += found.front().loss.nll;

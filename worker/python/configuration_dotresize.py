@@ -65,6 +65,8 @@ def _by_sparse_step(config, layer):
 FAMILIES = {
     "llama": Family("Llama", slides=_never),
     "mistral": Family("Mistral", slides=_if_set),
+    "ministral3": Family("Ministral3", slides=_if_set),
+    "hunyuan_v1_dense": Family("HunYuanDenseV1", slides=_never),
     "phi3": Family("Phi3", slides=_if_set),
     "qwen2": Family("Qwen2", slides=_by_layer_type),
     "qwen3": Family("Qwen3", slides=_by_layer_type),

@@ -19,6 +19,10 @@ try:
 except ImportError:  # transformers 4 holds experts as they are stored
     conversion_mapping = None
 
+NORMS = {  # of a layer, before and behind its sublayers
+    "self_attn": {"input_layernorm", "post_self_attn_layernorm"},
+    "mlp": {"pre_feedforward_layernorm", "post_feedforward_layernorm", "post_mlp_layernorm"},
+}
 PREFIX = "DotResize"  # of the classes of this file, before transformers' name of their base
 
 
@@ -67,13 +71,13 @@ class NarrowHeads(nn.Module):
 
 
 class Nothing(nn.Module):
-    """Replaces a sublayer: adds zeros to the stream. Some sublayers return a `pair`."""
+    """Replaces a sublayer: adds zeros to the stream. Some sublayers return a `pair`. A family's model may read settings, such as
+    attention_type, in `replaced`."""
 
-    is_sliding = False  # gemma3 of transformers 4 asks its attention
-
-    def __init__(self, pair):
+    def __init__(self, replaced, pair):
         super().__init__()
-        self.pair = pair
+        settings = {name: value for name, value in vars(replaced).items() if isinstance(value, (bool, str))}
+        vars(self).update(settings, pair=pair)
 
     def forward(self, hidden_states, **kwargs):
         zeros = torch.zeros_like(hidden_states)
@@ -146,13 +150,13 @@ class LayerSizes:
         attention.o_proj = NarrowHeads(attention.o_proj, self.config.num_attention_heads, channels)
 
     def _remove(self, layer, sublayer):
-        setattr(layer, sublayer, Nothing(pair=sublayer != "mlp"))
-        norms = ["input_layernorm"] if sublayer == "self_attn" else ["post_attention_layernorm"]
-        if hasattr(layer, "post_feedforward_layernorm"):  # a norm behind each sublayer too
-            norms = (["input_layernorm", "post_attention_layernorm"] if sublayer == "self_attn"
-                     else ["pre_feedforward_layernorm", "post_feedforward_layernorm"])  # fmt: skip
-        for norm in norms:
-            setattr(layer, norm, nn.Identity())
+        setattr(layer, sublayer, Nothing(getattr(layer, sublayer), pair=sublayer != "mlp"))
+        # Families give this name to the norm before the MLP, or to the one behind the attention.
+        is_before_mlp = not hasattr(layer, "post_feedforward_layernorm")
+        shared = {"post_attention_layernorm"} if is_before_mlp == (sublayer != "self_attn") else set()
+        for norm in NORMS["self_attn" if sublayer == "self_attn" else "mlp"] | shared:
+            if hasattr(layer, norm):
+                setattr(layer, norm, nn.Identity())
 
     def _grouped_mm_can_dispatch(self):
         """Lets transformers 5 compute one expert after the other if their rows are not multiples of 16 bytes."""

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <optional>
 
 #include "worker/transformer/linear.h"
@@ -11,16 +12,29 @@ namespace {
 
 // Returns the mask [tokens, keys], bool: the query at position i = past .. past + tokens - 1 sees
 // key j if j <= i and i - j < window. Returns nullopt if the window covers every key and either a
-// single query sees all keys or, with past = 0, the faster causal path has the same result.
-std::optional<at::Tensor> visible_keys(const std::optional<int64_t>& window, const at::Tensor& x,
+// single query sees all keys or, with past = 0, the faster causal path has the same result. That
+// path has no limit of scores.
+std::optional<at::Tensor> visible_keys(const AttentionSpec& attention, const at::Tensor& x,
                                        int64_t past) {
   const int64_t tokens = x.size(1);
   const int64_t keys = past + tokens;
+  const std::optional<int64_t>& window = attention.sliding_window;
   const bool limited = window && *window < keys;
-  if (!limited && (past == 0 || tokens == 1)) return std::nullopt;
+  const bool causal = past == 0 && !attention.score_cap;
+  if (!limited && (causal || tokens == 1)) return std::nullopt;
   at::Tensor mask = at::ones({tokens, keys}, x.options().dtype(at::kBool)).tril_(past);
   if (limited) mask.triu_(past + 1 - *window);
   return mask;
+}
+
+/// Returns softmax(cap · tanh(scale · query · keyᵀ / cap)) · value, [batch, heads, tokens, dim].
+/// The three have as many heads. `mask`: visible_keys(), absent if every key is seen.
+at::Tensor capped_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            const std::optional<at::Tensor>& mask, double scale, double cap) {
+  at::Tensor scores = at::matmul(query.to(at::kFloat), key.to(at::kFloat).transpose(2, 3));
+  scores = capped(scores * scale, cap);
+  if (mask) scores = scores.masked_fill(mask->logical_not(), -INFINITY);
+  return at::matmul(at::softmax(scores, -1).to(value.scalar_type()), value);
 }
 
 }  // namespace
@@ -51,23 +65,26 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
       apply_in_proj(weights.in_proj, x,
                     {attention.num_heads * head_dim, attention.num_kv_heads * head_dim,
                      attention.num_kv_heads * value_dim});
-  const auto heads = [&](size_t part, int64_t dim) {  // [batch, heads, tokens, dim]
-    return parts[part].view({batch, tokens, -1, dim}).transpose(1, 2);
-  };
   const at::ScalarType dtype = weights.out_proj.at(0).weight.scalar_type();
-  const auto turned = [&](size_t part) {  // queries (part 0) or keys (1)
-    at::Tensor normed = heads(part, head_dim);
-    if (!weights.head_norms.empty()) {
-      normed = rms_norm(normed.to(at::kFloat), weights.head_norms.at(part), config, head_dim)
-                   .to(normed.scalar_type());
-    }
-    if (attention.rotary) normed = apply_rotary(normed, context.rotaries.at(*attention.rotary));
-    return normed.to(dtype);
+  const HeadNorms norms = attention.head_norms.value_or(HeadNorms());
+  const auto normed = [&](const at::Tensor& heads, size_t part) {
+    if (weights.head_norms.empty()) return heads;
+    return rms_norm(heads.to(at::kFloat), weights.head_norms.at(part), config, heads.size(-1))
+        .to(heads.scalar_type());
   };
-  const at::Tensor query = turned(0);
+  const auto turned = [&](size_t part) {  // queries (part 0) or keys (1)
+    at::Tensor result = parts[part];
+    if (norms.over_all_heads) result = normed(result, part);
+    result = result.view({batch, tokens, -1, head_dim}).transpose(1, 2);
+    if (!norms.over_all_heads && !norms.behind_rotary) result = normed(result, part);
+    if (attention.rotary) result = apply_rotary(result, context.rotaries.at(*attention.rotary));
+    return (norms.behind_rotary ? normed(result, part) : result).to(dtype);
+  };
+  at::Tensor query = turned(0);
+  if (attention.rotary) query = scale_queries(query, context.rotaries.at(*attention.rotary));
   at::Tensor key = turned(1);
   // The fast kernels need values of the keys' width. Padded zeros come out as zeros.
-  at::Tensor value = heads(2, value_dim).to(dtype);
+  at::Tensor value = parts[2].view({batch, tokens, -1, value_dim}).transpose(1, 2).to(dtype);
   const bool narrow = value_dim < head_dim;
   if (narrow) value = at::constant_pad_nd(value, {0, head_dim - value_dim});
   const int64_t past = cache == nullptr ? 0 : cache->length();
@@ -76,13 +93,19 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   // Key and value heads are repeated on a GPU and for gradients. Only some attention kernels
   // support shared heads there; on older GPUs only the slowest one does.
   const int64_t sharing = attention.num_heads / attention.num_kv_heads;
-  const bool repeat = (x.is_cuda() || query.requires_grad()) && sharing > 1;
-  const std::optional<at::Tensor> mask = visible_keys(attention.sliding_window, x, past);
-  at::Tensor attended = at::scaled_dot_product_attention(
-      query, repeat ? key.repeat_interleave(sharing, 1) : key,
-      repeat ? value.repeat_interleave(sharing, 1) : value, mask, /*dropout_p=*/0.0,
-      /*is_causal=*/!mask && past == 0, attention.scale,
-      /*enable_gqa=*/sharing > 1 && !repeat);
+  const bool repeat = (x.is_cuda() || query.requires_grad() || attention.score_cap) && sharing > 1;
+  if (repeat) {
+    key = key.repeat_interleave(sharing, 1);
+    value = value.repeat_interleave(sharing, 1);
+  }
+  const std::optional<at::Tensor> mask = visible_keys(attention, x, past);
+  const double scale = attention.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  at::Tensor attended =
+      attention.score_cap
+          ? capped_attention(query, key, value, mask, scale, *attention.score_cap)
+          : at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
+                                             /*is_causal=*/!mask && past == 0, attention.scale,
+                                             /*enable_gqa=*/sharing > 1 && !repeat);
   if (narrow) attended = attended.narrow(3, 0, value_dim);
   const at::Tensor read = attended.transpose(1, 2).reshape({batch, tokens, -1});
   if (visit) visit(0, read);

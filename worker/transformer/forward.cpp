@@ -32,10 +32,13 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
   return update;
 }
 
-/// Returns the normed stream x, the input of in_proj.
+/// Returns the input of in_proj: the stream x, normed if the sublayer has a norm before it.
 at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weights,
                         const at::Tensor& x) {
-  return rms_norm(x, weights.norm, config, config.hidden_size)
+  const NormNames& norms = config.norms(weights.sublayer);
+  const bool has_norm =
+      !(is_attention(weights.sublayer) ? norms.before_attention : norms.before_mlp).empty();
+  return (has_norm ? rms_norm(x, weights.norm, config, config.hidden_size) : x)
       .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
 }
 
@@ -95,8 +98,8 @@ at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const
 }
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
-  return at::linear(final_state(config, head, x, head.weight.scalar_type()), head.weight)
-      .to(at::kFloat);
+  const at::Tensor states = final_state(config, head, x, head.weight.scalar_type());
+  return capped(at::linear(states, head.weight).to(at::kFloat), config.logit_cap);
 }
 
 }  // namespace dotresize

@@ -55,6 +55,10 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const ModelCo
                   config.rms_norm_eps);
 }
 
+at::Tensor capped(const at::Tensor& x, const std::optional<double>& cap) {
+  return cap ? at::tanh(x / *cap) * *cap : x;
+}
+
 at::ScalarType activation_dtype(at::ScalarType weights) {
   return weights == at::kHalf ? at::kFloat : weights;
 }

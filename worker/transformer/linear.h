@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "worker/transformer/weights.h"
@@ -16,6 +17,9 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 /// Overload for a norm of the model over x's whole width: `weight` as it is stored, or undefined.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const ModelConfig& config,
                     int64_t width);
+
+/// Returns cap · tanh(x / cap), or x without a cap.
+at::Tensor capped(const at::Tensor& x, const std::optional<double>& cap);
 
 // Products of float16 matrices that neither overflow nor underflow. Each row of x is scaled by a
 // power of two so that its largest entry lies in [0.5, 1), and rounded to float16. The row of the

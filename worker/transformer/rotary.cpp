@@ -49,6 +49,11 @@ at::Tensor frequencies(const RotaryConfig& rotary, int64_t max_position_embeddin
   const at::Tensor plain = frequencies_of_base(rotary, rotary.theta);
   if (rotary.type == "default") return plain;
   if (rotary.type == "linear") return plain / rotary.factor;
+  if (rotary.type == "dynamic" && rotary.alpha != 0.0) {
+    const auto channels = static_cast<double>(rotary.channels);
+    return frequencies_of_base(rotary,
+                               rotary.theta * std::pow(rotary.alpha, channels / (channels - 2.0)));
+  }
   if (rotary.type == "dynamic") {
     // NTK-aware scaling: the base grows with the window beyond max_position_embeddings, so that the
     // slowest pair of channels is slowed by factor·tokens/max_position_embeddings - (factor - 1).
@@ -111,6 +116,26 @@ class Rotation : public torch::autograd::Function<Rotation> {
   }
 };
 
+/// Returns the factors of queries at positions 0 .. tokens-1, [tokens, 1]; undefined if there are
+/// none.
+at::Tensor query_scales(const RotaryConfig& rotary, int64_t tokens) {
+  if (rotary.query_beta == 0.0) return {};
+  const at::Tensor extensions =
+      at::floor(at::arange(tokens, at::kFloat) / rotary.original_max_position_embeddings);
+  return at::log1p(extensions).mul_(rotary.query_beta).add_(1.0).unsqueeze(1);
+}
+
+/// Moves the first `turning` channels between interleaved pairs and the two halves.
+at::Tensor in_halves(const at::Tensor& x, int64_t turning) {
+  const at::Tensor pairs = x.narrow(-1, 0, turning).unflatten(-1, {turning / 2, 2});
+  return at::cat({pairs.transpose(-1, -2).flatten(-2), x.slice(-1, turning)}, -1);
+}
+
+at::Tensor in_pairs(const at::Tensor& x, int64_t turning) {
+  const at::Tensor halves = x.narrow(-1, 0, turning).unflatten(-1, {2, turning / 2});
+  return at::cat({halves.transpose(-1, -2).flatten(-2), x.slice(-1, turning)}, -1);
+}
+
 }  // namespace
 
 LayerContext make_layer_context(const ModelConfig& config, int64_t tokens, at::Device device) {
@@ -119,8 +144,11 @@ LayerContext make_layer_context(const ModelConfig& config, int64_t tokens, at::D
     const at::Tensor half = at::outer(at::arange(tokens, at::kFloat),
                                       frequencies(rotary, config.max_position_embeddings, tokens));
     const at::Tensor angles = at::cat({half, half}, /*dim=*/1);
-    context.rotaries.push_back({at::cos(angles).mul_(rotary.attention_factor).to(device),
-                                at::sin(angles).mul_(rotary.attention_factor).to(device)});
+    const at::Tensor scales = query_scales(rotary, tokens);
+    context.rotaries.push_back({.cos = at::cos(angles).mul_(rotary.attention_factor).to(device),
+                                .sin = at::sin(angles).mul_(rotary.attention_factor).to(device),
+                                .query_scale = scales.defined() ? scales.to(device) : scales,
+                                .interleaved = rotary.interleaved});
   }
   return context;
 }
@@ -128,8 +156,11 @@ LayerContext make_layer_context(const ModelConfig& config, int64_t tokens, at::D
 LayerContext positions_of(const LayerContext& context, int64_t first, int64_t tokens) {
   LayerContext part;
   for (const RotaryTable& table : context.rotaries) {
+    const auto rows = [&](const at::Tensor& all) {
+      return all.defined() ? all.narrow(0, first, tokens) : all;
+    };
     part.rotaries.push_back(
-        {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)});
+        {rows(table.cos), rows(table.sin), rows(table.query_scale), table.interleaved});
   }
   return part;
 }
@@ -138,9 +169,17 @@ at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
   const at::Tensor cos = table.cos.narrow(0, 0, tokens);
   const at::Tensor sin = table.sin.narrow(0, 0, tokens);
-  const at::Tensor input = x.to(at::kFloat);
-  return (x.requires_grad() ? Rotation::apply(input, cos, sin) : rotated(input, cos, sin))
-      .to(x.scalar_type());
+  const int64_t turning = cos.size(-1);
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor input = table.interleaved ? in_halves(wide, turning) : wide;
+  const at::Tensor result =
+      x.requires_grad() ? Rotation::apply(input, cos, sin) : rotated(input, cos, sin);
+  return (table.interleaved ? in_pairs(result, turning) : result).to(x.scalar_type());
+}
+
+at::Tensor scale_queries(const at::Tensor& query, const RotaryTable& table) {
+  if (!table.query_scale.defined()) return query;
+  return query * table.query_scale.narrow(0, 0, query.size(-2)).to(query.scalar_type());
 }
 
 }  // namespace dotresize

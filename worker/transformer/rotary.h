@@ -14,6 +14,8 @@ namespace dotresize {
 struct RotaryTable {
   at::Tensor cos;  ///< [tokens, rotary_dim] float32
   at::Tensor sin;
+  at::Tensor query_scale = {};  ///< [tokens, 1] float32; undefined: 1
+  bool interleaved = false;     ///< RotaryConfig::interleaved
 };
 
 /// Positions of a window, which the layers of a model compute with besides weights and activations.
@@ -28,9 +30,13 @@ LayerContext make_layer_context(const ModelConfig& config, int64_t tokens,
 /// Returns the context of the positions [first, first + tokens). `context`: of more positions.
 LayerContext positions_of(const LayerContext& context, int64_t first, int64_t tokens);
 
-/// Rotates query or key heads: channel i is paired with channel i + rotary_dim/2; channels from
-/// rotary_dim on are unchanged. x: [batch, heads, tokens, head_dim] of any floating dtype, computed
-/// in float32. The table may hold more positions.
+/// Rotates query or key heads: channel i is paired with channel i + rotary_dim/2, or in a table of
+/// interleaved pairs channel 2i with 2i + 1; channels from rotary_dim on are unchanged. x: [batch,
+/// heads, tokens, head_dim] of any floating dtype, computed in float32. The table may hold more
+/// positions.
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
+
+/// Multiplies queries [batch, heads, tokens, head_dim] by RotaryTable::query_scale.
+at::Tensor scale_queries(const at::Tensor& query, const RotaryTable& table);
 
 }  // namespace dotresize

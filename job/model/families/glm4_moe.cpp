@@ -68,7 +68,9 @@ void read_glm4_moe(const ConfigFields& fields, ModelConfig& config) {
   fields.note({"num_nextn_predict_layers", "num_mtp_layers"});
   fields.refuse_null("use_qk_norm");
   const bool norms = fields.boolean("use_qk_norm", false);
-  for (LayerSpec& layer : config.layers) layer.attention.head_norms = norms;
+  for (LayerSpec& layer : config.layers) {
+    if (norms) layer.attention.head_norms = HeadNorms();
+  }
   read_rotary(fields, {.offers_partial = true, .partial_if_absent = 0.5}, config);
   read_glm4_moe_mixtures(fields, config);
 }

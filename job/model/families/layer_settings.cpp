@@ -48,6 +48,14 @@ void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
   for (LayerSpec& layer : config.layers) layer.attention.sliding_window = window;
 }
 
+void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
+                 const std::vector<bool>& layers, ModelConfig& config) {
+  read_window(fields, if_absent, config);
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    if (!layers[layer]) config.layers[layer].attention.sliding_window.reset();
+  }
+}
+
 void read_window_by_layer(const ConfigFields& fields, ModelConfig& config) {
   // Every published config of these families has them, whether or not a window is used.
   fields.note({"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"});
@@ -60,10 +68,7 @@ void read_window_by_layer(const ConfigFields& fields, ModelConfig& config) {
   }
   if (!used || std::ranges::count(sliding, true) == 0) return;
   constexpr int64_t kWindowIfAbsent = 4096;
-  read_window(fields, kWindowIfAbsent, config);
-  for (std::size_t layer = 0; layer < sliding.size(); ++layer) {
-    if (!sliding[layer]) config.layers[layer].attention.sliding_window.reset();
-  }
+  read_window(fields, kWindowIfAbsent, sliding, config);
 }
 
 std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
@@ -78,6 +83,16 @@ std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& 
     if (!sliding.back() && type != "full_attention") {
       fields.fail("layer_types", "only full_attention and sliding_attention are supported");
     }
+  }
+  return sliding;
+}
+
+std::vector<bool> sliding_layers(const ConfigFields& fields, int64_t period,
+                                 const ModelConfig& config) {
+  if (fields.has("layer_types")) return sliding_layers(fields, config);
+  std::vector<bool> sliding;
+  for (int64_t layer = 1; layer <= config.num_layers(); ++layer) {
+    sliding.push_back(layer % period != 0);
   }
   return sliding;
 }

@@ -28,9 +28,23 @@ void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent, M
 /// from max_window_layers on. `use_sliding_window` says whether there is a window at all.
 void read_window_by_layer(const ConfigFields& fields, ModelConfig& config);
 
+/// Sets `sliding_window`, or `if_absent`, in these layers.
+void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
+                 const std::vector<bool>& layers, ModelConfig& config);
+
 /// Returns which layers `layer_types` gives a sliding window. Throws for other types than
 /// full_attention and sliding_attention.
 std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config);
+
+/// Returns the same for a config without `layer_types` too: then every `period`-th layer has none.
+std::vector<bool> sliding_layers(const ConfigFields& fields, int64_t period,
+                                 const ModelConfig& config);
+
+/// Norms of layers that read the stream as it is, and norm what they add to it.
+inline constexpr NormNames kNormsBehindSublayers{.before_attention = {},
+                                                 .behind_attention = "post_attention_layernorm",
+                                                 .before_mlp = {},
+                                                 .behind_mlp = "post_feedforward_layernorm"};
 
 /// Keys of a family's mixtures of experts.
 struct MixtureKeys {

@@ -9,15 +9,13 @@
 namespace dotresize {
 namespace {
 
-constexpr std::array kFamilies = {&kLlama,    &kMistral,  &kPhi3,    &kQwen2,      &kQwen3,
-                                  &kSmolLM3,  &kGranite,  &kSeedOss, &kGemma3Text, &kMixtral,
-                                  &kQwen3Moe, &kQwen2Moe, &kGlm4Moe};
+constexpr std::array kFamilies = {
+    &kLlama,   &kMistral, &kMinistral3,     &kPhi3,    &kQwen2,      &kQwen3,    &kSmolLM3,
+    &kGranite, &kSeedOss, &kGemma,          &kGemma2,  &kGemma3Text, &kOlmo2,    &kOlmo3,
+    &kGlm4,    &kExaone4, &kHunyuanV1Dense, &kMixtral, &kQwen3Moe,   &kQwen2Moe, &kGlm4Moe};
 
 constexpr std::string_view kLayerNorm =
     "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";
-constexpr std::string_view kPostNorm =
-    "it normalises the output of a sublayer before the residual addition (post-norms), and such a "
-    "norm cannot be folded";
 constexpr std::string_view kParallel =
     "its attention and MLP read the same residual stream side by side (parallel blocks), which "
     "the junctions do not describe";
@@ -36,11 +34,10 @@ struct Refusal {
 constexpr Refusal kRefusals[] = {
     {"gpt2", kLayerNorm},     {"opt", kLayerNorm},        {"bloom", kLayerNorm},
     {"mpt", kLayerNorm},      {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
-    {"stablelm", kLayerNorm}, {"gemma2", kPostNorm},      {"gemma3", kWrapper},
-    {"olmo2", kPostNorm},     {"olmo3", kPostNorm},       {"gptj", kParallel},
+    {"stablelm", kLayerNorm}, {"gemma3", kWrapper},       {"gptj", kParallel},
     {"gpt_neox", kParallel},  {"phi", kParallel},         {"falcon", kParallel},
-    {"cohere", kParallel},    {"cohere2", kParallel},     {"gemma", kNotYet},
-    {"ministral", kNotYet},   {"llama4", kNotYet},        {"gpt_oss", kSinks},
+    {"cohere", kParallel},    {"cohere2", kParallel},     {"ministral", kNotYet},
+    {"llama4", kNotYet},      {"gpt_oss", kSinks},
 };
 
 }  // namespace

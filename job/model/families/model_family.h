@@ -31,7 +31,8 @@ struct TwinFamily {
   bool (*is_read_better)(const ModelConfig& config, int64_t width);
 };
 
-/// Supported architecture. Each has a file in this folder, which reads its config.json.
+/// Supported architecture. Its file in this folder, which may be that of its kin, reads its
+/// config.json.
 struct ModelFamily {
   std::string_view model_type;
   std::string_view architecture;  ///< the only accepted entry of `architectures`
@@ -48,6 +49,7 @@ struct ModelFamily {
   /// Key and name of the only accepted activation.
   const char* activation_key = "hidden_act";
   Activation activation = Activation::kSilu;
+  const char* other_activation_name = nullptr;  ///< accepted too, and means the same
   bool heads_divide_hidden_size = false;  ///< required by its configuration class, for any head_dim
   /// Custom outputs without maps can be exported: their layers are those of a llama.
   bool exports_layer_sizes = false;

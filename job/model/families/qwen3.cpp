@@ -9,7 +9,7 @@ void read_qwen3(const ConfigFields& fields, ModelConfig& config) {
   const bool bias = fields.boolean("attention_bias", false);
   refuse_biases(fields, {"mlp_bias"}, config);
   set_attention_biases(bias, bias, config);
-  for (LayerSpec& layer : config.layers) layer.attention.head_norms = true;
+  for (LayerSpec& layer : config.layers) layer.attention.head_norms = HeadNorms();
   read_window_by_layer(fields, config);
   read_rotary(fields, {}, config);
 }

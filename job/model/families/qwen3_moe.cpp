@@ -14,7 +14,7 @@ void read_qwen3_moe(const ConfigFields& fields, ModelConfig& config) {
   const bool bias = fields.boolean("attention_bias", false);
   refuse_biases(fields, {"mlp_bias"}, config);
   set_attention_biases(bias, bias, config);
-  for (LayerSpec& layer : config.layers) layer.attention.head_norms = true;
+  for (LayerSpec& layer : config.layers) layer.attention.head_norms = HeadNorms();
   // Every published config has them, whether or not a window is used.
   fields.note({"sliding_window", "max_window_layers", "layer_types"});
   constexpr int64_t kWindowIfAbsent = 4096;

@@ -48,6 +48,9 @@ std::optional<int64_t> original_positions(const Reading& read) {
 
 void read_dynamic(const Reading& read, RotaryConfig& rotary) {
   rotary.factor = required_factor(read);
+  if (read.rules.offers_alpha) {
+    rotary.alpha = read.fields.positive("alpha", kMaxFactor).value_or(0.0);
+  }
   if (rotary.channels < 4) {
     read.fields.fail("rope_type", "'dynamic' needs heads with at least 4 rotated channels, not " +
                                       std::to_string(rotary.channels));
@@ -161,6 +164,10 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
   rotary.theta = theta;
   rotary.type = name;
   found->read(read, rotary);
+  if (read.rules.scales_queries) {
+    if (name != "yarn") read.fields.fail("rope_type", "'" + name + "' is refused; yarn is needed");
+    rotary.query_beta = read.fields.required_positive("llama_4_scaling_beta", kMaxFactor);
+  }
   return rotary;
 }
 
@@ -243,6 +250,7 @@ void read_partial_factor(const ConfigFields& config, const RotaryRules& rules,
 void read_rotary(const ConfigFields& config, const RotaryRules& rules, ModelConfig& model) {
   RotaryConfig start;
   start.theta = rules.theta_if_absent;
+  start.interleaved = rules.interleaved;
   // Every config of such a family has it, whatever its rotary type.
   if (rules.original_positions_if_absent) config.note({kOriginalPositions});
   read_partial_factor(config, rules, model, start);
@@ -288,6 +296,7 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
   nlohmann::json scaling = {{"rope_type", rotary.type}};
   if (rotary.type == "default") return scaling;
   scaling["factor"] = rotary.factor;
+  if (rotary.alpha != 0.0) scaling["alpha"] = rotary.alpha;
   if (rotary.type == "linear" || rotary.type == "dynamic") return scaling;
   scaling[kOriginalPositions] = rotary.original_max_position_embeddings;
   if (rotary.type == "llama3") {
@@ -296,6 +305,7 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
     return scaling;
   }
   scaling["attention_factor"] = rotary.attention_factor;
+  if (rotary.query_beta != 0.0) scaling["llama_4_scaling_beta"] = rotary.query_beta;
   if (rotary.type == "yarn") {
     scaling["beta_fast"] = rotary.beta_fast;
     scaling["beta_slow"] = rotary.beta_slow;
@@ -312,6 +322,11 @@ nlohmann::json rotary_parameters(const RotaryConfig& rotary) {
   parameters["rope_theta"] = rotary.theta;
   if (rotary.partial_factor != 1.0) parameters["partial_rotary_factor"] = rotary.partial_factor;
   return parameters;
+}
+
+nlohmann::json parameters_by_layer_type(const ModelConfig& model) {
+  return {{"full_attention", rotary_parameters(model.rotaries.at(0))},
+          {"sliding_attention", rotary_parameters(model.rotaries.at(1))}};
 }
 
 }  // namespace dotresize

@@ -14,7 +14,10 @@ struct RotaryRules {
   double theta_if_absent = 1e4;
   double sliding_theta_if_absent = 1e4;  ///< layers with a window, in a model with two kinds
   bool offers_partial = false;           ///< a fraction of each head's channels may be rotated
-  double partial_if_absent = 1.0;        ///< that fraction
+  double partial_if_absent = 1.0;        ///< this fraction
+  bool interleaved = false;              ///< RotaryConfig::interleaved
+  bool offers_alpha = false;             ///< the type dynamic may have an alpha
+  bool scales_queries = false;           ///< RotaryConfig::query_beta; the type must be yarn
   /// The configuration class refuses types other than default and longrope (also spelled su and
   /// yarn).
   bool is_default_or_longrope = false;
@@ -42,5 +45,7 @@ void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& 
 nlohmann::json rotary_scaling(const RotaryConfig& rotary);
 /// `rope_parameters` of transformers 5.
 nlohmann::json rotary_parameters(const RotaryConfig& rotary);
+/// The same by type of layer, for models of read_rotaries_by_layer_type().
+nlohmann::json parameters_by_layer_type(const ModelConfig& model);
 
 }  // namespace dotresize

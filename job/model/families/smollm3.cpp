@@ -36,10 +36,7 @@ void read_smollm3_windows(const ConfigFields& fields, ModelConfig& config) {
   } else {
     for (const LayerSpec& layer : config.layers) sliding.push_back(!layer.attention.rotary);
   }
-  read_window(fields, /*if_absent=*/std::nullopt, config);
-  for (std::size_t layer = 0; layer < sliding.size(); ++layer) {
-    if (!sliding[layer]) config.layers[layer].attention.sliding_window.reset();
-  }
+  read_window(fields, /*if_absent=*/std::nullopt, sliding, config);
 }
 
 void read_smollm3(const ConfigFields& fields, ModelConfig& config) {

@@ -145,14 +145,13 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   if (least_bytes <= largest_bytes(job.target.allocation->size, dense_bytes)) return;
   const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
   const double size = job.target.allocation->size;
-  const bool folds =
-      std::ranges::none_of(config.layers, &LayerSpec::post_norms) && !config.has_shared_expert();
   const std::string advice =
-      folds ? fmt::format(
-                  "a method by name, such as {{name: slicegpt, size: {}}}, also narrows the "
-                  "residual stream",
-                  size)
-            : "give a larger size";
+      config.norms_fold() && !config.has_shared_expert()
+          ? fmt::format(
+                "a method by name, such as {{name: slicegpt, size: {}}}, also narrows the "
+                "residual stream",
+                size)
+          : "give a larger size";
   throw InputError(
       "method.size",
       fmt::format("{} is not available: the fewest features{} leave {} of the dense model's bytes; "

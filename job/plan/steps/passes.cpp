@@ -30,11 +30,13 @@ int64_t largest_sublayer(const ModelConfig& config, int64_t width, bool folded) 
 }
 
 /// Numbers per token inside the layer's sublayers, of which one computes at a time. Heads are
-/// rotated and repeated into copies. `padded`: value heads may be narrower than the others.
-int64_t numbers_inside(const LayerSpec& layer, int64_t d, bool padded) {
+/// rotated and repeated into copies. `padded`: value heads may be narrower than the others. Scores
+/// with a limit are held for all pairs of the window's tokens, twice.
+int64_t numbers_inside(const LayerSpec& layer, int64_t d, int64_t seqlen, bool padded) {
   const int64_t queries = layer.attention.num_heads * layer.attention.head_dim;
   const int64_t keys = layer.attention.num_kv_heads * layer.attention.head_dim;
-  const int64_t attention = 5 * queries + (padded ? 5 : 4) * keys;
+  const int64_t scores = layer.attention.score_cap ? 2 * layer.attention.num_heads * seqlen : 0;
+  const int64_t attention = 5 * queries + (padded ? 5 : 4) * keys + scores;
   // Tokens of an expert are gathered, and its results are added up.
   const int64_t features = std::max(layer.mlp.intermediate_size, shared_features(layer.mlp));
   const int64_t mlp = 3 * (features + (layer.mlp.mixture ? d : 0));
@@ -124,7 +126,8 @@ int64_t RankSizes::stage_weights(int64_t end) const {
 int64_t RankSizes::insides() const {
   int64_t numbers = 0;
   for_each_form(config, [&](std::size_t layer) {
-    numbers = std::max(numbers, numbers_inside(config.layers[layer], d, job.allocates_values()));
+    numbers =
+        std::max(numbers, numbers_inside(config.layers[layer], d, seqlen, job.allocates_values()));
   });
   // Everything between two float16 products is float32.
   const int64_t bytes = compute == Dtype::kFloat16 ? kFloat : compute_bytes;
@@ -161,7 +164,9 @@ int64_t RankSizes::graph_bytes(int64_t sublayer) const {
     const int64_t keys = attention.num_kv_heads * attention.head_dim;
     const int64_t normed = attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
     const int64_t mask = attention.sliding_window ? seqlen * (1 + kFloat) : 0;
-    return norms + 5 * queries * compute_bytes + normed + mask + attention.num_heads * kFloat;
+    const int64_t scores = attention.score_cap ? 3 * attention.num_heads * seqlen * kFloat : 0;
+    return norms + 5 * queries * compute_bytes + normed + mask + scores +
+           attention.num_heads * kFloat;
   }
   const MlpSpec& mlp = config.mlp(sublayer);
   if (!mlp.mixture) return norms + 3 * mlp.intermediate_size * between;

@@ -36,7 +36,8 @@ TEST(ModelConfigKeys, ThetaOfRopeScalingIsReadAsTransformers5Does) {
 
 TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kSmolLM3Config, kMixtralConfig, kQwen3MoeConfig}) {
+                           kQwen3Config, kSmolLM3Config, kGemma2Config, kOlmo3Config,
+                           kMinistral3Config, kMixtralConfig, kQwen3MoeConfig}) {
     EXPECT_THAT(parse_config(text, "config.json").warnings, testing::IsEmpty()) << text;
   }
 }
@@ -258,7 +259,8 @@ TEST(ModelConfig, Gemma3HasTwoKindsOfLayersInEitherDialect) {
     const bool sliding = layer % 6 != 5;
     EXPECT_EQ(spec.attention.sliding_window.value_or(0), sliding ? 512 : 0) << layer;
     EXPECT_EQ(spec.attention.rotary, sliding ? 1 : 0) << layer;
-    EXPECT_TRUE(spec.post_norms && spec.attention.head_norms);
+    EXPECT_EQ(spec.norms.behind_mlp, "post_feedforward_layernorm");
+    EXPECT_TRUE(spec.attention.head_norms.has_value());
     EXPECT_EQ(spec.attention.scale, 1.0 / 16);
     EXPECT_EQ(spec.mlp.activation, Activation::kGeluTanh);
   }

@@ -45,7 +45,10 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kQwen25Config), 494'032'768);
   EXPECT_EQ(parameters(kQwen3Config), 596'049'920);
   EXPECT_EQ(parameters(kSmolLM3Config), 3'075'098'624);
+  EXPECT_EQ(parameters(kGemma2Config), 2'614'341'888);
   EXPECT_EQ(parameters(kGemma3Config), 268'098'176);
+  EXPECT_EQ(parameters(kOlmo3Config), 7'298'011'136);
+  EXPECT_EQ(parameters(kMinistral3Config), 3'429'006'336);
   EXPECT_EQ(parameters(kMixtralConfig), 46'702'792'704);
   EXPECT_EQ(parameters(kQwen3MoeConfig), 30'532'122'624);
   EXPECT_EQ(parameters(kQwen2MoeConfig), 14'315'784'192);
@@ -73,7 +76,7 @@ TEST(ModelSize, AllTokensMeetASharedExpertWhichIsCutInProportion) {
   kFeatures.set_size(704, qwen.layers.front());
   EXPECT_EQ(features_of_mlps(qwen, 1).back(), 2817);  // rounded up
   EXPECT_EQ(std::ssize(features_of_mlps(qwen, 1)), 61);
-  EXPECT_THAT(features_of_mlps(qwen, 0), IsEmpty());
+  EXPECT_THAT(features_of_mlps(qwen, 0), ::testing::IsEmpty());
 }
 
 TEST(ModelSize, LayersOfAMixtureModelMayBeDense) {
@@ -131,7 +134,7 @@ TEST(ModelSize, HeadNormsCountInBothModels) {
   ModelConfig config = small_llama();
   const int64_t dense = sublayer_parameters(config, 0, 256, 256, false);
   const int64_t folded = sublayer_parameters(config, 0, 200, 192, true);
-  config.layers.front().attention.head_norms = true;
+  config.layers.front().attention.head_norms = HeadNorms();
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - dense, 2 * 32);
   EXPECT_EQ(sublayer_parameters(config, 0, 200, 192, true) - folded, 2 * 32);
 }

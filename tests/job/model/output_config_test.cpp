@@ -40,7 +40,8 @@ TEST(OutputConfig, LeavesOutNumbersThatJsonDoesNotHave) {
 
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kSmolLM3Config, kMixtralConfig, kQwen3MoeConfig}) {
+                           kQwen3Config, kSmolLM3Config, kGemma2Config, kOlmo3Config,
+                           kMinistral3Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(output_of(text), "config.json");
     EXPECT_TRUE(output.compressed);
@@ -132,7 +133,8 @@ TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
 
 TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kSmolLM3Config, kMixtralConfig, kQwen3MoeConfig}) {
+                           kQwen3Config, kSmolLM3Config, kGemma2Config, kOlmo3Config,
+                           kMinistral3Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(stock_output_of(text), "config.json");
     EXPECT_FALSE(output.compressed);

@@ -303,10 +303,10 @@ TEST_F(ResolveJob, MapsAreRefusedForModelsWithFactors) {
 }
 
 TEST_F(ResolveJob, MapsAreRefusedForModelsWithNormsBehindTheirSublayers) {
-  for (LayerSpec& layer : config_.layers) layer.post_norms = true;
-  EXPECT_THAT(error(), HasSubstr("the model norms what its layers add to it"));
+  for (LayerSpec& layer : config_.layers) layer.norms.behind_mlp = "norm";
+  EXPECT_THAT(error(), HasSubstr("the model norms what its layers add to the stream"));
   spec_.mutable_output()->set_format(v1::Output::stock);
-  EXPECT_THAT(error(), HasSubstr("the model norms what its layers add to it"));
+  EXPECT_THAT(error(), HasSubstr("the model norms what its layers add to the stream"));
 }
 
 TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {

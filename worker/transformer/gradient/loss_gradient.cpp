@@ -14,20 +14,43 @@
 namespace dotresize {
 namespace {
 
+using Cap = std::optional<double>;  ///< ModelConfig::logit_cap
+
+at::Tensor logits_of(const at::Tensor& rows, const at::Tensor& states, const Cap& cap) {
+  return capped(at::linear(states, rows).to(at::kFloat), cap);
+}
+
+/// Multiplies the gradient at these logits, in place, by their derivative with respect to what the
+/// cap limits.
+void before_cap(at::Tensor& gradient, const at::Tensor& logits, const Cap& cap) {
+  if (cap) gradient.mul_(1.0 - (logits / *cap).square());
+}
+
+/// Returns the gradients of the labels' logits, W[label] [tokens, d] float32.
+at::Tensor label_rows(const at::Tensor& head, const at::Tensor& states, const at::Tensor& labels,
+                      const Cap& cap) {
+  at::Tensor rows = head.index_select(0, labels).to(at::kFloat);
+  if (!cap) return rows;
+  const at::Tensor logits = (states.to(at::kFloat) * rows).sum(1, /*keepdim=*/true);
+  before_cap(rows, capped(logits, cap), cap);
+  return rows;
+}
+
 /// Calls visit(rows, logits [tokens, count] float32) block by block.
 template <class Visit>
-void for_each_block(const at::Tensor& head, const at::Tensor& normed, const Visit& visit) {
+void for_each_block(const at::Tensor& head, const at::Tensor& normed, const Cap& cap,
+                    const Visit& visit) {
   for (const at::Tensor& rows : head.split(kGradientVocabularyRows)) {
-    visit(rows, at::linear(normed, rows).to(at::kFloat));
+    visit(rows, logits_of(rows, normed, cap));
   }
 }
 
 /// Returns log Σ exp of each token's logits, [tokens, 1] float64.
-at::Tensor log_sums(const at::Tensor& head, const at::Tensor& normed) {
+at::Tensor log_sums(const at::Tensor& head, const at::Tensor& normed, const Cap& cap) {
   at::Tensor largest = at::full({normed.size(0), 1}, -std::numeric_limits<float>::infinity(),
                                 normed.options().dtype(at::kFloat));
   at::Tensor sum = at::zeros_like(largest, at::kDouble);
-  for_each_block(head, normed, [&](const at::Tensor&, const at::Tensor& logits) {
+  for_each_block(head, normed, cap, [&](const at::Tensor&, const at::Tensor& logits) {
     const at::Tensor before = largest;
     largest = at::maximum(before, logits.amax(1, /*keepdim=*/true));
     sum *= (before - largest).to(at::kDouble).exp();
@@ -45,45 +68,46 @@ at::Tensor times_rows(const at::Tensor& probabilities, const at::Tensor& rows) {
 /// Returns the gradient with respect to the model's final states: (p − (1 − s) q − s e_label)·W,
 /// with the model's p and the target's q.
 at::Tensor states_gradient(const at::Tensor& head, const at::Tensor& states,
-                           const TargetPredictions& target) {
-  const at::Tensor log_sum = log_sums(head, states).to(at::kFloat);
-  const at::Tensor target_log_sum = log_sums(target.head, target.states).to(at::kFloat);
+                           const TargetPredictions& target, const Cap& cap) {
+  const at::Tensor log_sum = log_sums(head, states, cap).to(at::kFloat);
+  const at::Tensor target_log_sum = log_sums(target.head, target.states, cap).to(at::kFloat);
   const at::Tensor share = target.labels.ge(0).to(at::kFloat).mul_(target.label_share).unsqueeze(1);
   at::Tensor gradient = at::zeros(states.sizes(), states.options().dtype(at::kFloat));
   int64_t first = 0;
-  for_each_block(head, states, [&](const at::Tensor& rows, const at::Tensor& logits) {
+  for_each_block(head, states, cap, [&](const at::Tensor& rows, const at::Tensor& logits) {
     const at::Tensor of_target = target.head.narrow(0, first, rows.size(0));
     at::Tensor difference = (logits - log_sum).exp_();
-    difference -= (at::linear(target.states, of_target).to(at::kFloat) - target_log_sum)
-                      .exp_()
-                      .mul_(1.0 - share);
+    difference -=
+        (logits_of(of_target, target.states, cap) - target_log_sum).exp_().mul_(1.0 - share);
+    before_cap(difference, logits, cap);
     gradient += times_rows(difference, rows);
     first += rows.size(0);
   });
-  const at::Tensor labelled = head.index_select(0, target.labels.clamp_min(0)).to(at::kFloat);
+  at::Tensor labelled = label_rows(head, states, target.labels.clamp_min(0), cap);
   return gradient.sub_(labelled.mul_(share));
 }
 
 /// Returns the gradient with respect to the normed stream [tokens, d] in the compute dtype: p·W -
 /// W[label], float32.
 at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
-                           const at::Tensor& uniforms) {
-  const at::Tensor log_sum = log_sums(head, normed).to(at::kFloat);
+                           const at::Tensor& uniforms, const Cap& cap) {
+  const at::Tensor log_sum = log_sums(head, normed, cap).to(at::kFloat);
   at::Tensor gradient = at::zeros(normed.sizes(), normed.options().dtype(at::kFloat));
   // The label is the token at which the cumulative probability exceeds the uniform number. Sums are
   // float32 within a block.
   const at::Tensor drawn = uniforms.to(normed.device()).unsqueeze(1);
   at::Tensor mass = at::zeros_like(drawn);
   at::Tensor labels = at::zeros({normed.size(0)}, drawn.options().dtype(at::kLong));
-  for_each_block(head, normed, [&](const at::Tensor& rows, const at::Tensor& logits) {
-    const at::Tensor probabilities = (logits - log_sum).exp_();
+  for_each_block(head, normed, cap, [&](const at::Tensor& rows, const at::Tensor& logits) {
+    at::Tensor probabilities = (logits - log_sum).exp_();
     labels += (probabilities.cumsum(1) <= (drawn - mass).to(at::kFloat)).sum(1);
     mass += probabilities.sum(1, /*keepdim=*/true, at::kDouble);
+    before_cap(probabilities, logits, cap);
     gradient += times_rows(probabilities, rows);
   });
   // If rounding makes the total probability less than 1, the last token is drawn.
   labels = labels.clamp_max(head.size(0) - 1);
-  return gradient.sub_(head.index_select(0, labels).to(at::kFloat));
+  return gradient.sub_(label_rows(head, normed, labels, cap));
 }
 
 }  // namespace
@@ -105,8 +129,8 @@ at::Tensor loss_gradient(const ModelConfig& config, const HeadWeights& head, con
                          const at::Tensor& uniforms) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
   const auto norm = [&](const at::Tensor& input) { return final_norm(config, head, input); };
-  const at::Tensor of_normed =
-      normed_gradient(head.weight, norm(tokens).to(head.weight.scalar_type()), uniforms);
+  const at::Tensor of_normed = normed_gradient(
+      head.weight, norm(tokens).to(head.weight.scalar_type()), uniforms, config.logit_cap);
   return gradient_through(norm, tokens, of_normed).view(x.sizes());
 }
 
@@ -131,8 +155,8 @@ at::Tensor distillation_gradient(const ModelConfig& config, const HeadWeights& h
   const auto before_head = [&](const at::Tensor& input) {
     return final_state(config, head, input, at::kFloat);
   };
-  return gradient_through(before_head, tokens, states_gradient(head.weight, states, target))
-      .view(x.sizes());
+  const at::Tensor of_states = states_gradient(head.weight, states, target, config.logit_cap);
+  return gradient_through(before_head, tokens, of_states).view(x.sizes());
 }
 
 }  // namespace dotresize
