@@ -47,6 +47,22 @@ struct HeadNorms {
   bool operator==(const HeadNorms&) const = default;
 };
 
+/// Gated DeltaNet (https://arxiv.org/abs/2412.06464), a linear attention: a state for each value
+/// head in place of keys and values of earlier tokens.
+struct DeltaNetSpec {
+  int64_t key_heads = 0;  ///< query heads too; each serves value_heads / key_heads value heads
+  int64_t value_heads = 0;
+  int64_t key_dim = 0;    ///< channels of a key head
+  int64_t value_dim = 0;  ///< channels of a value head
+  int64_t taps = 0;       ///< width of the causal convolution over queries, keys and values
+
+  int64_t keys() const { return key_heads * key_dim; }
+  int64_t values() const { return value_heads * value_dim; }
+  /// Channels of the convolution: queries, keys and values side by side.
+  int64_t mixed() const { return 2 * keys() + values(); }
+  bool operator==(const DeltaNetSpec&) const = default;
+};
+
 /// Attention of one layer.
 struct AttentionSpec {
   int64_t num_heads = 0;
@@ -57,6 +73,11 @@ struct AttentionSpec {
   bool bias = false;         ///< biases of q, k, v
   bool output_bias = false;  ///< bias of o
   bool fused = false;        ///< q, k, v are one matrix
+  /// q has twice the rows: those of each head are followed by those of a gate, whose sigmoid
+  /// multiplies what o reads.
+  bool gated = false;
+  /// The layer has a DeltaNet in place of an attention; only value_head_dim is used besides.
+  std::optional<DeltaNetSpec> delta_net = std::nullopt;
   std::optional<HeadNorms> head_norms = std::nullopt;
   /// Factor of queries times keys. Absent: 1 / sqrt(head_dim).
   std::optional<double> scale = std::nullopt;

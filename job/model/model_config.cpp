@@ -26,6 +26,12 @@ const NormNames& ModelConfig::norms(int64_t sublayer) const {
   return layers.at(static_cast<std::size_t>(layer_of(sublayer))).norms;
 }
 
+bool ModelConfig::value_heads_narrow() const {
+  return std::ranges::none_of(layers, [](const LayerSpec& layer) {
+    return layer.attention.gated || layer.attention.delta_net;
+  });
+}
+
 bool ModelConfig::norms_fold() const {
   return norm_offset == 0.0 && std::ranges::all_of(layers, [](const LayerSpec& layer) {
            return layer.norms.are_only_before();

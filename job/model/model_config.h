@@ -109,6 +109,9 @@ struct ModelConfig {
   int64_t head_width() const {
     return tie_word_embeddings ? hidden_size : form.junction_widths.back();
   }
+  /// Returns true if channels of value heads can be removed: every layer has an attention without a
+  /// gate.
+  bool value_heads_narrow() const;
   /// Returns true if the weights of all norms can be folded into the matrices behind them.
   bool norms_fold() const;
   /// Returns true if the last norm has a weight, which is then not folded into the matrix behind

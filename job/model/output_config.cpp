@@ -19,8 +19,14 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
   if (rotary.type == "longrope") {  // transformers 4 reads it here
     config["original_max_position_embeddings"] = rotary.original_max_position_embeddings;
   }
-  config["rope_parameters"] = rotary_parameters(rotary);  // transformers 5
-  config["rope_theta"] = rotary.theta;                    // transformers 4
+  json parameters = rotary_parameters(rotary);  // transformers 5
+  if (const auto source = config.find("rope_parameters"); source != config.end()) {
+    for (const char* of_images : {"mrope_section", "mrope_interleaved"}) {
+      if (source->contains(of_images)) parameters[of_images] = (*source)[of_images];
+    }
+  }
+  config["rope_parameters"] = std::move(parameters);
+  config["rope_theta"] = rotary.theta;  // transformers 4
   config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
 }
 
@@ -44,6 +50,7 @@ void write_custom_code(json& config, const ModelConfig& output) {
   }
   if (output.form.sizes_by_layer) {
     for (const Unit* unit : units()) {
+      if (unit->of_attentions && !output.value_heads_narrow()) continue;
       for (const LayerSpec& layer : output.layers) config[unit->key].push_back(unit->size(layer));
     }
   }

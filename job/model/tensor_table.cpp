@@ -37,9 +37,19 @@ std::vector<Projection> fused(std::string_view module, const std::vector<Project
   return {{module, rows}};
 }
 
+Projections projections_of(const DeltaNetSpec& net) {
+  return {.block = "linear_attn",
+          .in_proj = {{"in_proj_qkv", net.mixed()},
+                      {"in_proj_z", net.values()},
+                      {"in_proj_b", net.value_heads},
+                      {"in_proj_a", net.value_heads}},
+          .out_proj = {{"out_proj", net.values()}}};
+}
+
 Projections projections_of(const AttentionSpec& attention) {
+  if (attention.delta_net) return projections_of(*attention.delta_net);
   const std::vector<Projection> in_proj = {
-      {"q_proj", attention.num_heads * attention.head_dim},
+      {"q_proj", attention.num_heads * attention.head_dim * (attention.gated ? 2 : 1)},
       {"k_proj", attention.num_kv_heads * attention.head_dim},
       {"v_proj", attention.num_kv_heads * attention.value_head_dim}};
   return {.block = "self_attn",
@@ -98,7 +108,8 @@ std::string_view parameter_name(TensorRole role) {
 std::string tensor_name(const TensorRow& row, const std::string& prefix, int64_t expert) {
   std::string name = prefix + std::string(row.block) + (row.block.empty() ? "" : ".");
   if (row.per_expert) name += "experts." + std::to_string(expert) + ".";
-  return name + std::string(row.module) + "." + std::string(parameter_name(row.role));
+  name += std::string(row.module) + (row.module.empty() ? "" : ".");
+  return name + std::string(row.parameter.empty() ? parameter_name(row.role) : row.parameter);
 }
 
 /// Expands rows to tensors with names and sizes. Rows of experts are repeated expert by expert;
@@ -109,6 +120,7 @@ std::vector<StoredTensor> expanded(const std::vector<TensorRow>& rows, const std
   std::vector<StoredTensor> tensors;
   const auto add = [&](const TensorRow& row, int64_t expert) {
     std::vector<int64_t> shape = {size_of(row.rows, k_in, k_out)};
+    if (row.convolution) shape.push_back(1);
     if (row.columns) shape.push_back(size_of(*row.columns, k_in, k_out));
     const bool follows = !tensors.empty() && tensors.back().role == row.role;
     tensors.push_back({tensor_name(row, prefix, expert), std::move(shape), row.role,
@@ -136,6 +148,28 @@ void add_head_norm_rows(const AttentionSpec& attention, std::string_view block,
   };
   add(query, attention.num_heads);
   add(key, attention.num_kv_heads);
+}
+
+void add_delta_net_rows(const AttentionSpec& attention, std::string_view block,
+                        std::vector<TensorRow>& rows) {
+  if (!attention.delta_net) return;
+  const DeltaNetSpec& net = *attention.delta_net;
+  constexpr TensorRole kRole = TensorRole::kDeltaNet;
+  rows.push_back({.role = kRole,
+                  .block = block,
+                  .module = "conv1d",
+                  .rows = constant(net.mixed()),
+                  .columns = constant(net.taps),
+                  .convolution = true});
+  for (const char* parameter : {"dt_bias", "A_log"}) {
+    rows.push_back({.role = kRole,
+                    .block = block,
+                    .module = {},
+                    .rows = constant(net.value_heads),
+                    .columns = {},
+                    .parameter = parameter});
+  }
+  rows.push_back({kRole, block, "norm", constant(net.value_dim), {}});
 }
 
 void add_shortcut_rows(const ShortcutForm& form, std::string_view module,
@@ -201,7 +235,10 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
                     constant(config.mlp(sublayer).mixture->experts),
                     {}});
   }
-  if (attends) add_head_norm_rows(config.attention(sublayer), block, rows);
+  if (attends) {
+    add_head_norm_rows(config.attention(sublayer), block, rows);
+    add_delta_net_rows(config.attention(sublayer), block, rows);
+  }
   const NormNames& norms = config.norms(sublayer);
   const std::string_view before = attends ? norms.before_attention : norms.before_mlp;
   const std::string_view behind = attends ? norms.behind_attention : norms.behind_mlp;

@@ -26,6 +26,7 @@ enum class TensorRole {
   kOutProjBias,
   kChoiceBias,      ///< added to a router's scores; float32 also where other weights are narrower
   kHeadNorm,        ///< q_norm, k_norm
+  kDeltaNet,        ///< convolution, decay and norm of a DeltaNet, which nothing else has
   kNorm,            ///< before in_proj; in models without maps, dense ones included
   kPostNorm,        ///< behind out_proj
   kShortcut,        ///< on the skip path; compressed models only, like the next two
@@ -66,6 +67,8 @@ struct TensorRow {
   Extent rows;
   std::optional<Extent> columns;  ///< absent: a vector
   bool per_expert = false;
+  std::string_view parameter = {};  ///< empty: "weight", or as the role says
+  bool convolution = false;         ///< the shape is [rows, 1, columns]
 };
 
 /// Returns a sublayer's rows in writing order, which is their order in files. Their texts live as

@@ -27,6 +27,9 @@ inline constexpr int64_t kGradientVocabularyRows = 2048;
 /// on plans and has a copy.
 inline constexpr int64_t kGramBlockTokens = 1024;
 
+/// Tokens of a DeltaNet that are computed at once.
+inline constexpr int64_t kDeltaNetTokens = 64;
+
 // Windows of tokens.
 
 /// Default number and length of calibration windows, if neither the job nor its token file gives

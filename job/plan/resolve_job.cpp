@@ -275,7 +275,8 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   if (spec.output().format() == v1::Output::stock) job.maps.shared = true;
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) {
-    job.target.allocation = AllocationTarget{.size = given.size()};
+    job.target.allocation =
+        AllocationTarget{.size = given.size(), .narrows_values = config.value_heads_narrow()};
     job.maps.metric = Metric::kFisher;
   }
   if (given.has_lambda()) job.maps.lambda = given.lambda();

@@ -21,7 +21,8 @@ namespace dotresize {
 /// `method.allocate: auto`: the features of MLPs and the channels of value heads are chosen by
 /// their predicted effect on the loss (job/plan/allocate/allocation.h).
 struct AllocationTarget {
-  double size = 1.0;  ///< net bytes over dense bytes, as in `method.size`
+  double size = 1.0;           ///< net bytes over dense bytes, as in `method.size`
+  bool narrows_values = true;  ///< ModelConfig::value_heads_narrow
 };
 
 /// `calibration.statistics`: at most one of the two is set.
@@ -134,7 +135,9 @@ struct ResolvedJob {
   bool stock_output() const { return maps.shared; }
   /// True if value heads may become narrower than query and key heads. No stock model can state
   /// that.
-  bool allocates_values() const { return target.allocation && !stock_output(); }
+  bool allocates_values() const {
+    return target.allocation && target.allocation->narrows_values && !stock_output();
+  }
   /// False if the loss decides what the sublayers keep. That is then known while the job runs.
   bool sizes_known() const { return !target.allocation; }
   bool heals() const { return healing && healing->epochs > 0; }

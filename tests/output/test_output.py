@@ -404,6 +404,9 @@ def test_allocated_value_heads_have_their_reported_perplexity_in_transformers(tm
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
+LACKED = {"4": ("ministral3",), "5": ()}  # families that a version of transformers does not have
+
+
 def check_perplexities(folder, sources, method, activations, ranks=2):
     """Checks that a narrowed model of each source has its reported perplexity in both versions of transformers."""
     directories = []
@@ -423,7 +426,9 @@ def check_perplexities(folder, sources, method, activations, ranks=2):
     reports = [report_of(d) for d in directories]
     reported = [report["compressed"]["perplexity"] for report in reports]
     for version in VERSIONS:
-        assert score_all(version, directories, tokens) == pytest.approx(reported, rel=1e-3)
+        there = [i for i, keys in enumerate(sources.values()) if keys["model_type"] not in LACKED[version]]
+        measured = score_all(version, [directories[i] for i in there], tokens)
+        assert measured == pytest.approx([reported[i] for i in there], rel=1e-3)
 
 
 @pytest.mark.parametrize("activations", ["original", "compressed"])

@@ -364,6 +364,33 @@ CASES = {
         "tie_word_embeddings": True,
         "rope_parameters": rotary("dynamic", factor=1.0, alpha=1000.0, beta_fast=32),
     },
+    "qwen3_5_text": {
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 4,
+        "head_dim": 24,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 6,
+        "linear_key_head_dim": 10,
+        "linear_value_head_dim": 14,
+        "layer_types": [
+            "linear_attention", "full_attention", "linear_attention", "full_attention"
+        ],
+    },
+    "qwen3_5_text-bias-tied": {
+        "num_key_value_heads": 1,
+        "num_hidden_layers": 4,
+        "head_dim": 16,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+        "linear_conv_kernel_dim": 3,
+        "linear_num_key_heads": 3,
+        "linear_num_value_heads": 3,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1234.5, "partial_rotary_factor": 0.5
+        },
+    },
     "mixtral": {"num_key_value_heads": 2, "num_local_experts": 8},
     "mixtral-window-tied-v4": {
         "v4": True,
@@ -436,6 +463,7 @@ CONFIGS = {
     "gemma": transformers.GemmaConfig,
     "gemma2": transformers.Gemma2Config,
     "gemma3_text": transformers.Gemma3TextConfig,
+    "qwen3_5_text": transformers.Qwen3_5TextConfig,
     "olmo2": transformers.Olmo2Config,
     "olmo3": transformers.Olmo3Config,
     "ministral3": transformers.Ministral3Config,
@@ -482,7 +510,8 @@ def make_model(name: str, options: dict) -> torch.nn.Module:
     for parameter_name, parameter in model.named_parameters():
         if "norm" in parameter_name:
             parameter.data.uniform_(0.5, 1.5)
-            parameter.data -= float(name.startswith("gemma"))  # whose norms add 1
+            adds_one = name.startswith(("gemma", "qwen3_5")) and "linear_attn" not in parameter_name
+            parameter.data -= float(adds_one)
         elif parameter_name.endswith("bias"):
             parameter.data.normal_(0, 0.3)
     for buffer_name, buffer in model.named_buffers():

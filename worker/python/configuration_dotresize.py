@@ -179,7 +179,7 @@ class DotResizeConfig(PretrainedConfig):
 
     def _tensor_parallel_plan(self):
         """The source family's plan, whose module names these are; shortcuts and experts are on every rank."""
-        plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
+        plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan or {}
         return {name: style for name, style in plan.items() if "experts" not in name}
 
     def is_mixture(self, layer):

@@ -109,7 +109,8 @@ class LayerSizes:
                 continue
             if channels is not None:
                 self._narrow_values(layers[number].self_attn, channels)
-            layers[number].self_attn.layer_idx = next(places[self._type_of(number)])
+            if hasattr(layers[number], "self_attn"):  # a linear attention has no number there
+                layers[number].self_attn.layer_idx = next(places[self._type_of(number)])
         super().post_init()
 
     def _type_of(self, layer):
@@ -168,7 +169,9 @@ class LayerSizes:
 
 @functools.cache
 def _class_of(name):
-    base = getattr(transformers, name.removeprefix(PREFIX))
+    base = getattr(transformers, name.removeprefix(PREFIX), None)
+    if base is None:
+        raise ImportError(f"transformers {transformers.__version__} has no {name.removeprefix(PREFIX)}; a later one has")
     if issubclass(base, transformers.PretrainedConfig):
         return type(name, (LayerSizesConfig, base), {"__module__": __name__})
     family = base.config_class

@@ -41,7 +41,9 @@ at::Tensor capped_attention(const at::Tensor& query, const at::Tensor& key, cons
 
 KeyValueCache::KeyValueCache(const AttentionSpec& attention, int64_t batch, int64_t capacity,
                              at::ScalarType dtype)
-    : keys_(at::empty({batch, attention.num_kv_heads, capacity, attention.head_dim}, dtype)),
+    : keys_(at::empty(
+          {batch, attention.num_kv_heads, attention.delta_net ? 0 : capacity, attention.head_dim},
+          dtype)),
       values_(at::empty_like(keys_)) {}
 
 void KeyValueCache::append(at::Tensor& key, at::Tensor& value) {
@@ -57,14 +59,28 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
                              const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
                              const FeatureVisitor& visit) {
   const AttentionSpec& attention = config.attention(weights.sublayer);
+  if (attention.delta_net) {
+    if (cache != nullptr) cache->advance(x.size(1));
+    const at::Tensor read = delta_net_forward(*attention.delta_net, weights, config.rms_norm_eps, x,
+                                              cache == nullptr ? nullptr : &cache->delta_net);
+    if (visit) visit(0, read);
+    return apply_linear(weights.out_proj.at(0), read);
+  }
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
   const int64_t head_dim = attention.head_dim;
   const int64_t value_dim = attention.value_head_dim;
-  const std::vector<at::Tensor> parts =
+  const int64_t queries = attention.num_heads * head_dim;
+  std::vector<at::Tensor> parts =
       apply_in_proj(weights.in_proj, x,
-                    {attention.num_heads * head_dim, attention.num_kv_heads * head_dim,
+                    {attention.gated ? 2 * queries : queries, attention.num_kv_heads * head_dim,
                      attention.num_kv_heads * value_dim});
+  at::Tensor gate;
+  if (attention.gated) {  // a head's query, then its gate
+    const at::Tensor heads = parts[0].view({batch, tokens, attention.num_heads, 2 * head_dim});
+    gate = heads.narrow(3, head_dim, head_dim).reshape({batch, tokens, queries});
+    parts[0] = heads.narrow(3, 0, head_dim).reshape({batch, tokens, queries});
+  }
   const at::ScalarType dtype = weights.out_proj.at(0).weight.scalar_type();
   const HeadNorms norms = attention.head_norms.value_or(HeadNorms());
   const auto normed = [&](const at::Tensor& heads, size_t part) {
@@ -107,7 +123,8 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
                                              /*is_causal=*/!mask && past == 0, attention.scale,
                                              /*enable_gqa=*/sharing > 1 && !repeat);
   if (narrow) attended = attended.narrow(3, 0, value_dim);
-  const at::Tensor read = attended.transpose(1, 2).reshape({batch, tokens, -1});
+  at::Tensor read = attended.transpose(1, 2).reshape({batch, tokens, -1});
+  if (attention.gated) read = read * at::sigmoid(gate).to(read.scalar_type());
   if (visit) visit(0, read);
   return apply_linear(weights.out_proj.at(0), read);
 }

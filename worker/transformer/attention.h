@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "job/model/model_config.h"
+#include "worker/transformer/delta_net.h"
 #include "worker/transformer/mlp.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
@@ -12,7 +13,8 @@
 namespace dotresize {
 
 /// Keys and values of the positions that one attention has seen, so that later tokens do not
-/// recompute them. Keys are stored rotated, values padded to head_dim.
+/// recompute them. Keys are stored rotated, values padded to head_dim. A DeltaNet has a state in
+/// their place.
 class KeyValueCache {
  public:
   /// Allocates `capacity` positions of `batch` sequences. `dtype`: dtype of the weights.
@@ -25,6 +27,10 @@ class KeyValueCache {
   /// c10::Error if they exceed the capacity. Replaces them by views of all positions, [batch,
   /// kv_heads, length(), head_dim], valid until the next append().
   void append(at::Tensor& key, at::Tensor& value);
+  /// Counts positions that are in delta_net.
+  void advance(int64_t tokens) { length_ += tokens; }
+
+  DeltaNetState delta_net;
 
  private:
   at::Tensor keys_;

@@ -49,6 +49,7 @@ SublayerWeights make_weights(int64_t sublayer, const std::vector<StoredTensor>& 
   weights.in_proj.resize(count(TensorRole::kInProjWeight));
   weights.out_proj.resize(count(TensorRole::kOutProjWeight));
   weights.head_norms.resize(count(TensorRole::kHeadNorm));
+  weights.delta_net.resize(count(TensorRole::kDeltaNet));
   for_each_pair(weights, tensors, [&](const StoredTensor& stored, at::Tensor& tensor) {
     tensor = stored_or_held(stored.role, make(stored));
   });

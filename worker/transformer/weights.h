@@ -34,6 +34,9 @@ struct SublayerWeights {
   std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< norms of query and key heads, [head_dim]; may be empty
   /// Attention: o; MLP: down; mixture: down of each expert and of the shared one
+  /// DeltaNet: its convolution [channels, 1, taps], dt_bias and A_log [value heads], and the weight
+  /// of its norm [value_dim]. Else empty.
+  std::vector<at::Tensor> delta_net;
   std::vector<Linear> out_proj;
   at::Tensor choice_bias =
       {};  ///< mixture: added to the scores [experts], float32; may be undefined
@@ -69,6 +72,7 @@ void for_each_slot(Weights& weights, const Visit& visit) {
   each(TensorRole::kOutProjBias, weights.out_proj, &Linear::bias);
   visit(TensorRole::kChoiceBias, 0, weights.choice_bias);
   each(TensorRole::kHeadNorm, weights.head_norms, std::identity());
+  each(TensorRole::kDeltaNet, weights.delta_net, std::identity());
   visit(TensorRole::kNorm, 0, weights.norm);
   visit(TensorRole::kPostNorm, 0, weights.post_norm);
   visit(TensorRole::kShortcut, 0, weights.shortcut);

@@ -23,6 +23,7 @@ extern const ModelFamily kMinistral3;
 extern const ModelFamily kGlm4;
 extern const ModelFamily kExaone4;
 extern const ModelFamily kHunyuanV1Dense;
+extern const ModelFamily kQwen3_5Text;
 extern const ModelFamily kMixtral;
 extern const ModelFamily kQwen3Moe;
 extern const ModelFamily kQwen2Moe;

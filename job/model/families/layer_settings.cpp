@@ -71,30 +71,40 @@ void read_window_by_layer(const ConfigFields& fields, ModelConfig& config) {
   read_window(fields, kWindowIfAbsent, sliding, config);
 }
 
-std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
+std::vector<bool> layers_of_type(const ConfigFields& fields, const char* type,
+                                 const ModelConfig& config) {
   const json& types = fields.raw("layer_types");
   if (!types.is_array() || std::ssize(types) != config.num_layers()) {
     fields.fail("layer_types", "must be a list of num_hidden_layers, " +
                                    std::to_string(config.num_layers()) + ", types");
   }
-  std::vector<bool> sliding;
-  for (const json& type : types) {
-    sliding.push_back(type == "sliding_attention");
-    if (!sliding.back() && type != "full_attention") {
-      fields.fail("layer_types", "only full_attention and sliding_attention are supported");
+  std::vector<bool> found;
+  for (const json& given : types) {
+    found.push_back(given == type);
+    if (!found.back() && given != "full_attention") {
+      fields.fail("layer_types", "only full_attention and " + std::string(type) + " are supported");
     }
   }
-  return sliding;
+  return found;
+}
+
+std::vector<bool> layers_of_type(const ConfigFields& fields, const char* type, int64_t period,
+                                 const ModelConfig& config) {
+  if (fields.has("layer_types")) return layers_of_type(fields, type, config);
+  std::vector<bool> found;
+  for (int64_t layer = 1; layer <= config.num_layers(); ++layer) {
+    found.push_back(layer % period != 0);
+  }
+  return found;
+}
+
+std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
+  return layers_of_type(fields, "sliding_attention", config);
 }
 
 std::vector<bool> sliding_layers(const ConfigFields& fields, int64_t period,
                                  const ModelConfig& config) {
-  if (fields.has("layer_types")) return sliding_layers(fields, config);
-  std::vector<bool> sliding;
-  for (int64_t layer = 1; layer <= config.num_layers(); ++layer) {
-    sliding.push_back(layer % period != 0);
-  }
-  return sliding;
+  return layers_of_type(fields, "sliding_attention", period, config);
 }
 
 void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const MixtureSpec& form,

@@ -32,11 +32,19 @@ void read_window_by_layer(const ConfigFields& fields, ModelConfig& config);
 void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
                  const std::vector<bool>& layers, ModelConfig& config);
 
-/// Returns which layers `layer_types` gives a sliding window. Throws for other types than
-/// full_attention and sliding_attention.
+/// Returns which layers `layer_types` gives this type. Throws for other types than that and
+/// full_attention.
+std::vector<bool> layers_of_type(const ConfigFields& fields, const char* type,
+                                 const ModelConfig& config);
+
+/// Returns the same for a config without `layer_types` too: then every `period`-th layer has
+/// full_attention.
+std::vector<bool> layers_of_type(const ConfigFields& fields, const char* type, int64_t period,
+                                 const ModelConfig& config);
+
+/// Layers of the type sliding_attention.
 std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config);
 
-/// Returns the same for a config without `layer_types` too: then every `period`-th layer has none.
 std::vector<bool> sliding_layers(const ConfigFields& fields, int64_t period,
                                  const ModelConfig& config);
 

@@ -10,9 +10,10 @@ namespace dotresize {
 namespace {
 
 constexpr std::array kFamilies = {
-    &kLlama,   &kMistral, &kMinistral3,     &kPhi3,    &kQwen2,      &kQwen3,    &kSmolLM3,
-    &kGranite, &kSeedOss, &kGemma,          &kGemma2,  &kGemma3Text, &kOlmo2,    &kOlmo3,
-    &kGlm4,    &kExaone4, &kHunyuanV1Dense, &kMixtral, &kQwen3Moe,   &kQwen2Moe, &kGlm4Moe};
+    &kLlama,   &kMistral,  &kMinistral3, &kPhi3,    &kQwen2,          &kQwen3,
+    &kSmolLM3, &kGranite,  &kSeedOss,    &kGemma,   &kGemma2,         &kGemma3Text,
+    &kOlmo2,   &kOlmo3,    &kGlm4,       &kExaone4, &kHunyuanV1Dense, &kQwen3_5Text,
+    &kMixtral, &kQwen3Moe, &kQwen2Moe,   &kGlm4Moe};
 
 constexpr std::string_view kLayerNorm =
     "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";

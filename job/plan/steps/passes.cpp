@@ -29,6 +29,13 @@ int64_t largest_sublayer(const ModelConfig& config, int64_t width, bool folded) 
   return largest;
 }
 
+/// Numbers per token inside a DeltaNet: what is convolved, before and behind, and for each value
+/// head some copies of its key, query and value, and rows of a chunk's matrices.
+int64_t delta_net_numbers(const DeltaNetSpec& net) {
+  return 3 * net.mixed() +
+         net.value_heads * (6 * net.key_dim + 4 * net.value_dim + 4 * kDeltaNetTokens);
+}
+
 /// Numbers per token inside the layer's sublayers, of which one computes at a time. Heads are
 /// rotated and repeated into copies. `padded`: value heads may be narrower than the others. Scores
 /// with a limit are held for all pairs of the window's tokens, twice.
@@ -36,7 +43,11 @@ int64_t numbers_inside(const LayerSpec& layer, int64_t d, int64_t seqlen, bool p
   const int64_t queries = layer.attention.num_heads * layer.attention.head_dim;
   const int64_t keys = layer.attention.num_kv_heads * layer.attention.head_dim;
   const int64_t scores = layer.attention.score_cap ? 2 * layer.attention.num_heads * seqlen : 0;
-  const int64_t attention = 5 * queries + (padded ? 5 : 4) * keys + scores;
+  int64_t attention = 5 * queries + (padded ? 5 : 4) * keys + scores;
+  if (layer.attention.gated) attention += 2 * queries;
+  if (const std::optional<DeltaNetSpec>& net = layer.attention.delta_net) {
+    attention = delta_net_numbers(*net);
+  }
   // Tokens of an expert are gathered, and its results are added up.
   const int64_t features = std::max(layer.mlp.intermediate_size, shared_features(layer.mlp));
   const int64_t mlp = 3 * (features + (layer.mlp.mixture ? d : 0));
@@ -160,6 +171,7 @@ int64_t RankSizes::graph_bytes(int64_t sublayer) const {
   const int64_t norms = (2 * kFloat + between) * d;
   if (is_attention(sublayer)) {
     const AttentionSpec& attention = config.attention(sublayer);
+    if (attention.delta_net) return norms + 2 * delta_net_numbers(*attention.delta_net) * kFloat;
     const int64_t queries = attention.num_heads * attention.head_dim;
     const int64_t keys = attention.num_kv_heads * attention.head_dim;
     const int64_t normed = attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
@@ -223,8 +235,11 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
   counts.gemm = 2.0 * tokens * active;
   counts.shortcut = 2.0 * tokens * number(widths.shortcut);
   if (is_attention(sublayer)) {
+    const AttentionSpec& attention = config.attention(sublayer);
     counts.attention =
-        2.0 * tokens * number(seqlen) * number(attention_features(config.attention(sublayer)));
+        attention.delta_net
+            ? 2.0 * tokens * number(delta_net_numbers(*attention.delta_net) * kDeltaNetTokens)
+            : 2.0 * tokens * number(seqlen) * number(attention_features(attention));
   }
   // Norm, skip path and conversions, all on the float32 stream.
   const double conversion = size < 4.0 ? 4.0 + size : 0.0;

@@ -104,7 +104,8 @@ std::vector<BadConfig> bad_configs() {
       {"Ministral", of_type("ministral"),
        "'ministral' is refused: it is not supported yet; accepted are llama, mistral, ministral3, "
        "phi3, qwen2, qwen3, smollm3, granite, seed_oss, gemma, gemma2, gemma3_text, olmo2, olmo3, "
-       "glm4, exaone4, hunyuan_v1_dense, mixtral, qwen3_moe, qwen2_moe, glm4_moe"},
+       "glm4, exaone4, hunyuan_v1_dense, qwen3_5_text, mixtral, qwen3_moe, "
+       "qwen2_moe, glm4_moe"},
       {"GptOss", of_type("gpt_oss"), "'gpt_oss' is refused: each head of its attention has a sink"},
       {"SharedExpertWithoutSize", qwen2_moe_with(R"("shared_expert_intermediate_size": 5632,)", ""),
        "shared_expert_intermediate_size: is missing"},

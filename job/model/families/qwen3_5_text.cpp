@@ -1,0 +1,60 @@
+#include "job/model/families/families.h"
+#include "job/model/families/layer_settings.h"
+#include "job/model/families/rotary_settings.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kMostHeads = 4096;
+constexpr int64_t kMostTaps = 64;
+
+DeltaNetSpec read_delta_net(const ConfigFields& fields) {
+  const auto number = [&](const char* key, int64_t most, int64_t if_absent) {
+    return fields.integer(key, 1, most).value_or(if_absent);
+  };
+  const DeltaNetSpec net{.key_heads = number("linear_num_key_heads", kMostHeads, 16),
+                         .value_heads = number("linear_num_value_heads", kMostHeads, 32),
+                         .key_dim = number("linear_key_head_dim", kMostHeads, 128),
+                         .value_dim = number("linear_value_head_dim", kMostHeads, 128),
+                         .taps = number("linear_conv_kernel_dim", kMostTaps, 4)};
+  if (net.value_heads % net.key_heads != 0) {
+    fields.fail("linear_num_key_heads", std::to_string(net.key_heads) +
+                                            " does not divide linear_num_value_heads, " +
+                                            std::to_string(net.value_heads));
+  }
+  if (net.taps < 2) fields.fail("linear_conv_kernel_dim", "1 is refused; at least 2 are needed");
+  return net;
+}
+
+void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
+  refuse_biases(fields, {"mlp_bias"}, config);
+  const bool bias = fields.boolean("attention_bias", false);
+  set_attention_biases(bias, bias, config);
+  const DeltaNetSpec net = read_delta_net(fields);
+  const int64_t interval = fields.integer("full_attention_interval", 1, kMaxLayers).value_or(4);
+  const std::vector<bool> linear = layers_of_type(fields, "linear_attention", interval, config);
+  for (std::size_t layer = 0; layer < linear.size(); ++layer) {
+    AttentionSpec& attention = config.layers[layer].attention;
+    if (linear[layer]) {
+      attention.delta_net = net;
+      attention.bias = attention.output_bias = false;
+      attention.rotary.reset();
+    } else {
+      attention.gated = true;
+      attention.head_norms = HeadNorms();
+    }
+  }
+  config.norm_offset = 1.0;
+  read_rotary(fields, {.offers_partial = true, .partial_if_absent = 0.25}, config);
+}
+
+}  // namespace
+
+constinit const ModelFamily kQwen3_5Text{
+    .model_type = "qwen3_5_text",
+    .architecture = "Qwen3_5ForCausalLM",
+    .absent = {.kv_heads = 4, .head_dim = 256, .max_position_embeddings = 32768},
+    .read = read_qwen3_5_text,
+    .stem = "Qwen3_5Text"};
+
+}  // namespace dotresize
