@@ -23,7 +23,7 @@ import run_in_transformers  # noqa: E402
 import torch  # noqa: E402
 from run_in_transformers import cut, perplexity, read_token_file  # noqa: E402
 from tokenize_text import InputError, tokenize_files  # noqa: E402
-from transformers import AutoModelForCausalLM, logging  # noqa: E402
+from transformers import logging  # noqa: E402
 from trusted_code import UntrustedCode, may_run_code  # noqa: E402
 
 EXIT_DIFFERS = 1
@@ -59,7 +59,7 @@ def read_tokens(inputs, model_dir):
 
 
 def load(model_dir, dtype):
-    model = AutoModelForCausalLM.from_pretrained(
+    model = run_in_transformers.auto_class(model_dir).from_pretrained(
         model_dir,
         trust_remote_code=may_run_code(model_dir),
         torch_dtype=torch.float32 if dtype == "float32" else "auto",

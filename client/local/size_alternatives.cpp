@@ -70,6 +70,7 @@ std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const Mo
   if (!spec.method().has_size()) return alternatives;
   const double own_seconds = reference_seconds(spec, model);
   for (const Recipe& recipe : kRecipes) {
+    if (model.wrapper && recipe.stock) continue;  // its outputs are stock models anyway
     try {
       const auto [plan, seconds] = on_reference(with_recipe(spec, recipe), model);
       const ResolvedJob& job = plan.job;

@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/printable.h"
+#include "job/checkpoint/quantised_places.h"
 #include "job/checkpoint/shard_index.h"
 #include "job/checkpoint/weights_advice.h"
 #include "job/model/tensor_table.h"
@@ -67,6 +71,35 @@ std::map<std::string, TensorPlace> with_model_prefix(std::map<std::string, Tenso
     named.emplace(is_head ? name : std::string(kPrefix) + name, std::move(place));
   }
   return named;
+}
+
+/// Moves the text part's tensors of a wrapper to the names of a model of text, and leaves the
+/// others in table.others.
+void take_text_part(const fs::path& dir, CheckpointTable& table) {
+  table.others = std::exchange(table.tensors, {});
+  std::vector<std::string> names = table.absent;
+  for (const auto& entry : table.others) names.push_back(entry.first);
+  table.wrapper_names = find_wrapper_names(names);
+  if (table.wrapper_names == nullptr) {
+    throw InputError(
+        dir.string() +
+        ": no tensor of the text part, whose names begin with "
+        "'language_model.model.' or 'model.language_model.'" +
+        (names.empty() ? "" : "; there are others, such as " + in_quotes(names.front())));
+  }
+  const WrapperNames& layout = *table.wrapper_names;
+  for (std::string& name : table.absent) name = text_name(layout, name).value_or(name);
+  for (auto place = table.others.begin(); place != table.others.end();) {
+    const std::optional<std::string> name = text_name(layout, place->first);
+    if (!name && is_of_text(place->first)) {
+      throw InputError((dir / place->second.file).string() + ": tensor " + in_quotes(place->first) +
+                       " is of the text part, whose other names begin "
+                       "with " +
+                       in_quotes(layout.base) + "; remove the one that is not the model");
+    }
+    if (name) table.tensors.emplace(*name, std::move(place->second));
+    place = name ? table.others.erase(place) : std::next(place);
+  }
 }
 
 /// Takes the experts of fused tensors apart: gate_up_proj [experts, 2 d_ff, d] and down_proj
@@ -152,7 +185,7 @@ void require_tensor(const CheckpointTable& table, const fs::path& dir, const Sto
   }
   const TensorPlace& place = found->second;
   const std::string where = (dir / place.file).string() + ": tensor " + in_quotes(tensor.name);
-  if (!std::ranges::count(kWeightDtypes, place.dtype)) {
+  if (!is_weight_dtype(place.dtype)) {
     throw InputError(where + " has dtype " + place.dtype + ", expected one of F32, F16, BF16" +
                      advice_on_dtype(table));
   }
@@ -162,6 +195,10 @@ void require_tensor(const CheckpointTable& table, const fs::path& dir, const Sto
 }
 
 }  // namespace
+
+bool is_weight_dtype(const std::string& dtype) {
+  return std::ranges::count(kWeightDtypes, dtype) > 0;
+}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
@@ -206,7 +243,7 @@ CheckpointFiles find_checkpoint_files(const fs::path& dir, const Confinement& co
 CheckpointTable table_as_stored(const CheckpointFiles& files,
                                 const std::map<std::string, SafetensorsHeader>& headers,
                                 const fs::path& dir) {
-  CheckpointTable table{stored_places(files, headers, dir), {}};
+  CheckpointTable table{.tensors = stored_places(files, headers, dir)};
   if (files.index.empty()) return table;
   for (const auto& [name, file] : files.index) {
     if (table.tensors.contains(name)) continue;
@@ -222,11 +259,16 @@ CheckpointTable table_as_stored(const CheckpointFiles& files,
 CheckpointTable table_of_model(const CheckpointFiles& files,
                                const std::map<std::string, SafetensorsHeader>& headers,
                                const fs::path& dir, const ModelConfig& config) {
-  CheckpointTable table{stored_places(files, headers, dir), {}};
+  CheckpointTable table{.tensors = stored_places(files, headers, dir)};
   for (const auto& entry : files.index) {
     if (!table.tensors.contains(entry.first)) table.absent.push_back(entry.first);
   }
-  table.tensors = with_model_prefix(std::move(table.tensors));
+  if (config.wrapper) {
+    take_text_part(dir, table);
+  } else {
+    table.tensors = with_model_prefix(std::move(table.tensors));
+  }
+  if (config.quantisation) take_scales(dir, *config.quantisation, table);
   ExpertSplitter(config, table.tensors).split();
   // transformers 5 ties the two in either direction.
   const auto head = table.tensors.find("lm_head.weight");

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/files/confinement.h"
 #include "job/checkpoint/safetensors_header.h"
 #include "job/model/model_config.h"
+#include "job/model/wrappers.h"
 
 namespace dotresize {
 
@@ -30,6 +32,8 @@ CheckpointFiles find_checkpoint_files(const std::filesystem::path& dir,
 /// Returns true if the directory has one of the two files. A link to nothing counts.
 bool has_checkpoint_files(const std::filesystem::path& dir);
 
+struct QuantisedPlace;
+
 /// Place of a tensor's elements.
 struct TensorPlace {
   std::string file;         ///< name in the model directory
@@ -38,14 +42,30 @@ struct TensorPlace {
   std::vector<int64_t> shape;
   uint64_t begin = 0;  ///< bytes from the start of the file
   uint64_t end = 0;
+  /// Set for a weight of 8 bits. `dtype` is then the one that it is read as.
+  std::shared_ptr<const QuantisedPlace> quantised = {};
+
+  uint64_t bytes() const { return end - begin; }
+};
+
+/// Weight of 8 bits [rows, columns]: each block of it is multiplied by one scale.
+struct QuantisedPlace {
+  std::string dtype;  ///< as in the file: "F8_E4M3", "I8"
+  TensorPlace scales;
+  int64_t block_rows = 0;
+  int64_t block_columns = 0;
 };
 
 /// A model's tensors in its files.
 struct CheckpointTable {
   /// By the names of job/model/tensor_table.h.
-  std::map<std::string, TensorPlace> tensors;
+  std::map<std::string, TensorPlace> tensors = {};
   /// Tensors that the index lists and no file holds.
-  std::vector<std::string> absent;
+  std::vector<std::string> absent = {};
+  /// By their stored names: a wrapper's tensors beside its text part.
+  std::map<std::string, TensorPlace> others = {};
+  /// Layout of a wrapper's names; null if the model is none.
+  const WrapperNames* wrapper_names = nullptr;
 };
 
 /// Makes the table of the files' headers as they are. Throws InputError if index and headers
@@ -56,8 +76,10 @@ CheckpointTable table_as_stored(const CheckpointFiles& files,
 
 /// Makes the table of a model as transformers reads it: names without `model.` get it; fused
 /// experts become one tensor each; a tied model's head stands for an embedding that is not stored;
-/// the index need not list all tensors of its files. Throws InputError if the index places a tensor
-/// in another file than one that holds it.
+/// the index need not list all tensors of its files; quantised weights have their scales; the text
+/// part of a wrapper gets the names of a model of text. Throws InputError if the index places a
+/// tensor in another file than one that holds it, or a wrapper's text part is stored in two layouts
+/// or not at all.
 CheckpointTable table_of_model(const CheckpointFiles& files,
                                const std::map<std::string, SafetensorsHeader>& headers,
                                const std::filesystem::path& dir, const ModelConfig& config);
@@ -66,6 +88,9 @@ CheckpointTable table_of_model(const CheckpointFiles& files,
 /// in float32, float16 or bfloat16. The error says what is stored instead, and what would help.
 void require_tensors(const CheckpointTable& table, const std::filesystem::path& dir,
                      const ModelConfig& config);
+
+/// Returns true for the dtypes that weights may have: F64, F32, F16, BF16.
+bool is_weight_dtype(const std::string& dtype);
 
 /// "[2, 3]".
 std::string shape_text(const std::vector<int64_t>& shape);

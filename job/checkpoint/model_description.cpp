@@ -134,6 +134,15 @@ ModelDescription describe_model(const fs::path& dir) {
   const std::vector<std::string> companions = companions_in(dir);
   const json stamps = stamps_of(dir, files, companions);
   SourceModel model = read_model_with_weights(dir);
+  if (const auto& wrapper = model.config.wrapper) {
+    throw InputError(dir.string() + ": is the text part of a " + wrapper->model_type +
+                     ", which is not exported; convert it like its source, with llama.cpp's "
+                     "convert_hf_to_gguf.py or the engine's own loader");
+  }
+  if (const auto& quantisation = model.config.quantisation) {
+    throw InputError(dir.string() + ": its weights are quantised (" + quantisation->name +
+                     "), and are not exported; export an output of a job, or the model in 16 bits");
+  }
   if (model.files.names != files.names) {
     throw InputError(dir.string() + ": was changed while it was read; export the model again");
   }

@@ -35,7 +35,8 @@ Dtype dtype_of(const TensorPlace& place) {
 }
 
 int64_t elements_of(const TensorPlace& place) {
-  return static_cast<int64_t>(place.end - place.begin) / safetensors_dtype_size(place.dtype);
+  const std::string& stored = place.quantised ? place.quantised->dtype : place.dtype;
+  return static_cast<int64_t>(place.bytes()) / safetensors_dtype_size(stored);
 }
 
 /// Calls `visit` with the name and the place of each tensor of the model, and with true for those
@@ -106,6 +107,22 @@ void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
   }
 }
 
+/// Sets what the files say of a wrapper.
+void settle_wrapper(const CheckpointTable& table, bool text_ties, ModelConfig& config) {
+  Wrapper& wrapper = *config.wrapper;
+  if (table.wrapper_names != nullptr) {
+    wrapper.base_names = table.wrapper_names->base;
+    wrapper.head_names = table.wrapper_names->head;
+  }
+  wrapper.other_tensors = std::ssize(table.others);
+  for (const auto& entry : table.others) {
+    wrapper.other_bytes += static_cast<int64_t>(entry.second.bytes());
+  }
+  // transformers 5 writes `true` around text parts that are not tied, and then ties nothing if
+  // there is a head; transformers 4 looks at the text part alone.
+  if (!text_ties && table.tensors.contains(std::string(kHead))) config.tie_word_embeddings = false;
+}
+
 }  // namespace
 
 SourceModel read_source_model(const fs::path& dir, const Confinement& confinement) {
@@ -135,6 +152,7 @@ SourceModel read_source_model(const fs::path& dir, const Confinement& confinemen
   }
   const CheckpointTable& table =
       model.table.emplace(table_of_model(model.files, headers, dir, model.config));
+  if (model.config.wrapper) settle_wrapper(table, parsed.text_ties, model.config);
   require_tensors(table, dir, model.config);
   model.config.dtypes = dtypes_of(model.config, table);
   const std::optional<Dtype> stated = model.config.stated_dtype;
@@ -173,6 +191,7 @@ void require_equal_tied_head(const fs::path& dir, const SourceModel& model,
         "set \"tie_word_embeddings\": false; if not, remove it: load the model with transformers "
         "4, and save it with save_pretrained");
   };
+  if (one.quantised || other.quantised) refuse("scales of its own");
   if (one.dtype != other.dtype)
     refuse("dtype " + other.dtype + ", the embedding with " + one.dtype);
   if (one.shape != other.shape) {

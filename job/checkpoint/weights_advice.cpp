@@ -31,9 +31,10 @@ constexpr std::array kLayouts = {
     NameSign{".lora_A",
              ": the weights have LoRA matrices that are not merged; merge them and save the model: "
              "model.merge_and_unload().save_pretrained(DIR)"},
-    NameSign{"language_model.",
-             ": the names have `language_model.`: this is a model of text and images, which is not "
-             "supported; save its text model alone, as a model of its own family"},
+    NameSign{
+        "language_model.",
+        ": the names have `language_model.`: give this model of text and images the config.json "
+        "that it is published with, which has a text_config"},
     NameSign{".attention.wq.",
              ": the names are those of Meta's or Mistral's own files; fetch the files that "
              "transformers loads, or convert them with its convert_*_weights_to_hf.py"},
@@ -63,7 +64,8 @@ const NameSign* sign_in(const Signs& signs, const CheckpointTable& table) {
 std::string advice_on_quantised(const NameSign* quantiser) {
   return std::string("; quantised weights") +
          (quantiser == nullptr ? "" : ", as " + std::string(quantiser->advice) + " stores them,") +
-         " are not read: give the float32, float16 or bfloat16 model";
+         " are not read without the quantization_config that says what they are: fetch the "
+         "model's own config.json, or give the float32, float16 or bfloat16 model";
 }
 
 /// Returns the keys of config.json that decide the shape of a tensor.

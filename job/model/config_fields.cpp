@@ -40,20 +40,29 @@ void ConfigFields::note(std::initializer_list<const char*> keys) const {
   for (const char* key : keys) read_->insert(prefix_ + key);
 }
 
+std::set<std::string> ConfigFields::read_keys() const {
+  std::set<std::string> keys;
+  for (const std::string& key : *read_) {
+    if (key.starts_with(prefix_)) keys.insert(key.substr(prefix_.size()));
+  }
+  return keys;
+}
+
 std::vector<std::string> ConfigFields::unread() const {
   std::vector<std::string> unread;
+  const std::set<std::string> read = read_keys();
   for (const auto& [key, value] : object_.items()) {
     if (value.is_null()) continue;
-    if (!read_->contains(key)) {
+    if (!read.contains(key)) {
       unread.push_back(key);
       continue;
     }
     // An object of which no key was read is a value as a whole.
-    const auto first = read_->lower_bound(key + ".");
-    if (!value.is_object() || first == read_->end() || !first->starts_with(key + ".")) continue;
+    const auto first = read.lower_bound(key + ".");
+    if (!value.is_object() || first == read.end() || !first->starts_with(key + ".")) continue;
     for (const auto& inner : value.items()) {
       const std::string name = key + "." + inner.key();
-      if (!inner.value().is_null() && !read_->contains(name)) unread.push_back(name);
+      if (!inner.value().is_null() && !read.contains(name)) unread.push_back(name);
     }
   }
   return unread;
@@ -75,6 +84,11 @@ std::optional<int64_t> ConfigFields::integer(const std::string& key, int64_t low
                                              int64_t high) const {
   if (!has(key)) return std::nullopt;
   return required_integer(key, low, high);
+}
+
+int64_t ConfigFields::integer_or(const std::string& key, std::optional<int64_t> otherwise,
+                                 int64_t high) const {
+  return otherwise && !has(key) ? *otherwise : required_integer(key, 1, high);
 }
 
 int64_t ConfigFields::required_integer(const std::string& key, int64_t low, int64_t high) const {

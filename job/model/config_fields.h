@@ -35,6 +35,8 @@ class ConfigFields {
   /// Returns a whole number in [low, high].
   std::optional<int64_t> integer(const std::string& key, int64_t low, int64_t high) const;
   int64_t required_integer(const std::string& key, int64_t low, int64_t high) const;
+  /// Returns a whole number in [1, high], or `otherwise`. Throws if there is neither.
+  int64_t integer_or(const std::string& key, std::optional<int64_t> otherwise, int64_t high) const;
   /// Overload for `value`, an entry of the list under `key`.
   int64_t required_integer(const std::string& key, const nlohmann::json& value, int64_t low,
                            int64_t high) const;
@@ -52,14 +54,13 @@ class ConfigFields {
 
   /// Notes keys that a family has, although this model's other settings leave them without effect.
   void note(std::initializer_list<const char*> keys) const;
-  /// Returns the keys of the whole file, other than null, that nobody has looked at, with their
-  /// prefixes.
-  /// Only for the file's outermost object.
+  /// Returns the keys of this object, other than null, that nobody has looked at, and those of
+  /// objects in it with their path from here.
   std::vector<std::string> unread() const;
 
-  /// Returns the keys that somebody has looked at, whether or not the file has them, with their
-  /// prefixes.
-  const std::set<std::string>& read_keys() const { return *read_; }
+  /// Returns the keys of this object that somebody has looked at, whether or not it has them, and
+  /// those of objects in it with their path from here.
+  std::set<std::string> read_keys() const;
 
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
 

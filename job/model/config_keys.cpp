@@ -86,6 +86,17 @@ constexpr std::array<std::string_view, 51> kIdleDropped = {"_name_or_path",
 constexpr std::array<std::string_view, 3> kCustomKeys = {"auto_map", "source_model_type",
                                                          "norm_weights"};
 
+/// Keys by which transformers loads code, files in place of the model's own, or weights of 8 bits.
+constexpr std::array<std::string_view, 9> kLoadingKeys = {"auto_map",
+                                                          "attn_implementation",
+                                                          "_attn_implementation",
+                                                          "_attn_implementation_autoset",
+                                                          "_commit_hash",
+                                                          "_name_or_path",
+                                                          "transformers_weights",
+                                                          "quantization_config",
+                                                          "compression_config"};
+
 constexpr std::array<std::string_view, 39> kTokenizerKeys = {"add_bos_token",
                                                              "add_eos_token",
                                                              "add_prefix_space",
@@ -143,7 +154,8 @@ std::vector<std::string> warnings_about_keys(const ConfigFields& fields,
                                              const std::string& family) {
   std::vector<std::string> unknown;
   for (const std::string& key : fields.unread()) {
-    if (contains(kIdleKept, key) || contains(kIdleDropped, key)) continue;
+    const std::string outer = key.substr(0, key.find('.'));
+    if (contains(kIdleKept, outer) || contains(kIdleDropped, outer)) continue;
     unknown.push_back(printable(key, 60));
   }
   if (unknown.empty()) return {};
@@ -180,12 +192,25 @@ json kept_generation_config(const json& source) {
   return kept;
 }
 
-json kept_tokenizer_config(const json& source) {
+json kept_wrapper_config(const json& source) {
+  json kept = json::object();
+  for (const auto& [key, value] : source.items()) {
+    if (contains(kLoadingKeys, key) || value == "NaN" || value == "Infinity" ||
+        value == "-Infinity") {  // JSON has no such numbers
+      continue;
+    }
+    kept[key] = value.is_object() ? kept_wrapper_config(value) : value;
+  }
+  return kept;
+}
+
+json kept_tokenizer_config(const json& source, bool processor) {
   json kept = json::object();
   for (const auto& [key, value] : source.items()) {
     // Names of further special tokens, such as `image_token`, are as many as there are models.
     const bool token = key.ends_with("_token") && (value.is_string() || value.is_object());
-    if (contains(kTokenizerKeys, key) || token || is_plain(value)) kept[key] = value;
+    const bool of_images = processor && key == "processor_class" && value.is_string();
+    if (contains(kTokenizerKeys, key) || token || of_images || is_plain(value)) kept[key] = value;
   }
   return kept;
 }

@@ -22,10 +22,16 @@ std::set<std::string> known_settings(const ConfigFields& fields);
 /// among them, are left out.
 nlohmann::json kept_config(const nlohmann::json& source, const std::set<std::string>& settings);
 
-/// The same for a generation_config.json: only numbers, lists of numbers and truth values.
+/// Returns the keys of a wrapper's config.json that an output keeps: all but those that name code
+/// or files to be loaded, in nested objects too.
+nlohmann::json kept_wrapper_config(const nlohmann::json& source);
+
+/// The same as kept_config for a generation_config.json: only numbers, lists of numbers and truth
+/// values.
 nlohmann::json kept_generation_config(const nlohmann::json& source);
 
-/// The same for a tokenizer_config.json.
-nlohmann::json kept_tokenizer_config(const nlohmann::json& source);
+/// The same for a tokenizer_config.json. `processor`: it belongs to a wrapper, and keeps the name
+/// of the class that reads its images.
+nlohmann::json kept_tokenizer_config(const nlohmann::json& source, bool processor);
 
 }  // namespace dotresize

@@ -62,6 +62,28 @@ struct NarrowForm {
   bool norm_weights = false;  ///< there is no map, and the norms keep their weights
 };
 
+/// Model around the one of text (job/model/wrappers.h), and what its files hold besides.
+struct Wrapper {
+  std::string model_type;    ///< "gemma3"
+  std::string architecture;  ///< "Gemma3ForConditionalGeneration"
+  // Known once the files are read:
+  std::string base_names = {};  ///< beginning of the text part's names in place of "model."
+  std::string head_names = {};  ///< the same in place of "lm_head."
+  int64_t other_tensors = 0;    ///< tensors beside the text part, which an output copies
+  int64_t other_bytes = 0;
+};
+
+/// Form of a source's weights in 8 bits. They are read as bfloat16.
+struct Quantisation {
+  std::string name;          ///< "fp8", "compressed-tensors"
+  std::string weight_dtype;  ///< as in the files: "F8_E4M3", "I8"
+  /// Rows and columns that share a scale. 0: a whole matrix or each row, as the scales' shape says.
+  int64_t block_rows = 0;
+  int64_t block_columns = 0;
+
+  bool operator==(const Quantisation&) const = default;
+};
+
 /// Model description read from config.json, dense or compressed (`model_type: dotresize`).
 struct ModelConfig {
   std::string family;       ///< "llama", "qwen2", ...; for a compressed model its source's family
@@ -84,6 +106,8 @@ struct ModelConfig {
   StoredDtypes dtypes;
   /// Bytes of all tensors in the files, also of those that the model does not use. 0: not read.
   int64_t file_bytes = 0;
+  std::optional<Wrapper> wrapper = {};            ///< the model is the text part of another one
+  std::optional<Quantisation> quantisation = {};  ///< weights are stored in 8 bits
   NarrowForm form;
 
   int64_t num_layers() const { return std::ssize(layers); }  ///< L
@@ -98,6 +122,8 @@ struct ModelConfig {
   bool is_mixture(int64_t sublayer) const;
   /// Returns true if a mixture has a shared expert.
   bool has_shared_expert() const;
+  /// Bytes beside the text part that an output copies.
+  int64_t copied_bytes() const { return wrapper ? wrapper->other_bytes : 0; }
   /// Longest window in tokens: max_position_embeddings, times the factor of a dynamic rotary
   /// embedding.
   int64_t longest_window() const;

@@ -1,6 +1,7 @@
 #include "job/model/output_config.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/text/checked_json.h"
 #include "job/model/config_keys.h"
@@ -13,6 +14,8 @@ namespace dotresize {
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kTextConfig = "text_config";
 
 void write_rotary(json& config, const RotaryConfig& rotary) {
   if (rotary.partial_factor != 1.0) config["partial_rotary_factor"] = rotary.partial_factor;
@@ -79,6 +82,32 @@ void write_stock(json& config, const ModelConfig& output) {
   config["max_position_embeddings"] = output.max_position_embeddings;
 }
 
+/// Returns the keys of a model of text: those of its source that are kept, with the changed values.
+json text_config(const json& source, const std::set<std::string>& settings,
+                 const ModelConfig& output) {
+  json config = kept_config(source, settings);
+  for (auto key = config.begin(); key != config.end();) {  // JSON has no such numbers
+    const bool non_finite = *key == "NaN" || *key == "Infinity" || *key == "-Infinity";
+    key = non_finite ? config.erase(key) : std::next(key);
+  }
+  if (output.wrapper) config["model_type"] = output.family;
+  if (output.compressed) {
+    write_custom_code(config, output);
+  } else {
+    write_stock(config, output);
+  }
+  const AttentionSpec& attention = output.layers.front().attention;  // the same in all layers
+  config["tie_word_embeddings"] = output.tie_word_embeddings;
+  config["head_dim"] = attention.head_dim;
+  config["num_key_value_heads"] = attention.num_kv_heads;
+  config["dtype"] = config["torch_dtype"] = to_string(output.dtypes.main);
+  write_rotary(config, output.rotaries.front());
+  write_features(config, output);
+  const ModelFamily& family = *find_family(output.family);
+  if (family.write != nullptr) family.write(config, output);
+  return config;
+}
+
 }  // namespace
 
 json custom_code_map(const ModelConfig& output) {
@@ -97,25 +126,13 @@ json custom_code_map(const ModelConfig& output) {
 std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {
   const std::string origin = "config.json of the source";
   const json source = parse_json_object(with_quoted_non_finite(source_config_json), origin);
-  json config = kept_config(source, parse_config(source_config_json, origin).settings);
-  for (auto key = config.begin(); key != config.end();) {  // JSON has no such numbers
-    const bool non_finite = *key == "NaN" || *key == "Infinity" || *key == "-Infinity";
-    key = non_finite ? config.erase(key) : std::next(key);
+  const std::set<std::string> settings = parse_config(source_config_json, origin).settings;
+  if (!output.wrapper) return text_config(source, settings, output).dump(2) + "\n";
+  json config = kept_wrapper_config(source);
+  config[kTextConfig] = text_config(source.at(kTextConfig), settings, output);
+  for (const char* key : {"tie_word_embeddings", "dtype", "torch_dtype"}) {
+    config[key] = config[kTextConfig][key];
   }
-  if (output.compressed) {
-    write_custom_code(config, output);
-  } else {
-    write_stock(config, output);
-  }
-  const AttentionSpec& attention = output.layers.front().attention;  // the same in all layers
-  config["tie_word_embeddings"] = output.tie_word_embeddings;
-  config["head_dim"] = attention.head_dim;
-  config["num_key_value_heads"] = attention.num_kv_heads;
-  config["dtype"] = config["torch_dtype"] = to_string(output.dtypes.main);
-  write_rotary(config, output.rotaries.front());
-  write_features(config, output);
-  const ModelFamily& family = *find_family(output.family);
-  if (family.write != nullptr) family.write(config, output);
   return config.dump(2) + "\n";
 }
 

@@ -6,11 +6,14 @@
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/checked_json.h"
+#include "base/text/printable.h"
 #include "job/model/config_fields.h"
 #include "job/model/config_keys.h"
 #include "job/model/dtype.h"
 #include "job/model/families/model_family.h"
 #include "job/model/narrow_form.h"
+#include "job/model/quantisation.h"
+#include "job/model/wrappers.h"
 
 namespace dotresize {
 namespace {
@@ -24,14 +27,52 @@ constexpr int64_t kMaxHeads = int64_t{1} << 11;
 
 constexpr const char* kCompressedType = "dotresize";
 
+void check_architectures(const ConfigFields& fields, const std::string& expected) {
+  const json& architectures = fields.raw("architectures");
+  if (architectures.is_null() || architectures == json::array({expected})) return;
+  fields.fail("architectures", architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
+                                   " is refused; this model_type needs [\"" + expected + "\"]");
+}
+
+/// Reads the form of the weights. Refuses weights in a form or in a file that is not read.
+void read_weights(const ConfigFields& fields, ModelConfig& config) {
+  const std::optional<Quantisation> quantisation = read_quantisation(fields);
+  if (quantisation) config.quantisation = quantisation;
+  if (fields.has("transformers_weights")) {
+    fields.fail("transformers_weights",
+                "names a file that transformers loads in place of model.safetensors; rename that "
+                "file to model.safetensors and remove the key");
+  }
+}
+
+/// Returns the wrapper that a model of this type is, if its text part is all that there is to read.
+std::optional<Wrapper> read_wrapper(const ConfigFields& whole, ModelConfig& config) {
+  const std::string model_type = whole.text("model_type").value_or("");
+  const WrapperSpec* spec = find_wrapper(model_type);
+  if (spec == nullptr) {
+    if (!whole.has("text_config") || find_family(model_type) != nullptr) return std::nullopt;
+    whole.fail("model_type", in_quotes(model_type) +
+                                 " is refused: of the models around one of text, " +
+                                 accepted_wrappers() + " are read");
+  }
+  if (!whole.object("text_config")) whole.fail("text_config", "is missing");
+  const std::string architecture(spec->architecture);
+  check_architectures(whole, architecture);
+  read_weights(whole, config);
+  return Wrapper{.model_type = model_type, .architecture = architecture};
+}
+
 /// Reads the family, and refuses settings that change the forward pass in an unimplemented way.
 const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) {
-  const auto model_type = fields.text("model_type");
+  auto model_type = fields.text("model_type");
+  if (!model_type && config.wrapper) {
+    model_type = std::string(find_wrapper(config.wrapper->model_type)->text_type);
+  }
   if (!model_type) fields.fail("model_type", "is missing");
-  config.compressed = *model_type == kCompressedType;
+  config.compressed = *model_type == kCompressedType && !config.wrapper;
   if (config.compressed) fields.note({"auto_map"});  // names the code beside the weights
   const std::string key = config.compressed ? "source_model_type" : "model_type";
-  config.family = fields.text(key).value_or("");
+  config.family = config.compressed ? fields.text(key).value_or("") : *model_type;
   if (config.family.empty()) fields.fail(key, "is missing");
   const ModelFamily* family = find_family(config.family);
   if (family == nullptr) fields.fail(key, reason_for_refusal(config.family));
@@ -42,23 +83,8 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                                : by_layer && architectures != json::array({kNarrowedArchitecture})
                                    ? layer_sizes_architecture(*family)
                                    : kNarrowedArchitecture;
-  if (!architectures.is_null() && architectures != json::array({expected})) {
-    fields.fail("architectures",
-                architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
-                    " is refused; this model_type needs [\"" + expected + "\"]");
-  }
-  for (const char* section : {"quantization_config", "compression_config"}) {
-    const json& quantisation = fields.raw(section);
-    if (quantisation.is_null() || quantisation == json::object()) continue;
-    fields.fail(section,
-                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model "
-                "(if these weights are not quantised, remove the key)");
-  }
-  if (fields.has("transformers_weights")) {
-    fields.fail("transformers_weights",
-                "names a file that transformers loads in place of model.safetensors; rename that "
-                "file to model.safetensors and remove the key");
-  }
+  check_architectures(fields, expected);
+  read_weights(fields, config);
   for (const char* name : {"rms_norm_eps", family->activation_key, "attention_bias", "mlp_bias"}) {
     fields.refuse_null(name);
   }
@@ -83,7 +109,8 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
 
 void read_heads(const ConfigFields& fields, const ModelFamily& family, int64_t hidden_size,
                 AttentionSpec& attention) {
-  attention.num_heads = fields.required_integer("num_attention_heads", 1, kMaxHeads);
+  attention.num_heads =
+      fields.integer_or("num_attention_heads", family.absent.num_heads, kMaxHeads);
   const auto absent_kv_heads =
       fields.contains("num_key_value_heads") ? std::nullopt : family.absent.kv_heads;
   attention.num_kv_heads = fields.integer("num_key_value_heads", 1, kMaxHeads)
@@ -118,7 +145,7 @@ void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConf
   layer.mlp.activation = family.activation;
   layer.mlp.intermediate_size = fields.required_integer("intermediate_size", 1, kMaxSize);
   const int64_t layers = fields.required_integer("num_hidden_layers", 1, kMaxLayers);
-  config.vocab_size = fields.required_integer("vocab_size", 1, kMaxSize);
+  config.vocab_size = fields.integer_or("vocab_size", family.absent.vocab_size, kMaxSize);
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions)
                                        .value_or(family.absent.max_position_embeddings);
   read_heads(fields, family, config.hidden_size, layer.attention);
@@ -146,9 +173,11 @@ std::optional<Dtype> read_dtype(const ConfigFields& fields) {
 
 ParsedConfig parse_config(const std::string& json_text, const std::string& origin) {
   const json root = parse_json_object(with_quoted_non_finite(json_text), origin);
-  const ConfigFields fields(root, origin);
+  const ConfigFields whole(root, origin);
   ParsedConfig parsed;
   ModelConfig& config = parsed.model;
+  config.wrapper = read_wrapper(whole, config);
+  const ConfigFields fields = config.wrapper ? *whole.object("text_config") : whole;
   const ModelFamily& family = read_family(fields, config);
   read_sizes(fields, family, config);
   config.rms_norm_eps = fields.positive("rms_norm_eps", 1.0).value_or(family.absent.rms_norm_eps);
@@ -156,6 +185,12 @@ ParsedConfig parse_config(const std::string& json_text, const std::string& origi
       fields.boolean("tie_word_embeddings", family.absent.tie_word_embeddings);
   family.read(fields, config);
   config.stated_dtype = read_dtype(fields);
+  if (config.wrapper) {
+    parsed.text_ties = config.tie_word_embeddings;
+    // transformers 4 ties by the text part's key, transformers 5 by the outer one.
+    config.tie_word_embeddings = whole.boolean("tie_word_embeddings", config.tie_word_embeddings);
+    if (!config.stated_dtype) config.stated_dtype = read_dtype(whole);
+  }
   config.dtypes.main = config.stated_dtype.value_or(Dtype::kFloat32);
   parsed.settings = known_settings(fields);
   read_narrow_form(fields, config);
@@ -183,7 +218,9 @@ ParsedConfig read_parsed_config(const std::filesystem::path& model_dir,
 }
 
 void require_regular_companions(const std::filesystem::path& model_dir) {
-  for (const char* name : kCompanionFiles) {
+  std::vector<const char*> names(kCompanionFiles.begin(), kCompanionFiles.end());
+  names.insert(names.end(), kProcessorFiles.begin(), kProcessorFiles.end());
+  for (const char* name : names) {
     std::error_code error;
     const std::filesystem::file_status status = std::filesystem::status(model_dir / name, error);
     if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) continue;

@@ -25,6 +25,7 @@ struct ParsedConfig {
   ModelConfig model;
   /// Keys that the model's family reads, whether or not the file has them.
   std::set<std::string> settings;
+  bool text_ties = false;  ///< a wrapper's text part alone is tied
   /// Sentences on keys that are neither read nor known to be without effect.
   std::vector<std::string> warnings;
 };
@@ -43,6 +44,11 @@ inline constexpr std::array<const char*, 10> kCompanionFiles = {
     "vocab.json",         "merges.txt",
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
+
+/// Files likewise that say how a wrapper reads images. Outputs of other models do without.
+inline constexpr std::array<const char*, 4> kProcessorFiles = {
+    "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
+    "image_processor_config.json"};
 
 /// Companion files whose known keys alone go to an output (job/model/config_keys.h):
 /// transformers may load what others name.

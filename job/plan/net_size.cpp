@@ -19,6 +19,7 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
   ModelConfig output = with_cut_mlps(source, job.mlp);
   output.dtypes = job.output.dtypes;
   output.file_bytes = 0;
+  output.quantisation.reset();
   output.form.junction_widths = widths.all;
   if (job.stock_output()) {
     output.hidden_size = widths.largest();

@@ -10,6 +10,7 @@
 
 #include "base/text/human_text.h"
 #include "job/model/dtype_json.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/inner_widths.h"
 
 namespace dotresize {
@@ -163,9 +164,24 @@ json formats_json(const ServedSizes& sizes) {
 
 /// Row with the bytes of the source's files, if there is more in them than the model.
 std::string files_row(const ModelConfig& model, int64_t net_bytes) {
-  if (model.file_bytes == 0 || model.file_bytes == net_bytes) return "";
+  if (model.file_bytes > 0 && model.quantisation) {
+    return fmt::format("on disk     {} of tensors, {}; read as bfloat16, in which sizes count\n",
+                       human_bytes(model.file_bytes), model.quantisation->name);
+  }
+  const int64_t read = net_bytes + model.copied_bytes();
+  if (model.file_bytes == 0 || model.file_bytes == read) return "";
   return fmt::format("on disk     {} of tensors, {} of them not of the model\n",
-                     human_bytes(model.file_bytes), human_bytes(model.file_bytes - net_bytes));
+                     human_bytes(model.file_bytes), human_bytes(model.file_bytes - read));
+}
+
+/// Rows about the model around the one of text. Empty if there is none.
+std::string wrapper_rows(const ModelConfig& model) {
+  if (!model.wrapper) return "";
+  return fmt::format(
+      "around it   {}: {}, {}, copied as they are; all sizes are those of the text part, a {}\n"
+      "calibrated  on text alone, without images\n",
+      model.wrapper->model_type, counted(model.wrapper->other_tensors, "tensor"),
+      human_bytes(model.wrapper->other_bytes), model.family);
 }
 
 std::string size_warning(const JobPlan& plan) {
@@ -179,6 +195,8 @@ void add_size(json& document, const JobPlan& plan) {
   json& compressed = document["compressed"];
   if (!job.sizes_known()) {
     compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
+    const std::string warning = allocation_warning(plan.model, job);
+    if (!warning.empty()) document["warnings"].push_back(warning);
     return;
   }
   compressed["parameters"] = size.compressed_parameters;
@@ -251,8 +269,10 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
                          warning.empty() ? "" : "\nwarning: " + warning);
   } else {  // an upper bound, until the loss decides
     const double asked = job.target.allocation->size;
-    result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
-                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked);
+    const std::string warning = allocation_warning(plan.model, job);
+    result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones{}",
+                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked,
+                         warning.empty() ? "" : "\nwarning: " + warning);
   }
   std::string served = served_sizes_table(plan.served);
   if (!served.empty()) {
@@ -262,10 +282,10 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
   const std::string windows = fmt::format("windows     {} of {} tokens", expected_samples(job),
                                           expected_seqlen(job, plan.model));
   return fmt::format(
-      "{}\n{}\n{}\n{}\n{}\n{}\n{}{}{}{}", heading(plan), rank_rows(plan.model, job, plan.shards),
+      "{}\n{}\n{}\n{}\n{}\n{}\n{}{}{}{}{}", heading(plan), rank_rows(plan.model, job, plan.shards),
       windows, passes_row(job, plan.shards), traffic,
       size_row("dense", size.dense_parameters, size.dense_bytes, stored_dtypes(plan.model)),
-      files_row(plan.model, size.dense_bytes), result, served,
+      files_row(plan.model, size.dense_bytes), wrapper_rows(plan.model), result, served,
       time ? "\n\n" + time_table(*time) : "");
 }
 
@@ -311,6 +331,11 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   }
   document["dense"]["parameters"] = size.dense_parameters;
   document["dense"]["bytes"] = size.dense_bytes;
+  if (planned.model.wrapper) {
+    document["wrapper"] = {{"model_type", planned.model.wrapper->model_type},
+                           {"copied_tensors", planned.model.wrapper->other_tensors},
+                           {"copied_bytes", planned.model.copied_bytes()}};
+  }
   if (planned.model.file_bytes > 0) document["dense"]["file_bytes"] = planned.model.file_bytes;
   add_size(document, planned);
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {

@@ -194,6 +194,12 @@ void check_stock_output(const ModelConfig& config) {
 /// compute: it has one window for all layers, and no factors.
 void check_maps(const ModelConfig& config, const ResolvedJob& job) {
   if (job.widths.mapped_count == 0) return;
+  if (config.wrapper) {
+    fail("method",
+         "a narrower residual stream is not available: the images of a " +
+             config.wrapper->model_type +
+             " enter it with its full width; a size alone, such as {size: 0.8}, would do");
+  }
   if (!config.norms_fold()) {
     const std::string norms = config.norm_offset == 0.0
                                   ? "the model norms what its layers add to the stream"
@@ -234,6 +240,7 @@ void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& con
   };
   if (!job.stock_output()) refuse("needs output.format: stock");
   if (asked == v1::Output::source || wanted == config.family) return;
+  if (config.wrapper) refuse("cannot be the text part of this " + config.wrapper->model_type);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
   if (!twin || twin->model_type != wanted) {
     refuse("can be made of a " + std::string(family_with_twin(wanted)) + ", not of a " +
@@ -272,7 +279,8 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   complete_method(given);
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_of(given);
-  if (spec.output().format() == v1::Output::stock) job.maps.shared = true;
+  // The class of a wrapper makes its text part without code.
+  job.maps.shared = spec.output().format() == v1::Output::stock || config.wrapper.has_value();
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) {
     job.target.allocation =
@@ -302,7 +310,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   resolve_widths(given, round_to, config, job);
   check_maps(config, job);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
-  if (architecture == v1::Output::auto_ && job.stock_output() && twin &&
+  if (architecture == v1::Output::auto_ && job.stock_output() && twin && !config.wrapper &&
       twin->is_read_better(config, job.widths.largest())) {
     job.output.stock_family = twin->model_type;
   }

@@ -125,6 +125,29 @@ std::string healing_sentence(const Report& report) {
                             format_nats(kl.front()), format_nats(kl.back()));
 }
 
+std::string wrapper_sentence(const Report& report) {
+  if (!report.wrapper) return "";
+  const Wrapper& wrapper = *report.wrapper;
+  return fmt::format(
+      " It is the text part of a `{}`, whose other {}, {}, are as they were. Calibration and "
+      "figures are of text alone, without images.",
+      wrapper.model_type, counted(wrapper.other_tensors, "tensor"),
+      human_bytes(wrapper.other_bytes));
+}
+
+std::string wrapper_usage(const Wrapper& wrapper) {
+  return fmt::format(R"(It is a `{}` model like any other, and loads without remote code:
+
+```python
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+model = AutoModelForImageTextToText.from_pretrained("PATH", dtype="auto")
+processor = AutoProcessor.from_pretrained("PATH")
+```
+)",
+                     wrapper.model_type);
+}
+
 std::string usage(const ResolvedJob& job, const std::string& family) {
   const std::string remote = job.stock_output() ? "" : ", trust_remote_code=True";
   const std::string why =
@@ -147,6 +170,7 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
 
 /// Export commands for engines' own formats; empty if every such export of the model is refused.
 std::string serving(const Report& report, const ModelConfig& config) {
+  if (report.wrapper) return "";
   const bool stock = report.job.stock_output();
   const bool exported = find_family(config.family)->exports_layer_sizes;
   if (!stock && (report.widths.mapped_count > 0 || !exported)) return "";
@@ -169,6 +193,7 @@ std::string model_card(const Report& report, const ModelConfig& config) {
   about += report.allocation ? allocation_sentence(report, config.layers.front().attention.head_dim)
                              : mlp_sentence(job, config);
   about += healing_sentence(report);
+  about += wrapper_sentence(report);
   if (job.output.stock_family) {
     about += fmt::format(
         " Its `config.json` calls it a `{}`, which computes the same as a `{}` and is read by more "
@@ -182,7 +207,7 @@ std::string model_card(const Report& report, const ModelConfig& config) {
   return fmt::format(
       R"(---
 library_name: transformers
-pipeline_tag: text-generation
+pipeline_tag: {9}
 tags:
 - dotresize
 - {0}
@@ -205,8 +230,10 @@ A `{0}` model made narrower with dotresize {2}.
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, as_markdown(job.name), report.tool_version, about, size_table(report),
-      evaluation_sentence(report), usage(job, job.output.stock_family.value_or(config.family)),
-      warnings, serving(report, config));
+      evaluation_sentence(report),
+      report.wrapper ? wrapper_usage(*report.wrapper)
+                     : usage(job, job.output.stock_family.value_or(config.family)),
+      warnings, serving(report, config), report.wrapper ? "image-text-to-text" : "text-generation");
 }
 
 }  // namespace dotresize

@@ -185,6 +185,16 @@ std::string report_to_json(const Report& report) {
   for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));
   if (!report.shortcuts.empty()) document["shortcuts"] = json::array();
   for (const auto& shortcut : report.shortcuts) document["shortcuts"].push_back(to_json(shortcut));
+  if (report.quantisation) document["quantised_source"] = report.quantisation->name;
+  if (report.wrapper) {
+    const int64_t copied = report.wrapper->other_bytes;
+    document["wrapper"] = {{"model_type", report.wrapper->model_type},
+                           {"copied_tensors", report.wrapper->other_tensors},
+                           {"copied_bytes", copied},
+                           {"dense_bytes", report.dense.bytes + copied},
+                           {"compressed_bytes", report.compressed.bytes + copied},
+                           {"calibrated_on", "text"}};
+  }
   if (report.allocation) document["allocation"] = allocation_json(report);
   if (job.healing) {
     json& heal = document["heal"] = {{"epochs", job.healing->epochs},

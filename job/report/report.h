@@ -44,8 +44,10 @@ struct Report {
   std::optional<double> held_out_kl = {};
   std::optional<HealingReport> healing = {};  ///< result of `heal`; absent also with 0 epochs
   int64_t healing_tokens = 0;                 ///< tokens in the windows of `heal`
-  ModelReport dense;
+  ModelReport dense;                          ///< a wrapper's text part, as `compressed`
   ModelReport compressed;
+  std::optional<Wrapper> wrapper = {};            ///< the model around both
+  std::optional<Quantisation> quantisation = {};  ///< of the source; `dense` is in bfloat16
   std::vector<RankReport> ranks;
   double wall_time_s = 0.0;
   int64_t calibration_tokens = 0;

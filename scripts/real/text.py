@@ -67,15 +67,21 @@ def tokens(text, tokenizer):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("packages", type=Path, help="folder that both packages were unpacked in")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--packages", type=Path, help="folder that both packages were unpacked in")
+    source.add_argument("--texts", type=Path, help="folder of the texts, as this has made them")
     parser.add_argument("model", type=Path, help="whose tokenizer makes the tokens")
     parser.add_argument("output", type=Path, help="folder for text/ and tokens/")
     options = parser.parse_args()
-    whole = texts(options.packages)
+    if options.texts is None:
+        whole = texts(options.packages)
+        made = {"calibration": calibration(whole), "evaluation": evaluation(whole)}
+    else:
+        made = {name: (options.texts / f"{name}.txt").read_text(encoding="utf-8") for name in ("calibration", "evaluation")}
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
     for folder in ("text", "tokens"):
         (options.output / folder).mkdir(parents=True, exist_ok=True)
-    for name, text in (("calibration", calibration(whole)), ("evaluation", evaluation(whole))):
+    for name, text in made.items():
         (options.output / "text" / f"{name}.txt").write_text(text, encoding="utf-8")
         save_file({"tokens": tokens(text, tokenizer)}, options.output / "tokens" / f"{name}.safetensors")
 

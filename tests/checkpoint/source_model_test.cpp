@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/model/wrappers.h"
 #include "tests/checkpoint/checkpoint_files.h"
 #include "tests/temporary_directory.h"
 #include "worker/checkpoint/reader.h"
@@ -37,6 +38,25 @@ json mixtral() {
                  {"num_local_experts", 3},
                  {"num_experts_per_tok", 2}});
   return config;
+}
+
+json wrapper() {
+  json text = llama();
+  text.erase("torch_dtype");
+  return {{"model_type", "llava"},
+          {"torch_dtype", "bfloat16"},
+          {"tie_word_embeddings", true},
+          {"text_config", text},
+          {"vision_config", {{"hidden_size", 4}}}};
+}
+
+/// Gives the tensors the names of a wrapper's text part, and adds two of other parts.
+void wrap(NamedTensors& tensors, const std::string& base, const std::string& head) {
+  for (auto& [name, tensor] : tensors) {
+    name = name.starts_with("lm_head.") ? head + name.substr(8) : base + name.substr(6);
+  }
+  tensors.emplace_back("vision_tower.weight", at::ones({3, 2}, at::kHalf));
+  tensors.emplace_back("vision_tower.position_ids", at::arange(5));
 }
 
 /// A model directory, whose weights are numbered so that no two tensors are alike.
@@ -75,6 +95,162 @@ TEST_F(SourceModelTest, AModelAsTransformersWritesItHasNoWarnings) {
   write(llama());
   EXPECT_THAT(read().warnings, IsEmpty());
   EXPECT_EQ(read().config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+}
+
+TEST_F(SourceModelTest, TheTextPartOfAWrapperHasTheNamesOfAModelOfText) {
+  for (const auto& [base, head] : {std::pair("language_model.model.", "language_model.lm_head."),
+                                   std::pair("model.language_model.", "lm_head.")}) {
+    write(wrapper(), [&](NamedTensors& tensors) { wrap(tensors, base, head); });
+    const SourceModel model = read();
+    EXPECT_THAT(model.warnings, IsEmpty());
+    EXPECT_EQ(model.config.family, "llama");
+    EXPECT_EQ(model.config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+    EXPECT_EQ(model.config.wrapper->model_type, "llava");
+    EXPECT_EQ(model.config.wrapper->other_tensors, 2);
+    EXPECT_EQ(model.config.copied_bytes(), 12 + 40);
+    const CheckpointReader reader(dir_.path(), model.config);
+    EXPECT_EQ(reader.shape("model.norm.weight"), std::vector<int64_t>{8});
+    EXPECT_FALSE(reader.has("vision_tower.weight"));
+    EXPECT_EQ(reader.others().at("vision_tower.position_ids").dtype, "I64");
+    EXPECT_EQ(stored_name(model.config, "model.layers.0.x"), std::string(base) + "layers.0.x");
+    EXPECT_EQ(stored_name(model.config, "lm_head.weight"), std::string(head) + "weight");
+  }
+}
+
+TEST_F(SourceModelTest, AWrapperWithoutATextPartOrWithTwoIsRefused) {
+  write(wrapper());
+  EXPECT_THAT(fault(), AllOf(HasSubstr("no tensor of the text part, whose names begin with "
+                                       "'language_model.model.' or 'model.language_model.'"),
+                             HasSubstr("such as 'model.embed_tokens.weight'")));
+  write(wrapper(), [](NamedTensors& tensors) {
+    wrap(tensors, "language_model.model.", "");
+    tensors.emplace_back("lm_head.weight", at::ones({10, 8}, at::kBFloat16));
+  });
+  EXPECT_THAT(fault(), HasSubstr("tensor 'lm_head.weight' is of the text part, whose other names "
+                                 "begin with 'language_model.model.'"));
+}
+
+TEST_F(SourceModelTest, AWrapperThatCallsATextPartWithAHeadTiedHasAHead) {
+  json config = wrapper();
+  config["text_config"]["tie_word_embeddings"] = false;
+  write(config, [](NamedTensors& tensors) {
+    tensors.emplace_back("lm_head.weight", at::ones({10, 8}, at::kBFloat16));
+    wrap(tensors, "language_model.model.", "language_model.lm_head.");
+  });
+  EXPECT_FALSE(read().config.tie_word_embeddings);
+  write(config, [](NamedTensors& tensors) {
+    wrap(tensors, "language_model.model.", "language_model.lm_head.");
+  });
+  EXPECT_TRUE(read().config.tie_word_embeddings);
+}
+
+constexpr char kUp[] = "model.layers.0.mlp.up_proj.weight";
+
+TEST_F(SourceModelTest, WeightsOf8BitsAreReadAsBFloat16) {
+  json config = llama();
+  config["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"format", "int-quantized"},
+      {"config_groups",
+       {{"one", {{"weights", {{"num_bits", 8}, {"type", "int"}, {"strategy", "channel"}}}}}}}};
+  const at::Tensor scales = at::arange(1, 13, at::kFloat).view({12, 1});
+  write(config, [&](NamedTensors& tensors) {
+    tensor_of(tensors, kUp) = at::arange(-48, 48, at::kChar).view({12, 8});
+    tensors.emplace_back(std::string(kUp) + "_scale", scales);
+    tensors.emplace_back("model.layers.0.self_attn.k_scale", at::ones({1}));
+  });
+  const SourceModel model = read();
+  EXPECT_THAT(model.warnings, IsEmpty());
+  EXPECT_EQ(model.config.quantisation->name, "compressed-tensors");
+  EXPECT_EQ(model.config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+  const CheckpointReader reader(dir_.path(), model.config);
+  const at::Tensor expected = at::arange(-48, 48, at::kFloat).view({12, 8}) * scales;
+  EXPECT_TRUE(at::equal(reader.get(kUp, {12, 8}), expected.to(at::kBFloat16)));
+}
+
+TEST_F(SourceModelTest, BlocksNeedNotDivideAWeight) {
+  json config = llama();
+  config["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"format", "naive-quantized"},
+      {"config_groups",
+       {{"one",
+         {{"weights", {{"type", "int"}, {"strategy", "block"}, {"block_structure", {5, 3}}}}}}}}};
+  const at::Tensor scales = at::arange(1, 10, at::kFloat).view({3, 3});
+  write(config, [&](NamedTensors& tensors) {
+    tensor_of(tensors, kUp) = at::ones({12, 8}, at::kChar);
+    tensors.emplace_back(std::string(kUp) + "_scale_inv", scales);
+  });
+  const at::Tensor weight = CheckpointReader(dir_.path(), read().config).get(kUp, {12, 8});
+  for (int64_t row = 0; row < 12; ++row) {
+    for (int64_t column = 0; column < 8; ++column) {
+      EXPECT_EQ(weight[row][column].item<float>(), scales[row / 5][column / 3].item<float>());
+    }
+  }
+}
+
+json int8_by_matrix() {
+  return {{"quant_method", "compressed-tensors"},
+          {"format", "int-quantized"},
+          {"config_groups", {{"one", {{"weights", {{"type", "int"}, {"strategy", "tensor"}}}}}}}};
+}
+
+TEST_F(SourceModelTest, AQuantisedTextPartIsReadAndOtherQuantisedPartsAreRefused) {
+  json config = wrapper();
+  config["quantization_config"] = int8_by_matrix();
+  const auto bend = [](NamedTensors& tensors) {
+    tensor_of(tensors, kUp) = at::full({12, 8}, 3, at::kChar);
+    tensors.emplace_back(std::string(kUp) + "_scale", at::full({1}, 0.5));
+    wrap(tensors, "language_model.model.", "language_model.lm_head.");
+  };
+  write(config, bend);
+  const SourceModel model = read();
+  EXPECT_THAT(model.warnings, IsEmpty());
+  EXPECT_EQ(model.config.wrapper->other_tensors, 2);
+  const at::Tensor weight = CheckpointReader(dir_.path(), model.config).get(kUp, {12, 8});
+  EXPECT_TRUE(at::equal(weight, at::full({12, 8}, 1.5, at::kBFloat16)));
+  write(config, [&](NamedTensors& tensors) {
+    bend(tensors);
+    tensors.emplace_back("vision_tower.q.weight", at::ones({2, 2}, at::kChar));
+  });
+  EXPECT_THAT(fault(), HasSubstr("tensor 'vision_tower.q.weight', I8, is quantised and not of the "
+                                 "text part"));
+}
+
+TEST_F(SourceModelTest, ScalesThatDoNotFitAreRefused) {
+  json config = llama();
+  config["quantization_config"] = int8_by_matrix();
+  const auto fault_of = [&](const std::vector<std::pair<std::string, at::Tensor>>& beside) {
+    write(config, [&](NamedTensors& tensors) {
+      tensor_of(tensors, kUp) = at::ones({12, 8}, at::kChar);
+      for (const auto& [ending, tensor] : beside) tensors.emplace_back(kUp + ending, tensor);
+    });
+    return fault();
+  };
+  EXPECT_THAT(fault_of({}), HasSubstr("has no scales: neither"));
+  EXPECT_THAT(fault_of({{"_scale", at::ones({1})}, {"_scale_inv", at::ones({1})}}),
+              HasSubstr("has both '_scale_inv' and '_scale'"));
+  EXPECT_THAT(fault_of({{"_scale", at::ones({1})}, {"_zero_point", at::ones({1})}}),
+              HasSubstr("has zero points"));
+  EXPECT_THAT(fault_of({{"_scale", at::ones({1}, at::kByte)}}),
+              HasSubstr("has scales in U8, expected one of F32, F16, BF16"));
+  EXPECT_THAT(fault_of({{"_scale", at::ones({8})}}),
+              HasSubstr("has scales of the shape [8], expected [12, 1] or one scale"));
+  EXPECT_EQ(fault_of({{"_scale", at::ones({1})}}), "accepted");
+  std::string bytes = file_bytes(dir_ / kSingleFile);
+  const SafetensorsFile file(dir_ / kSingleFile);
+  bytes.replace(file.header.tensors.at(std::string(kUp) + "_scale").begin, 4, "\xff\xff\xff\xff");
+  put_file(dir_ / kSingleFile, bytes);
+  const CheckpointReader reader(dir_.path(), read().config);
+  EXPECT_THAT(
+      [&] {
+        reader.get(kUp, {12, 8});
+      },
+      testing::ThrowsMessage<InputError>(HasSubstr("_scale' holds NaN or infinity")));
+  config["quantization_config"]["config_groups"]["one"]["weights"].update(
+      {{"strategy", "block"}, {"block_structure", {4, 4}}});
+  EXPECT_THAT(fault_of({{"_scale", at::ones({3, 3})}}),
+              HasSubstr("has scales of the shape [3, 3], expected [3, 2]; in config.json"));
 }
 
 TEST_F(SourceModelTest, DtypesAreThoseOfTheTensors) {

@@ -106,6 +106,31 @@ TEST(ShardWriter, FilesDependOnLayoutAndTensorsAlone) {
   EXPECT_EQ(file_bytes(backward / kOnlyShard), file_bytes(forward / kOnlyShard));
 }
 
+TEST(ShardWriter, CopiesTensorsOfAnyDtypeAndGivesOthersTheirStoredNames) {
+  const TemporaryDirectory dir;
+  put_file(dir / "source", "0123456789");
+  const TensorPlace place{"source", "other", "F8_E5M2", {3, 2}, 2, 8};
+  const ShardLayout layout =
+      make_shard_layout({{.name = "x", .dtype = at::kFloat, .shape = {1}, .stored_name = "part.x"},
+                         copied_tensor(place)});
+  EXPECT_EQ(layout.total_bytes, 10);
+  EXPECT_EQ(layout.copied_bytes, 6);
+  EXPECT_EQ(layout.copied_parameters, 6);
+  create_shards(dir.path(), layout);
+  ShardWriter writer(dir.path(), layout, {"x", "other"});
+  writer.write("x", at::ones({1}));
+  EXPECT_THROW(writer.copy("x", dir.path()), std::logic_error);
+  writer.copy("other", dir.path());
+  writer.finish();
+  const SafetensorsFile file(dir / kOnlyShard);
+  EXPECT_EQ(file.tensor("part.x").item<float>(), 1.0F);
+  const TensorInfo& copied = file.header.tensors.at("other");
+  EXPECT_EQ(copied.dtype, "F8_E5M2");
+  EXPECT_EQ(copied.shape, (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(file_bytes(dir / kOnlyShard).substr(copied.begin), "234567");
+  EXPECT_THAT(index_json(layout), testing::HasSubstr("part.x"));
+}
+
 TEST(ShardWriter, HeaderIsAlignedInLayoutOrderAndMarkedForPyTorch) {
   const TemporaryDirectory dir;
   write_shards(dir.path(), {{"b", at::ones({2})}, {"a", at::ones({1})}}, 1 << 20);

@@ -267,6 +267,12 @@ NAMES_AND_SHAPES = [
 ]
 
 
+FLOAT8_OF_COMPRESSED_TENSORS = {
+    "quant_method": "compressed-tensors", "format": "float-quantized",
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True}}},
+}  # fmt: skip
+
+
 def dtype_pairs():
     """Yields each dtype that config.json may name with each one that the weights may have, and no name at all."""
     for said in (*DTYPES, ABSENT):
@@ -291,6 +297,9 @@ DTYPES_OF_FILES = [
     plans("an output of float64 weights", llama(stored_as("float64")),
           either(refused("F64|float64", "save_pretrained|output.dtype"), runs("float64"))),
     reads("float8 weights with a scale", llama(fp8), refused("F8|FP8|float8", "bfloat16|quantis")),
+    reads("float8 weights with a scale and what says so", llama(fp8, keys(quantization_config=FLOAT8_OF_COMPRESSED_TENSORS)), runs("perplexity")),
+    reads("weights of 4 bits of compressed-tensors", llama(keys(quantization_config=FLOAT8_OF_COMPRESSED_TENSORS | {"format": "pack-quantized"})),
+          refused("pack-quantized", "dequantize")),
     reads("GPTQ without quantization_config", llama(gptq), refused("GPTQ", "quantis")),
     reads("AWQ without quantization_config", llama(awq), refused("AWQ", "quantis")),
     reads("MLX with 4 bits", llama(mlx), refused("MLX", "quantis")),

@@ -43,17 +43,42 @@ ModelConfig tiny_mixture() {
   return config;
 }
 
-void check_table(const SafetensorsHeader& header, uint64_t file_size) {
-  static const ModelConfig config = tiny_mixture();
+void check_place(const TensorPlace& place, uint64_t file_size) {
+  require(place.begin <= place.end && place.end <= file_size, "a place lies in the file");
+  const std::string& dtype = place.quantised ? place.quantised->dtype : place.dtype;
+  const TensorInfo part{dtype, place.shape, place.begin, place.end};
+  require(place.bytes() == static_cast<uint64_t>(checked_bytes(part)),
+          "a place has the bytes of its shape");
+  if (!place.quantised) return;
+  const QuantisedPlace& form = *place.quantised;
+  check_place(form.scales, file_size);
+  require(form.block_rows >= 0 && form.block_columns >= 0, "a block is not negative");
+}
+
+void check_table_of(const ModelConfig& config, const SafetensorsHeader& header,
+                    uint64_t file_size) {
   const CheckpointFiles files{{kSingleFile}, {}};
   const CheckpointTable table = table_of_model(files, {{kSingleFile, header}}, "model", config);
-  for (const auto& [name, place] : table.tensors) {
-    require(place.begin <= place.end && place.end <= file_size, "a place lies in the file");
-    const TensorInfo part{place.dtype, place.shape, place.begin, place.end};
-    require(place.end - place.begin == static_cast<uint64_t>(checked_bytes(part)),
-            "a place has the bytes of its shape");
-  }
+  for (const auto& entry : table.tensors) check_place(entry.second, file_size);
+  for (const auto& entry : table.others) check_place(entry.second, file_size);
   require_tensors(table, "model", config);
+}
+
+/// Reads the header as that of a plain model, of one with weights of 8 bits, and of a wrapper.
+void check_table(const SafetensorsHeader& header, uint64_t file_size) {
+  static const ModelConfig plain = tiny_mixture();
+  ModelConfig quantised = plain;
+  quantised.quantisation = Quantisation{.name = "fp8", .weight_dtype = "F8_E4M3"};
+  ModelConfig wrapped = quantised;
+  wrapped.quantisation->block_rows = wrapped.quantisation->block_columns = 2;
+  wrapped.wrapper = Wrapper{.model_type = "llava", .architecture = ""};
+  for (const ModelConfig* config : {&quantised, &wrapped}) {
+    try {
+      check_table_of(*config, header, file_size);
+    } catch (const InputError&) {  // other configs may have this header
+    }
+  }
+  check_table_of(plain, header, file_size);
 }
 
 void check_index(const std::string& bytes) {

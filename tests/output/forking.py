@@ -39,11 +39,11 @@ def forking_python(imports, python_path=""):
         listener.bind(path)
         listener.listen(16)
         number = listener.fileno()
-        process = subprocess.Popen([sys.executable, FOLDER / "fork_programs.py", str(number), imports], stdin=subprocess.PIPE,
+        process = subprocess.Popen([sys.executable, FOLDER / "forks" / "fork_programs.py", str(number), imports], stdin=subprocess.PIPE,
                                    pass_fds=[number], env={**os.environ, "PYTHONPATH": python_path, "OMP_NUM_THREADS": "1"})  # fmt: skip
     atexit.register(process.communicate)  # ends its input, and so the process
     program = Path(folder.name) / "python"
-    client = shlex.join([sys.executable, "-IS", str(FOLDER / "run_in_fork.py"), path])
+    client = shlex.join([sys.executable, "-IS", str(FOLDER / "forks" / "run_in_fork.py"), path])
     program.write_text(f'#!/bin/sh\nexec {client} "$@"\n')
     program.chmod(0o755)
     return str(program)

@@ -70,6 +70,9 @@ def tiny_keys(family, **changes):
         keys |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 7}
         keys |= {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 3.0}
         del keys["hidden_act"]
+    if family == "qwen3_5_text":
+        keys |= {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "partial_rotary_factor": 0.5}
+        keys |= {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 10}
     if family == "gemma":
         keys["hidden_act"] = "gelu_pytorch_tanh"
     if family in ("exaone4", "olmo3"):
@@ -381,6 +384,9 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
     return keys
 
 
+WHOLE_VALUES = ("qwen3_5_text",)  # families whose value heads keep their channels
+
+
 def layer_sizes_keys(keys, sizes, dims, dtype="float32"):
     """Returns the config.json of an output without maps."""
     dotresize = "DotResize" + CONFIG_MAPPING[keys["model_type"]].__name__.removesuffix("Config")
@@ -395,7 +401,7 @@ def layer_sizes_keys(keys, sizes, dims, dtype="float32"):
         "shortcut_ranks": [0] * (2 * layers),
         "shortcut_factors": 1,
         "intermediate_sizes": sizes,
-        "value_head_dims": dims,
+        **({} if keys["model_type"] in WHOLE_VALUES else {"value_head_dims": dims}),
     }
 
 

@@ -16,14 +16,14 @@ from narrowed_models import (
     saved_and_loaded,
     some_ids,
 )
-from narrowing import tensors_of, tiny_keys, with_layer_sizes
+from narrowing import WHOLE_VALUES, tensors_of, tiny_keys, with_layer_sizes
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
 
 # The first attention is missing, from which transformers takes the number of cached tokens.
 SIZES, DIMS = [20, 0, 7], [0, None, 5]
 BIASED_SIZES, BIASED_DIMS = [20, None, 7], [5, None, 1]  # a sublayer with a bias cannot be missing
-FAMILIES_WITHOUT_MAPS = ["gemma", "gemma2", "olmo2", "olmo3", "glm4", "exaone4", "hunyuan_v1_dense", "ministral3"]
+FAMILIES_WITHOUT_MAPS = ["gemma", "gemma2", "olmo2", "olmo3", "glm4", "exaone4", "hunyuan_v1_dense", "ministral3", "qwen3_5_text"]
 FACTORS = {"embedding_multiplier": 3.0, "logits_scaling": 1.7, "residual_multiplier": 0.4, "attention_multiplier": 0.2}
 SOURCES_WITHOUT_MAPS = {
     "gemma3_text-tied": tiny_keys("gemma3_text", tie_word_embeddings=True),
@@ -45,7 +45,8 @@ def write(folder, source, dtype="float32", sizes=None, dims=None):
     keys = (SOURCES | SOURCES_WITHOUT_MAPS)[source]
     biased = "biases" in source
     sizes = sizes or (BIASED_SIZES if biased else SIZES)
-    dims = dims or (BIASED_DIMS if biased else DIMS)
+    whole = keys["model_type"] in WHOLE_VALUES
+    dims = dims or ([None] * 3 if whole else BIASED_DIMS if biased else DIMS)
     sizes = [keys["intermediate_size"] if size is None else size for size in sizes]
     dims = [keys["head_dim"] if dim is None else dim for dim in dims]
     return with_layer_sizes(folder / "model", keys, sizes, dims, dtype), folder / "model"
@@ -59,7 +60,8 @@ def test_the_logits_are_those_of_the_dense_model(tmp_path, source, attention):
     dense, directory = write(tmp_path, source)
     model = load(directory, attn_implementation=attention)
     assert model.config._attn_implementation == attention
-    torch.testing.assert_close(logits(model, some_ids()), logits(dense, some_ids()), atol=1e-5, rtol=0)
+    bound = 1e-4 if source == "qwen3_5_text" else 1e-5  # keys and queries of any length are scaled to 1
+    torch.testing.assert_close(logits(model, some_ids()), logits(dense, some_ids()), atol=bound, rtol=0)
     cached = generate(model, some_ids(), use_cache=True)
     assert torch.equal(cached, generate(model, some_ids(), use_cache=False))
     assert torch.equal(cached, generate(dense, some_ids(), use_cache=False))

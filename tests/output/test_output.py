@@ -217,8 +217,9 @@ FAMILIES_WITHOUT_MAPS = {
     "exaone4": "Exaone4",
     "hunyuan_v1_dense": "HunYuanDenseV1",
     "ministral3": "Ministral3",
+    "qwen3_5_text": "Qwen3_5",
 }
-HEALED_WITHOUT_MAPS = ("gemma3_text", "olmo3")
+HEALED_WITHOUT_MAPS = ("gemma3_text", "olmo3", "qwen3_5_text")
 
 
 @pytest.mark.parametrize("form", ["any", "stock"])
@@ -239,7 +240,8 @@ def test_a_size_leaves_the_reported_perplexity(tmp_path, family, form):
             logits = loaded(random_ids()).logits[:, :-1]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), random_ids()[:, 1:].flatten())
         assert report[of_model]["perplexity"] == pytest.approx(loss.exp().item(), rel=1e-5)
-    assert report["compressed"]["kl"] < {"any": 0.12, "stock": 0.5}[form]  # one size for all layers costs more
+    bound = {"any": 0.12, "stock": 0.5}[form]  # one size for all layers costs more
+    assert report["compressed"]["kl"] < (2 * bound if family == "qwen3_5_text" else bound)  # its MLPs alone are cut
 
 
 SHARED_EXPERT_SOURCES = {
@@ -404,7 +406,7 @@ def test_allocated_value_heads_have_their_reported_perplexity_in_transformers(tm
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
-LACKED = {"4": ("ministral3",), "5": ()}  # families that a version of transformers does not have
+LACKED = {"4": ("ministral3", "qwen3_5_text"), "5": ()}  # families that a version of transformers does not have
 
 
 def check_perplexities(folder, sources, method, activations, ranks=2):

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "worker/checkpoint/dtypes.h"
+#include "worker/checkpoint/elements.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -114,6 +116,7 @@ std::map<std::string, SafetensorsHeader> CheckpointReader::map_files(const Check
 }
 
 void CheckpointReader::add_tensors(CheckpointTable table) {
+  others_ = std::move(table.others);
   for (auto& [name, place] : table.tensors) {
     const SafetensorsFile* file = &files_.at(place.file);
     tensors_.emplace(name, MappedTensor{file, std::move(place)});
@@ -154,8 +157,43 @@ void CheckpointReader::read_ahead(const std::string& name, at::IntArrayRef expec
   tensor.file->read_ahead(tensor.place);
 }
 
+at::Tensor CheckpointReader::dequantised(const MappedTensor& tensor) const {
+  constexpr int64_t kNumbersAtOnce = int64_t{1} << 20;
+  const QuantisedPlace& form = *tensor.place.quantised;
+  TensorPlace bytes = tensor.place;
+  bytes.dtype = form.dtype == "F8_E4M3" ? "U8" : form.dtype;  // libtorch's name is another one
+  const at::Tensor stored = tensor.file->tensor(bytes);
+  const at::Tensor weight = form.dtype == "F8_E4M3" ? stored.view(at::kFloat8_e4m3fn) : stored;
+  at::Tensor scales = files_.at(form.scales.file).tensor(form.scales).to(at::kFloat);
+  if (!all_finite(scales)) {
+    throw InputError(tensor.file->path.string() + ": tensor " + in_quotes(form.scales.stored_name) +
+                     " holds NaN or infinity");
+  }
+  at::Tensor result = at::empty(tensor.place.shape, at::kBFloat16);
+  const int64_t rows = weight.size(0);
+  const int64_t columns = weight.size(1);
+  if (result.numel() == 0) return result;
+  scales = scales.reshape({-1, (columns + form.block_columns - 1) / form.block_columns});
+  const int64_t step = std::max<int64_t>(1, kNumbersAtOnce / columns / form.block_rows);
+  for (int64_t block = 0; block < scales.size(0); block += step) {
+    const int64_t count = std::min(step, scales.size(0) - block);
+    const int64_t first = block * form.block_rows;
+    const int64_t here = std::min(count * form.block_rows, rows - first);
+    const at::Tensor factors = scales.narrow(0, block, count)
+                                   .repeat_interleave(form.block_rows, 0)
+                                   .narrow(0, 0, here)
+                                   .repeat_interleave(form.block_columns, 1)
+                                   .narrow(1, 0, columns);
+    result.narrow(0, first, here).copy_(weight.narrow(0, first, here).to(at::kFloat) * factors);
+  }
+  tensor.file->release(stored);
+  return result;
+}
+
 at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expected_shape) const {
-  const auto& [file, place] = tensor_with(name, expected_shape);
+  const MappedTensor& mapped = tensor_with(name, expected_shape);
+  if (mapped.place.quantised) return dequantised(mapped);
+  const auto& [file, place] = mapped;
   at::Tensor tensor = file->tensor(place);
   if (!tensor.is_floating_point()) {
     throw InputError(file->path.string() + ": tensor " + in_quotes(name) + " has dtype " +

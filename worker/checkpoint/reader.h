@@ -64,12 +64,17 @@ class CheckpointReader {
   CheckpointReader& operator=(CheckpointReader&&) = default;
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
+  /// A wrapper's tensors beside its text part, by their names in the files.
+  const std::map<std::string, TensorPlace>& others() const { return others_; }
+  /// Returns the dtype as in the file. Throws InputError for a missing tensor.
+  const std::string& dtype(const std::string& name) const { return tensor_named(name).place.dtype; }
   /// Tensor names, sorted.
   std::vector<std::string> names() const;
   /// Returns the stored shape. Throws InputError for a missing tensor.
   std::vector<int64_t> shape(const std::string& name) const;
-  /// Returns a view of the mapped file, checked for a floating dtype and exactly this shape. Throws
-  /// InputError naming tensor, file, found and expected.
+  /// Returns a view of the mapped file, checked for a floating dtype and exactly this shape; of a
+  /// quantised weight a copy in bfloat16. Throws InputError naming tensor, file, found and
+  /// expected, and for scales that are not finite.
   at::Tensor get(const std::string& name, at::IntArrayRef expected_shape) const;
   /// Starts to read the tensor from disk, without waiting for it. Throws InputError if it is
   /// missing or has another shape.
@@ -94,6 +99,7 @@ class CheckpointReader {
   std::map<std::string, SafetensorsHeader> map_files(const CheckpointFiles& files);
   void add_tensors(CheckpointTable table);
   const MappedTensor& tensor_named(const std::string& name) const;
+  at::Tensor dequantised(const MappedTensor& tensor) const;
   /// Returns the tensor of this name if it has this shape.
   const MappedTensor& tensor_with(const std::string& name, at::IntArrayRef shape) const;
 
@@ -101,6 +107,7 @@ class CheckpointReader {
   std::map<std::string, SafetensorsFile> files_;  ///< mapped files by name
   std::list<SafetensorsFile> replacements_;
   std::map<std::string, MappedTensor> tensors_;  ///< by name
+  std::map<std::string, TensorPlace> others_;
 };
 
 }  // namespace dotresize

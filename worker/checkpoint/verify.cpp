@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
+#include "job/model/wrappers.h"
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 
@@ -70,41 +73,59 @@ void verify_finite(const std::string& name, const at::Tensor& tensor, Problems& 
   }
 }
 
-void verify_shapes(const CheckpointReader& reader,
-                   const std::map<std::string, std::vector<int64_t>>& expected_shapes,
+/// Name of a tensor in a model of text; absent for one of another part of a wrapper.
+using TextName = std::function<std::optional<std::string>(const std::string& stored)>;
+
+TextName text_names(const CheckpointReader& reader, bool wrapper) {
+  if (!wrapper) return [](const std::string& stored) { return std::optional(stored); };
+  const WrapperNames* names = find_wrapper_names(reader.names());
+  return [names](const std::string& stored) {
+    return names == nullptr ? std::nullopt : text_name(*names, stored);
+  };
+}
+
+void verify_shapes(const CheckpointReader& reader, const TextName& text_name_of,
+                   std::map<std::string, std::vector<int64_t>> expected_shapes,
                    Problems& problems) {
-  for (const auto& [name, expected] : expected_shapes) {
-    if (!reader.has(name)) {
-      problems.push_back("tensor " + in_quotes(name) + " is missing");
-    } else if (const auto found = reader.shape(name); found != expected) {
-      problems.push_back(c10::str("tensor ", in_quotes(name), " has shape ", at::IntArrayRef(found),
-                                  ", config.json implies ", at::IntArrayRef(expected)));
+  for (const std::string& stored : reader.names()) {
+    const std::optional<std::string> name = text_name_of(stored);
+    if (!name) continue;
+    const auto expected = expected_shapes.extract(*name);
+    if (expected.empty()) {
+      problems.push_back("tensor " + in_quotes(stored) + " does not belong to the model");
+    } else if (const auto found = reader.shape(stored); found != expected.mapped()) {
+      problems.push_back(c10::str("tensor ", in_quotes(stored), " has shape ",
+                                  at::IntArrayRef(found), ", config.json implies ",
+                                  at::IntArrayRef(expected.mapped())));
     }
   }
-  for (const std::string& name : reader.names()) {
-    if (!expected_shapes.contains(name)) {
-      problems.push_back("tensor " + in_quotes(name) + " does not belong to the model");
-    }
+  for (const auto& [name, shape] : expected_shapes) {
+    problems.push_back("tensor " + in_quotes(name) + " is missing");
   }
 }
 
 void verify_tensors(const fs::path& dir,
                     const std::map<std::string, std::vector<int64_t>>& expected_shapes,
-                    VerifyResult& result) {
+                    bool wrapper, VerifyResult& result) {
   const CheckpointReader reader(dir);
+  const TextName text_name_of = text_names(reader, wrapper);
   for (const std::string& name : reader.names()) {
-    const at::Tensor tensor = reader.get(name, reader.shape(name));
     ++result.tensors;
+    if (!text_name_of(name) && !is_weight_dtype(reader.dtype(name))) continue;
+    const at::Tensor tensor = reader.get(name, reader.shape(name));
     result.parameters += tensor.numel();
     verify_finite(name, tensor, result.problems);
   }
-  if (!expected_shapes.empty()) verify_shapes(reader, expected_shapes, result.problems);
+  if (!expected_shapes.empty()) {
+    verify_shapes(reader, text_name_of, expected_shapes, result.problems);
+  }
 }
 
 }  // namespace
 
 VerifyResult verify_model_dir(const fs::path& dir,
-                              const std::map<std::string, std::vector<int64_t>>& expected_shapes) {
+                              const std::map<std::string, std::vector<int64_t>>& expected_shapes,
+                              bool wrapper) {
   if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
   VerifyResult result;
   try {
@@ -113,7 +134,7 @@ VerifyResult verify_model_dir(const fs::path& dir,
     result.problems.push_back(error.what());
   }
   try {
-    verify_tensors(dir, expected_shapes, result);
+    verify_tensors(dir, expected_shapes, wrapper, result);
   } catch (const InputError& error) {
     result.problems.push_back(error.what());
   }

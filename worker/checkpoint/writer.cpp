@@ -12,6 +12,7 @@
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
+#include "base/files/input_file.h"
 #include "base/text/printable.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"
@@ -20,6 +21,7 @@ namespace dotresize {
 namespace {
 
 constexpr uint64_t kHeaderAlignment = 8;
+constexpr uint64_t kCopiedBlock = uint64_t{4} << 20;  // bytes
 
 /// Returns the length field and the JSON, padded with spaces to a multiple of 8 bytes.
 std::string header_bytes(const std::vector<TensorSpec>& tensors) {
@@ -27,9 +29,10 @@ std::string header_bytes(const std::vector<TensorSpec>& tensors) {
   uint64_t offset = 0;
   for (const TensorSpec& spec : tensors) {
     const uint64_t end = offset + static_cast<uint64_t>(spec.bytes());
-    header[spec.name] = {{"dtype", safetensors_dtype(spec.dtype)},
-                         {"shape", spec.shape},
-                         {"data_offsets", {offset, end}}};
+    header[spec.name_in_file()] = {
+        {"dtype", spec.copied ? spec.copied->dtype : safetensors_dtype(spec.dtype)},
+        {"shape", spec.shape},
+        {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
@@ -76,13 +79,24 @@ void check_fits(const TensorSpec& spec, int64_t first, const at::Tensor& rows) {
 
 int64_t TensorSpec::elements() const { return c10::multiply_integers(shape); }
 
+int64_t TensorSpec::bytes() const {
+  return copied ? static_cast<int64_t>(copied->bytes())
+                : elements() * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+TensorSpec copied_tensor(const TensorPlace& place) {
+  return {.name = place.stored_name, .dtype = at::kByte, .shape = place.shape, .copied = place};
+}
+
 ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t max_shard_bytes) {
   ShardLayout layout;
   std::set<std::string> names;
   int64_t shard_bytes = 0;
   for (const TensorSpec& spec : tensors) {
-    if (!names.insert(spec.name).second) {
-      throw std::logic_error("tensor " + spec.name + " appears twice in the layout");
+    for (const std::string& name : std::set{spec.name, spec.name_in_file()}) {
+      if (!names.insert(name).second) {
+        throw std::logic_error("tensor " + name + " appears twice in the layout");
+      }
     }
     const int64_t bytes = spec.bytes();
     if (layout.shards.empty() || shard_bytes + bytes > max_shard_bytes) {
@@ -93,6 +107,9 @@ ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t ma
     shard_bytes += bytes;
     layout.total_bytes += bytes;
     layout.total_parameters += spec.elements();
+    if (!spec.copied) continue;
+    layout.copied_bytes += bytes;
+    layout.copied_parameters += spec.elements();
   }
   for (size_t i = 0; i < layout.shards.size(); ++i) {
     char name[64];
@@ -106,7 +123,7 @@ ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t ma
 std::string index_json(const ShardLayout& layout) {
   nlohmann::json weight_map = nlohmann::json::object();
   for (const auto& shard : layout.shards) {
-    for (const TensorSpec& spec : shard.tensors) weight_map[spec.name] = shard.file;
+    for (const TensorSpec& spec : shard.tensors) weight_map[spec.name_in_file()] = shard.file;
   }
   const nlohmann::json index = {
       {"metadata",
@@ -155,30 +172,51 @@ ShardWriter::ShardWriter(const std::filesystem::path& dir, const ShardLayout& la
   }
 }
 
+struct ShardWriter::OpenTensor {
+  OutputFile& file;
+  OpenShard::Place& place;
+};
+
 ShardWriter::~ShardWriter() = default;
 
-void ShardWriter::write(const std::string& name, const at::Tensor& rows, int64_t first) {
+ShardWriter::OpenTensor ShardWriter::tensor_named(const std::string& name) {
   for (OpenShard& shard : shards_) {
     const auto found = shard.places.find(name);
-    if (found == shard.places.end()) continue;
-    OpenShard::Place& place = found->second;
-    check_fits(place.spec, first, rows);
-    if (place.written + rows.numel() > place.spec.elements()) {
-      throw std::logic_error("tensor " + name + " was written before");
-    }
-    const int64_t before = first == 0 ? 0 : first * (rows.numel() / rows.size(0));
-    for_each_block(rows, [&](const at::Tensor& block, int64_t block_first) {
-      const at::Tensor source = block.cpu();
-      const at::Tensor converted = source.to(place.spec.dtype).contiguous();
-      check_finite(source, converted, name);
-      const auto elements = static_cast<uint64_t>(before + block_first);
-      shard.file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
-                       place.offset + elements * converted.element_size());
-    });
-    place.written += rows.numel();
-    return;
+    if (found != shard.places.end()) return {shard.file, found->second};
   }
   throw std::logic_error("tensor " + name + " is not among this rank's");
+}
+
+void ShardWriter::write(const std::string& name, const at::Tensor& rows, int64_t first) {
+  auto [file, place] = tensor_named(name);
+  check_fits(place.spec, first, rows);
+  if (place.written + rows.numel() > place.spec.elements()) {
+    throw std::logic_error("tensor " + name + " was written before");
+  }
+  const int64_t before = first == 0 ? 0 : first * (rows.numel() / rows.size(0));
+  for_each_block(rows, [&](const at::Tensor& block, int64_t block_first) {
+    const at::Tensor source = block.cpu();
+    const at::Tensor converted = source.to(place.spec.dtype).contiguous();
+    check_finite(source, converted, name);
+    const auto elements = static_cast<uint64_t>(before + block_first);
+    file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
+               place.offset + elements * converted.element_size());
+  });
+  place.written += rows.numel();
+}
+
+void ShardWriter::copy(const std::string& name, const std::filesystem::path& dir) {
+  auto [file, place] = tensor_named(name);
+  if (!place.spec.copied) throw std::logic_error("tensor " + name + " is not to be copied");
+  const TensorPlace& from = *place.spec.copied;
+  const InputFile source((dir / from.file).string());
+  std::vector<char> block(std::min<uint64_t>(from.bytes(), kCopiedBlock));
+  for (uint64_t done = 0; done < from.bytes(); done += block.size()) {
+    const uint64_t count = std::min<uint64_t>(block.size(), from.bytes() - done);
+    source.read(block.data(), count, from.begin + done);
+    file.write(block.data(), count, place.offset + done);
+  }
+  place.written = place.spec.elements();
 }
 
 void ShardWriter::finish() {

@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "job/checkpoint/checkpoint_table.h"
 
 namespace dotresize {
 
@@ -16,10 +19,18 @@ struct TensorSpec {
   std::string name;
   at::ScalarType dtype;
   std::vector<int64_t> shape;
+  std::string stored_name = {};  ///< in the file; empty: `name`
+  /// Place of the elements in another file, from which they are copied as they are. `dtype` is then
+  /// without meaning: the format has more of them.
+  std::optional<TensorPlace> copied = {};
 
+  const std::string& name_in_file() const { return stored_name.empty() ? name : stored_name; }
   int64_t elements() const;
-  int64_t bytes() const { return elements() * static_cast<int64_t>(c10::elementSize(dtype)); }
+  int64_t bytes() const;
 };
+
+/// Returns the spec of a tensor that is copied.
+TensorSpec copied_tensor(const TensorPlace& place);
 
 /// The file of each tensor, and the total size. The layout is the same on every rank and for any
 /// number of ranks.
@@ -31,6 +42,9 @@ struct ShardLayout {
   std::vector<Shard> shards;
   int64_t total_bytes = 0;
   int64_t total_parameters = 0;
+  // The part of both that is copied.
+  int64_t copied_bytes = 0;
+  int64_t copied_parameters = 0;
 };
 
 /// Divides the tensors, in order, into shards of at most `max_shard_bytes` of data; a larger tensor
@@ -66,12 +80,19 @@ class ShardWriter {
   /// errno's text if the disk fails.
   /// Rows [first, first + rows.size(0)) may come alone; each row must be written once.
   void write(const std::string& name, const at::Tensor& rows, int64_t first = 0);
+  /// Copies a tensor from its place in a file of `dir`, block by block. Throws std::logic_error for
+  /// a name that is not this rank's or not to be copied; InputError if the file cannot be read.
+  void copy(const std::string& name, const std::filesystem::path& dir);
   /// Flushes this rank's files. Throws std::logic_error naming a tensor of `mine` that was never
   /// written.
   void finish();
 
  private:
   struct OpenShard;
+  struct OpenTensor;
+  /// Throws std::logic_error for a name that is not this rank's.
+  OpenTensor tensor_named(const std::string& name);
+
   std::vector<OpenShard> shards_;
 };
 

@@ -102,7 +102,7 @@ def latency(model, arguments):
 
     generator = torch.Generator().manual_seed(arguments.seed)
     shape = (arguments.batch, arguments.prompt + arguments.decode)
-    ids = torch.randint(0, model.config.vocab_size, shape, generator=generator)
+    ids = torch.randint(0, model.config.get_text_config().vocab_size, shape, generator=generator)
 
     def read(part, cache):
         return model(part, past_key_values=cache, use_cache=True, logits_to_keep=1).past_key_values
@@ -122,14 +122,25 @@ def latency(model, arguments):
     return {"prompt_ms": prompt_ms, "decode_ms": decode_ms}
 
 
+def auto_class(model_dir):
+    """The class that loads the model: another one if its text model is a part of it."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    try:
+        with open(os.path.join(model_dir, "config.json"), encoding="utf-8") as file:
+            return AutoModelForImageTextToText if "text_config" in json.load(file) else AutoModelForCausalLM
+    except (OSError, ValueError) as error:
+        raise InputError(f"{model_dir}: config.json: {error}") from error
+
+
 def load(model_dir, trust_remote_code):
     import torch
-    from transformers import AutoModelForCausalLM, logging
+    from transformers import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        model = auto_class(model_dir).from_pretrained(
             model_dir,
             trust_remote_code=trust_remote_code,
             local_files_only=True,

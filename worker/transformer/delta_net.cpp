@@ -84,10 +84,10 @@ at::Tensor convolved(const at::Tensor& x, const at::Tensor& weight, DeltaNetStat
   if (state != nullptr) {
     state->inputs = inputs.narrow(2, inputs.size(2) - (taps - 1), taps - 1).clone();
   }
-  const at::Tensor sums =
-      at::conv1d(inputs, weight.to(at::kFloat), /*bias=*/std::nullopt, /*stride=*/at::IntArrayRef{1},
-                 /*padding=*/at::IntArrayRef{0}, /*dilation=*/at::IntArrayRef{1},
-                 /*groups=*/x.size(2));
+  const at::Tensor sums = at::conv1d(
+      inputs, weight.to(at::kFloat), /*bias=*/std::nullopt, /*stride=*/at::IntArrayRef{1},
+      /*padding=*/at::IntArrayRef{0}, /*dilation=*/at::IntArrayRef{1},
+      /*groups=*/x.size(2));
   return at::silu(sums).transpose(1, 2);
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "job/model/families/families.h"
+#include "job/model/wrappers.h"
 
 namespace dotresize {
 namespace {
@@ -23,8 +24,6 @@ constexpr std::string_view kParallel =
 constexpr std::string_view kSinks =
     "each head of its attention has a sink, a score without a key, and its experts are stored side "
     "by side, transposed, with biases and an activation of their own; neither is supported";
-constexpr std::string_view kWrapper =
-    "it holds a model of text beside one of images; save the first alone, as gemma3_text";
 constexpr std::string_view kNotYet = "it is not supported yet";
 
 struct Refusal {
@@ -35,10 +34,10 @@ struct Refusal {
 constexpr Refusal kRefusals[] = {
     {"gpt2", kLayerNorm},     {"opt", kLayerNorm},        {"bloom", kLayerNorm},
     {"mpt", kLayerNorm},      {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
-    {"stablelm", kLayerNorm}, {"gemma3", kWrapper},       {"gptj", kParallel},
-    {"gpt_neox", kParallel},  {"phi", kParallel},         {"falcon", kParallel},
-    {"cohere", kParallel},    {"cohere2", kParallel},     {"ministral", kNotYet},
-    {"llama4", kNotYet},      {"gpt_oss", kSinks},
+    {"stablelm", kLayerNorm}, {"gptj", kParallel},        {"gpt_neox", kParallel},
+    {"phi", kParallel},       {"falcon", kParallel},      {"cohere", kParallel},
+    {"cohere2", kParallel},   {"ministral", kNotYet},     {"llama4", kNotYet},
+    {"gpt_oss", kSinks},
 };
 
 }  // namespace
@@ -74,7 +73,8 @@ std::string reason_for_refusal(const std::string& model_type) {
   for (const ModelFamily* family : kFamilies) {
     accepted += (accepted.empty() ? "" : ", ") + std::string(family->model_type);
   }
-  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " + accepted;
+  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " + accepted +
+         ", alone or as the text part of " + accepted_wrappers();
 }
 
 }  // namespace dotresize

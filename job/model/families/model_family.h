@@ -13,6 +13,9 @@ namespace dotresize {
 
 /// Values for keys that a config.json does not have, as in transformers' configuration classes.
 struct AbsentValues {
+  // Absent: the key is required.
+  std::optional<int64_t> num_heads = std::nullopt;
+  std::optional<int64_t> vocab_size = std::nullopt;
   /// Absent: the number of query heads.
   std::optional<int64_t> kv_heads = std::nullopt;
   /// Absent: hidden_size / heads.

@@ -160,6 +160,23 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
                   advice));
 }
 
+std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.target.allocation) return "";
+  constexpr double kUseful = 0.55;  // docs/real-models.md
+  const double size = job.target.allocation->size;
+  const auto dense = static_cast<double>(stored_bytes(config));
+  const auto ends = static_cast<double>(end_size(config).bytes);
+  const double kept = (size * dense - ends) / (dense - ends);
+  if (kept >= kUseful) return "";
+  return fmt::format(
+      "method.size {}: embedding and head, {:.0f} % of the model, are not cut, so the layers would "
+      "keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they know, "
+      "so "
+      "give {:.2f} or more",
+      size, 100.0 * ends / dense, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
+      std::ceil(100.0 * (kUseful * (dense - ends) + ends) / dense) / 100.0);
+}
+
 Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
                     const std::vector<SublayerCurve>& curves) {
   check_curves(config, job, curves);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "job/model/model_config.h"
@@ -46,6 +47,10 @@ double predicted_loss_increase(const std::vector<ChosenSize>& chosen);
 /// Checks the size before any activation is seen. Throws InputError naming method.size if even the
 /// smallest sizes do not meet it.
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
+
+/// Returns a warning if the layers would keep so small a part of their bytes that published models
+/// have lost most of what they knew at it. Else empty.
+std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job);
 
 /// Chooses the sizes with the smallest predicted loss increase, among those whose output has a net
 /// size within job.target.allocation->size. All MLPs of a stock output keep equally many features,

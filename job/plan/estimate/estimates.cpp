@@ -20,6 +20,9 @@ constexpr int64_t kHostLibraries = 190 * kMiB;
 constexpr int64_t kHostLibrariesWithCuda = 1536 * kMiB;
 constexpr int64_t kDeviceLibraries = 1024 * kMiB;
 
+/// Numbers of a weight of 8 bits and their scales in float32, a block at a time.
+constexpr int64_t kFactors = 16 * kMiB;
+
 int64_t libraries(DeviceKind device) {
   return device == DeviceKind::kCuda ? kDeviceLibraries : kHostLibraries;
 }
@@ -78,13 +81,16 @@ bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard
 int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
                              const RankShard& shard) {
   const RankOnDevice rank{config, job, shard, job.resources.device, job.resources.compute_dtype};
+  const RankSizes sizes(rank);
+  // A weight of 8 bits is a copy in 16, unlike others, which are views of their files.
+  const int64_t copies =
+      config.quantisation ? sizes.dense_sublayer * size_in_bytes(Dtype::kBFloat16) + kFactors : 0;
   if (job.resources.device == DeviceKind::kCpu) {
-    return largest_peak(rank, &Step::memory) + kHostLibraries;
+    return largest_peak(rank, &Step::memory) + copies + kHostLibraries;
   }
   // Weights are there three times: as read, in pinned memory, and one more copy.
-  const RankSizes sizes(rank);
   const int64_t read = sizes.dense_sublayer * std::max(sizes.fold_bytes, sizes.compute_bytes);
-  return largest_peak(rank, &Step::host_memory) + 3 * read + kHostLibrariesWithCuda;
+  return largest_peak(rank, &Step::host_memory) + copies + 3 * read + kHostLibrariesWithCuda;
 }
 
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,

@@ -6,10 +6,14 @@
 namespace dotresize {
 namespace {
 
+int64_t hashed_bytes(const ModelConfig& model) {
+  return stored_bytes(model) + model.copied_bytes();
+}
+
 /// Hashes the files of a model, shared by the ranks.
 PhaseTimes hash_time(const JobTime& t, const ModelConfig& model) {
   PhaseTimes times;
-  times.add("hash", number(stored_bytes(model)) / t.ranks / t.rates.hash);
+  times.add("hash", number(hashed_bytes(model)) / t.ranks / t.rates.hash);
   return times;
 }
 
@@ -23,14 +27,14 @@ constinit const Step kSourceHashStep = {
     .phase = kFinish,
     .beside = kCalibrate,
     .traffic = [](const JobParts& parts,
-                  Traffic& traffic) { traffic.read_bytes += stored_bytes(parts.config); },
+                  Traffic& traffic) { traffic.read_bytes += hashed_bytes(parts.config); },
     .time = [](const JobTime& t) { return hash_time(t, t.config); }};
 
 constinit const Step kOutputHashStep = {
     .phase = kFinish,
     .beside = kEvaluateCompressed,
     .traffic = [](const JobParts& parts,
-                  Traffic& traffic) { traffic.read_bytes += stored_bytes(output_of(parts)); },
+                  Traffic& traffic) { traffic.read_bytes += hashed_bytes(output_of(parts)); },
     .time = [](const JobTime& t) { return hash_time(t, output_of(t)); }};
 
 }  // namespace dotresize

@@ -111,8 +111,8 @@ void for_each_aligned(const JobParts& parts, const ModelConfig& output, int64_t 
 void add_fold_traffic(const JobParts& parts, Traffic& traffic) {
   const auto& [config, job, plan] = parts;
   const ModelConfig output = output_model_config(config, job, job.widths);
-  traffic.read_bytes += stored_bytes(config);
-  traffic.written_bytes += stored_bytes(output);
+  traffic.read_bytes += stored_bytes(config) + config.copied_bytes();
+  traffic.written_bytes += stored_bytes(output) + config.copied_bytes();
   const int64_t k = job.widths.largest();
   const int64_t size = folds_in_float64(job.output.dtypes.main) ? kDouble : kFloat;
   for_each_aligned(parts, output, 0, config.num_sublayers(), [&](const ShortcutForm& form) {

@@ -27,6 +27,16 @@ std::string compressed_with(const std::string& from, const std::string& to) {
               from, to);
 }
 
+std::string quantised(const std::string& keys) {
+  return llama_with(R"("use_cache": true)", R"("quantization_config": {)" + keys + "}");
+}
+
+/// Returns a config of compressed-tensors, in whose weights one key differs from float8 by matrix.
+std::string compressed(const std::string& format, const std::string& key) {
+  return quantised(R"("quant_method": "compressed-tensors", "format": ")" + format +
+                   R"(", "config_groups": {"one": {"weights": {)" + key + "}}}");
+}
+
 std::string of_type(const std::string& model_type) {
   return llama_with(R"("model_type": "llama")", R"("model_type": ")" + model_type + '"');
 }
@@ -98,14 +108,29 @@ std::vector<BadConfig> bad_configs() {
       {"NoModelType", "{}", "model_type: is missing"},
       {"ModelTypeIsANumber", R"({"model_type": 3})", "model_type: 3 is not a text"},
       {"Gpt2", of_type("gpt2"), "'gpt2' is refused: it uses LayerNorm"},
-      {"Gemma3", of_type("gemma3"), "it holds a model of text beside one of images"},
+      {"WrapperOfNothing", of_type("gemma3"), "text_config: is missing"},
+      {"UnknownWrapper", R"({"model_type": "paligemma", "text_config": {"model_type": "gemma"}})",
+       "'paligemma' is refused: of the models around one of text, gemma3, llava, mistral3 "
+       "and qwen3_5 are read"},
+      {"WrapperOfAnUnknownFamily",
+       R"({"model_type": "llava", "text_config": {"model_type": "nonesuch"}})",
+       "text_config.model_type: 'nonesuch' is refused: this architecture is not known"},
+      {"WrapperWithAnotherHead",
+       R"({"model_type": "llava", "architectures": ["LlavaModel"], "text_config": {}})",
+       R"(architectures: ["LlavaModel"] is refused)"},
+      {"QuantisedWrapper",
+       R"({"model_type": "llava", "quantization_config": {"bits": 4}, "text_config": {}})",
+       "config.json: quantization_config: quantised checkpoints are refused (without"},
+      {"WrapperWithAMissingSize",
+       R"({"model_type": "mistral3", "text_config": {"hidden_size": 8}})",
+       "text_config.intermediate_size: is missing"},
       {"GptNeox", of_type("gpt_neox"), "(parallel blocks)"},
       {"Falcon", of_type("falcon"), "(parallel blocks)"},
       {"Ministral", of_type("ministral"),
        "'ministral' is refused: it is not supported yet; accepted are llama, mistral, ministral3, "
        "phi3, qwen2, qwen3, smollm3, granite, seed_oss, gemma, gemma2, gemma3_text, olmo2, olmo3, "
        "glm4, exaone4, hunyuan_v1_dense, qwen3_5_text, mixtral, qwen3_moe, "
-       "qwen2_moe, glm4_moe"},
+       "qwen2_moe, glm4_moe, alone or as the text part of gemma3, llava, mistral3 and qwen3_5"},
       {"GptOss", of_type("gpt_oss"), "'gpt_oss' is refused: each head of its attention has a sink"},
       {"SharedExpertWithoutSize", qwen2_moe_with(R"("shared_expert_intermediate_size": 5632,)", ""),
        "shared_expert_intermediate_size: is missing"},
@@ -184,7 +209,37 @@ std::vector<BadConfig> bad_configs() {
       {"OtherHead", llama_with("LlamaForCausalLM", "LlamaForSequenceClassification"),
        R"(["LlamaForSequenceClassification"] is refused)"},
       {"Quantised", llama_with(R"("use_cache": true)", R"("quantization_config": {"bits": 4})"),
-       "quantization_config: quantised checkpoints are refused"},
+       "quantization_config: quantised checkpoints are refused (without quant_method)"},
+      {"Gptq", quantised(R"("quant_method": "gptq")"),
+       "quantization_config: quantised checkpoints are refused ('gptq'), unless of fp8 or "
+       "compressed-tensors with 8 bits; give the float32, float16 or bfloat16 model"},
+      {"Fp8OfAnotherForm", quantised(R"("quant_method": "fp8", "fmt": "e5m2")"),
+       "quantization_config.fmt: is not e4m3"},
+      {"Fp8WithExpertsOf4Bits", quantised(R"("quant_method": "fp8", "expert_dtype": "fp4")"),
+       "quantization_config.expert_dtype: is not fp8"},
+      {"Fp8InBlocksOfNothing", quantised(R"("quant_method": "fp8", "weight_block_size": [0, 128])"),
+       "quantization_config.weight_block_size: 0 is not a whole number from 1"},
+      {"Fp8InBlocksOfOneNumber", quantised(R"("quant_method": "fp8", "weight_block_size": [128])"),
+       "quantization_config.weight_block_size: is not a list of two sizes"},
+      {"PackedWeights", compressed("pack-quantized", ""),
+       "quantization_config.format: 'pack-quantized' of compressed-tensors is not read"},
+      {"WeightsOf4Bits", compressed("int-quantized", R"("num_bits": 4)"),
+       "quantization_config.config_groups.one.weights.num_bits: weights of 4 bits (int)"},
+      {"ZeroPoints", compressed("int-quantized", R"("symmetric": false)"),
+       "quantization_config.config_groups.one.weights.symmetric: is false"},
+      {"GroupsOfARow", compressed("int-quantized", R"("strategy": "group")"),
+       "quantization_config.config_groups.one.weights.strategy: 'group' is not read"},
+      {"SparseWeights",
+       quantised(R"("quant_method": "compressed-tensors", "format": "float-quantized",
+                    "sparsity_config": {"format": "sparse-24-bitmask"})"),
+       "quantization_config.sparsity_config.format: is not dense"},
+      {"TransformedWeights",
+       quantised(R"("quant_method": "compressed-tensors", "format": "float-quantized",
+                    "transform_config": {"config_groups": {}})"),
+       "quantization_config.transform_config: is there"},
+      {"NoGroups",
+       quantised(R"("quant_method": "compressed-tensors", "format": "float-quantized")"),
+       "quantization_config.config_groups: is missing"},
       {"BothDirections", llama_with(R"("use_cache": true)", R"("is_causal": false)"),
        "is_causal: is false"},
       {"TwoThetas",

@@ -76,7 +76,7 @@ TEST(ModelSize, AllTokensMeetASharedExpertWhichIsCutInProportion) {
   kFeatures.set_size(704, qwen.layers.front());
   EXPECT_EQ(features_of_mlps(qwen, 1).back(), 2817);  // rounded up
   EXPECT_EQ(std::ssize(features_of_mlps(qwen, 1)), 61);
-  EXPECT_THAT(features_of_mlps(qwen, 0), ::testing::IsEmpty());
+  EXPECT_THAT(features_of_mlps(qwen, 0), testing::IsEmpty());
 }
 
 TEST(ModelSize, LayersOfAMixtureModelMayBeDense) {

@@ -268,14 +268,48 @@ TEST(OutputConfig, LeavesOutWhatTransformersWouldLoad) {
   EXPECT_FALSE(json::parse(stock_output_of(text)).contains("auto_map"));
   const json tokenizer = {{"auto_map", {"a", "b"}},
                           {"custom", "org/code"},
+                          {"processor_class", "Gemma3Processor"},
                           {"image_token", "<i>"},
                           {"chat_template", "{{ x }}"},
                           {"model_max_length", 1e30}};
-  EXPECT_EQ(
-      kept_tokenizer_config(tokenizer),
-      json({{"image_token", "<i>"}, {"chat_template", "{{ x }}"}, {"model_max_length", 1e30}}));
+  json kept = {{"image_token", "<i>"}, {"chat_template", "{{ x }}"}, {"model_max_length", 1e30}};
+  EXPECT_EQ(kept_tokenizer_config(tokenizer, /*processor=*/false), kept);
+  kept["processor_class"] = "Gemma3Processor";
+  EXPECT_EQ(kept_tokenizer_config(tokenizer, /*processor=*/true), kept);
   EXPECT_EQ(kept_generation_config({{"custom_generate", "org/code"}, {"eos_token_id", {1, 2}}}),
             json({{"eos_token_id", {1, 2}}}));
+}
+
+TEST(OutputConfig, OfAWrapperHasAllThatIsNotOfItsTextPart) {
+  const ModelConfig source = parse_model_config(kGemma3Of4BConfig, "config.json");
+  EXPECT_EQ(source.family, "gemma3_text");
+  EXPECT_EQ(source.vocab_size, 262208);
+  EXPECT_EQ(source.layers.front().attention.num_heads, 8);
+  EXPECT_EQ(source.layers.front().attention.num_kv_heads, 4);
+  EXPECT_EQ(source.stated_dtype, Dtype::kBFloat16);
+  EXPECT_TRUE(source.tie_word_embeddings);
+  ModelConfig output = source;
+  output.dtypes.main = Dtype::kFloat16;
+  for (LayerSpec& layer : output.layers) layer.mlp.intermediate_size = 7680;
+  const std::string text = output_config_json(
+      with(kGemma3Of4BConfig, R"("patch_size": 14)",
+           R"("patch_size": 14, "auto_map": {"AutoModel": "x"}, "quantization_config": {})"),
+      output);
+  json written = json::parse(text);
+  json expected = json::parse(kGemma3Of4BConfig);
+  const json part = written["text_config"];
+  EXPECT_EQ(part["model_type"], "gemma3_text");
+  EXPECT_EQ(part["intermediate_size"], 7680);
+  EXPECT_EQ(part["dtype"], "float16");
+  for (const char* key : {"text_config", "torch_dtype", "dtype", "tie_word_embeddings"}) {
+    written.erase(key);
+    expected.erase(key);
+  }
+  EXPECT_EQ(written, expected);
+  const ModelConfig again = parse_model_config(text, "config.json");
+  EXPECT_EQ(again.layers, output.layers);
+  EXPECT_EQ(again.rotaries, output.rotaries);
+  EXPECT_EQ(again.wrapper->architecture, "Gemma3ForConditionalGeneration");
 }
 
 TEST(OutputConfig, TiedEmbeddingsStayTied) {

@@ -132,6 +132,18 @@ TEST(PlanTable, SizesThatTheLossWillDecideHaveABoundAlone) {
   EXPECT_THAT(document(job)["warnings"], testing::IsEmpty());
 }
 
+TEST(PlanTable, ASizeThatLeavesLittleOfTheLayersIsWarnedOf) {
+  ResolvedJob job = job_of_width(256);
+  job.target.sparsity.reset();
+  job.target.allocation = AllocationTarget{.size = 0.6};
+  const std::string warning =
+      "method.size 0.6: embedding and head, 32 % of the model, are not cut, so the layers would "
+      "keep 41 % of their bytes; below 55 % published models lose most of what they know, so give "
+      "0.70 or more";
+  EXPECT_THAT(table(job), HasSubstr("60.0 % of the dense ones\nwarning: " + warning));
+  EXPECT_EQ(document(job)["warnings"], json({warning}));
+}
+
 TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {
   EXPECT_THAT(table(small_job(small_llama(), 12)), HasSubstr("\n   2  layers.1 attention  "));
 }

@@ -101,9 +101,7 @@ Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t
   result_.model = model;
   result_.vocab_size = config_.vocab_size;
   result_.parameters = stored_parameters(config_);
-  for (const auto& [name, shape] : expected_shapes(config_)) {
-    result_.bytes += static_cast<int64_t>(reader_.get(name, shape).nbytes());
-  }
+  result_.bytes = stored_bytes(config_);
   if (request.runtime == Runtime::kTransformers) may_run_code(result_.model, config_);
   if (request.perplexity()) {
     SelfCommunicator self;

@@ -231,7 +231,7 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   } else {
     found.cut = cut_to_target(run, tokens.calibration, opened, observer);
   }
-  OutputShards shards(run.comm, run.partial, found.cut, run.job, run.plan);
+  OutputShards shards(run.comm, run.partial, found.cut, run.job, run.plan, run.source.others());
   BackgroundSink sink(shards, run.environment.device.device, !run.shard.overlaps, run.clock,
                       [&] { run.progress.add({.sublayers = 1}); });
   calibrate_into(sink, run, found.cut, tokens.calibration, opened, statistics, observer);

@@ -19,6 +19,7 @@
 #include "base/text/human_text.h"
 #include "job/attempt/attempt_client.h"
 #include "job/checkpoint/source_model.h"
+#include "job/plan/allocate/allocation.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
 #include "job/report/job_identity.h"
@@ -108,6 +109,12 @@ void print_summary(const Report& report) {
     const std::vector<int64_t> features = sizes_of(report.allocation->of(kFeatures));
     rows.push_back({"features", fmt::format("{}", fmt::join(features, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
+  }
+  if (report.wrapper) {
+    const int64_t copied = report.wrapper->other_bytes;
+    rows.push_back(
+        {"whole " + report.wrapper->model_type, human_bytes(report.dense.bytes + copied) + " -> " +
+                                                    human_bytes(report.compressed.bytes + copied)});
   }
   rows.push_back({"output", report.job.output.path.string()});
   rows.push_back({"took", format_duration(report.wall_time_s)});
@@ -225,15 +232,19 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   const SourceModel source = read_source_model(spec.model().path());
   const ModelConfig& config = source.config;
-  if (rank_ == 0) {
-    identity_ = job_identity(spec);
-    for (const std::string& warning : source.warnings) {
-      fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);
-    }
-  }
+  const auto warn = [&](const std::string& warning) {
+    if (rank_ == 0) fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);
+  };
+  if (rank_ == 0) identity_ = job_identity(spec);
+  std::vector<std::string> warnings = source.warnings;
+  std::ranges::for_each(warnings, warn);
   const JobPlan plan = plan_job(
       spec, config, launch_facts(before_job, ranks, device, spec.output().path(), options_.fresh));
   const ResolvedJob& job = plan.job;
+  if (const std::string warning = allocation_warning(config, job); !warning.empty()) {
+    warnings.push_back(warning);
+    warn(warning);
+  }
   require_weights(spec.model().path(), source);
   if (job.resources.compute_dtype == Dtype::kFloat16) {
     const bool bfloat16 =
@@ -256,7 +267,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   const Report report =
       run_job(job, config, plan.shards,
-              {links_->comm(), progress_, *output_, cache_.path(), identity_, source.warnings,
+              {links_->comm(), progress_, *output_, cache_.path(), identity_, warnings,
                options_.trace, options_.dense_loss, options_.decomposition_threads, device,
                svd_driver, usable_cores(ranks)});
   links_->comm().barrier();  // notices ranks that fell silent before the output was complete

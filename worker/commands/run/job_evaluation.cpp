@@ -140,8 +140,8 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
 std::optional<EvaluationSums> evaluate_compressed(JobContext& run, const JobTokens& tokens,
                                                   const std::optional<DenseEvaluation>& dense) {
   if (!tokens.evaluation) return std::nullopt;
-  const CheckpointReader written(run.partial);
   const ModelConfig config = read_source_model(run.partial).config;
+  const CheckpointReader written(run.partial, config);
   CheckpointEvaluation evaluation = evaluation_of(run, written, config, tokens.evaluation->windows);
   std::optional<EvaluatedReference> reference;
   if (dense->states) {

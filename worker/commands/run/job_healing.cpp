@@ -13,7 +13,7 @@ namespace {
 std::vector<HealedLayerReport> heal_layers(JobContext& run, const JobTokens& tokens,
                                            const SplitWindows& windows, OpenedJournal& opened,
                                            const Calibrated& calibrated) {
-  const CheckpointReader folded(run.partial);
+  const CheckpointReader folded(run.partial, calibrated.output);
   const CalibrationJob calibration =
       calibration_job(run, calibrated.cut, run.source, tokens.calibration, opened);
   const LayerHealingJob job{calibration,       run.source,     run.config,       folded,
@@ -36,7 +36,7 @@ std::vector<HealedLayerReport> heal_layers(JobContext& run, const JobTokens& tok
 /// Heals the output as a whole, starting from its files.
 HealingReport heal_whole(JobContext& run, const SplitWindows& windows, OpenedJournal& opened,
                          const Calibrated& calibrated) {
-  const CheckpointReader folded(run.partial);
+  const CheckpointReader folded(run.partial, calibrated.output);
   const TokenWindows fitted{windows.fitted, "heal-fitted"};
   const TokenWindows held_out{windows.held_out, "heal-held-out"};
   for (const TokenWindows* tokens : {&fitted, &held_out}) {

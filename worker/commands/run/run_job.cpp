@@ -158,8 +158,11 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   report.dense.parameters = stored_parameters(run.config);
   report.dense.bytes = stored_bytes(run.config);
   report.dense.dtypes = stored_dtypes(run.config);
-  report.compressed.parameters = calibrated.layout.total_parameters;
-  report.compressed.bytes = calibrated.layout.total_bytes;
+  const ShardLayout& layout = calibrated.layout;
+  report.compressed.parameters = layout.total_parameters - layout.copied_parameters;
+  report.compressed.bytes = layout.total_bytes - layout.copied_bytes;
+  report.wrapper = run.config.wrapper;
+  report.quantisation = run.config.quantisation;
   report.compressed.dtypes = stored_dtypes(calibrated.output);
   report.calibration_tokens = tokens.calibration.windows.numel();
   report.calibration_s = calibrated.seconds;

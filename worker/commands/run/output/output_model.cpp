@@ -14,16 +14,36 @@
 #include "job/model/output_config.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/model/wrappers.h"
 #include "job/plan/net_size.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
+namespace {
+
+/// Returns what an output keeps of a companion file that may name code.
+nlohmann::json kept_companion(const std::string& name, const nlohmann::json& given,
+                              const ModelConfig& output) {
+  if (name == "tokenizer_config.json") {
+    return kept_tokenizer_config(given, /*processor=*/output.wrapper.has_value());
+  }
+  return name == "generation_config.json" ? kept_generation_config(given)
+                                          : kept_wrapper_config(given);
+}
+
+}  // namespace
 
 OutputShards::OutputShards(Communicator& comm, fs::path dir, const ModelConfig& source,
-                           const ResolvedJob& job, const ShardPlan& plan)
-    : comm_(comm), dir_(std::move(dir)), source_(source), job_(job), plan_(plan) {}
+                           const ResolvedJob& job, const ShardPlan& plan,
+                           const std::map<std::string, TensorPlace>& others)
+    : comm_(comm), dir_(std::move(dir)), source_(source), job_(job), plan_(plan), others_(others) {
+  int64_t turn = 0;
+  for (const auto& entry : others_) {
+    if (turn++ % comm_.size() == comm_.rank()) copied_.push_back(entry.first);
+  }
+}
 
 void OutputShards::begin(const JunctionWidths& widths) {
   widths_ = widths;
@@ -31,13 +51,15 @@ void OutputShards::begin(const JunctionWidths& widths) {
   std::vector<TensorSpec> specs;
   for (StoredTensor& tensor : shard_tensors(output_, 0, output_.num_sublayers())) {
     const at::ScalarType dtype = scalar_type(output_.dtypes.of(tensor.name));
-    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
+    std::string in_file = stored_name(output_, tensor.name);
+    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape), std::move(in_file)});
   }
+  for (const auto& entry : others_) specs.push_back(copied_tensor(entry.second));
   layout_ = make_shard_layout(specs);
   if (comm_.rank() == 0) create_shards(dir_, layout_);
   comm_.barrier();
   const RankShard& shard = plan_.of_rank(comm_.rank());
-  std::set<std::string> mine;
+  std::set<std::string> mine(copied_.begin(), copied_.end());
   for (StoredTensor& tensor : shard_tensors(output_, shard.first_sublayer, shard.end_sublayer)) {
     mine.insert(std::move(tensor.name));
   }
@@ -76,7 +98,10 @@ void OutputShards::put_sublayer(const SublayerWeights& weights) {
   });
 }
 
-void OutputShards::finish() { writer_->finish(); }
+void OutputShards::finish() {
+  for (const std::string& name : copied_) writer_->copy(name, job_.model.path);
+  writer_->finish();
+}
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job) {
@@ -87,15 +112,14 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
       write_file_atomically(dir / (std::string(name) + ".py"), std::string(source_text));
     }
   }
-  for (const char* name : kCompanionFiles) {
+  std::vector<std::string> names(kCompanionFiles.begin(), kCompanionFiles.end());
+  if (output.wrapper) names.insert(names.end(), kProcessorFiles.begin(), kProcessorFiles.end());
+  for (const std::string& name : names) {
     if (!fs::exists(job.model.path / name)) continue;
     std::string text = read_whole_file(job.model.path / name, kMaxCompanionBytes);
-    const std::string_view file = name;
-    const bool of_tokenizer = file == "tokenizer_config.json";
-    if (of_tokenizer || file == "generation_config.json") {
+    if (std::ranges::count(kFilteredFiles, name) + std::ranges::count(kProcessorFiles, name) > 0) {
       const nlohmann::json given = parse_json_object(text, (job.model.path / name).string());
-      const nlohmann::json kept =
-          of_tokenizer ? kept_tokenizer_config(given) : kept_generation_config(given);
+      const nlohmann::json kept = kept_companion(name, given, output);
       if (kept != given) {
         text = kept.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
       }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -13,16 +15,19 @@
 
 namespace dotresize {
 
-/// Writes one rank's folded weights into the output's shards, in the output model's form. `source`:
-/// has the output's MLP widths if the loss has decided them. The number of ranks does not affect
-/// the shards. The references must outlive the object.
+/// Writes one rank's folded weights into the output's shards, in the output model's form, and its
+/// share of a wrapper's other tensors, `others`, as they are. `source`: has the output's MLP widths
+/// if the loss has decided them. The number of ranks does not affect the shards. The references
+/// must outlive the object.
 class OutputShards final : public FoldedModelSink {
  public:
   OutputShards(Communicator& comm, std::filesystem::path dir, const ModelConfig& source,
-               const ResolvedJob& job, const ShardPlan& plan);
+               const ResolvedJob& job, const ShardPlan& plan,
+               const std::map<std::string, TensorPlace>& others);
   void begin(const JunctionWidths& widths) override;
   void put_end(TensorRole role, const at::Tensor& rows, int64_t first) override;
   void put_sublayer(const SublayerWeights& weights) override;
+  /// Copies the other tensors, and flushes the files.
   void finish();
 
   // Results of begin().
@@ -39,6 +44,8 @@ class OutputShards final : public FoldedModelSink {
   const ModelConfig& source_;
   const ResolvedJob& job_;
   const ShardPlan& plan_;
+  const std::map<std::string, TensorPlace>& others_;
+  std::vector<std::string> copied_;  ///< names in others_ that this rank copies
   JunctionWidths widths_;
   ModelConfig output_;
   ShardLayout layout_;
