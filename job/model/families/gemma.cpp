@@ -24,6 +24,7 @@ void read_biases_and_factors(const ConfigFields& fields, ModelConfig& config) {
 /// Sets what the layers of gemma2 and gemma3_text have in common.
 void read_normed_layers(const ConfigFields& fields, const std::vector<bool>& sliding,
                         ModelConfig& config) {
+  fields.note({"cache_implementation", "hidden_act"});  // published, and of no effect on results
   read_biases_and_factors(fields, config);
   const double scalar = fields.positive("query_pre_attn_scalar", kLargestScalar).value_or(256.0);
   read_window(fields, /*if_absent=*/4096, sliding, config);
