@@ -5,6 +5,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <iostream>
@@ -23,6 +24,19 @@
 namespace {
 
 using namespace dotresize;
+
+/// Ends the process if its parts are not gone in time, whatever they wait for: jobs, calls and
+/// results are in the state directory, and the next start finds them.
+void end_in_time() {
+  constexpr unsigned kLongestStop = 15;  // seconds; calls are cut off after five
+  std::signal(SIGALRM, [](int) {
+    constexpr std::string_view kText =
+        "a part of the server did not stop in time: ended without it\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+    ::_exit(kExitOk);
+  });
+  ::alarm(kLongestStop);
+}
 
 int serve(ServerOptions options) {
   set_up_log(options.log.format);
@@ -49,6 +63,7 @@ int serve(ServerOptions options) {
   int signal = 0;
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) server.reload();
   spdlog::info("stopping; running jobs continue, and the next start finds them again");
+  end_in_time();
   return kExitOk;
 }
 

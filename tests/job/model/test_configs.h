@@ -18,14 +18,14 @@ extern const char* const kQwen25Config;      ///< Qwen2.5-0.5B
 extern const char* const kQwen3Config;       ///< Qwen3-0.6B
 extern const char* const kMixtralConfig;     ///< Mixtral-8x7B-v0.1
 extern const char* const kQwen3MoeConfig;    ///< Qwen3-30B-A3B
+extern const char* const kQwen2MoeConfig;    ///< Qwen1.5-MoE-A2.7B
+extern const char* const kGlm4MoeConfig;     ///< GLM-4.5
 extern const char* const kGemma2Config;      ///< Gemma-2-2B
 extern const char* const kOlmo3Config;       ///< OLMo-3-7B
 extern const char* const kMinistral3Config;  ///< the text model of Ministral-3-3B
 extern const char* const kGemma3Config;      ///< Gemma-3-270M
 extern const char* const kGemma3Of4BConfig;  ///< gemma-3-4b-it, a wrapper
 extern const char* const kSmolLM3Config;     ///< SmolLM3-3B
-extern const char* const kQwen2MoeConfig;    ///< Qwen1.5-MoE-A2.7B
-extern const char* const kGlm4MoeConfig;     ///< GLM-4.5
 
 /// Returns the schedule of this name.
 const Schedule& schedule_named(std::string_view name);
