@@ -148,6 +148,9 @@ def test_the_text_part_is_compressed_and_all_else_is_copied(folder, name):
     stated = {"tie_word_embeddings", "rope_parameters"}  # for transformers 4 the outer key's value, and all values of a rotary embedding
     for key in before["text_config"].keys() & after["text_config"].keys() - stated:
         assert after["text_config"][key] == before["text_config"][key], key
+    rotaries = [keys["text_config"].get("rope_parameters") or {} for keys in (before, after)]
+    assert rotaries[0].get("mrope_section") == rotaries[1].get("mrope_section")
+    assert not report_of(folder / f"{name}-out")["warnings"]
     for file in COMPANIONS:
         assert (folder / f"{name}-out" / file).read_bytes() == (folder / name / file).read_bytes()
 
