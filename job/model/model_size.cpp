@@ -103,7 +103,8 @@ FormatSize size_in(const char* format, const ModelConfig& config, const StorageT
       const int64_t first = size_of(tensor.rows, k_in, k_out);
       const int64_t row = tensor.columns ? size_of(*tensor.columns, k_in, k_out) : first;
       const int64_t rows = (tensor.columns ? first : 1) * (tensor.per_expert ? experts : 1);
-      const StorageType* type = tensor.columns ? &choice({tensor, row, layer}) : &of_vectors;
+      const bool is_matrix = tensor.columns && !tensor.convolution;
+      const StorageType* type = is_matrix ? &choice({tensor, row, layer}) : &of_vectors;
       if (row % type->block != 0) unfit.insert(row);
       while (row % type->block != 0) type = type->larger;
       size.bytes += rows * (row / type->block) * type->bytes;

@@ -36,7 +36,7 @@ TEST(ModelConfigKeys, ThetaOfRopeScalingIsReadAsTransformers5Does) {
 
 TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kSmolLM3Config, kGemma2Config, kOlmo3Config,
+                           kQwen3Config, kSmolLM3Config, kGemma2Config, kQwen35Config, kOlmo3Config,
                            kMinistral3Config, kMixtralConfig, kQwen3MoeConfig}) {
     EXPECT_THAT(parse_config(text, "config.json").warnings, testing::IsEmpty()) << text;
   }

@@ -45,6 +45,7 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kQwen25Config), 494'032'768);
   EXPECT_EQ(parameters(kQwen3Config), 596'049'920);
   EXPECT_EQ(parameters(kSmolLM3Config), 3'075'098'624);
+  EXPECT_EQ(parameters(kQwen35Config), 4'205'751'296);
   EXPECT_EQ(parameters(kGemma2Config), 2'614'341'888);
   EXPECT_EQ(parameters(kGemma3Config), 268'098'176);
   EXPECT_EQ(parameters(kOlmo3Config), 7'298'011'136);
@@ -128,6 +129,13 @@ TEST(ModelSize, BiasesCount) {
   layer.attention.bias = layer.attention.output_bias = layer.mlp.bias = true;
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - attention, 256 + 64 + 64 + 256);
   EXPECT_EQ(sublayer_parameters(config, 1, 256, 256, false) - mlp, 768 + 768 + 256);
+}
+
+TEST(ModelSize, EnginesDoNotQuantiseAConvolution) {
+  const ModelConfig config = parse_model_config(kQwen35Config, "config.json");
+  for (const FormatSize& size : format_sizes(config)) {
+    EXPECT_THAT(size.unfit_rows, testing::IsEmpty()) << size.format;
+  }
 }
 
 TEST(ModelSize, HeadNormsCountInBothModels) {

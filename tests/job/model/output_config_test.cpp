@@ -40,7 +40,7 @@ TEST(OutputConfig, LeavesOutNumbersThatJsonDoesNotHave) {
 
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kSmolLM3Config, kGemma2Config, kOlmo3Config,
+                           kQwen3Config, kSmolLM3Config, kGemma2Config, kQwen35Config, kOlmo3Config,
                            kMinistral3Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(output_of(text), "config.json");

@@ -23,6 +23,7 @@ extern const char* const kGlm4MoeConfig;     ///< GLM-4.5
 extern const char* const kGemma2Config;      ///< Gemma-2-2B
 extern const char* const kOlmo3Config;       ///< OLMo-3-7B
 extern const char* const kMinistral3Config;  ///< the text model of Ministral-3-3B
+extern const char* const kQwen35Config;      ///< the text model of Qwen3.5-4B
 extern const char* const kGemma3Config;      ///< Gemma-3-270M
 extern const char* const kGemma3Of4BConfig;  ///< gemma-3-4b-it, a wrapper
 extern const char* const kSmolLM3Config;     ///< SmolLM3-3B
