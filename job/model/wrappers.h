@@ -22,7 +22,7 @@ struct WrapperSpec {
 /// Returns null for an unsupported wrapper.
 const WrapperSpec* find_wrapper(std::string_view model_type);
 
-/// "gemma3, llava, mistral3 and qwen3_5".
+/// "gemma3, llava, mistral3, qwen3_5".
 std::string accepted_wrappers();
 
 /// Beginnings of the names of the text part's tensors in a wrapper's files.

@@ -22,8 +22,8 @@ constexpr std::string_view kParallel =
     "its attention and MLP read the same residual stream side by side (parallel blocks), which "
     "the junctions do not describe";
 constexpr std::string_view kSinks =
-    "each head of its attention has a sink, a score without a key, and its experts are stored side "
-    "by side, transposed, with biases and an activation of their own; neither is supported";
+    "each head of its attention has a sink, a score without a key, and its experts have biases and "
+    "an activation of their own; neither is supported";
 constexpr std::string_view kNotYet = "it is not supported yet";
 
 struct Refusal {

@@ -110,8 +110,8 @@ std::vector<BadConfig> bad_configs() {
       {"Gpt2", of_type("gpt2"), "'gpt2' is refused: it uses LayerNorm"},
       {"WrapperOfNothing", of_type("gemma3"), "text_config: is missing"},
       {"UnknownWrapper", R"({"model_type": "paligemma", "text_config": {"model_type": "gemma"}})",
-       "'paligemma' is refused: of the models around one of text, gemma3, llava, mistral3 "
-       "and qwen3_5 are read"},
+       "'paligemma' is refused: of the models around one of text, gemma3, llava, mistral3, "
+       "qwen3_5 are read"},
       {"WrapperOfAnUnknownFamily",
        R"({"model_type": "llava", "text_config": {"model_type": "nonesuch"}})",
        "text_config.model_type: 'nonesuch' is refused: this architecture is not known"},
@@ -130,7 +130,7 @@ std::vector<BadConfig> bad_configs() {
        "'ministral' is refused: it is not supported yet; accepted are llama, mistral, ministral3, "
        "phi3, qwen2, qwen3, smollm3, granite, seed_oss, gemma, gemma2, gemma3_text, olmo2, olmo3, "
        "glm4, exaone4, hunyuan_v1_dense, qwen3_5_text, mixtral, qwen3_moe, "
-       "qwen2_moe, glm4_moe, alone or as the text part of gemma3, llava, mistral3 and qwen3_5"},
+       "qwen2_moe, glm4_moe, alone or as the text part of gemma3, llava, mistral3, qwen3_5"},
       {"GptOss", of_type("gpt_oss"), "'gpt_oss' is refused: each head of its attention has a sink"},
       {"SharedExpertWithoutSize", qwen2_moe_with(R"("shared_expert_intermediate_size": 5632,)", ""),
        "shared_expert_intermediate_size: is missing"},
@@ -148,7 +148,7 @@ std::vector<BadConfig> bad_configs() {
        "layer_types: sliding_attention contradicts use_sliding_window, false"},
       {"Qwen2MoeWithAnotherActivation", qwen2_moe_with("silu", "gelu"),
        "hidden_act: 'gelu' is refused"},
-      {"NoGroups", glm4_moe_with(R"("n_group": 1)", R"("n_group": 0)"),
+      {"NoGroupsOfExperts", glm4_moe_with(R"("n_group": 1)", R"("n_group": 0)"),
        "n_group: 0 is not a whole number"},
       {"GroupsThatDoNotDivide", glm4_moe_with(R"("n_group": 1)", R"("n_group": 3)"),
        "n_group: 3 does not divide n_routed_experts, 160, into groups of two or more"},
