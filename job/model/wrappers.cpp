@@ -31,6 +31,7 @@ const WrapperSpec* find_wrapper(std::string_view model_type) {
 
 std::string accepted_wrappers() {
   std::vector<std::string> types;
+  types.reserve(kWrappers.size());
   for (const WrapperSpec& wrapper : kWrappers) types.emplace_back(wrapper.model_type);
   return listed(types);
 }

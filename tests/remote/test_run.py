@@ -52,7 +52,7 @@ def test_what_is_fetched_is_what_is_read(fetch, s3, tmp_path):
     copy = pathlib.Path(fetch(f"s3://{BUCKET}/in/both", **s3.environment)["result"]["path"])
     assert sorted(file.name for file in copy.iterdir()) == sorted([*NEEDED, "adapter_config.json"])
     header = (SOURCE / "job" / "model" / "read_model_config.h").read_text()
-    [companions] = re.findall(r"kCompanionFiles = \{([^}]*)\}", header)
+    companions = " ".join(re.findall(r"k(?:Companion|Processor)Files = \{([^}]*)\}", header))
     [fetched] = re.findall(r"COMPANIONS = \{([^}]*)\}", (SOURCE / "worker" / "python" / "remote_cache.py").read_text())
     assert sorted(re.findall(r'"([^"]+)"', fetched)) == sorted(re.findall(r'"([^"]+)"', companions))
 
