@@ -1,6 +1,7 @@
 """Faults of test_chaos.py that meet disks and files: they are full, read-only or damaged."""
 
 import contextlib
+import errno
 import os
 import random
 import subprocess
@@ -70,15 +71,21 @@ def remount_output(faults, point):
 
 
 def flip_bit(path, random_):
-    """Flips a bit of a file, or appends a byte to an empty one. Returns whether it exists."""
-    with contextlib.suppress(FileNotFoundError), path.open("r+b", buffering=0) as file:
+    """Flips a bit of a file, or appends a byte to an empty one. Returns False if it is gone, or if another fault has made its disk
+    read-only."""
+    try:
+        file = path.open("r+b", buffering=0)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EROFS):
+            return False
+        raise
+    with file:
         place = random_.randrange(max(1, path.stat().st_size))
         file.seek(place)
         byte = file.read(1)
         file.seek(place)
         file.write(bytes([(byte or b"0")[0] ^ 1 << random_.randrange(8)]))
         return True
-    return False
 
 
 def flip_journal(faults, point):
