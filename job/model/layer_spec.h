@@ -13,10 +13,11 @@ namespace dotresize {
 struct RotaryConfig {
   std::string type = "default";  ///< default, linear, dynamic, yarn, longrope or llama3
   double theta = 10000.0;
-  double partial_factor = 1.0;  ///< rotated fraction of each head's channels, the first ones
-  int64_t channels = 0;         ///< rotated channels of each head
-  bool interleaved = false;     ///< neighbouring channels are a pair, not those of the two halves
-  double factor = 1.0;          ///< extension of the context; all types but default
+  double partial_factor = 1.0;     ///< rotated fraction of each head's channels, the first ones
+  double partial_if_absent = 1.0;  ///< what loaders take for it if a config does not state it
+  int64_t channels = 0;            ///< rotated channels of each head
+  bool interleaved = false;  ///< neighbouring channels are a pair, not those of the two halves
+  double factor = 1.0;       ///< extension of the context; all types but default
   double alpha = 0.0;  ///< dynamic: theta is stretched by it for windows of any length; 0: not
   /// Context length before the extension; yarn, longrope and llama3.
   int64_t original_max_position_embeddings = 0;

@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr const char* kTextConfig = "text_config";
 
 void write_rotary(json& config, const RotaryConfig& rotary) {
-  if (rotary.partial_factor != 1.0) config["partial_rotary_factor"] = rotary.partial_factor;
+  if (states_partial(rotary)) config["partial_rotary_factor"] = rotary.partial_factor;
   if (rotary.type == "longrope") {  // transformers 4 reads it here
     config["original_max_position_embeddings"] = rotary.original_max_position_embeddings;
   }

@@ -80,9 +80,6 @@ void write_glm4_moe(nlohmann::json& config, const ModelConfig& output) {
   for (const char* key : {"num_nextn_predict_layers", "num_mtp_layers"}) {
     if (config.contains(key)) config[key] = 0;  // an output has none of these layers
   }
-  const double factor = output.rotaries.front().partial_factor;
-  config["partial_rotary_factor"] = factor;  // also 1.0, which is not the value of an absent one
-  config["rope_parameters"]["partial_rotary_factor"] = factor;
 }
 
 }  // namespace

@@ -225,6 +225,7 @@ void read_partial_factor(const ConfigFields& config, const RotaryRules& rules,
     config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
   }
   const int64_t head_dim = model.layers.front().attention.head_dim;
+  rotary.partial_if_absent = rules.partial_if_absent;
   rotary.partial_factor = version5.value_or(version4.value_or(rules.partial_if_absent));
   rotary.channels = static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
   if (rotary.partial_factor == 1.0) return;
@@ -317,10 +318,14 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
   return scaling;
 }
 
+bool states_partial(const RotaryConfig& rotary) {
+  return rotary.partial_factor != 1.0 || rotary.partial_if_absent != 1.0;
+}
+
 nlohmann::json rotary_parameters(const RotaryConfig& rotary) {
   nlohmann::json parameters = rotary_scaling(rotary);
   parameters["rope_theta"] = rotary.theta;
-  if (rotary.partial_factor != 1.0) parameters["partial_rotary_factor"] = rotary.partial_factor;
+  if (states_partial(rotary)) parameters["partial_rotary_factor"] = rotary.partial_factor;
   return parameters;
 }
 

@@ -41,6 +41,8 @@ void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& 
 // Settings of an output. They state every value, derived ones too: transformers 4 and 5 derive some
 // differently.
 
+/// Returns true if an output states the rotated fraction: also 1 where an absent one is another.
+bool states_partial(const RotaryConfig& rotary);
 /// `rope_scaling` of transformers 4.
 nlohmann::json rotary_scaling(const RotaryConfig& rotary);
 /// `rope_parameters` of transformers 5.

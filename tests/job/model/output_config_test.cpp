@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/errors.h"
 #include "job/model/config_keys.h"
@@ -53,6 +55,33 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.form.junction_widths.front(), 640);
     EXPECT_EQ(output.form.junction_widths.back(), source.hidden_size);
     EXPECT_EQ(output.stated_dtype, Dtype::kBFloat16);
+  }
+}
+
+TEST(OutputConfig, StatesValuesThatTheFamilyHasOtherDefaultsFor) {
+  const std::string small = R"("hidden_size": 768, "intermediate_size": 96, "head_dim": 96,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 9)";
+  const std::string whole_heads =
+      R"("rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0})";
+  const std::vector<std::string> texts = {
+      with(kQwen35Config, R"("partial_rotary_factor": 0.25)", R"("partial_rotary_factor": 1.0)"),
+      with(with(kGemma2Config, R"("attn_logit_softcapping": 50.0)",
+                R"("attn_logit_softcapping": null)"),
+           R"("final_logit_softcapping": 30.0)", R"("final_logit_softcapping": null)"),
+      R"({"model_type": "glm4", "attention_bias": false, )" + small + ", " + whole_heads + "}",
+      R"({"model_type": "glm4_moe", "n_routed_experts": 4, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 8, "n_shared_experts": 2, )" +
+          small + ", " + whole_heads + "}",
+      R"({"model_type": "exaone4", "sliding_window": null, )" + small + "}",
+      R"({"model_type": "olmo3", "sliding_window": null, )" + small + "}"};
+  for (const std::string& text : texts) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    for (const std::string& written : {output_of(text), stock_output_of(text)}) {
+      const ModelConfig output = parse_model_config(written, "config.json");
+      EXPECT_EQ(output.layers, source.layers) << written;
+      EXPECT_EQ(output.rotaries, source.rotaries) << written;
+      EXPECT_EQ(output.logit_cap, source.logit_cap) << written;
+    }
   }
 }
 
