@@ -83,8 +83,8 @@ void take_text_part(const fs::path& dir, CheckpointTable& table) {
   if (table.wrapper_names == nullptr) {
     throw InputError(
         dir.string() +
-        ": no tensor of the text part, whose names begin with "
-        "'language_model.model.' or 'model.language_model.'" +
+        ": no tensor of the text part, whose names begin with 'language_model.model.' or "
+        "'model.language_model.'" +
         (names.empty() ? "" : "; there are others, such as " + in_quotes(names.front())));
   }
   const WrapperNames& layout = *table.wrapper_names;
@@ -93,8 +93,7 @@ void take_text_part(const fs::path& dir, CheckpointTable& table) {
     const std::optional<std::string> name = text_name(layout, place->first);
     if (!name && is_of_text(place->first)) {
       throw InputError((dir / place->second.file).string() + ": tensor " + in_quotes(place->first) +
-                       " is of the text part, whose other names begin "
-                       "with " +
+                       " is of the text part, whose other names begin with " +
                        in_quotes(layout.base) + "; remove the one that is not the model");
     }
     if (name) table.tensors.emplace(*name, std::move(place->second));

@@ -22,8 +22,14 @@ bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer) {
   return !groups.empty() && groups.at(in) == groups.at(in + 1);
 }
 
-const NormNames& ModelConfig::norms(int64_t sublayer) const {
-  return layers.at(static_cast<std::size_t>(layer_of(sublayer))).norms;
+std::string_view ModelConfig::norm_before(int64_t sublayer) const {
+  const NormNames& norms = layers.at(static_cast<std::size_t>(layer_of(sublayer))).norms;
+  return is_attention(sublayer) ? norms.before_attention : norms.before_mlp;
+}
+
+std::string_view ModelConfig::norm_behind(int64_t sublayer) const {
+  const NormNames& norms = layers.at(static_cast<std::size_t>(layer_of(sublayer))).norms;
+  return is_attention(sublayer) ? norms.behind_attention : norms.behind_mlp;
 }
 
 bool ModelConfig::value_heads_narrow() const {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "job/model/dtype.h"
@@ -113,7 +114,9 @@ struct ModelConfig {
   int64_t num_layers() const { return std::ssize(layers); }  ///< L
   int64_t num_sublayers() const { return 2 * num_layers(); }
   int64_t num_junctions() const { return num_sublayers() + 1; }
-  const NormNames& norms(int64_t sublayer) const;  ///< those of the sublayer's layer
+  /// Names of the norms before and behind the sublayer. Empty: it has none.
+  std::string_view norm_before(int64_t sublayer) const;
+  std::string_view norm_behind(int64_t sublayer) const;
   /// Attention of the sublayer's layer.
   const AttentionSpec& attention(int64_t sublayer) const;
   /// MLP of the sublayer's layer.

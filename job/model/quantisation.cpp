@@ -15,8 +15,7 @@ constexpr int64_t kMaxBlock = int64_t{1} << 22;
 constexpr std::string_view kRemedy =
     "; give the float32, float16 or bfloat16 model that it was made from, or let transformers "
     "dequantise it: AutoModelForCausalLM.from_pretrained(DIR).dequantize().save_pretrained(OUT) "
-    "(if "
-    "these weights are not quantised, remove the key)";
+    "(if these weights are not quantised, remove the key)";
 
 [[noreturn]] void refuse(const ConfigFields& fields, const std::string& key,
                          const std::string& what) {

@@ -184,10 +184,6 @@ ParsedConfig parse_config(const std::string& json_text, const std::string& origi
   config.tie_word_embeddings =
       fields.boolean("tie_word_embeddings", family.absent.tie_word_embeddings);
   family.read(fields, config);
-  // These tell positions of images apart, and outputs keep them.
-  if (const auto rotary = fields.object("rope_parameters")) {
-    rotary->note({"mrope_section", "mrope_interleaved"});
-  }
   config.stated_dtype = read_dtype(fields);
   if (config.wrapper) {
     parsed.text_ties = config.tie_word_embeddings;

@@ -239,9 +239,8 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
     add_head_norm_rows(config.attention(sublayer), block, rows);
     add_delta_net_rows(config.attention(sublayer), block, rows);
   }
-  const NormNames& norms = config.norms(sublayer);
-  const std::string_view before = attends ? norms.before_attention : norms.before_mlp;
-  const std::string_view behind = attends ? norms.behind_attention : norms.behind_mlp;
+  const std::string_view before = config.norm_before(sublayer);
+  const std::string_view behind = config.norm_behind(sublayer);
   if (form.norm && !before.empty()) rows.push_back({TensorRole::kNorm, "", before, kIn, {}});
   if (!behind.empty()) rows.push_back({TensorRole::kPostNorm, "", behind, kOut, {}});
   add_shortcut_rows(form.shortcut, shortcut, rows);

@@ -184,7 +184,9 @@ std::string wrapper_rows(const ModelConfig& model) {
       human_bytes(model.wrapper->other_bytes), model.family);
 }
 
+/// Warning about a result that is too large, or whose layers would be too small; empty: neither.
 std::string size_warning(const JobPlan& plan) {
+  if (!plan.job.sizes_known()) return allocation_warning(plan.model, plan.job);
   return size_warning(plan.size, plan.job, stored_dtypes(plan.model), stored_dtypes(plan.output));
 }
 
@@ -192,11 +194,11 @@ std::string size_warning(const JobPlan& plan) {
 void add_size(json& document, const JobPlan& plan) {
   const ResolvedJob& job = plan.job;
   const NetSize& size = plan.size;
+  const std::string warning = size_warning(plan);
+  if (!warning.empty()) document["warnings"].push_back(warning);
   json& compressed = document["compressed"];
   if (!job.sizes_known()) {
     compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
-    const std::string warning = allocation_warning(plan.model, job);
-    if (!warning.empty()) document["warnings"].push_back(warning);
     return;
   }
   compressed["parameters"] = size.compressed_parameters;
@@ -206,8 +208,6 @@ void add_size(json& document, const JobPlan& plan) {
   document["width"] = job.widths.largest();
   document["nominal_sparsity"] = job.widths.nominal_sparsity(job.model.hidden_size);
   document["ratio"] = size.parameters_fraction();
-  const std::string warning = size_warning(plan);
-  if (!warning.empty()) document["warnings"].push_back(warning);
 }
 
 }  // namespace
@@ -261,18 +261,17 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
   };
   std::string result;
   if (job.sizes_known()) {
-    const std::string warning = size_warning(plan);
     result = size_row("compressed", size.compressed_parameters, size.compressed_bytes,
                       stored_dtypes(plan.output)) +
-             fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
-                         100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
-                         warning.empty() ? "" : "\nwarning: " + warning);
+             fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes",
+                         100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction());
   } else {  // an upper bound, until the loss decides
     const double asked = job.target.allocation->size;
-    const std::string warning = allocation_warning(plan.model, job);
-    result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones{}",
-                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked,
-                         warning.empty() ? "" : "\nwarning: " + warning);
+    result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
+                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked);
+  }
+  if (const std::string warning = size_warning(plan); !warning.empty()) {
+    result += "\nwarning: " + warning;
   }
   std::string served = served_sizes_table(plan.served);
   if (!served.empty()) {

@@ -219,6 +219,9 @@ FAMILIES_WITHOUT_MAPS = {
     "ministral3": "Ministral3",
     "qwen3_5_text": "Qwen3_5",
 }
+# Largest KL at 90 % of the bytes, custom and stock: one size for all layers costs more. Norms of 1 + weight give a gemma large
+# activations, and a qwen3_5_text loses features alone.
+KL_WITHOUT_MAPS = {"gemma": (0.15, 0.6), "qwen3_5_text": (0.3, 0.8)}
 HEALED_WITHOUT_MAPS = ("gemma3_text", "olmo3", "qwen3_5_text")
 
 
@@ -240,8 +243,8 @@ def test_a_size_leaves_the_reported_perplexity(tmp_path, family, form):
             logits = loaded(random_ids()).logits[:, :-1]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), random_ids()[:, 1:].flatten())
         assert report[of_model]["perplexity"] == pytest.approx(loss.exp().item(), rel=1e-5)
-    bound = {"any": 0.12, "stock": 0.5}[form]  # one size for all layers costs more
-    assert report["compressed"]["kl"] < (2 * bound if family == "qwen3_5_text" else bound)  # its MLPs alone are cut
+    custom, stock = KL_WITHOUT_MAPS.get(family, (0.1, 0.4))
+    assert report["compressed"]["kl"] < (custom if form == "any" else stock)
 
 
 SHARED_EXPERT_SOURCES = {

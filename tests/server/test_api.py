@@ -1,8 +1,6 @@
 """Tests of the Jobs API from a client's view. The worker of these jobs fails at once, or sleeps."""
 
 import concurrent.futures
-import ctypes
-import os
 import signal
 import subprocess
 
@@ -459,24 +457,6 @@ def test_content_of_a_file_that_is_no_json_is_not_quoted(idle_server, tmp_path):
         idle_server.create(spec(tmp_path / "out", model__path=str(tmp_path / "model")))
     assert "JSON" in found[1]["model.path"]
     assert "s3" not in found[1]["model.path"]
-
-
-def test_sigterm_ends_a_server_whose_threads_hang(make_server):
-    server = make_server()
-    ptrace = ctypes.CDLL(None).ptrace
-    seize, interrupt, of_threads = 0x4206, 0x4207, 0x40000000
-    threads = [int(thread) for thread in os.listdir(f"/proc/{server.process.pid}/task")]
-    threads.remove(server.process.pid)
-    for thread in threads:
-        if ptrace(seize, thread, None, None) != 0:
-            pytest.skip("threads of other processes cannot be stopped here")
-        ptrace(interrupt, thread, None, None)
-    server.process.send_signal(signal.SIGTERM)
-    for thread in threads:
-        while os.WIFSTOPPED(os.waitpid(thread, of_threads)[1]):
-            pass
-    assert server.process.wait(20) == 0
-    assert "did not stop in time" in server.log()
 
 
 def test_sigterm_ends_the_server_well(server):

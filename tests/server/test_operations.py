@@ -1,5 +1,6 @@
 """Tests of operational risks: hostile clients, full tables, damaged files, a machine that is not ready."""
 
+import ctypes
 import json
 import os
 import pty
@@ -467,3 +468,21 @@ def test_a_queued_job_with_an_unknown_key_is_not_run_without_it(make_server, tmp
     failed = server.wait(id_)
     assert failed.state == jobs_pb2.Job.FAILED
     assert "spec.method: has a field that this version does not know, number 15" in failed.error.message
+
+
+def test_sigterm_ends_a_server_whose_threads_hang(make_server):
+    server = make_server()
+    ptrace = ctypes.CDLL(None).ptrace
+    seize, interrupt, of_threads = 0x4206, 0x4207, 0x40000000
+    threads = [int(thread) for thread in os.listdir(f"/proc/{server.process.pid}/task")]
+    threads.remove(server.process.pid)
+    for thread in threads:
+        if ptrace(seize, thread, None, None) != 0:
+            pytest.skip("threads of other processes cannot be stopped here")
+        ptrace(interrupt, thread, None, None)
+    server.process.send_signal(signal.SIGTERM)
+    for thread in threads:
+        while os.WIFSTOPPED(os.waitpid(thread, of_threads)[1]):
+            pass
+    assert server.process.wait(20) == 0
+    assert "did not stop in time" in server.log()

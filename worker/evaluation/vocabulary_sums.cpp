@@ -61,8 +61,7 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
     at::Tensor reference_rows;
     if (reference != nullptr) reference_rows = reference->vocabulary.rows(first, count);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const at::Tensor logits =
-          capped(at::linear(states[i], rows).to(at::kFloat), vocabulary.logit_cap);
+      const at::Tensor logits = logits_of(rows, states[i], vocabulary.logit_cap);
       RunningLikelihood& loss = losses[i];
       const at::Tensor largest = at::maximum(loss.largest, logits.amax(1, /*keepdim=*/true));
       loss.sum *= (loss.largest - largest).to(at::kDouble).exp();
@@ -74,8 +73,7 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
           at::where(here, logits.gather(1, place.clamp(0, logits.size(1) - 1)), loss.target);
       if (reference == nullptr) continue;
       const at::Tensor of_reference =
-          capped(at::linear(reference->states[i], reference_rows).to(at::kFloat),
-                 reference->vocabulary.logit_cap);
+          logits_of(reference_rows, reference->states[i], reference->vocabulary.logit_cap);
       divergences[i].add(of_reference, logits, first);
     }
   }

@@ -27,12 +27,14 @@ std::optional<at::Tensor> visible_keys(const AttentionSpec& attention, const at:
   return mask;
 }
 
-/// Returns softmax(cap · tanh(scale · query · keyᵀ / cap)) · value, [batch, heads, tokens, dim].
-/// The three have as many heads. `mask`: visible_keys(), absent if every key is seen.
+/// Returns softmax(c · tanh(scale · query · keyᵀ / c)) · value with the limit c of scores, [batch,
+/// heads, tokens, dim]. The three have as many heads. `mask`: visible_keys(), absent if every key
+/// is seen.
 at::Tensor capped_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            const std::optional<at::Tensor>& mask, double scale, double cap) {
+                            const std::optional<at::Tensor>& mask, const AttentionSpec& attention) {
+  const double dim = static_cast<double>(attention.head_dim);
   at::Tensor scores = at::matmul(query.to(at::kFloat), key.to(at::kFloat).transpose(2, 3));
-  scores = capped(scores * scale, cap);
+  scores = capped(scores * attention.scale.value_or(1.0 / std::sqrt(dim)), attention.score_cap);
   if (mask) scores = scores.masked_fill(mask->logical_not(), -INFINITY);
   return at::matmul(at::softmax(scores, -1).to(value.scalar_type()), value);
 }
@@ -55,31 +57,32 @@ void KeyValueCache::append(at::Tensor& key, at::Tensor& value) {
   value = values_.narrow(2, 0, length_);
 }
 
-at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
-                             const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
-                             const FeatureVisitor& visit) {
+namespace {
+
+/// Inputs of an attention, each [batch, heads, tokens, channels] in the weights' dtype.
+struct Heads {
+  at::Tensor query;
+  at::Tensor key;
+  at::Tensor value;
+  at::Tensor gate = {};  ///< [batch, tokens, heads · channels], undefined without gates
+};
+
+Heads heads_of(const ModelConfig& config, const SublayerWeights& weights,
+               const LayerContext& context, const at::Tensor& x) {
   const AttentionSpec& attention = config.attention(weights.sublayer);
-  if (attention.delta_net) {
-    if (cache != nullptr) cache->advance(x.size(1));
-    const at::Tensor read = delta_net_forward(*attention.delta_net, weights, config.rms_norm_eps, x,
-                                              cache == nullptr ? nullptr : &cache->delta_net);
-    if (visit) visit(0, read);
-    return apply_linear(weights.out_proj.at(0), read);
-  }
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
   const int64_t head_dim = attention.head_dim;
-  const int64_t value_dim = attention.value_head_dim;
   const int64_t queries = attention.num_heads * head_dim;
   std::vector<at::Tensor> parts =
       apply_in_proj(weights.in_proj, x,
                     {attention.gated ? 2 * queries : queries, attention.num_kv_heads * head_dim,
-                     attention.num_kv_heads * value_dim});
+                     attention.num_kv_heads * attention.value_head_dim});
   at::Tensor gate;
   if (attention.gated) {  // a head's query, then its gate
-    const at::Tensor heads = parts[0].view({batch, tokens, attention.num_heads, 2 * head_dim});
-    gate = heads.narrow(3, head_dim, head_dim).reshape({batch, tokens, queries});
-    parts[0] = heads.narrow(3, 0, head_dim).reshape({batch, tokens, queries});
+    const at::Tensor both = parts[0].view({batch, tokens, attention.num_heads, 2 * head_dim});
+    gate = both.narrow(3, head_dim, head_dim).flatten(2);
+    parts[0] = both.narrow(3, 0, head_dim).flatten(2);
   }
   const at::ScalarType dtype = weights.out_proj.at(0).weight.scalar_type();
   const HeadNorms norms = attention.head_norms.value_or(HeadNorms());
@@ -98,11 +101,21 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   };
   at::Tensor query = turned(0);
   if (attention.rotary) query = scale_queries(query, context.rotaries.at(*attention.rotary));
-  at::Tensor key = turned(1);
+  const at::Tensor value =
+      parts[2].view({batch, tokens, -1, attention.value_head_dim}).transpose(1, 2).to(dtype);
+  return {query, turned(1), value, gate};
+}
+
+}  // namespace
+
+at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
+                             const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
+                             const FeatureVisitor& visit) {
+  const AttentionSpec& attention = config.attention(weights.sublayer);
+  auto [query, key, value, gate] = heads_of(config, weights, context, x);
   // The fast kernels need values of the keys' width. Padded zeros come out as zeros.
-  at::Tensor value = parts[2].view({batch, tokens, -1, value_dim}).transpose(1, 2).to(dtype);
-  const bool narrow = value_dim < head_dim;
-  if (narrow) value = at::constant_pad_nd(value, {0, head_dim - value_dim});
+  const int64_t missing = attention.head_dim - attention.value_head_dim;
+  if (missing > 0) value = at::constant_pad_nd(value, {0, missing});
   const int64_t past = cache == nullptr ? 0 : cache->length();
   if (cache != nullptr) cache->append(key, value);
 
@@ -115,16 +128,14 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
     value = value.repeat_interleave(sharing, 1);
   }
   const std::optional<at::Tensor> mask = visible_keys(attention, x, past);
-  const double scale = attention.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
-  at::Tensor attended =
-      attention.score_cap
-          ? capped_attention(query, key, value, mask, scale, *attention.score_cap)
-          : at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
-                                             /*is_causal=*/!mask && past == 0, attention.scale,
-                                             /*enable_gqa=*/sharing > 1 && !repeat);
-  if (narrow) attended = attended.narrow(3, 0, value_dim);
-  at::Tensor read = attended.transpose(1, 2).reshape({batch, tokens, -1});
-  if (attention.gated) read = read * at::sigmoid(gate).to(read.scalar_type());
+  at::Tensor attended = attention.score_cap ? capped_attention(query, key, value, mask, attention)
+                                            : at::scaled_dot_product_attention(
+                                                  query, key, value, mask, /*dropout_p=*/0.0,
+                                                  /*is_causal=*/!mask && past == 0, attention.scale,
+                                                  /*enable_gqa=*/sharing > 1 && !repeat);
+  if (missing > 0) attended = attended.narrow(3, 0, attention.value_head_dim);
+  at::Tensor read = attended.transpose(1, 2).reshape({x.size(0), x.size(1), -1});
+  if (gate.defined()) read = read * at::sigmoid(gate).to(read.scalar_type());
   if (visit) visit(0, read);
   return apply_linear(weights.out_proj.at(0), read);
 }

@@ -93,8 +93,10 @@ at::Tensor convolved(const at::Tensor& x, const at::Tensor& weight, DeltaNetStat
 
 }  // namespace
 
-at::Tensor delta_net_forward(const DeltaNetSpec& net, const SublayerWeights& weights, double eps,
-                             const at::Tensor& x, DeltaNetState* state) {
+at::Tensor delta_net_forward(const ModelConfig& config, const SublayerWeights& weights,
+                             const at::Tensor& x, DeltaNetState* state,
+                             const FeatureVisitor& visit) {
+  const DeltaNetSpec& net = *config.attention(weights.sublayer).delta_net;
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
   const auto projected = [&](size_t part) {
@@ -126,10 +128,14 @@ at::Tensor delta_net_forward(const DeltaNetSpec& net, const SublayerWeights& wei
   const at::Tensor read = gated_delta_rule(inputs, memory).transpose(1, 2);
   if (state != nullptr) state->memory = memory;
   const at::Tensor gate = at::silu(projected(1)).view({batch, tokens, net.value_heads, -1});
-  const at::Tensor normed = rms_norm(read, weights.delta_net.at(3), net.value_dim, eps);
-  return (normed * gate)
-      .reshape({batch, tokens, -1})
-      .to(activation_dtype(weights.out_proj.at(0).weight.scalar_type()));
+  const at::Tensor normed =
+      rms_norm(read, weights.delta_net.at(3), net.value_dim, config.rms_norm_eps);
+  const Linear& out_proj = weights.out_proj.at(0);
+  const at::Tensor values = (normed * gate)
+                                .reshape({batch, tokens, -1})
+                                .to(activation_dtype(out_proj.weight.scalar_type()));
+  if (visit) visit(0, values);
+  return apply_linear(out_proj, values);
 }
 
 }  // namespace dotresize

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "job/model/model_config.h"
+#include "worker/transformer/delta_net.h"
 #include "worker/transformer/linear.h"
 
 namespace dotresize {
@@ -35,9 +36,7 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
 /// Returns the input of in_proj: the stream x, normed if the sublayer has a norm before it.
 at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weights,
                         const at::Tensor& x) {
-  const NormNames& norms = config.norms(weights.sublayer);
-  const bool has_norm =
-      !(is_attention(weights.sublayer) ? norms.before_attention : norms.before_mlp).empty();
+  const bool has_norm = !config.norm_before(weights.sublayer).empty();
   return (has_norm ? rms_norm(x, weights.norm, config, config.hidden_size) : x)
       .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
 }
@@ -49,6 +48,11 @@ at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& wei
                            const FeatureVisitor& features, const at::Tensor& experts) {
   const at::Tensor normed = normed_input(config, weights, x);
   if (is_attention(weights.sublayer)) {
+    if (config.attention(weights.sublayer).delta_net) {
+      if (cache != nullptr) cache->advance(x.size(1));
+      DeltaNetState* const state = cache == nullptr ? nullptr : &cache->delta_net;
+      return delta_net_forward(config, weights, normed, state, features).to(at::kFloat);
+    }
     return attention_forward(config, weights, context, normed, cache, features).to(at::kFloat);
   }
   const MlpSpec& mlp = config.mlp(weights.sublayer);
@@ -99,7 +103,7 @@ at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
   const at::Tensor states = final_state(config, head, x, head.weight.scalar_type());
-  return capped(at::linear(states, head.weight).to(at::kFloat), config.logit_cap);
+  return logits_of(head.weight, states, config.logit_cap);
 }
 
 }  // namespace dotresize

@@ -59,6 +59,11 @@ at::Tensor capped(const at::Tensor& x, const std::optional<double>& cap) {
   return cap ? at::tanh(x / *cap) * *cap : x;
 }
 
+at::Tensor logits_of(const at::Tensor& rows, const at::Tensor& states,
+                     const std::optional<double>& cap) {
+  return capped(at::linear(states, rows).to(at::kFloat), cap);
+}
+
 at::ScalarType activation_dtype(at::ScalarType weights) {
   return weights == at::kHalf ? at::kFloat : weights;
 }

@@ -21,6 +21,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const ModelCo
 /// Returns cap · tanh(x / cap), or x without a cap.
 at::Tensor capped(const at::Tensor& x, const std::optional<double>& cap);
 
+/// Returns the logits [..., rows] float32 of final states [..., width] for some rows [rows, width]
+/// of the head. `cap`: ModelConfig::logit_cap.
+at::Tensor logits_of(const at::Tensor& rows, const at::Tensor& states,
+                     const std::optional<double>& cap);
+
 // Products of float16 matrices that neither overflow nor underflow. Each row of x is scaled by a
 // power of two so that its largest entry lies in [0.5, 1), and rounded to float16. The row of the
 // product is scaled back. Only rounding is inexact, for tokens of any magnitude. Activations

@@ -9,22 +9,6 @@
 
 namespace dotresize {
 
-at::Tensor mlp_forward(Activation activation, const std::vector<Linear>& in_proj,
-                       const Linear& out_proj, const at::Tensor& x, const FeatureVisitor& visit) {
-  const int64_t rows = out_proj.weight.size(1);
-  const std::vector<at::Tensor> parts = apply_in_proj(in_proj, x, {rows, rows});
-  at::Tensor hidden = parts[0];
-  if (activation == Activation::kGeluTanh) {
-    hidden = at::gelu(hidden, "tanh") * parts[1];
-  } else if (hidden.requires_grad()) {
-    hidden = at::silu(hidden) * parts[1];
-  } else {
-    at::silu_(hidden).mul_(parts[1]);
-  }
-  if (visit) visit(0, hidden);
-  return apply_linear(out_proj, hidden);
-}
-
 namespace {
 
 /// Returns the scores [tokens, experts] as they are for the choice: -inf outside the best groups.
@@ -57,6 +41,22 @@ at::Tensor shared_forward(const MlpSpec& config, const SublayerWeights& weights,
 }
 
 }  // namespace
+
+at::Tensor mlp_forward(Activation activation, const std::vector<Linear>& in_proj,
+                       const Linear& out_proj, const at::Tensor& x, const FeatureVisitor& visit) {
+  const int64_t rows = out_proj.weight.size(1);
+  const std::vector<at::Tensor> parts = apply_in_proj(in_proj, x, {rows, rows});
+  at::Tensor hidden = parts[0];
+  if (activation == Activation::kGeluTanh) {
+    hidden = at::gelu(hidden, "tanh") * parts[1];
+  } else if (hidden.requires_grad()) {
+    hidden = at::silu(hidden) * parts[1];
+  } else {
+    at::silu_(hidden).mul_(parts[1]);
+  }
+  if (visit) visit(0, hidden);
+  return apply_linear(out_proj, hidden);
+}
 
 Routing route(const MixtureSpec& config, const Linear& router, const at::Tensor& x,
               const at::Tensor& given, const at::Tensor& choice_bias) {

@@ -125,15 +125,12 @@ at::Tensor query_scales(const RotaryConfig& rotary, int64_t tokens) {
   return at::log1p(extensions).mul_(rotary.query_beta).add_(1.0).unsqueeze(1);
 }
 
-/// Moves the first `turning` channels between interleaved pairs and the two halves.
-at::Tensor in_halves(const at::Tensor& x, int64_t turning) {
-  const at::Tensor pairs = x.narrow(-1, 0, turning).unflatten(-1, {turning / 2, 2});
-  return at::cat({pairs.transpose(-1, -2).flatten(-2), x.slice(-1, turning)}, -1);
-}
-
-at::Tensor in_pairs(const at::Tensor& x, int64_t turning) {
-  const at::Tensor halves = x.narrow(-1, 0, turning).unflatten(-1, {2, turning / 2});
-  return at::cat({halves.transpose(-1, -2).flatten(-2), x.slice(-1, turning)}, -1);
+/// Takes the first rows · columns channels for a matrix, and transposes it: {channels / 2, 2} moves
+/// interleaved pairs into two halves, {2, channels / 2} moves them back.
+at::Tensor transposed(const at::Tensor& x, int64_t rows, int64_t columns) {
+  const int64_t turning = rows * columns;
+  const at::Tensor matrix = x.narrow(-1, 0, turning).unflatten(-1, {rows, columns});
+  return at::cat({matrix.transpose(-1, -2).flatten(-2), x.slice(-1, turning)}, -1);
 }
 
 }  // namespace
@@ -169,12 +166,12 @@ at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
   const at::Tensor cos = table.cos.narrow(0, 0, tokens);
   const at::Tensor sin = table.sin.narrow(0, 0, tokens);
-  const int64_t turning = cos.size(-1);
+  const int64_t pairs = cos.size(-1) / 2;
   const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor input = table.interleaved ? in_halves(wide, turning) : wide;
+  const at::Tensor input = table.interleaved ? transposed(wide, pairs, 2) : wide;
   const at::Tensor result =
       x.requires_grad() ? Rotation::apply(input, cos, sin) : rotated(input, cos, sin);
-  return (table.interleaved ? in_pairs(result, turning) : result).to(x.scalar_type());
+  return (table.interleaved ? transposed(result, 2, pairs) : result).to(x.scalar_type());
 }
 
 at::Tensor scale_queries(const at::Tensor& query, const RotaryTable& table) {

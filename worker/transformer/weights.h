@@ -33,13 +33,13 @@ struct SublayerWeights {
   /// gate and up of each expert and of the shared one, then the gate [1, d] of the shared one.
   std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< norms of query and key heads, [head_dim]; may be empty
-  /// Attention: o; MLP: down; mixture: down of each expert and of the shared one
   /// DeltaNet: its convolution [channels, 1, taps], dt_bias and A_log [value heads], and the weight
   /// of its norm [value_dim]. Else empty.
   std::vector<at::Tensor> delta_net;
+  /// Attention: o; MLP: down; mixture: down of each expert and of the shared one.
   std::vector<Linear> out_proj;
-  at::Tensor choice_bias =
-      {};  ///< mixture: added to the scores [experts], float32; may be undefined
+  /// Mixture: added to the scores [experts], float32; may be undefined.
+  at::Tensor choice_bias = {};
   /// [k_in, k_out]; undefined: the identity plus the factors' product (job/model/model_config.h)
   at::Tensor shortcut;
   at::Tensor shortcut_A;  ///< [k_in, rank]

@@ -11,6 +11,7 @@ void read_exaone4_windows(const ConfigFields& fields, ModelConfig& config) {
   fields.note({kPattern, "layer_types"});
   read_window(fields, /*if_absent=*/4096, config);
   if (!config.layers.front().attention.sliding_window) return;
+  // Published patterns are letters, which transformers reads no more; layer_types is beside them.
   const int64_t period =
       fields.has("layer_types") ? 1 : fields.integer(kPattern, 1, kMaxLayers).value_or(4);
   const std::vector<bool> sliding = sliding_layers(fields, period, config);

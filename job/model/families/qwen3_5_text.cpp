@@ -30,6 +30,10 @@ void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
   // Published, and of no effect. Layers that predict further tokens are not read.
   fields.note({"attn_output_gate", "mamba_ssm_dtype", "mlp_only_layers", "mtp_num_hidden_layers",
                "mtp_use_dedicated_embeddings"});
+  // These tell positions of images apart, and outputs keep them.
+  if (const auto rotary = fields.object("rope_parameters")) {
+    rotary->note({"mrope_section", "mrope_interleaved"});
+  }
   refuse_biases(fields, {"mlp_bias"}, config);
   const bool bias = fields.boolean("attention_bias", false);
   set_attention_biases(bias, bias, config);

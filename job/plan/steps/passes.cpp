@@ -40,14 +40,13 @@ int64_t delta_net_numbers(const DeltaNetSpec& net) {
 /// rotated and repeated into copies. `padded`: value heads may be narrower than the others. Scores
 /// with a limit are held for all pairs of the window's tokens, twice.
 int64_t numbers_inside(const LayerSpec& layer, int64_t d, int64_t seqlen, bool padded) {
-  const int64_t queries = layer.attention.num_heads * layer.attention.head_dim;
-  const int64_t keys = layer.attention.num_kv_heads * layer.attention.head_dim;
-  const int64_t scores = layer.attention.score_cap ? 2 * layer.attention.num_heads * seqlen : 0;
-  int64_t attention = 5 * queries + (padded ? 5 : 4) * keys + scores;
-  if (layer.attention.gated) attention += 2 * queries;
-  if (const std::optional<DeltaNetSpec>& net = layer.attention.delta_net) {
-    attention = delta_net_numbers(*net);
-  }
+  const AttentionSpec& spec = layer.attention;
+  const int64_t queries = spec.num_heads * spec.head_dim;
+  const int64_t keys = spec.num_kv_heads * spec.head_dim;
+  const int64_t scores = spec.score_cap ? 2 * spec.num_heads * seqlen : 0;
+  const int64_t attention = spec.delta_net
+                                ? delta_net_numbers(*spec.delta_net)
+                                : (spec.gated ? 7 : 5) * queries + (padded ? 5 : 4) * keys + scores;
   // Tokens of an expert are gathered, and its results are added up.
   const int64_t features = std::max(layer.mlp.intermediate_size, shared_features(layer.mlp));
   const int64_t mlp = 3 * (features + (layer.mlp.mixture ? d : 0));

@@ -16,10 +16,6 @@ namespace {
 
 using Cap = std::optional<double>;  ///< ModelConfig::logit_cap
 
-at::Tensor logits_of(const at::Tensor& rows, const at::Tensor& states, const Cap& cap) {
-  return capped(at::linear(states, rows).to(at::kFloat), cap);
-}
-
 /// Multiplies the gradient at these logits, in place, by their derivative with respect to what the
 /// cap limits.
 void before_cap(at::Tensor& gradient, const at::Tensor& logits, const Cap& cap) {
