@@ -145,6 +145,8 @@ def random_dense(keys, seed=0):
                 parameter.uniform_(0.5, 1.5)
             elif name.endswith("bias"):
                 parameter.normal_(std=0.3)
+            elif keys["model_type"] == "gpt_oss" and "experts" in name:  # [experts, in, out], so large that some numbers reach the limits
+                parameter.normal_(std=3 * parameter.shape[-2] ** -0.5)
             else:
                 parameter.normal_(std=parameter.shape[-1] ** -0.5)
         for name, buffer in model.named_buffers():
