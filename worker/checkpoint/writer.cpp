@@ -24,16 +24,18 @@ constexpr uint64_t kHeaderAlignment = 8;
 constexpr uint64_t kCopiedBlock = uint64_t{4} << 20;  // bytes
 
 /// Calls visit(first, count, bytes) for each tensor of the file: its first part, their number, and
-/// the bytes of all.
+/// the bytes of all. Throws std::logic_error if a part is not behind the one before it.
 template <class Visit>
 void for_each_in_file(const std::vector<TensorSpec>& tensors, const Visit& visit) {
   for (auto spec = tensors.begin(); spec != tensors.end();) {
-    const int64_t count = spec->slice ? spec->slice->count : 1;
-    if (!spec->begins_in_file() || tensors.end() - spec < count) {
-      throw std::logic_error("tensor " + spec->name + " is not beside the others of its slices");
+    const auto first = spec;
+    const int64_t count = first->slice ? first->slice->count : 1;
+    for (int64_t part = 0; part < count; ++part, ++spec) {
+      const bool follows = spec != tensors.end() && spec->name_in_file() == first->name_in_file() &&
+                           (!first->slice || (spec->slice && spec->slice->index == part));
+      if (!follows) throw std::logic_error("tensor " + first->name + " lacks parts behind it");
     }
-    visit(*spec, count, count * spec->bytes());
-    spec += count;
+    visit(*first, count, count * first->bytes());
   }
 }
 
