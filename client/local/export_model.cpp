@@ -1,15 +1,11 @@
 #include "client/local/export_model.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <iostream>
-#include <system_error>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/process/child_process.h"
+#include "client/local/new_output.h"
 #include "job/checkpoint/model_description.h"
 #include "worker/python/python_helper.h"
 
@@ -18,34 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const DescriptionRefusals kNotExported{
+    .wrapper =
+        "which is not exported; convert it like its source, with llama.cpp's "
+        "convert_hf_to_gguf.py or the engine's own loader",
+    .quantised = "and are not exported; export an output of a job, or the model in 16 bits"};
+
 fs::path default_output(const ExportRequest& request) {
   const fs::path model = fs::absolute(request.model).lexically_normal();
   const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
   const bool gguf = request.format == kGguf;
   return name.string() + "-" + (gguf ? request.type + ".gguf" : kNemotronNas);
-}
-
-/// Throws InputError unless `out` can be created: before the work instead of after it.
-void require_creatable(const fs::path& out) {
-  const auto refuse = [&](const std::string& why) { throw InputError(out.string() + ": " + why); };
-  std::error_code error;
-  const fs::file_type there = fs::symlink_status(out, error).type();
-  if (there != fs::file_type::not_found && there != fs::file_type::none) {
-    refuse("is there already; remove it, or name another FILE");
-  }
-  const fs::path folder = out.has_parent_path() ? out.parent_path() : fs::path(".");
-  const fs::file_type parent = fs::status(folder, error).type();
-  if (parent == fs::file_type::not_found) {
-    refuse("its folder is not there; make it with mkdir -p " + folder.string() +
-           ", or name another FILE");
-  }
-  if (parent != fs::file_type::none && parent != fs::file_type::directory) {
-    refuse(folder.string() + " is a file, not a folder; name another FILE");
-  }
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    refuse("cannot be created in its folder: " + std::string(std::strerror(errno)) +
-           "; name a FILE in a folder that you may write to");
-  }
 }
 
 }  // namespace
@@ -60,7 +39,7 @@ void export_model(ExportRequest request) {
   if (request.file.empty()) request.file = default_output(request);
   if (!request.file.has_filename()) request.file = request.file.parent_path();  // "out/"
   require_creatable(request.file);
-  const ModelDescription model = describe_model(request.model);
+  const ModelDescription model = describe_model(request.model, kNotExported);
   for (const std::string& warning : model.warnings) std::cerr << "warning: " << warning << "\n";
   std::vector<std::string> arguments = {request.model.string(), request.file.string()};
   if (gguf) arguments.insert(arguments.end(), {"--type", request.type});
@@ -70,6 +49,7 @@ void export_model(ExportRequest request) {
     modules.push_back({"gguf_tokenizer", gguf_tokenizer_py()});
     modules.push_back({"export_gguf", export_gguf_py()});
   } else {
+    modules.push_back({"model_directory", model_directory_py()});
     modules.push_back({"export_nemotron_nas", export_nemotron_nas_py()});
   }
   exec_program(python_helper_command(modules, arguments), model.json);

@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
+#include "job/plan/asked_size.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/job_plan.h"
@@ -27,12 +28,12 @@ constexpr std::array<Recipe, 4> kRecipes = {{
     {"name: slicegpt, output.format: stock", true, true},
 }};
 
-/// The job with the same size and rounding, but with this recipe.
-v1::JobSpec with_recipe(const v1::JobSpec& spec, const Recipe& recipe) {
+/// The job with this size and the same rounding, but with this recipe.
+v1::JobSpec with_recipe(const v1::JobSpec& spec, double size, const Recipe& recipe) {
   v1::JobSpec changed = spec;
   v1::Method& method = *changed.mutable_method();
   method.Clear();
-  method.set_size(spec.method().size());
+  method.set_size(size);
   method.set_round_to(spec.method().round_to());
   method.set_allow_larger(spec.method().allow_larger());
   if (recipe.uniform) method.set_name(v1::Method::slicegpt);
@@ -67,12 +68,13 @@ double reference_seconds(const v1::JobSpec& spec, const ModelConfig& model) {
 
 std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const ModelConfig& model) {
   std::vector<SizeAlternative> alternatives;
-  if (!spec.method().has_size()) return alternatives;
-  const double own_seconds = reference_seconds(spec, model);
+  if (!asks_for_size(spec.method())) return alternatives;
+  const auto [own_plan, own_seconds] = on_reference(spec, model);
+  const double size = asked_size(spec.method(), model, own_plan.job.output.dtypes);
   for (const Recipe& recipe : kRecipes) {
     if (model.wrapper && recipe.stock) continue;  // its outputs are stock models anyway
     try {
-      const auto [plan, seconds] = on_reference(with_recipe(spec, recipe), model);
+      const auto [plan, seconds] = on_reference(with_recipe(spec, size, recipe), model);
       const ResolvedJob& job = plan.job;
       const bool known = job.sizes_known();
       alternatives.push_back({recipe.text,

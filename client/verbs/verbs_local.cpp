@@ -17,6 +17,7 @@
 #include "client/local/job_template.h"
 #include "client/local/planned_job.h"
 #include "client/local/remote_job.h"
+#include "client/local/smaller_vocabulary.h"
 #include "client/verbs/verb.h"
 #include "job/plan/check_files.h"
 #include "job/spec/command_options.h"
@@ -342,12 +343,51 @@ Verb export_verb(CLI::App& app, CommonOptions& common) {
                      });
 }
 
+Verb vocabulary_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      *app.add_subcommand("vocabulary", "Write a model without the tokens that a text needs least");
+  auto request = std::make_shared<VocabularyRequest>();
+  command
+      .add_option("MODEL_DIR", request->model, "A model with a BPE tokenizer, or a stock output")
+      ->required()
+      ->type_name("");
+  command.add_option("DIR", request->out, "Output, which must not exist")
+      ->required()
+      ->type_name("");
+  command.add_option("--keep", request->keep, "How many tokens stay")
+      ->required()
+      ->type_name("N")
+      ->check(CLI::PositiveNumber.description(""));
+  command
+      .add_option("--text", request->texts,
+                  "Texts or tables in the languages that the model is used for")
+      ->required()
+      ->type_name("FILE");
+  command
+      .add_option("--check", request->check,
+                  "Texts that the choice does not see: prints which share of their tokens stays")
+      ->type_name("FILE");
+  return finish_verb(command, common,
+                     "  dotresize vocabulary gemma-3-270m gemma-64k --keep 65536 --text mine.txt\n"
+                     "  dotresize vocabulary gemma-3-270m gemma-64k --keep 65536 --text mine.jsonl "
+                     "--check other.txt\n",
+                     [request, &common]() -> int {
+                       request->json = common.json();
+                       shrink_vocabulary(*request);
+                     });
+}
+
 }  // namespace
 
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common) {
   return {
-      init_verb(app),         run_verb(app, common),    plan_verb(app, common),
-      eval_verb(app, common), verify_verb(app, common), export_verb(app, common),
+      init_verb(app),
+      run_verb(app, common),
+      plan_verb(app, common),
+      eval_verb(app, common),
+      verify_verb(app, common),
+      export_verb(app, common),
+      vocabulary_verb(app, common),
   };
 }
 

@@ -129,19 +129,18 @@ json settings_json(const fs::path& dir, const ModelConfig& config) {
 
 }  // namespace
 
-ModelDescription describe_model(const fs::path& dir) {
+ModelDescription describe_model(const fs::path& dir, const DescriptionRefusals& refusals) {
   const CheckpointFiles files = find_checkpoint_files(dir);
   const std::vector<std::string> companions = companions_in(dir);
   const json stamps = stamps_of(dir, files, companions);
   SourceModel model = read_model_with_weights(dir);
   if (const auto& wrapper = model.config.wrapper) {
-    throw InputError(dir.string() + ": is the text part of a " + wrapper->model_type +
-                     ", which is not exported; convert it like its source, with llama.cpp's "
-                     "convert_hf_to_gguf.py or the engine's own loader");
+    throw InputError(dir.string() + ": is the text part of a " + wrapper->model_type + ", " +
+                     refusals.wrapper);
   }
   if (const auto& quantisation = model.config.quantisation) {
-    throw InputError(dir.string() + ": its weights are quantised (" + quantisation->name +
-                     "), and are not exported; export an output of a job, or the model in 16 bits");
+    throw InputError(dir.string() + ": its weights are quantised (" + quantisation->name + "), " +
+                     refusals.quantised);
   }
   if (model.files.names != files.names) {
     throw InputError(dir.string() + ": was changed while it was read; export the model again");

@@ -20,8 +20,15 @@ struct ModelDescription {
   std::vector<std::string> warnings;  ///< see SourceModel
 };
 
-/// Throws InputError for whatever a job would refuse in its model, and for a directory without
-/// weights.
-ModelDescription describe_model(const std::filesystem::path& dir);
+/// Ends of the sentences that refuse models which the program that gets the description cannot use.
+struct DescriptionRefusals {
+  std::string wrapper;    ///< "DIR: is the text part of a gemma3, " ...
+  std::string quantised;  ///< "DIR: its weights are quantised (fp8), " ...
+};
+
+/// Throws InputError for whatever a job would refuse in its model, for a directory without weights,
+/// and for wrappers and quantised weights.
+ModelDescription describe_model(const std::filesystem::path& dir,
+                                const DescriptionRefusals& refusals);
 
 }  // namespace dotresize

@@ -141,6 +141,12 @@ int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
       .parameters;
 }
 
+int64_t prompt_multiplications(const ModelConfig& config) {
+  int64_t sum = head_matrix_size(config).parameters;
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) sum += active_parameters(config, s);
+  return sum;
+}
+
 TensorsSize embedding_matrix_size(const ModelConfig& config) {
   return total_size({embedding_rows(config).front()}, "", 0, 0, 0, config.dtypes);
 }

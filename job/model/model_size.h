@@ -21,6 +21,11 @@ int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t
 /// router and the chosen experts, else all.
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer);
 
+/// Multiplications for each token of a prompt: entries of the matrices that it uses, the head's
+/// among them. Products of queries and keys, and of scores and values, which depend on the length
+/// of the prompt, are not counted.
+int64_t prompt_multiplications(const ModelConfig& config);
+
 /// Size of what a process with the sublayers [first, end) reads. The embedding belongs to the first
 /// sublayer, final norm and head (also a tied one) to the last.
 TensorsSize shard_size(const ModelConfig& config, int64_t first, int64_t end);

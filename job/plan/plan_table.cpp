@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/text/human_text.h"
 #include "job/model/dtype_json.h"
+#include "job/model/model_size.h"
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/inner_widths.h"
+#include "job/plan/asked_size.h"
 
 namespace dotresize {
 namespace {
@@ -195,6 +198,17 @@ std::string size_warning(const JobPlan& plan) {
   return size_warning(plan.size, plan.job, stored_dtypes(plan.model), stored_dtypes(plan.output));
 }
 
+/// Multiplications of the dense model over those of the output without maps, per token of a prompt.
+std::optional<double> speed_of(const JobPlan& plan) {
+  const ResolvedJob& job = plan.job;
+  if (!job.sizes_known()) {
+    return speed_at_size(job.target.allocation->size, plan.model, job.output.dtypes);
+  }
+  if (job.widths.mapped_count > 0) return std::nullopt;
+  return static_cast<double>(prompt_multiplications(plan.model)) /
+         static_cast<double>(prompt_multiplications(plan.output));
+}
+
 /// Adds the result's size and widths, or the bound while they are not known.
 void add_size(json& document, const JobPlan& plan) {
   const ResolvedJob& job = plan.job;
@@ -203,9 +217,13 @@ void add_size(json& document, const JobPlan& plan) {
   if (!warning.empty()) document["warnings"].push_back(warning);
   json& compressed = document["compressed"];
   if (!job.sizes_known()) {
-    compressed["bytes_at_most"] = largest_bytes(job.target.allocation->size, size.dense_bytes);
+    const double asked = job.target.allocation->size;
+    compressed["bytes_at_most"] = largest_bytes(asked, size.dense_bytes);
+    compressed["bytes_fraction_at_most"] = asked;
+    if (const auto speed = speed_of(plan)) compressed["speed"] = *speed;
     return;
   }
+  if (const auto speed = speed_of(plan)) compressed["speed"] = *speed;
   compressed["parameters"] = size.compressed_parameters;
   compressed["bytes"] = size.compressed_bytes;
   compressed["parameters_fraction"] = size.parameters_fraction();
@@ -274,6 +292,11 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
     const double asked = job.target.allocation->size;
     result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
                          with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked);
+  }
+  if (const auto speed = speed_of(plan)) {
+    result += fmt::format(
+        "\nspeed       {:.2f} times the dense model's for a prompt, by counted multiplications",
+        *speed);
   }
   if (const std::string warning = size_warning(plan); !warning.empty()) {
     result += "\nwarning: " + warning;

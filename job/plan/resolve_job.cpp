@@ -13,6 +13,7 @@
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
+#include "job/plan/asked_size.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/net_size.h"
 #include "job/spec/spec_paths.h"
@@ -277,6 +278,8 @@ StoredDtypes output_dtypes(const v1::Output& given, const ModelConfig& config) {
 void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, ResolvedJob& job) {
   v1::Method given = spec.method();
   complete_method(given);
+  const bool asks = asks_for_size(given);
+  if (asks) given.set_size(asked_size(given, config, job.output.dtypes));
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_of(given);
   // The class of a wrapper makes its text part without code.
@@ -295,7 +298,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   job.model.hidden_size = config.hidden_size;
   // With a size, the widths of a stock output are free, so they are such that engines, whose
   // quantizers divide rows, quantize them well. A sparsity is met as closely as in the paper.
-  const bool for_engines = job.stock_output() && given.has_size();
+  const bool for_engines = job.stock_output() && asks;
   const int64_t usual = config.hidden_size < 2048 ? 8 : for_engines ? 256 : 64;
   const int64_t round_to = given.round_to() != 0 ? given.round_to() : usual;
   if (job.target.allocation) {

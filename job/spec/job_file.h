@@ -18,8 +18,8 @@ inline constexpr std::size_t kMaxJobFileBytes = std::size_t{1} << 20;
 inline constexpr char kSweepSection[] = "sweep";
 
 /// Keys that set the size of the output. A job has one of them.
-inline constexpr std::array<std::string_view, 3> kSizeKeys = {"method.sparsity", "method.width",
-                                                              "method.size"};
+inline constexpr std::array<std::string_view, 5> kSizeKeys = {
+    "method.sparsity", "method.width", "method.size", "method.bytes", "method.speed"};
 
 /// A job with the locations of its keys, for later error messages.
 struct JobFile {

@@ -23,6 +23,7 @@ constexpr uint32_t kMaxSeqlen = 1u << 20;
 constexpr uint32_t kMaxSamples = 1u << 24;
 constexpr uint32_t kMaxWidth = 1u << 22;
 constexpr double kMaxLambda = 1e6;
+constexpr double kMaxSpeed = 1e3;
 constexpr uint32_t kMaxEpochs = 100;
 constexpr double kMaxLearningRate = 0.1;
 constexpr int kMaxTextFiles = 10'000;
@@ -74,15 +75,21 @@ class Validator {
     }
   }
 
+  static void append_sizes(const v1::Method& method, std::vector<std::string>& given) {
+    if (method.has_size()) given.push_back("size");
+    if (method.has_bytes()) given.push_back("bytes");
+    if (method.has_speed()) given.push_back("speed");
+  }
+
   void check_target(const v1::Method& method) {
     if (allocates(method)) return;  // check_allocate() handles this case
     std::vector<std::string> given;
     if (method.has_sparsity()) given.push_back("sparsity");
     if (method.has_width()) given.push_back("width");
-    if (method.has_size()) given.push_back("size");
+    append_sizes(method, given);
     if (given.size() == 1) return;
     if (given.empty()) {
-      add("method.sparsity", "one of sparsity, width and size must be given");
+      add("method.sparsity", "one of sparsity, width, size, bytes and speed must be given");
     } else {
       std::string names = given.front();
       for (std::size_t i = 1; i < given.size(); ++i) {
@@ -101,6 +108,16 @@ class Validator {
       refuse(
           "method.size", method.size(),
           "below 1, as it must be without method.allow_larger: true" + percent_hint(method.size()));
+    }
+    if (method.has_bytes() && !parse_bytes(method.bytes())) {
+      add("method.bytes", in_quotes(method.bytes()) + " is no number of bytes, as in 900MB");
+    }
+    if (method.has_speed() && !(method.speed() > 1.0 && method.speed() <= kMaxSpeed)) {
+      refuse("method.speed", method.speed(), "above 1 and at most 1000");
+    }
+    if (method.has_speed() && !allocates(method)) {
+      add("method.speed",
+          "goes with no other key of the method than round_to; give size in its place");
     }
     if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
       refuse("method.sparsity", method.sparsity(),
@@ -143,8 +160,11 @@ class Validator {
     refuse_with(method.has_sparsity(), "sparsity", "which it chooses");
     refuse_with(method.has_width(), "width", "which it chooses");
     refuse_with(method.has_mlp(), "mlp", "which it chooses");
+    std::vector<std::string> sizes;
+    append_sizes(method, sizes);
     const bool other = method.has_sparsity() || method.has_width();
-    if (!method.has_size() && !other) add(key, "auto needs method.size, the bytes that it divides");
+    if (sizes.empty() && !other) add(key, "auto needs method.size, the bytes that it divides");
+    if (sizes.size() > 1) add("method." + sizes[0], "goes without method." + sizes[1]);
     if (method.has_metric() && method.metric() != v1::Method::fisher) {
       add(key, "auto needs method.metric: fisher (or no metric), by which it predicts the loss");
     }
@@ -336,14 +356,20 @@ class Validator {
 
 }  // namespace
 
+bool asks_for_size(const v1::Method& method) {
+  return method.has_size() || method.has_bytes() || method.has_speed();
+}
+
 void complete_method(v1::Method& method) {
   if (!method.has_allocate()) {
     v1::Method other = method;
     other.clear_size();
+    other.clear_bytes();
+    other.clear_speed();
     other.clear_head();
     other.clear_round_to();
     other.clear_allow_larger();
-    const bool size_alone = method.has_size() && other.ByteSizeLong() == 0;
+    const bool size_alone = asks_for_size(method) && other.ByteSizeLong() == 0;
     method.set_allocate(size_alone ? v1::Method::auto_ : v1::Method::off);
   }
   if (!method.has_name() && !allocates(method)) method.set_name(v1::Method::pca_dotresize);

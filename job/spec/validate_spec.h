@@ -25,6 +25,9 @@ bool is_launcher_name(std::string_view name);
 /// Returns only the fields of a newer version, which any other format than protobuf would lose.
 std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);
 
+/// True if the job says how large the output is to be: by its size, its bytes or its speed.
+bool asks_for_size(const v1::Method& method);
+
 /// Sets `allocate` and `name` if the job does not. `allocate` becomes auto for a net size alone
 /// (`head`, which auto refuses, `round_to` and `allow_larger` may stand beside it), else off.
 /// `name` becomes the paper's pca_dotresize, unless `allocate` is auto: then there are no maps.

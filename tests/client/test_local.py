@@ -108,7 +108,7 @@ def test_usage_errors(offline, arguments):
 
 
 @pytest.mark.parametrize("verb", [
-    "init", "run", "plan", "eval", "verify", "export", "doctor", "submit", "status", "watch", "list", "cancel", "delete",
+    "init", "run", "plan", "eval", "verify", "export", "vocabulary", "doctor", "submit", "status", "watch", "list", "cancel", "delete",
     "prune", "logs", "report", "fetch", "completion", "admin"])
 def test_every_verb_explains_itself(offline, verb):
     help_text = offline(verb, "--help").stdout

@@ -11,15 +11,13 @@ of weights.
 Exit codes and errors as export_gguf.py.
 """
 
-import json
-import os
 import shutil
 import sys
 from pathlib import Path
 
-from exporting import DTYPES, InputError, Parser, attention_shapes, partial_of, refuse_maps, run, value_filling
+from exporting import DTYPES, InputError, Parser, attention_shapes, refuse_maps, run, value_filling
+from model_directory import Shards, whole_or_nothing, write_json
 
-SHARD_BYTES = 5 << 30
 OWN_KEYS = ("source_model_type", "junction_widths", "junction_groups", "shortcut_ranks", "shortcut_factors", "intermediate_sizes",
             "value_head_dims", "embedding_projection", "head_projection", "norm_weights", "sliding_window")  # fmt: skip
 CONFIGURATION = '''"""Configuration of a model of type nemotron-nas: a llama whose layers have sizes of their own."""
@@ -108,63 +106,11 @@ def tensors_of(model, layers):
         yield name, filling.fill(values).contiguous() if filling else values
 
 
-class Shards:
-    """Writes tensors to files of at most SHARD_BYTES, and the index."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.waiting, self.waiting_bytes, self.bytes = {}, 0, 0
-        self.files = []  # names of the tensors of each
-
-    def add(self, name, tensor):
-        size = tensor.numel() * tensor.element_size()
-        if self.waiting and self.waiting_bytes + size > SHARD_BYTES:
-            self.write()
-        self.waiting[name] = tensor
-        self.waiting_bytes += size
-        self.bytes += size
-
-    def write(self):
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-
-        try:
-            save_file(self.waiting, self.directory / f"part-{len(self.files)}", metadata={"format": "pt"})
-        except SafetensorError as error:  # a full disk, for example
-            raise OSError(str(error)) from error
-        self.files.append(list(self.waiting))
-        self.waiting, self.waiting_bytes = {}, 0
-        print(f"export_nemotron_nas: {self.bytes:,} bytes", file=sys.stderr)
-
-    def finish(self):
-        self.write()
-        places = {}
-        for number, names in enumerate(self.files):
-            file = f"model-{number + 1:05}-of-{len(self.files):05}.safetensors"
-            os.replace(self.directory / f"part-{number}", self.directory / file)
-            places |= dict.fromkeys(names, file)
-        write_json(self.directory / "model.safetensors.index.json", {"metadata": {"total_size": self.bytes}, "weight_map": places})
-        return len(places)
-
-
-def write_json(path, value):
-    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def sync(directory):
-    for path in [*directory.iterdir(), directory, directory.parent]:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-
-
 def export(model, out):
     refuse_what_decilm_lacks(model)
     layers = Layers(model.config)
-    partial = partial_of(out)
-    partial.mkdir()
-    try:
-        shards = Shards(partial)
+    with whole_or_nothing(out, model) as partial:
+        shards = Shards(partial, "export_nemotron_nas")
         for name, tensor in tensors_of(model, layers):
             shards.add(name, tensor)
         count = shards.finish()
@@ -172,13 +118,6 @@ def export(model, out):
         (partial / "configuration_decilm.py").write_text(CONFIGURATION, encoding="utf-8")
         for name in model.companions:
             shutil.copyfile(model.directory / name, partial / name)
-        for file in partial.glob("*.safetensors"):
-            shutil.copymode(partial / "config.json", file)  # safetensors lets the owner alone read
-        sync(partial)
-        model.require_unchanged()
-        os.rename(partial, out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return {"file": str(out), "type": "nemotron-nas", "tensors": count, "bytes": shards.bytes}
 
 

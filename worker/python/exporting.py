@@ -21,6 +21,9 @@ EXIT_UNAVAILABLE = 69
 LAYERED_FAMILIES = ("llama", "mistral")
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
+# Raised where tokenizer.json has values of other kinds than transformers writes.
+MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, ValueError)
+
 
 class InputError(Exception):
     """The model cannot be exported; the message names what is in the way."""
@@ -177,15 +180,18 @@ def print_result(text):
     return 0
 
 
-def run(options, export):
+def text_of(written):
+    return "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
+
+
+def run(options, export, text_of=text_of):
     """Calls export(model), prints what it has written (as JSON if options.json), and returns the program's exit code."""
     try:
         with ended_by_signals():
             model = Model(options.model_dir, json.load(sys.stdin.buffer))
             model.require_unchanged()
             written = export(model)
-        text = "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
-        return print_result(json.dumps(written) if options.json else text)
+        return print_result(json.dumps(written) if options.json else text_of(written))
     except KeyboardInterrupt:
         print("export: error: was stopped; nothing was written", file=sys.stderr)
         return EXIT_CANCELLED

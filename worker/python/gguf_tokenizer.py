@@ -6,10 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from exporting import InputError
-
-# Raised where tokenizer.json has values of other kinds than transformers writes.
-MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, ValueError)
+from exporting import MALFORMED, InputError
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",)
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",)

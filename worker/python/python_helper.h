@@ -17,13 +17,16 @@ std::string_view modeling_py();
 /// modeling_layer_sizes.py: goes into custom outputs without maps.
 std::string_view modeling_layer_sizes_py();
 
-/// export_gguf.py and export_nemotron_nas.py, two programs, and the modules that they import:
-/// `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`. Their standard input is a
-/// description of the model (job/checkpoint/model_description.h).
+/// export_gguf.py, export_nemotron_nas.py and smaller_vocabulary.py, programs, and the modules that
+/// they import: `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR OPTIONS...`. Their standard
+/// input is a description of the model (job/checkpoint/model_description.h).
 std::string_view export_gguf_py();
 std::string_view export_nemotron_nas_py();
 std::string_view exporting_py();
 std::string_view gguf_tokenizer_py();
+std::string_view model_directory_py();
+std::string_view smaller_tokenizer_py();
+std::string_view smaller_vocabulary_py();
 
 /// remote_files.py, a program, and the modules that it imports.
 std::string_view remote_stores_py();

@@ -44,6 +44,9 @@ void read_olmo3(const ConfigFields& fields, ModelConfig& config) {
 
 void write_olmo3(nlohmann::json& config, const ModelConfig& output) {
   config["rope_parameters"] = parameters_by_layer_type(output);
+  if (output.rotaries[0].theta == output.rotaries[1].theta) return;
+  config.erase("rope_theta");  // the form of transformers 4 has one for all layers
+  config.erase("rope_scaling");
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job
   return fmt::format(
       "method.size {}: embedding and head, {:.0f} % of the model, are not cut, so the layers would "
       "keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they know, "
-      "so give {:.2f} or more",
+      "so give {:.2f} or more, or first take tokens from the model with `dotresize vocabulary`",
       size, 100.0 * ends / dense, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
       std::ceil(100.0 * (kUseful * (dense - ends) + ends) / dense) / 100.0);
 }

@@ -126,8 +126,10 @@ TEST(PlanTable, SizesThatTheLossWillDecideHaveABoundAlone) {
   EXPECT_THAT(table(job), HasSubstr("target      size 0.8, allocated by loss\n"));
   EXPECT_THAT(table(job),
               HasSubstr("compressed  at most 10,595,942 bytes, 80.0 % of the dense ones"));
-  EXPECT_EQ(document(job)["compressed"],
-            json({{"dtype", "bfloat16"}, {"bytes_at_most", 10'595'942}}));
+  EXPECT_EQ(document(job)["compressed"], json({{"dtype", "bfloat16"},
+                                               {"bytes_at_most", 10'595'942},
+                                               {"bytes_fraction_at_most", 0.8},
+                                               {"speed", document(job)["compressed"]["speed"]}}));
   EXPECT_FALSE(document(job).contains("width"));
   EXPECT_THAT(document(job)["warnings"], testing::IsEmpty());
 }
@@ -139,8 +141,8 @@ TEST(PlanTable, ASizeThatLeavesLittleOfTheLayersIsWarnedOf) {
   const std::string warning =
       "method.size 0.6: embedding and head, 32 % of the model, are not cut, so the layers would "
       "keep 41 % of their bytes; below 55 % published models lose most of what they know, so give "
-      "0.70 or more";
-  EXPECT_THAT(table(job), HasSubstr("60.0 % of the dense ones\nwarning: " + warning));
+      "0.70 or more, or first take tokens from the model with `dotresize vocabulary`";
+  EXPECT_THAT(table(job), HasSubstr("by counted multiplications\nwarning: " + warning));
   EXPECT_EQ(document(job)["warnings"], json({warning}));
 }
 

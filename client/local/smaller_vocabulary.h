@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+struct VocabularyRequest {
+  std::filesystem::path model;
+  std::filesystem::path out;
+  int64_t keep = 0;                ///< tokens that stay
+  std::vector<std::string> texts;  ///< files that say which tokens are needed
+  std::vector<std::string> check;  ///< files that the choice does not see
+  bool json = false;               ///< prints JSON
+};
+
+/// Reads the model, and becomes the program that writes it with fewer tokens. Throws InputError if
+/// the model is refused, or if nothing can be written there.
+[[noreturn]] void shrink_vocabulary(const VocabularyRequest& request);
+
+}  // namespace dotresize

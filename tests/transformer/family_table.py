@@ -1,0 +1,158 @@
+"""Measures each family and writes docs/families.md. Not a part of the tests: takes some minutes.
+
+    .venv/bin/python tests/transformer/family_table.py [--vllm] [FAMILY...]
+
+Each family has a random model, the first of its cases in model_cases.py, with every oddity of the family switched on. Needs the built programs.
+--vllm: scores stock outputs in the vLLM that `scripts/engines.sh --engine vllm` has installed.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "worker"))
+
+import harness  # noqa: E402
+import interrupted  # noqa: E402
+import torch  # noqa: E402
+from make_models import make_case  # noqa: E402
+from model_cases import BASE, CASES  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
+from transformers.utils import logging  # noqa: E402
+
+PAGE = ROOT / "docs" / "families.md"
+HEAD = """# Families
+
+`tests/transformer/family_table.py` makes this table with a small random model of each family, in float32. *Logits* and *gradients*: the largest
+difference from transformers 5, of gradients relative to the largest one. *Custom*, *stock* and *healed*: the relative difference of the perplexity
+that a job of `size: {size}` reports from the one in transformers. *Resume*: a job killed after {entries} entries of its journal and run again has
+the same bytes. *GGUF*: `dotresize export` of the stock output. *vLLM*: as the jobs, for the stock output.
+
+| family | logits | gradients | custom | stock | healed | resume | GGUF | vLLM |
+| --- | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: |
+"""
+SIZE, ENTRIES = 0.8, 4
+IDS = torch.randint(2, 96, (32, 64), generator=torch.Generator().manual_seed(5))
+
+
+def cases(families):
+    """{family: (name, seed, options)} of one case of each family: the one that has its name, else the first."""
+    found = {}
+    for seed, (name, options) in enumerate(CASES.items()):
+        found.setdefault(name.split("-")[0], (name, seed, options))
+        if name in found:
+            found[name] = (name, seed, options)
+    return {family: case for family, case in sorted(found.items()) if not families or family in families}
+
+
+def add_tokenizer(model):
+    """Writes the example's tokenizer with its first tokens alone: exporters need one."""
+    document = json.loads((harness.MODEL / "tokenizer.json").read_text())
+    part = document["model"]
+    part["vocab"] = {token: number for token, number in part["vocab"].items() if number < BASE["vocab_size"]}
+    part["merges"] = [merge for merge in part["merges"] if "".join(merge) in part["vocab"]]
+    (model / "tokenizer.json").write_text(json.dumps(document))
+
+
+def differences(folder):
+    """Largest differences of logits and gradients, as texts."""
+    environment = os.environ | {"DOTRESIZE_TEST_MODELS": str(folder)}
+    report = folder.parent / f"{folder.name}.json"
+    command = [harness.BIN / "transformers_test", "--gtest_filter=*TheSame*", f"--gtest_output=json:{report}"]
+    subprocess.run(command, env=environment, capture_output=True)
+    tests = json.loads(report.read_text())["testsuites"][0]["testsuite"]
+    found = {test["name"].split("/")[0]: "FAILED" if "failures" in test else f"{1e-9 * float(test['difference']):.0e}" for test in tests}
+    return [found["GivesTheSameLogits"], found["GivesTheSameGradients"]]
+
+
+def job_of(model, folder, name, form="any", **more):
+    tokens = folder / "tokens.safetensors"
+    save_file({"tokens": IDS}, tokens)
+    return {"name": name, "model": {"path": str(model)}, "output": {"path": str(folder / name), "dtype": "float32", "format": form},
+            "method": {"size": SIZE, "round_to": 4}, "calibration": {"tokens": str(tokens)}, "evaluation": {"tokens": str(tokens)},
+            "resources": {"ranks": 2}, **more}  # fmt: skip
+
+
+def perplexity(directory, trust):
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, trust_remote_code=trust, attn_implementation="eager").eval()
+    with torch.no_grad():
+        logits = model(IDS).logits[:, :-1]
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), IDS[:, 1:].flatten()).exp().item()
+
+
+def run_job(job, folder):
+    """Runs the job. Returns the relative difference of its perplexity from that in transformers, as text; or why it is refused."""
+    done = harness.run(job, folder)
+    if done.returncode != 0:
+        return "refused: " + next(line for line in done.stderr.splitlines() if "error: " in line).split("error: ")[-1]
+    reported = harness.report(job["output"]["path"])["compressed"]["perplexity"]
+    measured = perplexity(job["output"]["path"], trust=job["output"]["format"] == "any")
+    return f"{abs(reported / measured - 1):.0e}"
+
+
+def resumed(model, folder, whole):
+    """Kills a job and runs it again. whole: the same job's output, made at once."""
+    job = job_of(model, folder, "resumed")
+    interrupted.run_to_entries(job, folder, ENTRIES, lambda running: interrupted.kill(running, "all ranks"))
+    done = harness.run(job, folder)
+    same = done.returncode == 0 and harness.shard_hashes(job["output"]["path"]) == harness.shard_hashes(whole)
+    return "the same" if same else "FAILED"
+
+
+def exported(directory):
+    command = [harness.BIN / "dotresize", "export", directory, directory.with_suffix(".gguf"), "--to", "gguf", "--type", "f32"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode == 0:
+        return "yes"
+    return "no" if "has no exporter" in done.stderr else done.stderr.strip().splitlines()[-1].split(": ")[-1]
+
+
+def in_vllm(directory, tokens):
+    command = [ROOT / "scripts" / "engines.sh", "--engine", "vllm", tokens, directory]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    line = (done.stdout or done.stderr).strip().splitlines()[-1]
+    return line.split("vLLM ")[-1]
+
+
+def row(family, case, vllm):
+    name, seed, options = case
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "models").mkdir()
+        make_case(folder / "models" / name, seed, options)
+        model = folder / "models" / name
+        add_tokenizer(model)
+        cells = differences(folder / "models")
+        cells.append(run_job(job_of(model, folder, "custom"), folder))
+        cells.append(run_job(job_of(model, folder, "stock", "stock"), folder))
+        cells.append(run_job(job_of(model, folder, "healed", heal={"epochs": 1}), folder))
+        cells.append(resumed(model, folder, folder / "custom") if (folder / "custom").exists() else "–")
+        stock = folder / "stock"
+        cells.append(exported(stock) if stock.exists() else "–")
+        cells.append(in_vllm(stock, folder / "tokens.safetensors") if vllm and stock.exists() else "untried")
+    return f"| `{family}` | {' | '.join(cells)} |"
+
+
+def main():
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    parser = argparse.ArgumentParser(prog="family_table.py")
+    parser.add_argument("families", nargs="*", metavar="FAMILY")
+    parser.add_argument("--vllm", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    for family, case in cases(options.families).items():
+        rows.append(row(family, case, options.vllm))
+        print(rows[-1], flush=True)
+    if not options.families:
+        PAGE.write_text(HEAD.format(size=SIZE, entries=ENTRIES) + "\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
