@@ -71,7 +71,7 @@ struct MlpReport {
   int64_t intermediate_size = 0;  ///< features in the source
   /// Predicted loss increase per token in the metric of the loss, else half the squared error.
   double predicted_loss_increase = 0.0;
-  int64_t unseen_experts = 0;  ///< experts cut by no calibration token
+  int64_t unseen_experts = 0;  ///< experts whose features were cut without any token of theirs
   int64_t experts = 0;         ///< remaining experts of a mixture; 0: an MLP, or none is left
   int64_t source_experts = 0;  ///< experts in the source; 0: an MLP
 };

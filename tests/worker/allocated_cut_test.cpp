@@ -294,18 +294,17 @@ TEST(ExpertCurve, AddsUpTheCheapestExpertsOfEachGroup) {
   EXPECT_THAT(expert_curve(one_group, costs, {5, 4, 3}), testing::ElementsAre(0.0, 2.0, 5.0));
 }
 
-TEST(ExpertCurve, AnExpertCostsHalfTheSquareOfItsOutputInTheMetric) {
+TEST(ExpertCurve, AnExpertCostsTheSquareOfItsOutputInTheMetric) {
   at::manual_seed(2);
   const at::Tensor h = at::randn({50, 6}, at::kDouble);
   const at::Tensor weight = at::randn({4, 6}, at::kDouble);
   const at::Tensor L = at::randn({4, 4}, at::kDouble).tril();
   const at::Tensor output = at::matmul(h, weight.t());
   const at::Tensor gram = at::matmul(h.t(), h) / 50;
-  EXPECT_NEAR(cost_of_removal({gram, weight, L}),
-              0.5 * at::matmul(output, L).square().sum().item<double>() / 50, 1e-10);
-  EXPECT_NEAR(cost_of_removal({gram, weight, {}}), 0.5 * output.square().sum().item<double>() / 50,
-              1e-10);
-  EXPECT_EQ(cost_of_removal({at::zeros_like(gram), weight, L}), 0.0) << "no token chooses it";
+  EXPECT_NEAR(cost_of_expert({gram, weight, L}),
+              at::matmul(output, L).square().sum().item<double>() / 50, 1e-10);
+  EXPECT_NEAR(cost_of_expert({gram, weight, {}}), output.square().sum().item<double>() / 50, 1e-10);
+  EXPECT_EQ(cost_of_expert({at::zeros_like(gram), weight, L}), 0.0) << "no token chooses it";
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
   std::vector<double> costs;
   std::vector<at::Tensor> orders;
   from.for_each_matrix([&](CutMatrix matrix) {
-    if (!of_experts.empty()) costs.push_back(cost_of_removal(matrix));
+    if (!of_experts.empty()) costs.push_back(cost_of_expert(matrix));
     const at::Tensor order = cut_of(main).add_curve(from, std::move(matrix), sizes, curves[&main]);
     if (order.defined()) orders.push_back(order);
   });

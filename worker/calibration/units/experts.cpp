@@ -71,7 +71,7 @@ std::map<std::string, at::Tensor> cut_experts(const CutSublayer& from, int64_t s
                                               std::vector<double>& loss_increases) {
   const MixtureSpec& mixture = *from.job.config.mlp(from.sublayer).mixture;
   std::vector<double> costs;
-  from.for_each_matrix([&](const CutMatrix& matrix) { costs.push_back(cost_of_removal(matrix)); });
+  from.for_each_matrix([&](const CutMatrix& matrix) { costs.push_back(cost_of_expert(matrix)); });
   const std::vector<int64_t> order = removal_order(mixture, costs);
   std::vector<int64_t> kept(order.end() - size, order.end());
   std::ranges::sort(kept);
@@ -81,10 +81,10 @@ std::map<std::string, at::Tensor> cut_experts(const CutSublayer& from, int64_t s
 
 }  // namespace
 
-double cost_of_removal(const CutMatrix& matrix) {
+double cost_of_expert(const CutMatrix& matrix) {
   const at::Tensor error =  // each row is that of an output in which the metric is the identity
       matrix.metric.defined() ? at::matmul(matrix.metric.t(), matrix.weight) : matrix.weight;
-  return 0.5 * at::matmul(error, matrix.gram).mul_(error).sum().item<double>();
+  return at::matmul(error, matrix.gram).mul_(error).sum().item<double>();
 }
 
 std::vector<double> expert_curve(const MixtureSpec& mixture, const std::vector<double>& costs,

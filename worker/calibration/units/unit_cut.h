@@ -50,8 +50,10 @@ struct UnitCut {
                                            std::vector<double>& loss_increases) = nullptr;
 };
 
-/// Returns the predicted loss increase of a token if the matrix is removed, ½ tr(F W H Wᵀ).
-double cost_of_removal(const CutMatrix& matrix);
+/// Returns the predicted loss increase of a token if the expert is removed, tr(F W H Wᵀ): twice
+/// that of zeros in its place, because the expert that its tokens choose instead adds an error as
+/// large.
+double cost_of_expert(const CutMatrix& matrix);
 
 /// Returns the predicted loss increase at each of `sizes`, numbers of experts. `costs`: that of the
 /// removal of each expert.
