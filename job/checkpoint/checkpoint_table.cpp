@@ -7,6 +7,7 @@
 #include <array>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -101,8 +102,26 @@ void take_text_part(const fs::path& dir, CheckpointTable& table) {
   }
 }
 
-/// Takes the experts of fused tensors apart: gate_up_proj [experts, 2 d_ff, d] and down_proj
-/// [experts, d, d_ff]. Each matrix of an expert is contiguous in them.
+/// Returns a part of a tensor: number `index` of `count` along its first dimension.
+TensorPlace slice_of(const TensorPlace& whole, int64_t index, int64_t count) {
+  const auto at = [&](int64_t part) {
+    return whole.begin + whole.bytes() / static_cast<uint64_t>(count) * static_cast<uint64_t>(part);
+  };
+  TensorPlace place = whole;
+  place.begin = at(index);
+  place.end = at(index + 1);
+  place.shape.erase(place.shape.begin());
+  if (whole.quantised) {
+    auto form = std::make_shared<QuantisedPlace>(*whole.quantised);
+    form->scales = slice_of(form->scales, index, count);
+    place.quantised = std::move(form);
+  }
+  return place;
+}
+
+/// Takes the experts of tensors of all experts apart: those that are stored as one in every
+/// checkpoint of the family, and those that transformers 5 fuses, gate_up_proj [experts, 2 d_ff, d]
+/// and down_proj [experts, d, d_ff]. Each matrix of an expert is contiguous in them.
 class ExpertSplitter {
  public:
   ExpertSplitter(const ModelConfig& config, std::map<std::string, TensorPlace>& places)
@@ -112,6 +131,10 @@ class ExpertSplitter {
     for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
       const MlpSpec& mlp = config_.layers[layer].mlp;
       if (!mlp.mixture) continue;
+      if (mlp.mixture->names.stacked) {
+        take_slices(2 * layer + 1);
+        continue;
+      }
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
       split_layer(prefix, mlp);
       // transformers 5 has the router of every family in `mlp`.
@@ -121,6 +144,42 @@ class ExpertSplitter {
   }
 
  private:
+  /// Puts the slices of the sublayer's tensors in place of tensors of all experts. One of another
+  /// shape stays as it is.
+  void take_slices(int64_t sublayer) {
+    std::set<std::string> taken;
+    for (const StoredTensor& tensor : sublayer_tensors(config_, sublayer)) {
+      if (!tensor.slice) continue;
+      const auto& [whole_name, index, count] = *tensor.slice;
+      const auto whole = places_.find(whole_name);
+      if (whole == places_.end() || whole->second.shape != tensor.shape_in_files()) continue;
+      count_made(1);
+      TensorPlace place = slice_of(whole->second, index, count);
+      if (place.shape.size() == 2) {
+        std::ranges::reverse(place.shape);
+        place.transposed = !place.transposed;
+      }
+      add(tensor.name, std::move(place), whole_name);
+      taken.insert(whole_name);
+    }
+    for (const std::string& name : taken) places_.erase(name);
+  }
+
+  void count_made(std::size_t tensors) {
+    made_ += tensors;
+    if (made_ > kMaxExpertTensors) {
+      throw InputError("the fused experts are more than " + std::to_string(kMaxExpertTensors) +
+                       " matrices");
+    }
+  }
+
+  void add(const std::string& name, TensorPlace place, const std::string& fused) {
+    if (places_.emplace(name, std::move(place)).second) return;
+    throw InputError("the experts are stored twice: " + in_quotes(fused) +
+                     " has all of a layer, and " + in_quotes(name) +
+                     " one of them; remove one of the two");
+  }
+
   void split_layer(const std::string& prefix, const MlpSpec& mlp) {
     const MixtureNames& names = mlp.mixture->names;
     const int64_t experts = mlp.mixture->experts;
@@ -141,24 +200,15 @@ class ExpertSplitter {
     places_.erase(found);
     const auto count = static_cast<int64_t>(parts.size());
     const std::vector<int64_t> part_shape = {shape[1] / count, shape[2]};
-    made_ += static_cast<std::size_t>(shape[0] * count);
-    if (made_ > kMaxExpertTensors) {
-      throw InputError("the fused experts are more than " + std::to_string(kMaxExpertTensors) +
-                       " matrices");
-    }
+    count_made(static_cast<std::size_t>(shape[0] * count));
     const uint64_t bytes = (whole.end - whole.begin) / static_cast<uint64_t>(shape[0] * count);
     uint64_t begin = whole.begin;
     for (int64_t expert = 0; expert < shape[0]; ++expert) {
       for (const std::string_view part : parts) {
         const std::string name =
             prefix + std::to_string(expert) + "." + std::string(part) + ".weight";
-        const TensorPlace place{whole.file, whole.stored_name, whole.dtype, part_shape,
-                                begin,      begin + bytes};
-        if (!places_.emplace(name, place).second) {
-          throw InputError("the experts are stored twice: " + in_quotes(fused) +
-                           " has all of a layer, and " + in_quotes(name) +
-                           " one of them; remove one of the two");
-        }
+        add(name, {whole.file, whole.stored_name, whole.dtype, part_shape, begin, begin + bytes},
+            fused);
         begin += bytes;
       }
     }
@@ -177,23 +227,35 @@ class ExpertSplitter {
 };
 
 void require_tensor(const CheckpointTable& table, const fs::path& dir, const StoredTensor& tensor) {
-  const auto found = table.tensors.find(tensor.name);
+  auto found = table.tensors.find(tensor.name);
+  // A tensor of all experts that is there has not been taken apart, because of its shape.
+  const bool whole = found == table.tensors.end() && tensor.slice;
+  if (whole) found = table.tensors.find(tensor.slice->whole);
   if (found == table.tensors.end()) {
-    throw InputError(dir.string() + ": the checkpoint has no tensor " + in_quotes(tensor.name) +
-                     advice_on_missing_tensor(table, dir, tensor.name));
+    const std::string& missing = tensor.name_in_files();
+    throw InputError(dir.string() + ": the checkpoint has no tensor " + in_quotes(missing) +
+                     advice_on_missing_tensor(table, dir, missing));
   }
+  const std::vector<int64_t> expected = whole ? tensor.shape_in_files() : tensor.shape;
   const TensorPlace& place = found->second;
-  const std::string where = (dir / place.file).string() + ": tensor " + in_quotes(tensor.name);
+  const std::string where = (dir / place.file).string() + ": tensor " +
+                            in_quotes(whole ? tensor.slice->whole : tensor.name);
   if (!is_weight_dtype(place.dtype)) {
     throw InputError(where + " has dtype " + place.dtype + ", expected one of F32, F16, BF16" +
                      advice_on_dtype(table));
   }
-  if (place.shape == tensor.shape) return;
+  if (place.shape == expected) return;
   throw InputError(where + " has shape " + shape_text(place.shape) + ", expected " +
-                   shape_text(tensor.shape) + advice_on_shape(tensor.name, place.shape));
+                   shape_text(expected) + advice_on_shape(tensor.name, place.shape));
 }
 
 }  // namespace
+
+std::vector<int64_t> TensorPlace::stored_shape() const {
+  std::vector<int64_t> stored = shape;
+  if (transposed) std::swap(stored.at(stored.size() - 2), stored.back());
+  return stored;
+}
 
 bool is_weight_dtype(const std::string& dtype) {
   return std::ranges::count(kWeightDtypes, dtype) > 0;

@@ -42,18 +42,22 @@ struct TensorPlace {
   std::vector<int64_t> shape;
   uint64_t begin = 0;  ///< bytes from the start of the file
   uint64_t end = 0;
-  /// Set for a weight of 8 bits. `dtype` is then the one that it is read as.
+  /// Set for a weight of 8 or 4 bits. `dtype` is then the one that it is read as.
   std::shared_ptr<const QuantisedPlace> quantised = {};
+  bool transposed = false;  ///< stored with the last two dimensions of `shape` exchanged
 
+  std::vector<int64_t> stored_shape() const;
   uint64_t bytes() const { return end - begin; }
 };
 
-/// Weight of 8 bits [rows, columns]: each block of it is multiplied by one scale.
+/// Weight of 8 bits [rows, columns]: each block of it is multiplied by one scale. Or one of 4 bits
+/// [..., columns]: blocks of each row are multiplied by powers of two.
 struct QuantisedPlace {
-  std::string dtype;  ///< as in the file: "F8_E4M3", "I8"
+  std::string dtype;  ///< as in the file: "F8_E4M3", "I8", "U8" for two numbers of 4 bits
   TensorPlace scales;
   int64_t block_rows = 0;
   int64_t block_columns = 0;
+  bool packed = false;  ///< of 4 bits
 };
 
 /// A model's tensors in its files.
@@ -74,12 +78,12 @@ CheckpointTable table_as_stored(const CheckpointFiles& files,
                                 const std::map<std::string, SafetensorsHeader>& headers,
                                 const std::filesystem::path& dir);
 
-/// Makes the table of a model as transformers reads it: names without `model.` get it; fused
-/// experts become one tensor each; a tied model's head stands for an embedding that is not stored;
-/// the index need not list all tensors of its files; quantised weights have their scales; the text
-/// part of a wrapper gets the names of a model of text. Throws InputError if the index places a
-/// tensor in another file than one that holds it, or a wrapper's text part is stored in two layouts
-/// or not at all.
+/// Makes the table of a model as transformers reads it: names without `model.` get it; experts that
+/// are stored as one become one tensor each; a tied model's head stands for an embedding that is
+/// not stored; the index need not list all tensors of its files; quantised weights have their
+/// scales; the text part of a wrapper gets the names of a model of text. Throws InputError if the
+/// index places a tensor in another file than one that holds it, or a wrapper's text part is stored
+/// in two layouts or not at all.
 CheckpointTable table_of_model(const CheckpointFiles& files,
                                const std::map<std::string, SafetensorsHeader>& headers,
                                const std::filesystem::path& dir, const ModelConfig& config);

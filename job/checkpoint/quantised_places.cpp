@@ -60,6 +60,58 @@ QuantisedPlace quantised_place(const fs::path& dir, const Quantisation& quantisa
                     "; in config.json quantization_config says which numbers share a scale");
 }
 
+/// Returns the place of a weight [experts, in, out] that is stored as blocks [experts, out, in /
+/// 32, 16], each of 32 numbers, with an exponent for each block.
+TensorPlace place_of_blocks(const fs::path& dir, const TensorPlace& blocks,
+                            const TensorPlace& exponents) {
+  constexpr int64_t kBytes = 16;
+  const std::vector<int64_t>& shape = blocks.shape;
+  if (shape.size() != 4 || shape[3] != kBytes || std::ranges::count(shape, 0) > 0) {
+    refuse_weight(dir, blocks,
+                  "has the shape " + shape_text(shape) +
+                      "; expected are [experts, rows, blocks, 16], all above 0");
+  }
+  const std::vector<int64_t> expected(shape.begin(), shape.end() - 1);
+  if (exponents.dtype != "U8" || exponents.shape != expected) {
+    refuse_weight(dir, blocks,
+                  "has scales in " + exponents.dtype + " of the shape " +
+                      shape_text(exponents.shape) + ", expected U8 of " + shape_text(expected));
+  }
+  TensorPlace weight = blocks;
+  weight.dtype = "BF16";
+  weight.shape = {shape[0], shape[2] * 2 * kBytes, shape[1]};
+  weight.transposed = true;
+  weight.quantised = std::make_shared<const QuantisedPlace>(QuantisedPlace{
+      blocks.dtype, exponents, /*block_rows=*/1, /*block_columns=*/2 * kBytes, /*packed=*/true});
+  return weight;
+}
+
+/// Puts a weight in place of each tensor of blocks and its exponents.
+void take_blocks(const fs::path& dir, std::map<std::string, TensorPlace>& tensors) {
+  constexpr std::string_view kBlocks = "_blocks";
+  std::map<std::string, TensorPlace> weights;
+  for (const auto& [name, blocks] : tensors) {
+    if (!name.ends_with(kBlocks) || blocks.dtype != "U8") continue;
+    const std::string weight = name.substr(0, name.size() - kBlocks.size());
+    const auto exponents = tensors.find(weight + "_scales");
+    if (exponents == tensors.end()) {
+      refuse_weight(dir, blocks, "has no scales: " + in_quotes(weight + "_scales") + " is missing");
+    }
+    if (tensors.contains(weight)) {
+      refuse_weight(dir, blocks,
+                    "is stored beside " + in_quotes(weight) +
+                        "; remove the one that is not the "
+                        "model");
+    }
+    weights.emplace(weight, place_of_blocks(dir, blocks, exponents->second));
+  }
+  for (auto& [name, place] : weights) {
+    tensors.erase(name + std::string(kBlocks));
+    tensors.erase(name + "_scales");
+    tensors.emplace(name, std::move(place));
+  }
+}
+
 }  // namespace
 
 void take_scales(const fs::path& dir, const Quantisation& quantisation, CheckpointTable& table) {
@@ -70,6 +122,7 @@ void take_scales(const fs::path& dir, const Quantisation& quantisation, Checkpoi
         "is quantised and not of the text part: an output would copy it, and is not quantised");
   }
   std::map<std::string, TensorPlace>& tensors = table.tensors;
+  if (quantisation.packed) return take_blocks(dir, tensors);
   std::set<std::string> taken;
   for (auto& [name, place] : tensors) {
     if (place.dtype != quantisation.weight_dtype) continue;

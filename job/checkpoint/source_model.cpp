@@ -36,7 +36,8 @@ Dtype dtype_of(const TensorPlace& place) {
 
 int64_t elements_of(const TensorPlace& place) {
   const std::string& stored = place.quantised ? place.quantised->dtype : place.dtype;
-  return static_cast<int64_t>(place.bytes()) / safetensors_dtype_size(stored);
+  const auto numbers = static_cast<int64_t>(place.bytes()) / safetensors_dtype_size(stored);
+  return place.quantised && place.quantised->packed ? 2 * numbers : numbers;
 }
 
 /// Calls `visit` with the name and the place of each tensor of the model, and with true for those

@@ -48,6 +48,7 @@ constexpr std::array kQuantisers = {
     NameSign{".quant_state.", "bitsandbytes"},
     NameSign{".absmax", "bitsandbytes"},
     NameSign{".biases", "MLX"},
+    NameSign{"_proj_blocks", "MXFP4"},
 };
 
 template <class Signs>

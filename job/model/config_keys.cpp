@@ -86,7 +86,7 @@ constexpr std::array<std::string_view, 51> kIdleDropped = {"_name_or_path",
 constexpr std::array<std::string_view, 3> kCustomKeys = {"auto_map", "source_model_type",
                                                          "norm_weights"};
 
-/// Keys by which transformers loads code, files in place of the model's own, or weights of 8 bits.
+/// Keys by which transformers loads code, files in place of the model's own, or quantised weights.
 constexpr std::array<std::string_view, 9> kLoadingKeys = {"auto_map",
                                                           "attn_implementation",
                                                           "_attn_implementation",

@@ -80,6 +80,8 @@ struct AttentionSpec {
   /// The layer has a DeltaNet in place of an attention; only value_head_dim is used besides.
   std::optional<DeltaNetSpec> delta_net = std::nullopt;
   std::optional<HeadNorms> head_norms = std::nullopt;
+  /// Each head has a number that joins the scores in the softmax, and has no value.
+  bool sinks = false;
   /// Factor of queries times keys. Absent: 1 / sqrt(head_dim).
   std::optional<double> scale = std::nullopt;
   /// Limit c of the scores: s becomes c · tanh(s / c).
@@ -88,19 +90,26 @@ struct AttentionSpec {
   /// Rotary embedding, an index of ModelConfig::rotaries. Absent: no position embedding (NoPE).
   std::optional<std::size_t> rotary = 0;
 
+  /// Returns true if the scores of all pairs of tokens are held: faster kernels have neither limits
+  /// nor sinks.
+  bool holds_scores() const { return score_cap || sinks; }
   bool operator==(const AttentionSpec&) const = default;
 };
 
-/// Names of the parts of a mixture of experts in a checkpoint: "model.layers.N.BLOCK.gate" for the
-/// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert,
-/// "model.layers.N.SHARED.GATE" for the shared expert.
+/// Names of the parts of a mixture of experts in a checkpoint: "model.layers.N.BLOCK.ROUTER",
+/// "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert, "model.layers.N.SHARED.GATE" for
+/// the shared expert.
 struct MixtureNames {
   std::string_view block;
-  std::string_view gate;
+  std::string_view gate;  ///< also names gate and up as one matrix (MlpSpec::fused)
   std::string_view up;
   std::string_view down;
   std::string_view shared = {};       ///< empty: there is no shared expert
   std::string_view shared_gate = {};  ///< in BLOCK: the shared expert's gate; empty: it has none
+  std::string_view router = "gate";
+  /// In files all experts have one tensor of each kind: "BLOCK.experts.GATE" [experts, in, out],
+  /// and "BLOCK.experts.GATE_bias" [experts, out].
+  bool stacked = false;
 
   bool operator==(const MixtureNames&) const = default;
 };
@@ -134,14 +143,27 @@ struct MixtureSpec {
 /// Function between gate and up, by its name in config.json: silu, gelu_pytorch_tanh.
 enum class Activation { kSilu, kGeluTanh };
 
+/// Features (u + 1) · g · sigmoid(sharpness · g), with g = min(gate, limit) and u = up within
+/// -limit .. limit.
+struct LimitedGlu {
+  double limit = 0.0;
+  double sharpness = 0.0;
+
+  bool operator==(const LimitedGlu&) const = default;
+};
+
 /// MLP of one layer.
 struct MlpSpec {
   int64_t intermediate_size = 0;  ///< d_ff, of each expert in a mixture. 0: the layer has no MLP.
-  bool bias = false;              ///< biases of gate, up, down
+  bool bias = false;              ///< biases of gate, up, down; in a mixture also of the router
   bool fused = false;             ///< gate and up are one matrix
+  bool interleaved = false;       ///< rows of that matrix are of gate and up in turn
   Activation activation = Activation::kSilu;
+  std::optional<LimitedGlu> limited = std::nullopt;  ///< in place of the activation
   std::optional<MixtureSpec> mixture = std::nullopt;
 
+  /// Number of matrices that gate and up are.
+  int64_t in_matrices() const { return fused ? 1 : 2; }
   bool operator==(const MlpSpec&) const = default;
 };
 

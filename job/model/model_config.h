@@ -74,13 +74,14 @@ struct Wrapper {
   int64_t other_bytes = 0;
 };
 
-/// Form of a source's weights in 8 bits. They are read as bfloat16.
+/// Form of a source's weights in 8 or 4 bits. They are read as bfloat16.
 struct Quantisation {
-  std::string name;          ///< "fp8", "compressed-tensors"
-  std::string weight_dtype;  ///< as in the files: "F8_E4M3", "I8"
+  std::string name;          ///< "fp8", "compressed-tensors", "mxfp4"
+  std::string weight_dtype;  ///< as in the files: "F8_E4M3", "I8"; "U8" for two numbers of 4 bits
   /// Rows and columns that share a scale. 0: a whole matrix or each row, as the scales' shape says.
   int64_t block_rows = 0;
   int64_t block_columns = 0;
+  bool packed = false;  ///< numbers of 4 bits, in blocks of 32 with an exponent
 
   bool operator==(const Quantisation&) const = default;
 };
@@ -108,7 +109,7 @@ struct ModelConfig {
   /// Bytes of all tensors in the files, also of those that the model does not use. 0: not read.
   int64_t file_bytes = 0;
   std::optional<Wrapper> wrapper = {};            ///< the model is the text part of another one
-  std::optional<Quantisation> quantisation = {};  ///< weights are stored in 8 bits
+  std::optional<Quantisation> quantisation = {};  ///< weights are stored in 8 or 4 bits
   NarrowForm form;
 
   int64_t num_layers() const { return std::ssize(layers); }  ///< L

@@ -38,7 +38,8 @@ struct PlacedTensor {
   bool is(std::string_view module) const { return tensor.module == module; }
   /// A router, or the gate of a shared expert.
   bool is_router() const {
-    return tensor.role == TensorRole::kInProjWeight && (is("gate") || is("shared_expert_gate"));
+    return tensor.role == TensorRole::kInProjWeight &&
+           (is("gate") || is("router") || is("shared_expert_gate"));
   }
 };
 

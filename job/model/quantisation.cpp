@@ -122,11 +122,14 @@ std::optional<Quantisation> read_quantisation(const ConfigFields& fields) {
       found = read_fp8(given);
     } else if (method == "compressed-tensors") {
       found = read_compressed_tensors(given);
+    } else if (method == "mxfp4") {
+      given.note({"modules_to_not_convert", "dequantize"});  // the files say what is quantised
+      found = Quantisation{.name = "mxfp4", .weight_dtype = "U8", .packed = true};
     } else {
       refuse(fields, section,
              "quantised checkpoints are refused (" +
                  (method.empty() ? "without quant_method" : "'" + method + "'") +
-                 "), unless of fp8 or compressed-tensors with 8 bits");
+                 "), unless of fp8, mxfp4 or compressed-tensors with 8 bits");
     }
   }
   return found;

@@ -143,7 +143,8 @@ void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConf
   config.hidden_size = fields.required_integer("hidden_size", 1, kMaxSize);
   LayerSpec layer;
   layer.mlp.activation = family.activation;
-  layer.mlp.intermediate_size = fields.required_integer("intermediate_size", 1, kMaxSize);
+  layer.mlp.intermediate_size =
+      fields.integer_or("intermediate_size", family.absent.intermediate_size, kMaxSize);
   const int64_t layers = fields.required_integer("num_hidden_layers", 1, kMaxLayers);
   config.vocab_size = fields.integer_or("vocab_size", family.absent.vocab_size, kMaxSize);
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions)

@@ -63,10 +63,12 @@ Projections projections_of_mixture(const MlpSpec& mlp) {
   const int64_t rows = mlp.intermediate_size;
   const MixtureNames& names = mlp.mixture->names;
   Projections mixture = {.block = names.block,
-                         .in_proj = {{"gate", mlp.mixture->experts},
-                                     {names.gate, rows, /*per_expert=*/true},
-                                     {names.up, rows, /*per_expert=*/true}},
-                         .out_proj = {{names.down, rows, /*per_expert=*/true}}};
+                         .in_proj = {{names.router, mlp.mixture->experts}},
+                         .out_proj = {{names.down, rows, /*per_expert=*/true}},
+                         .in_bias = mlp.bias,
+                         .out_bias = mlp.bias};
+  mixture.in_proj.push_back({names.gate, mlp.fused ? 2 * rows : rows, /*per_expert=*/true});
+  if (!mlp.fused) mixture.in_proj.push_back({names.up, rows, /*per_expert=*/true});
   if (const int64_t shared = shared_features(mlp); shared > 0) {
     mixture.in_proj.push_back({names.gate, shared, false, names.shared});
     mixture.in_proj.push_back({names.up, shared, false, names.shared});
@@ -112,6 +114,16 @@ std::string tensor_name(const TensorRow& row, const std::string& prefix, int64_t
   return name + std::string(row.parameter.empty() ? parameter_name(row.role) : row.parameter);
 }
 
+/// Returns the place of the row's tensor of one expert in that of all; nullopt if files have one of
+/// each.
+std::optional<TensorSlice> slice_of(const TensorRow& row, const std::string& prefix, int64_t expert,
+                                    int64_t experts) {
+  if (!row.stacked) return std::nullopt;
+  const std::string name = prefix + std::string(row.block) + ".experts." + std::string(row.module);
+  return TensorSlice{
+      .whole = row.columns ? name : name + "_bias", .index = expert, .count = experts};
+}
+
 /// Expands rows to tensors with names and sizes. Rows of experts are repeated expert by expert;
 /// neighbours of the same role stay together. `prefix`: empty, or begins the names and ends with a
 /// dot.
@@ -124,7 +136,8 @@ std::vector<StoredTensor> expanded(const std::vector<TensorRow>& rows, const std
     if (row.columns) shape.push_back(size_of(*row.columns, k_in, k_out));
     const bool follows = !tensors.empty() && tensors.back().role == row.role;
     tensors.push_back({tensor_name(row, prefix, expert), std::move(shape), row.role,
-                       follows ? tensors.back().index + 1 : 0});
+                       follows ? tensors.back().index + 1 : 0,
+                       slice_of(row, prefix, expert, experts)});
   };
   for (auto row = rows.begin(); row != rows.end();) {
     const auto end = std::find_if(row, rows.end(), [&](const TensorRow& other) {
@@ -148,6 +161,45 @@ void add_head_norm_rows(const AttentionSpec& attention, std::string_view block,
   };
   add(query, attention.num_heads);
   add(key, attention.num_kv_heads);
+}
+
+void add_sinks_row(const AttentionSpec& attention, std::string_view block,
+                   std::vector<TensorRow>& rows) {
+  if (!attention.sinks) return;
+  rows.push_back({.role = TensorRole::kSinks,
+                  .block = block,
+                  .module = {},
+                  .rows = constant(attention.num_heads),
+                  .columns = {},
+                  .parameter = "sinks"});
+}
+
+/// Adds weights, then biases, of the sublayer's projections.
+void add_projection_rows(const Projections& parts, bool stacked, std::vector<TensorRow>& rows) {
+  const auto add = [&](TensorRole role, const Projection& part, const Extent& out,
+                       const std::optional<Extent>& in) {
+    rows.push_back({.role = role,
+                    .block = part.block.empty() ? parts.block : part.block,
+                    .module = part.module,
+                    .rows = out,
+                    .columns = in,
+                    .per_expert = part.per_expert,
+                    .stacked = part.per_expert && stacked});
+  };
+  for (const Projection& in : parts.in_proj) {
+    add(TensorRole::kInProjWeight, in, constant(in.size), kIn);
+  }
+  for (const Projection& out : parts.out_proj) {
+    add(TensorRole::kOutProjWeight, out, kOut, constant(out.size));
+  }
+  if (parts.in_bias) {
+    for (const Projection& in : parts.in_proj) {
+      add(TensorRole::kInProjBias, in, constant(in.size), {});
+    }
+  }
+  if (parts.out_bias) {
+    for (const Projection& out : parts.out_proj) add(TensorRole::kOutProjBias, out, kOut, {});
+  }
 }
 
 void add_delta_net_rows(const AttentionSpec& attention, std::string_view block,
@@ -206,37 +258,23 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
     return rows;
   }
   const bool attends = is_attention(sublayer);
-  const auto [block, in_proj, out_proj, in_bias, out_bias] =
+  const Projections parts =
       attends ? projections_of(config.attention(sublayer)) : projections_of(config.mlp(sublayer));
-  rows.reserve(2 * in_proj.size() + 6);  // space for biases, out_proj, norms and shortcut factors
-  const auto block_of = [&sublayers = block](const Projection& projection) {
-    return projection.block.empty() ? sublayers : projection.block;
-  };
-  for (const Projection& in : in_proj) {
-    rows.push_back({TensorRole::kInProjWeight, block_of(in), in.module, constant(in.size), kIn,
-                    in.per_expert});
-  }
-  for (const Projection& out : out_proj) {
-    rows.push_back({TensorRole::kOutProjWeight, block_of(out), out.module, kOut, constant(out.size),
-                    out.per_expert});
-  }
-  if (in_bias) {
-    for (const Projection& in : in_proj) {
-      rows.push_back({TensorRole::kInProjBias, block, in.module, constant(in.size), {}});
+  const std::string_view block = parts.block;
+  rows.reserve(2 * parts.in_proj.size() + 6);  // space for biases, norms and shortcut factors
+  if (config.is_mixture(sublayer)) {
+    const MixtureSpec& mixture = *config.mlp(sublayer).mixture;
+    add_projection_rows(parts, mixture.names.stacked, rows);
+    if (mixture.choice_bias) {
+      rows.push_back(
+          {TensorRole::kChoiceBias, block, mixture.names.router, constant(mixture.experts), {}});
     }
-  }
-  if (out_bias) {
-    rows.push_back({TensorRole::kOutProjBias, block, out_proj.front().module, kOut, {}});
-  }
-  if (config.is_mixture(sublayer) && config.mlp(sublayer).mixture->choice_bias) {
-    rows.push_back({TensorRole::kChoiceBias,
-                    block,
-                    "gate",
-                    constant(config.mlp(sublayer).mixture->experts),
-                    {}});
+  } else {
+    add_projection_rows(parts, /*stacked=*/false, rows);
   }
   if (attends) {
     add_head_norm_rows(config.attention(sublayer), block, rows);
+    add_sinks_row(config.attention(sublayer), block, rows);
     add_delta_net_rows(config.attention(sublayer), block, rows);
   }
   const std::string_view before = config.norm_before(sublayer);
@@ -323,6 +361,14 @@ std::vector<StoredTensor> head_tensors(const ModelConfig& config) {
   return expanded(head_rows(config), "", config.form.junction_widths.back(), 0, 0);
 }
 
+std::vector<int64_t> StoredTensor::shape_in_files() const {
+  if (!slice) return shape;
+  std::vector<int64_t> whole = shape;
+  std::ranges::reverse(whole);
+  whole.insert(whole.begin(), slice->count);
+  return whole;
+}
+
 bool is_in_proj(const StoredTensor& stored) {
   return stored.role == TensorRole::kInProjWeight || stored.role == TensorRole::kInProjBias;
 }
@@ -357,8 +403,8 @@ std::vector<StoredTensor> shard_tensors(const ModelConfig& config, int64_t first
 
 std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& config) {
   std::map<std::string, std::vector<int64_t>> shapes;
-  for (StoredTensor& tensor : shard_tensors(config, 0, config.num_sublayers())) {
-    shapes.emplace(std::move(tensor.name), std::move(tensor.shape));
+  for (const StoredTensor& tensor : shard_tensors(config, 0, config.num_sublayers())) {
+    shapes.emplace(tensor.name_in_files(), tensor.shape_in_files());
   }
   return shapes;
 }

@@ -26,6 +26,7 @@ enum class TensorRole {
   kOutProjBias,
   kChoiceBias,      ///< added to a router's scores; float32 also where other weights are narrower
   kHeadNorm,        ///< q_norm, k_norm
+  kSinks,           ///< a score of each head without a key
   kDeltaNet,        ///< convolution, decay and norm of a DeltaNet, which nothing else has
   kNorm,            ///< before in_proj; in models without maps, dense ones included
   kPostNorm,        ///< behind out_proj
@@ -59,6 +60,14 @@ struct Extent {
 
 int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out);
 
+/// Place of a tensor of one expert in the tensor that files hold in place of those of all experts:
+/// of biases [experts, out], of matrices [experts, in, out].
+struct TensorSlice {
+  std::string whole;  ///< name of that tensor
+  int64_t index = 0;
+  int64_t count = 0;
+};
+
 /// One tensor with its widths left open, or one such tensor per expert.
 struct TensorRow {
   TensorRole role;
@@ -69,6 +78,7 @@ struct TensorRow {
   bool per_expert = false;
   std::string_view parameter = {};  ///< empty: "weight", or as the role says
   bool convolution = false;         ///< the shape is [rows, 1, columns]
+  bool stacked = false;             ///< the tensors of all experts are one in files
 };
 
 /// Returns a sublayer's rows in writing order, which is their order in files. Their texts live as
@@ -108,6 +118,11 @@ struct StoredTensor {
   std::vector<int64_t> shape;  ///< matrices and shortcuts are [out, in], as in nn.Linear
   TensorRole role;
   size_t index = 0;  ///< position among the tensors of its role in the sublayer
+  std::optional<TensorSlice> slice = {};  ///< absent: files hold it by its name, in its shape
+
+  /// Name and shape of the tensor in files that holds it.
+  const std::string& name_in_files() const { return slice ? slice->whole : name; }
+  std::vector<int64_t> shape_in_files() const;
 };
 
 /// Returns the sublayer's tensors in writing order.
@@ -132,7 +147,7 @@ bool is_in_proj(const StoredTensor& stored);
 /// tied head.
 std::vector<StoredTensor> shard_tensors(const ModelConfig& config, int64_t first, int64_t end);
 
-/// Returns the shape of every tensor in the config's checkpoint, by name.
+/// Returns the shape of every tensor in the files of the config's checkpoint, by name.
 std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& config);
 
 /// Returns config.dtypes without names that are not those of the config's tensors.

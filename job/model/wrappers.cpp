@@ -12,7 +12,8 @@ constexpr std::array kWrappers = {
     WrapperSpec{"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text"},
     WrapperSpec{"llava", "LlavaForConditionalGeneration", "llama"},
     WrapperSpec{"mistral3", "Mistral3ForConditionalGeneration", "mistral"},
-    WrapperSpec{"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text"}};
+    WrapperSpec{"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text"},
+    WrapperSpec{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"}};
 
 /// Names of published files, then those of the modules in transformers. It reads either.
 constexpr std::array kWrapperNames = {

@@ -237,9 +237,9 @@ void add_size(json& document, const JobPlan& plan) {
 
 std::string target_text(const ResolvedJob& job) {
   if (job.target.sparsity) return fmt::format("sparsity {}", *job.target.sparsity);
-  if (job.target.size) return fmt::format("size {}", *job.target.size);
+  if (job.target.size) return fmt::format("size {:.6g}", *job.target.size);
   if (job.target.allocation)
-    return fmt::format("size {}, allocated by loss", job.target.allocation->size);
+    return fmt::format("size {:.6g}, allocated by loss", job.target.allocation->size);
   return fmt::format("width {}", job.widths.largest());
 }
 

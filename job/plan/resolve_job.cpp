@@ -192,7 +192,7 @@ void check_stock_output(const ModelConfig& config) {
 }
 
 /// Refuses maps for models that the code of an output with maps (modeling_dotresize.py) does not
-/// compute: it has one window for all layers, and no factors.
+/// compute: it has one window for all layers, and neither factors nor sinks.
 void check_maps(const ModelConfig& config, const ResolvedJob& job) {
   if (job.widths.mapped_count == 0) return;
   if (config.wrapper) {
@@ -223,6 +223,10 @@ void check_maps(const ModelConfig& config, const ResolvedJob& job) {
       config.layers, [](const LayerSpec& layer) { return layer.residual_scale != 1.0; });
   if (scaled || config.embedding_scale != 1.0 || config.logit_scale != 1.0 || config.logit_cap) {
     refuse("the model multiplies its embedding, its layers' outputs or its logits by factors");
+  }
+  const auto has_sinks = [](const LayerSpec& layer) { return layer.attention.sinks; };
+  if (std::ranges::any_of(config.layers, has_sinks)) {
+    refuse("each head of the model's attention has a sink, a score without a key");
   }
   const auto& first = config.layers.front().attention.sliding_window;
   const bool differ = std::ranges::any_of(config.layers, [&](const LayerSpec& layer) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -313,6 +315,112 @@ TEST_F(SourceModelTest, FusedExpertsAreTakenApart) {
   for (const auto& [name, tensor] : expected) {
     EXPECT_TRUE(at::equal(reader.get(name, tensor.sizes()), tensor)) << name;
   }
+}
+
+json gpt_oss() {
+  json config = llama();
+  config.update({{"model_type", "gpt_oss"},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 4},
+                 {"hidden_size", 32},
+                 {"intermediate_size", 64},
+                 {"num_local_experts", 3},
+                 {"num_experts_per_tok", 2},
+                 {"rope_scaling", {{"rope_type", "default"}}}});
+  return config;
+}
+
+constexpr char kExperts[] = "model.layers.0.mlp.experts.";
+
+/// Returns the matrix of an expert as it is computed with, [out, in].
+at::Tensor expert(const at::Tensor& stacked, int64_t number) { return stacked[number].t(); }
+
+TEST_F(SourceModelTest, ATensorOfAllExpertsIsSeenAsOneOfEach) {
+  const std::string in = std::string(kExperts) + "gate_up_proj";
+  const std::string out = std::string(kExperts) + "down_proj";
+  const at::Tensor gate_up = at::arange(3 * 32 * 128, at::kFloat).view({3, 32, 128});
+  const at::Tensor bias = at::arange(3 * 128, at::kFloat).view({3, 128});
+  const auto bend = [&](NamedTensors& tensors) {
+    for (auto& entry : tensors) entry.second = entry.second.to(at::kFloat);
+    tensor_of(tensors, in) = gate_up;
+    tensor_of(tensors, in + "_bias") = bias;
+  };
+  write(gpt_oss(), bend);
+  const SourceModel model = read();
+  const CheckpointReader reader(dir_.path(), model.config);
+  EXPECT_FALSE(reader.has(in));
+  for (int64_t number = 0; number < 3; ++number) {
+    const std::string name = kExperts + std::to_string(number) + ".";
+    EXPECT_TRUE(
+        at::equal(reader.get(name + "gate_up_proj.weight", {128, 32}), expert(gate_up, number)));
+    EXPECT_TRUE(at::equal(reader.get(name + "gate_up_proj.bias", {128}), bias[number]));
+    EXPECT_EQ(reader.shape(name + "down_proj.weight"), (std::vector<int64_t>{32, 64}));
+  }
+  write(gpt_oss(), [&](NamedTensors& tensors) {
+    bend(tensors);
+    tensor_of(tensors, out) = at::ones({3, 32, 64});
+  });
+  EXPECT_THAT(fault(), HasSubstr("tensor 'model.layers.0.mlp.experts.down_proj' has shape [3, 32, "
+                                 "64], expected [3, 64, 32]"));
+  write(gpt_oss(),
+        [&](NamedTensors& tensors) { tensor_of(tensors, in + "_bias") = bias.to(at::kHalf)[0]; });
+  EXPECT_THAT(fault(), HasSubstr("gate_up_proj_bias' has shape [128], expected [3, 128]"));
+}
+
+/// Stores the experts' gate_up_proj in 4 bits: pairs of codes and exponents.
+void pack(NamedTensors& tensors, const at::Tensor& pairs, const at::Tensor& exponents) {
+  const std::string name = std::string(kExperts) + "gate_up_proj";
+  std::erase_if(tensors, [&](const auto& entry) { return entry.first == name; });
+  tensors.emplace_back(name + "_blocks", pairs);
+  if (exponents.defined()) tensors.emplace_back(name + "_scales", exponents);
+}
+
+TEST_F(SourceModelTest, WeightsOf4BitsAreReadAsBFloat16) {
+  json config = gpt_oss();
+  config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const at::Tensor pairs = at::randint(0, 256, {3, 128, 1, 16}, at::kByte);
+  const at::Tensor exponents = at::randint(100, 140, {3, 128, 1}, at::kByte);
+  write(config, [&](NamedTensors& tensors) { pack(tensors, pairs, exponents); });
+  const SourceModel model = read();
+  EXPECT_THAT(model.warnings, IsEmpty());
+  EXPECT_EQ(model.config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+  const std::string name = std::string(kExperts) + "2.gate_up_proj.weight";
+  const at::Tensor weight = CheckpointReader(dir_.path(), model.config).get(name, {128, 32});
+  constexpr std::array<double, 8> kValues = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (int64_t row = 0; row < 128; row += 7) {
+    for (int64_t column = 0; column < 32; ++column) {
+      const int64_t pair = pairs[2][row][0][column / 2].item<int64_t>();
+      const int64_t code = column % 2 == 0 ? pair % 16 : pair / 16;
+      const double value = std::ldexp(kValues.at(static_cast<size_t>(code % 8)),
+                                      exponents[2][row][0].item<int>() - 127);
+      EXPECT_EQ(weight[row][column].item<double>(), code < 8 ? value : -value);
+    }
+  }
+  EXPECT_EQ(fault(), "accepted");
+}
+
+TEST_F(SourceModelTest, BlocksOf4BitsThatDoNotFitAreRefused) {
+  json config = gpt_oss();
+  config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const auto fault_of = [&](const at::Tensor& pairs, const at::Tensor& exponents) {
+    write(config, [&](NamedTensors& tensors) { pack(tensors, pairs, exponents); });
+    return fault();
+  };
+  const auto bytes = [](at::IntArrayRef shape) { return at::ones(shape, at::kByte); };
+  EXPECT_THAT(
+      fault_of(bytes({3, 128, 1, 16}), {}),
+      HasSubstr("has no scales: 'model.layers.0.mlp.experts.gate_up_proj_scales' is missing"));
+  EXPECT_THAT(fault_of(bytes({3, 128, 32}), bytes({3, 128, 1})),
+              HasSubstr("expected are [experts, rows, blocks, 16], all above 0"));
+  EXPECT_THAT(fault_of(bytes({3, 128, 1, 16}), bytes({3, 128})),
+              HasSubstr("has scales in U8 of the shape [3, 128], expected U8 of [3, 128, 1]"));
+  EXPECT_THAT(fault_of(bytes({3, 128, 1, 16}), at::ones({3, 128, 1})),
+              HasSubstr("has scales in F32 of the shape [3, 128, 1], expected U8"));
+  EXPECT_THAT(fault_of(bytes({3, 64, 1, 16}), bytes({3, 64, 1})),
+              HasSubstr("gate_up_proj' has shape [3, 32, 64], expected [3, 32, 128]"));
+  config.erase("quantization_config");
+  EXPECT_THAT(fault_of(bytes({3, 128, 1, 16}), bytes({3, 128, 1})),
+              HasSubstr("quantised weights, as MXFP4 stores them"));
 }
 
 TEST_F(SourceModelTest, ATiedHeadMustBeTheEmbedding) {

@@ -106,6 +106,35 @@ TEST(ShardWriter, FilesDependOnLayoutAndTensorsAlone) {
   EXPECT_EQ(file_bytes(backward / kOnlyShard), file_bytes(forward / kOnlyShard));
 }
 
+TEST(ShardWriter, PartsOfATensorAreOneInTheFile) {
+  std::vector<TensorSpec> specs = {{"first", at::kFloat, {2}}};
+  std::set<std::string> names = {"first", "last"};
+  const at::Tensor matrices = random_tensor({3, 4, 5}, at::kFloat);  // [out, in] of each
+  for (int64_t part = 0; part < 3; ++part) {
+    const std::string name = "part." + std::to_string(part);
+    specs.push_back({name, at::kFloat, {4, 5}, "all", TensorSlice{"all", part, 3}});
+    names.insert(name);
+  }
+  specs.push_back({"last", at::kFloat, {2}});
+  const TemporaryDirectory dir;
+  const ShardLayout layout = make_shard_layout(specs);
+  EXPECT_EQ(layout.total_parameters, 2 + 60 + 2);
+  EXPECT_THAT(index_json(layout), AllOf(HasSubstr("\"all\""), testing::Not(HasSubstr("part"))));
+  create_shards(dir.path(), layout);
+  ShardWriter writer(dir.path(), layout, names);
+  for (const int64_t part : {2, 0, 1}) writer.write("part." + std::to_string(part), matrices[part]);
+  EXPECT_THROW(writer.write("part.0", matrices[0].narrow(0, 0, 2), 2), std::logic_error);
+  for (const char* name : {"first", "last"}) writer.write(name, at::ones({2}));
+  writer.finish();
+  const SafetensorsFile file(dir / kOnlyShard);
+  EXPECT_EQ(file.header.tensors.size(), 3u);
+  EXPECT_TRUE(at::equal(file.tensor("all"), matrices.transpose(1, 2)));
+  EXPECT_TRUE(at::equal(file.tensor("last"), at::ones({2})));
+  EXPECT_EQ(make_shard_layout(specs, 100).shards.at(1).tensors.size(), 3u);  // kept together
+  specs.erase(specs.begin() + 2);
+  EXPECT_THROW(index_json(make_shard_layout(specs)), std::logic_error);
+}
+
 TEST(ShardWriter, CopiesTensorsOfAnyDtypeAndGivesOthersTheirStoredNames) {
   const TemporaryDirectory dir;
   put_file(dir / "source", "0123456789");

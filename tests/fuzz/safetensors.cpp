@@ -46,7 +46,12 @@ ModelConfig tiny_mixture() {
 void check_place(const TensorPlace& place, uint64_t file_size) {
   require(place.begin <= place.end && place.end <= file_size, "a place lies in the file");
   const std::string& dtype = place.quantised ? place.quantised->dtype : place.dtype;
-  const TensorInfo part{dtype, place.shape, place.begin, place.end};
+  TensorInfo part{dtype, place.shape, place.begin, place.end};
+  if (place.quantised && place.quantised->packed) {
+    int64_t& inputs = part.shape.at(part.shape.size() - (place.transposed ? 2 : 1));
+    require(inputs % 2 == 0, "two numbers are a byte");
+    inputs /= 2;
+  }
   require(place.bytes() == static_cast<uint64_t>(checked_bytes(part)),
           "a place has the bytes of its shape");
   if (!place.quantised) return;
@@ -64,7 +69,8 @@ void check_table_of(const ModelConfig& config, const SafetensorsHeader& header,
   require_tensors(table, "model", config);
 }
 
-/// Reads the header as that of a plain model, of one with weights of 8 bits, and of a wrapper.
+/// Reads the header as that of a plain model, of one with weights of 8 bits, of a wrapper, and of
+/// one whose experts are stored as one in 4 bits.
 void check_table(const SafetensorsHeader& header, uint64_t file_size) {
   static const ModelConfig plain = tiny_mixture();
   ModelConfig quantised = plain;
@@ -72,7 +78,14 @@ void check_table(const SafetensorsHeader& header, uint64_t file_size) {
   ModelConfig wrapped = quantised;
   wrapped.quantisation->block_rows = wrapped.quantisation->block_columns = 2;
   wrapped.wrapper = Wrapper{.model_type = "llava", .architecture = ""};
-  for (const ModelConfig* config : {&quantised, &wrapped}) {
+  ModelConfig stacked = plain;  // its experts are w1 [2, 32, 2] and w2 [2, 1, 32]
+  stacked.hidden_size = 32;
+  stacked.quantisation = Quantisation{.name = "mxfp4", .weight_dtype = "U8", .packed = true};
+  for (LayerSpec& layer : stacked.layers) {
+    layer.mlp.fused = layer.mlp.interleaved = layer.mlp.bias = true;
+    layer.mlp.mixture->names.stacked = true;
+  }
+  for (const ModelConfig* config : {&quantised, &wrapped, &stacked}) {
     try {
       check_table_of(*config, header, file_size);
     } catch (const InputError&) {  // other configs may have this header

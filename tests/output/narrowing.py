@@ -27,6 +27,7 @@ def tensors_of(directory):
 
 
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16}
+WHOLE_VALUES = ("qwen3_5_text", "qwen3_5_moe_text")  # families whose value heads keep their channels
 
 
 def tiny_keys(family, **changes):
@@ -62,6 +63,10 @@ def tiny_keys(family, **changes):
     if family == "glm4_moe":
         keys |= {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28, "n_shared_experts": 2}
         keys |= {"n_group": 2, "topk_group": 1, "routed_scaling_factor": 1.5, "use_qk_norm": True, "attention_bias": True}
+    if family == "gpt_oss":
+        keys |= {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 7, "rope_theta": 150000.0}
+        keys |= {"rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}
+        keys["rope_scaling"]["original_max_position_embeddings"] = 4096  # the default, if transformers 4 reads what 5 has saved
     if family == "gemma3_text":
         keys |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 7}
         keys |= {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_local_base_freq": 500.0}
@@ -70,7 +75,9 @@ def tiny_keys(family, **changes):
         keys |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 7}
         keys |= {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 3.0}
         del keys["hidden_act"]
-    if family == "qwen3_5_text":
+    if family == "qwen3_5_moe_text":
+        keys |= {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28, "shared_expert_intermediate_size": 50}
+    if family in WHOLE_VALUES:
         keys |= {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "partial_rotary_factor": 0.5}
         keys |= {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 10}
     if family == "gemma":
@@ -138,6 +145,8 @@ def random_dense(keys, seed=0):
                 parameter.uniform_(0.5, 1.5)
             elif name.endswith("bias"):
                 parameter.normal_(std=0.3)
+            elif keys["model_type"] == "gpt_oss" and "experts" in name:  # [experts, in, out], so large that some numbers reach the limits
+                parameter.normal_(std=3 * parameter.shape[-2] ** -0.5)
             else:
                 parameter.normal_(std=parameter.shape[-1] ** -0.5)
         for name, buffer in model.named_buffers():
@@ -290,10 +299,11 @@ def silence_features(model, is_silent):
         for name, weight in model.named_parameters():  # transformers 5 fuses experts
             if not name.endswith(("down_proj.weight", "w2.weight", "experts.down_proj")):
                 continue
-            of_all = model.config.moe_intermediate_size / weight.shape[-1] if "shared_expert" in name else 1
-            for feature in range(weight.shape[-1]):
+            reads = weight.mT if model.config.model_type == "gpt_oss" else weight  # [..., features]
+            of_all = model.config.moe_intermediate_size / reads.shape[-1] if "shared_expert" in name else 1
+            for feature in range(reads.shape[-1]):
                 if is_silent(layer_of(name), feature * of_all):
-                    weight[..., feature] = 0.0
+                    reads[..., feature] = 0.0
 
 
 def without_features(tensors, sizes):
@@ -309,7 +319,9 @@ def without_features(tensors, sizes):
             tensor = torch.cat([rows[:size] for rows in tensor.chunk(2)])
         elif re.search(r"\.(gate_proj|up_proj|w1|w3)\.(weight|bias)$", name):
             tensor = tensor[:size]
-        elif re.search(r"\.(down_proj|w2)\.weight$", name):
+        elif re.search(r"\.experts\.gate_up_proj(_bias)?$", name):  # of a gpt_oss: gate and up in turn
+            tensor = tensor[..., : 2 * size]
+        elif re.search(r"\.((down_proj|w2)\.weight|experts\.down_proj)$", name):
             tensor = tensor[:, :size]
         cut[name] = tensor
     return cut
@@ -382,9 +394,6 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
         for key in ("rope_scaling", *moved):
             keys.pop(key, None)
     return keys
-
-
-WHOLE_VALUES = ("qwen3_5_text",)  # families whose value heads keep their channels
 
 
 def layer_sizes_keys(keys, sizes, dims, dtype="float32"):

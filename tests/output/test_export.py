@@ -243,7 +243,7 @@ def test_what_has_no_form_in_gguf_is_refused_by_name(tmp_path):
         change_json(model / "config.json", **changes)
         return export(model, out, exit_code=65)
 
-    assert "'gpt_oss' is refused" in refusal(model_type="gpt_oss", architectures=None)
+    assert "'cohere' is refused" in refusal(model_type="cohere", architectures=None)
     assert "the family granite has no exporter" in refusal(model_type="granite", architectures=None)
     assert "a rotary embedding of type dynamic is not exported" in refusal(rope_parameters={"rope_type": "dynamic", "factor": 2.0})
     assert "has shape [512, 64], expected [500, 64]" in refusal(vocab_size=500)

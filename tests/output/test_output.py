@@ -218,10 +218,11 @@ FAMILIES_WITHOUT_MAPS = {
     "hunyuan_v1_dense": "HunYuanDenseV1",
     "ministral3": "Ministral3",
     "qwen3_5_text": "Qwen3_5",
+    "qwen3_5_moe_text": "Qwen3_5Moe",
 }
 # Largest KL at 90 % of the bytes, custom and stock: one size for all layers costs more. Norms of 1 + weight give a gemma large
 # activations, and a qwen3_5_text loses features alone.
-KL_WITHOUT_MAPS = {"gemma": (0.15, 0.6), "qwen3_5_text": (0.3, 0.8)}
+KL_WITHOUT_MAPS = {"gemma": (0.15, 0.6), "qwen3_5_text": (0.3, 0.8), "qwen3_5_moe_text": (0.3, 0.8)}
 HEALED_WITHOUT_MAPS = ("gemma3_text", "olmo3", "qwen3_5_text")
 
 
@@ -247,16 +248,17 @@ def test_a_size_leaves_the_reported_perplexity(tmp_path, family, form):
     assert report["compressed"]["kl"] < (custom if form == "any" else stock)
 
 
-SHARED_EXPERT_SOURCES = {
+EXPERT_SOURCES = {  # that have no maps
     "qwen2_moe": tiny_keys("qwen2_moe", tie_word_embeddings=True),
     "glm4_moe": tiny_keys("glm4_moe"),
+    "gpt_oss": tiny_keys("gpt_oss"),
 }
 
 
 @pytest.mark.parametrize("form", ["any", "stock"])
-@pytest.mark.parametrize("source", SHARED_EXPERT_SOURCES)
-def test_a_model_with_a_shared_expert_is_cut_and_healed(tmp_path, source, form):
-    dense = random_dense(SHARED_EXPERT_SOURCES[source])
+@pytest.mark.parametrize("source", EXPERT_SOURCES)
+def test_experts_are_cut_and_healed(tmp_path, source, form):
+    dense = random_dense(EXPERT_SOURCES[source])
     job = random_job(tmp_path, dense, "cut", method={"size": 0.8, "round_to": 4}, heal={"epochs": 1})
     job["output"]["format"] = form
     job["evaluation"] = job["calibration"]

@@ -1,4 +1,4 @@
-"""Tests of models whose weights are stored in 8 bits: they are read as what they stand for in bfloat16."""
+"""Tests of models whose weights are stored in 8 or 4 bits: they are read as what they stand for in bfloat16."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ from narrowing import random_dense, tensors_of, tiny_keys
 from running import VERSIONS, WORKER, keys_of, report_of, run_worker, score_all
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
+from transformers.integrations import mxfp4
 
 IDS = torch.randint(2, 97, (16, 32), generator=torch.Generator().manual_seed(5))
 FLOAT8, INT8 = torch.float8_e4m3fn, torch.int8
@@ -34,6 +35,8 @@ FORMS = {
     "float-whole": (compressed_tensors("float", "tensor"), FLOAT8, (0, 0), "_scale", torch.float32),
     "int-channels": (compressed_tensors("int", "channel"), INT8, (1, 0), "_scale", torch.float32),
 }
+MXFP4 = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+QUANTISED = {form: FORMS[form][0]["quant_method"] for form in FORMS} | {"mxfp4": "mxfp4"}
 
 
 def spread(scales, block, shape):
@@ -73,6 +76,31 @@ def write_models(folder, form):
     (folder / form / "config.json").write_text(json.dumps(keys_of(folder / f"{form}-16") | {"quantization_config": config}))
 
 
+def packed(weight):
+    """Returns weights [experts, in, out] in pairs of 4 bits, the exponents of each 32 of a row of `in`, and what both stand for."""
+    blocks = weight.mT.unflatten(-1, (-1, 32))  # [experts, out, blocks, 32]
+    exponents = blocks.abs().amax(-1).log2().floor().int() - 2
+    values = torch.tensor(mxfp4.FP4_VALUES)
+    codes = (torch.ldexp(blocks, -exponents[..., None]).unsqueeze(-1) - values).abs().argmin(-1).byte()
+    pairs, scales = codes[..., ::2] | codes[..., 1::2] << 4, (exponents + 127).byte()
+    return pairs, scales, mxfp4.convert_moe_packed_tensors(pairs, scales)
+
+
+def write_mxfp4(folder):
+    """Writes "mxfp4" and "mxfp4-16", likewise."""
+    keys = tiny_keys("gpt_oss", hidden_size=64, intermediate_size=96, torch_dtype="bfloat16")
+    random_dense(keys).bfloat16().save_pretrained(folder / "mxfp4-16")
+    (folder / "mxfp4").mkdir()
+    plain = tensors_of(folder / "mxfp4-16")
+    tensors = dict(plain)
+    for name in [name for name in plain if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        del tensors[name]
+        tensors[f"{name}_blocks"], tensors[f"{name}_scales"], plain[name] = packed(plain[name].float())
+    save_file(plain, folder / "mxfp4-16" / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, folder / "mxfp4" / "model.safetensors", metadata={"format": "pt"})
+    (folder / "mxfp4" / "config.json").write_text(json.dumps(keys_of(folder / "mxfp4-16") | {"quantization_config": MXFP4}))
+
+
 def job_of(folder, source, out):
     tokens = {"tokens": str(folder / "tokens.safetensors")}
     return {
@@ -85,14 +113,16 @@ def job_of(folder, source, out):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quantised")
     save_file({"tokens": IDS}, folder / "tokens.safetensors")
+    write_mxfp4(folder)
     for form in FORMS:
         write_models(folder, form)
+    for form in QUANTISED:
         for name in (form, f"{form}-16"):
             run_worker(folder, job_of(folder, name, f"{name}-out"), ranks=2)
     return folder
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", QUANTISED)
 def test_the_output_is_that_of_the_model_in_16_bits(folder, form):
     output, expected = folder / f"{form}-out", folder / f"{form}-16-out"
     assert tensors_of(output).keys() == tensors_of(expected).keys()
@@ -102,7 +132,7 @@ def test_the_output_is_that_of_the_model_in_16_bits(folder, form):
     report, plain = report_of(output), report_of(expected)
     for model in ("dense", "compressed"):
         assert (report[model]["bytes"], report[model]["perplexity"]) == (plain[model]["bytes"], plain[model]["perplexity"])
-    assert report["quantised_source"] == FORMS[form][0]["quant_method"] and "quantised_source" not in plain
+    assert report["quantised_source"] == QUANTISED[form] and "quantised_source" not in plain
     assert not report["warnings"]
     subprocess.run([WORKER, "verify", output, "--against", folder / form, "--tokens", folder / "tokens.safetensors"], check=True)
 
@@ -110,16 +140,16 @@ def test_the_output_is_that_of_the_model_in_16_bits(folder, form):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_transformers_measures_the_reported_perplexities(folder, version):
     tokens = folder / "tokens.safetensors"
-    reports = [report_of(folder / f"{form}-out") for form in FORMS]
-    assert score_all(version, [folder / f"{form}-16" for form in FORMS], tokens) == pytest.approx(
+    reports = [report_of(folder / f"{form}-out") for form in QUANTISED]
+    assert score_all(version, [folder / f"{form}-16" for form in QUANTISED], tokens) == pytest.approx(
         [report["dense"]["perplexity"] for report in reports], rel=1e-5
     )
-    assert score_all(version, [folder / f"{form}-out" for form in FORMS], tokens) == pytest.approx(
+    assert score_all(version, [folder / f"{form}-out" for form in QUANTISED], tokens) == pytest.approx(
         [report["compressed"]["perplexity"] for report in reports], rel=1e-5
     )
 
 
-@pytest.mark.parametrize("form", ["fp8-blocks", "fp8-whole"])
+@pytest.mark.parametrize("form", ["fp8-blocks", "fp8-whole", "mxfp4"])
 def test_transformers_reads_the_same_weights(folder, form):
     read, expected = (AutoModelForCausalLM.from_pretrained(folder / name, dtype="auto").state_dict() for name in (form, f"{form}-16"))
     assert read.keys() == expected.keys() and all(torch.equal(read[name], expected[name]) for name in expected)

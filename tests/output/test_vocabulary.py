@@ -204,6 +204,12 @@ def test_nothing_is_written_over(tmp_path):
     assert "is there already" in vocabulary(tmp_path / "model", tmp_path / "out", exit_code=65)
 
 
+def test_a_text_to_check_is_read_before_anything_is_written(tmp_path):
+    make_model(tmp_path / "model", "llama")
+    assert "missing.txt" in vocabulary(tmp_path / "model", tmp_path / "out", "--check", "missing.txt", exit_code=65)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_job_takes_the_result_as_any_model(trained, tmp_path):
     text = {"text": [str(ROOT / "docs" / "method.md")], "samples": 4, "seqlen": 128}
     job = {"name": "smaller", "model": {"path": str(trained[0])}, "calibration": text, "evaluation": text, "method": {"size": 0.9},

@@ -30,6 +30,7 @@ QWEN3_5 = {
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 10,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 1]},
 }  # fmt: skip
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 28, "shared_expert_intermediate_size": 40}
 QWEN3_5_VISION = {
     "depth": 2, "hidden_size": 32, "intermediate_size": 40, "num_heads": 4, "patch_size": 7, "out_hidden_size": 48, "num_position_embeddings": 16,
 }  # fmt: skip
@@ -55,6 +56,12 @@ SOURCES = {
         "image_token_id": IMAGE, "video_token_id": 93, "vision_start_token_id": 94, "vision_end_token_id": 95,
         "tie_word_embeddings": False,
     },
+    "qwen3_5_moe": {
+        "text_config": TEXT | QWEN3_5 | EXPERTS | {"model_type": "qwen3_5_moe_text"},
+        "vision_config": QWEN3_5_VISION,
+        "image_token_id": IMAGE, "video_token_id": 93, "vision_start_token_id": 94, "vision_end_token_id": 95,
+        "tie_word_embeddings": False,
+    },
     "llava": {
         "text_config": TEXT | {"model_type": "llama"},
         "vision_config": VISION | {"model_type": "clip_vision_model", "projection_dim": 16},
@@ -65,7 +72,7 @@ COMPANIONS = {"preprocessor_config.json": '{"size": {"height": 28,  "width": 28}
 MODULE_NAMES = {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head.",
                 "vision_tower.": "model.vision_tower.", "multi_modal_projector.": "model.multi_modal_projector."}  # fmt: skip
 ALL = (*SOURCES, "modules")
-KNOWN = {"5": ALL, "4": [name for name in ALL if name not in ("ministral3", "qwen3_5")]}  # to versions of transformers
+KNOWN = {"5": ALL, "4": [name for name in ALL if name not in ("ministral3", "qwen3_5", "qwen3_5_moe")]}  # to versions of transformers
 
 
 def save_source(folder, kind):
@@ -187,7 +194,7 @@ for directory in sys.argv[1:]:
         more["image_sizes"] = torch.tensor([[28, 28]])
     count = 16 if kind == "llava" else {IMAGE_TOKENS}
     ids = torch.tensor([[5] + [{IMAGE}] * count + [7, 9]])
-    if kind == "qwen3_5":  # patches, and how many of them are in a column and a row
+    if kind in ("qwen3_5", "qwen3_5_moe"):  # patches, and how many of them are in a column and a row
         pixels = torch.rand(16, 3 * 2 * 7 * 7, generator=torch.Generator().manual_seed(0))
         more["image_grid_thw"] = torch.tensor([[1, 4, 4]])
         more["mm_token_type_ids"] = (ids == {IMAGE}).long()

@@ -1,6 +1,6 @@
 """Measures each family and writes docs/families.md. Not a part of the tests: takes some minutes.
 
-    .venv/bin/python tests/transformer/family_table.py [--vllm] [FAMILY...]
+    .venv/bin/python tests/transformer/family_table.py [--vllm] [FAMILY...]    without a FAMILY: all; other rows of the page stay
 
 Each family has a random model, the first of its cases in model_cases.py, with every oddity of the family switched on. Needs the built programs.
 --vllm: scores stock outputs in the vLLM that `scripts/engines.sh --engine vllm` has installed.
@@ -9,6 +9,7 @@ Each family has a random model, the first of its cases in model_cases.py, with e
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -64,7 +65,7 @@ def differences(folder):
     """Largest differences of logits and gradients, as texts."""
     environment = os.environ | {"DOTRESIZE_TEST_MODELS": str(folder)}
     report = folder.parent / f"{folder.name}.json"
-    command = [harness.BIN / "transformers_test", "--gtest_filter=*TheSame*", f"--gtest_output=json:{report}"]
+    command = [harness.BIN / "transformers_test", "--gtest_filter=*GivesTheSame*", f"--gtest_output=json:{report}"]
     subprocess.run(command, env=environment, capture_output=True)
     tests = json.loads(report.read_text())["testsuites"][0]["testsuite"]
     found = {test["name"].split("/")[0]: "FAILED" if "failures" in test else f"{1e-9 * float(test['difference']):.0e}" for test in tests}
@@ -117,11 +118,21 @@ def in_vllm(directory, tokens):
     command = [ROOT / "scripts" / "engines.sh", "--engine", "vllm", tokens, directory]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     line = (done.stdout or done.stderr).strip().splitlines()[-1]
-    return line.split("vLLM ")[-1]
+    if match := re.search(r"vLLM ([\d.]+), transformers ([\d.]+)", line):
+        return f"{abs(float(match[1]) / float(match[2]) - 1):.0e}"
+    return line.split(": ", 1)[-1].split(". ")[0]
+
+
+def rows_of_page():
+    """{family: row} of the page as it is."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else []
+    return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
 
 
 def row(family, case, vllm):
     name, seed, options = case
+    if family.startswith("gemma"):  # all published ones are tied
+        options = options | {"tie_word_embeddings": True}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "models").mkdir()
@@ -146,12 +157,12 @@ def main():
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("--vllm", action="store_true")
     options = parser.parse_args()
-    rows = []
+    rows = rows_of_page()
     for family, case in cases(options.families).items():
-        rows.append(row(family, case, options.vllm))
-        print(rows[-1], flush=True)
-    if not options.families:
-        PAGE.write_text(HEAD.format(size=SIZE, entries=ENTRIES) + "\n".join(rows) + "\n", encoding="utf-8")
+        rows[family] = row(family, case, options.vllm)
+        print(rows[family], flush=True)
+        text = "\n".join(rows[name] for name in sorted(rows))
+        PAGE.write_text(HEAD.format(size=SIZE, entries=ENTRIES) + text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

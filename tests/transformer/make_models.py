@@ -38,7 +38,7 @@ def as_transformers_4(config: dict) -> dict:
         rope["type"] = rope.pop("rope_type")
     config["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
-    if "num_local_experts" in config and config["model_type"] != "mixtral":
+    if "num_local_experts" in config and config["model_type"] not in ("mixtral", "gpt_oss"):
         key = "n_routed_experts" if config["model_type"] == "glm4_moe" else "num_experts"
         config[key] = config.pop("num_local_experts")
     config["transformers_version"] = "4.46.0"
@@ -55,6 +55,8 @@ def make_model(name: str, options: dict) -> torch.nn.Module:
             parameter.data -= float(adds_one)
         elif parameter_name.endswith("bias"):
             parameter.data.normal_(0, 0.3)
+        elif parameter_name.endswith("sinks"):
+            parameter.data.normal_(0, 1)
     for buffer_name, buffer in model.named_buffers():
         if buffer_name.endswith("e_score_correction_bias"):
             buffer.normal_(0, 0.3)

@@ -16,8 +16,7 @@ at::Tensor all_experts(const MixtureSpec& config, const SublayerWeights& weights
   at::Tensor sum = at::zeros_like(x);
   for (int64_t e = 0; e < config.experts; ++e) {
     const auto gate = weights.in_proj.begin() + 1 + 2 * e;
-    const at::Tensor result =
-        mlp_forward(Activation::kSilu, {gate, gate + 2}, weights.out_proj[e], x);
+    const at::Tensor result = mlp_forward(MlpSpec(), {gate, gate + 2}, weights.out_proj[e], x);
     sum += result * dense.select(1, e).unsqueeze(1);
   }
   return sum;

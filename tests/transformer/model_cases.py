@@ -43,6 +43,7 @@ BASE = {
     "tie_word_embeddings": False,
 }
 GLM_EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 40, "pad_token_id": 0}
+GPT_OSS_EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 3, "pad_token_id": 0}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 CASES = {
     "llama-gqa1": {},
@@ -434,5 +435,39 @@ CASES = {
         "rope_parameters": rotary("default", partial_rotary_factor=1.0),
         "tie_word_embeddings": True,
         **GLM_EXPERTS,
+    },
+    "qwen3_5_moe_text": {
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 6,
+        "linear_key_head_dim": 12,
+        "linear_value_head_dim": 20,
+        "rope_parameters": rotary("default", partial_rotary_factor=0.5),
+        "shared_expert_intermediate_size": 88,
+        "pad_token_id": 0,
+        **EXPERTS,
+    },
+    "gpt_oss": {
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "sliding_window": 7,
+        "swiglu_limit": 1.1,
+        "swiglu_alpha": 1.3,
+        "rope_parameters": rotary("yarn", factor=8.0, original_max_position_embeddings=32, truncate=False),
+        **GPT_OSS_EXPERTS,
+    },
+    "gpt_oss-tied-no-biases-v4": {
+        "v4": True,
+        "num_hidden_layers": 3,
+        "head_dim": 8,
+        "attention_bias": False,
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+        "sliding_window": 7,
+        "tie_word_embeddings": True,
+        "rope_parameters": rotary("yarn", factor=4.0, original_max_position_embeddings=64, truncate=False),
+        **(GPT_OSS_EXPERTS | {"num_experts_per_tok": 1}),
     },
 }

@@ -116,6 +116,34 @@ TEST(TensorTable, OfAMixtureHasTheRouterAndEachExpert) {
                           NameAndShape{"model.layers.1.mlp_shortcut.weight", {14, 10}}));
 }
 
+TEST(TensorTable, SaysWhereTheExpertsAreInTensorsOfAll) {
+  ModelConfig config = compressed_at(3, mixture_config());
+  MlpSpec& mlp = config.layers[1].mlp;
+  mlp.bias = mlp.fused = mlp.mixture->names.stacked = true;
+  mlp.mixture->experts = 2;
+  const std::string block = "model.layers.1.block_sparse_moe.";
+  EXPECT_THAT(names_and_shapes(config, 3),
+              ElementsAre(NameAndShape{block + "gate.weight", {2, 10}},
+                          NameAndShape{block + "experts.0.w1.weight", {32, 10}},
+                          NameAndShape{block + "experts.1.w1.weight", {32, 10}},
+                          NameAndShape{block + "experts.0.w2.weight", {14, 16}},
+                          NameAndShape{block + "experts.1.w2.weight", {14, 16}},
+                          NameAndShape{block + "gate.bias", {2}},
+                          NameAndShape{block + "experts.0.w1.bias", {32}},
+                          NameAndShape{block + "experts.1.w1.bias", {32}},
+                          NameAndShape{block + "experts.0.w2.bias", {14}},
+                          NameAndShape{block + "experts.1.w2.bias", {14}},
+                          NameAndShape{"model.layers.1.mlp_shortcut.weight", {14, 10}}));
+  const StoredTensor second = sublayer_tensors(config, 3).at(2);
+  EXPECT_EQ(second.slice->index, 1);
+  EXPECT_EQ(second.name_in_files(), block + "experts.w1");
+  const auto shapes = expected_shapes(config);
+  EXPECT_THAT(shapes.at(block + "experts.w1"), ElementsAre(2, 10, 32));
+  EXPECT_THAT(shapes.at(block + "experts.w2"), ElementsAre(2, 16, 14));
+  EXPECT_THAT(shapes.at(block + "experts.w2_bias"), ElementsAre(2, 14));
+  EXPECT_FALSE(shapes.contains(block + "experts.0.w1.weight"));
+}
+
 TEST(TensorTable, BetweenJunctionsOfOneGroupThereIsNoShortcut) {
   ModelConfig config = tiny_config();
   config.compressed = true;

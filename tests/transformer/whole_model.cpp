@@ -76,7 +76,8 @@ WholeModel random_model(const ModelConfig& config, uint64_t seed) {
 }
 
 WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype) {
-  return load_whole_model(CheckpointReader(dir), read_model_config(dir), dtype);
+  const ModelConfig config = read_model_config(dir);
+  return load_whole_model(CheckpointReader(dir, config), config, dtype);
 }
 
 WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype) {

@@ -18,6 +18,11 @@
 
 namespace dotresize {
 namespace fs = std::filesystem;
+namespace {
+
+constexpr int64_t kNumbersAtOnce = int64_t{1} << 20;  // that are dequantised
+
+}  // namespace
 
 SafetensorsFile::SafetensorsFile(const fs::path& file_path, const InputFile& file)
     : path(file_path),
@@ -54,6 +59,12 @@ at::Tensor SafetensorsFile::tensor(const TensorPlace& place) const {
                      error.what());
   }
   if (place.begin == place.end) return at::empty(place.shape, dtype);
+  if (place.transposed) {
+    TensorPlace stored = place;
+    stored.shape = place.stored_shape();
+    stored.transposed = false;
+    return tensor(stored).transpose(-2, -1);
+  }
   char* data = mapping_.get() + place.begin;
   if (place.begin % c10::elementSize(dtype) != 0) {
     at::Tensor copy = at::empty(place.shape, dtype);
@@ -78,7 +89,8 @@ void SafetensorsFile::read_ahead(const TensorPlace& place) const {
 void SafetensorsFile::release(const at::Tensor& view) const {
   const char* base = mapping_.get();
   const auto* begin = static_cast<const char*>(view.const_data_ptr());
-  if (view.numel() == 0 || !view.is_contiguous() || begin < base || begin >= base + size_) return;
+  const bool one_piece = view.is_non_overlapping_and_dense();
+  if (view.numel() == 0 || !one_piece || begin < base || begin >= base + size_) return;
   // The pages that lie wholly in the view.
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto first = static_cast<uint64_t>(begin - base);
@@ -157,9 +169,39 @@ void CheckpointReader::read_ahead(const std::string& name, at::IntArrayRef expec
   tensor.file->read_ahead(tensor.place);
 }
 
-at::Tensor CheckpointReader::dequantised(const MappedTensor& tensor) const {
-  constexpr int64_t kNumbersAtOnce = int64_t{1} << 20;
+at::Tensor CheckpointReader::unpacked(const MappedTensor& tensor) const {
   const QuantisedPlace& form = *tensor.place.quantised;
+  const auto values = at::tensor(
+      {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0},
+      at::kFloat);  // E2M1 of the Open Compute Project's formats for microscaling
+  constexpr int kBias = 127;
+  TensorPlace place = tensor.place;
+  place.dtype = form.dtype;
+  place.shape = {-1, form.block_columns / 2};
+  place.shape[0] = static_cast<int64_t>(place.bytes()) / place.shape[1];
+  place.transposed = false;
+  const at::Tensor pairs = tensor.file->tensor(place);
+  const at::Tensor exponents =
+      files_.at(form.scales.file).tensor(form.scales).reshape({-1, 1}).to(at::kInt) - kBias;
+  at::Tensor result = at::empty({pairs.size(0), form.block_columns}, at::kBFloat16);
+  const at::Tensor bytes = at::arange(256, at::kLong);  // the lower four bits come first
+  const at::Tensor of_bytes = at::stack(
+      {values.index({bytes.bitwise_and(15)}), values.index({bytes.bitwise_right_shift(4)})}, 1);
+  const int64_t step = kNumbersAtOnce / form.block_columns;
+  for (int64_t first = 0; first < pairs.size(0); first += step) {
+    const int64_t count = std::min(step, pairs.size(0) - first);
+    const at::Tensor codes = pairs.narrow(0, first, count).flatten().to(at::kInt);
+    const at::Tensor numbers = of_bytes.index_select(0, codes).view({count, form.block_columns});
+    result.narrow(0, first, count).copy_(numbers * at::pow(2.0, exponents.narrow(0, first, count)));
+  }
+  tensor.file->release(pairs);
+  const at::Tensor weight = result.view(tensor.place.stored_shape());
+  return tensor.place.transposed ? weight.transpose(-2, -1) : weight;
+}
+
+at::Tensor CheckpointReader::dequantised(const MappedTensor& tensor) const {
+  const QuantisedPlace& form = *tensor.place.quantised;
+  if (form.packed) return unpacked(tensor);
   TensorPlace bytes = tensor.place;
   bytes.dtype = form.dtype == "F8_E4M3" ? "U8" : form.dtype;  // libtorch's name is another one
   const at::Tensor stored = tensor.file->tensor(bytes);

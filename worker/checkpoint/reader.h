@@ -73,8 +73,8 @@ class CheckpointReader {
   /// Returns the stored shape. Throws InputError for a missing tensor.
   std::vector<int64_t> shape(const std::string& name) const;
   /// Returns a view of the mapped file, checked for a floating dtype and exactly this shape; of a
-  /// quantised weight a copy in bfloat16. Throws InputError naming tensor, file, found and
-  /// expected, and for scales that are not finite.
+  /// quantised weight a copy in bfloat16. The view of a transposed one is not contiguous. Throws
+  /// InputError naming tensor, file, found and expected, and for scales that are not finite.
   at::Tensor get(const std::string& name, at::IntArrayRef expected_shape) const;
   /// Starts to read the tensor from disk, without waiting for it. Throws InputError if it is
   /// missing or has another shape.
@@ -100,6 +100,8 @@ class CheckpointReader {
   void add_tensors(CheckpointTable table);
   const MappedTensor& tensor_named(const std::string& name) const;
   at::Tensor dequantised(const MappedTensor& tensor) const;
+  /// Returns a weight whose bytes hold two numbers of 4 bits.
+  at::Tensor unpacked(const MappedTensor& tensor) const;
   /// Returns the tensor of this name if it has this shape.
   const MappedTensor& tensor_with(const std::string& name, at::IntArrayRef shape) const;
 

@@ -23,18 +23,37 @@ namespace {
 constexpr uint64_t kHeaderAlignment = 8;
 constexpr uint64_t kCopiedBlock = uint64_t{4} << 20;  // bytes
 
+/// Calls visit(first, count, bytes) for each tensor of the file: its first part, their number, and
+/// the bytes of all.
+template <class Visit>
+void for_each_in_file(const std::vector<TensorSpec>& tensors, const Visit& visit) {
+  for (auto spec = tensors.begin(); spec != tensors.end();) {
+    const int64_t count = spec->slice ? spec->slice->count : 1;
+    if (!spec->begins_in_file() || tensors.end() - spec < count) {
+      throw std::logic_error("tensor " + spec->name + " is not beside the others of its slices");
+    }
+    visit(*spec, count, count * spec->bytes());
+    spec += count;
+  }
+}
+
 /// Returns the length field and the JSON, padded with spaces to a multiple of 8 bytes.
 std::string header_bytes(const std::vector<TensorSpec>& tensors) {
   nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   uint64_t offset = 0;
-  for (const TensorSpec& spec : tensors) {
-    const uint64_t end = offset + static_cast<uint64_t>(spec.bytes());
+  for_each_in_file(tensors, [&](const TensorSpec& spec, int64_t count, int64_t bytes) {
+    const uint64_t end = offset + static_cast<uint64_t>(bytes);
+    std::vector<int64_t> shape = spec.shape;
+    if (spec.slice) {
+      std::ranges::reverse(shape);
+      shape.insert(shape.begin(), count);
+    }
     header[spec.name_in_file()] = {
         {"dtype", spec.copied ? spec.copied->dtype : safetensors_dtype(spec.dtype)},
-        {"shape", spec.shape},
+        {"shape", shape},
         {"data_offsets", {offset, end}}};
     offset = end;
-  }
+  });
   std::string text = header.dump();
   text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
   std::string length;
@@ -63,7 +82,8 @@ void check_fits(const TensorSpec& spec, int64_t first, const at::Tensor& rows) {
   const bool part = !shape.empty() && !spec.shape.empty() && shape[0] < spec.shape[0] &&
                     first + shape[0] <= spec.shape[0];
   if (part) shape[0] = spec.shape[0];
-  if (shape != spec.shape || (!part && first != 0)) {
+  const bool split = part && spec.slice;  // its rows do not follow one another
+  if (shape != spec.shape || (!part && first != 0) || split) {
     throw std::logic_error(c10::str("tensor ", spec.name, " has shape ", rows.sizes(),
                                     ", the layout says ", at::IntArrayRef(spec.shape)));
   }
@@ -93,13 +113,17 @@ ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t ma
   std::set<std::string> names;
   int64_t shard_bytes = 0;
   for (const TensorSpec& spec : tensors) {
-    for (const std::string& name : std::set{spec.name, spec.name_in_file()}) {
+    std::set<std::string> of_spec = {spec.name};
+    if (spec.begins_in_file()) of_spec.insert(spec.name_in_file());
+    for (const std::string& name : of_spec) {
       if (!names.insert(name).second) {
         throw std::logic_error("tensor " + name + " appears twice in the layout");
       }
     }
     const int64_t bytes = spec.bytes();
-    if (layout.shards.empty() || shard_bytes + bytes > max_shard_bytes) {
+    const int64_t together = spec.slice ? spec.slice->count * bytes : bytes;
+    if (layout.shards.empty() ||
+        (spec.begins_in_file() && shard_bytes + together > max_shard_bytes)) {
       layout.shards.emplace_back();
       shard_bytes = 0;
     }
@@ -123,7 +147,9 @@ ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t ma
 std::string index_json(const ShardLayout& layout) {
   nlohmann::json weight_map = nlohmann::json::object();
   for (const auto& shard : layout.shards) {
-    for (const TensorSpec& spec : shard.tensors) weight_map[spec.name_in_file()] = shard.file;
+    for_each_in_file(shard.tensors, [&](const TensorSpec& spec, int64_t, int64_t) {
+      weight_map[spec.name_in_file()] = shard.file;
+    });
   }
   const nlohmann::json index = {
       {"metadata",
@@ -194,14 +220,15 @@ void ShardWriter::write(const std::string& name, const at::Tensor& rows, int64_t
     throw std::logic_error("tensor " + name + " was written before");
   }
   const int64_t before = first == 0 ? 0 : first * (rows.numel() / rows.size(0));
-  for_each_block(rows, [&](const at::Tensor& block, int64_t block_first) {
-    const at::Tensor source = block.cpu();
-    const at::Tensor converted = source.to(place.spec.dtype).contiguous();
-    check_finite(source, converted, name);
-    const auto elements = static_cast<uint64_t>(before + block_first);
-    file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
-               place.offset + elements * converted.element_size());
-  });
+  for_each_block(
+      place.spec.slice ? rows.t() : rows, [&](const at::Tensor& block, int64_t block_first) {
+        const at::Tensor source = block.cpu();
+        const at::Tensor converted = source.to(place.spec.dtype).contiguous();
+        check_finite(source, converted, name);
+        const auto elements = static_cast<uint64_t>(before + block_first);
+        file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
+                   place.offset + elements * converted.element_size());
+      });
   place.written += rows.numel();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "job/checkpoint/checkpoint_table.h"
+#include "job/model/tensor_table.h"
 
 namespace dotresize {
 
@@ -20,11 +21,14 @@ struct TensorSpec {
   at::ScalarType dtype;
   std::vector<int64_t> shape;
   std::string stored_name = {};  ///< in the file; empty: `name`
+  /// The tensor is a part of the one of that name in the file. All parts follow one another.
+  std::optional<TensorSlice> slice = {};
   /// Place of the elements in another file, from which they are copied as they are. `dtype` is then
   /// without meaning: the format has more of them.
   std::optional<TensorPlace> copied = {};
 
   const std::string& name_in_file() const { return stored_name.empty() ? name : stored_name; }
+  bool begins_in_file() const { return !slice || slice->index == 0; }
   int64_t elements() const;
   int64_t bytes() const;
 };
@@ -48,7 +52,8 @@ struct ShardLayout {
 };
 
 /// Divides the tensors, in order, into shards of at most `max_shard_bytes` of data; a larger tensor
-/// gets its own shard. Throws std::logic_error for a repeated name.
+/// gets its own shard. Parts of one tensor stay together. Throws std::logic_error for a repeated
+/// name.
 ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors,
                               int64_t max_shard_bytes = int64_t{5} << 30);
 

@@ -117,13 +117,13 @@ def shrink(model, options):
     try:
         tokenizer = Tokenizer(model.read_json(TOKENIZER), file)
         texts = Texts(model, options.text)
+        checked = Texts(model, options.check) if options.check else texts
         new_ids = choose(model, tokenizer, texts.counts, options.keep)
         with whole_or_nothing(options.out, model) as partial:
             write_settings(model, tokenizer, new_ids, partial)
             after = load_tokenizer(partial)
             require_same_tokens(texts.lines(), load_tokenizer(model.directory), after, new_ids, file)
             written = write_weights(model, new_ids, partial)
-        checked = Texts(model, options.check) if options.check else texts
     except TextError as error:
         raise InputError(str(error)) from error
     except MALFORMED as error:

@@ -12,31 +12,37 @@ namespace {
 
 // Returns the mask [tokens, keys], bool: the query at position i = past .. past + tokens - 1 sees
 // key j if j <= i and i - j < window. Returns nullopt if the window covers every key and either a
-// single query sees all keys or, with past = 0, the faster causal path has the same result. That
-// path has no limit of scores.
+// single query sees all keys or, with past = 0, the faster causal path has the same result.
 std::optional<at::Tensor> visible_keys(const AttentionSpec& attention, const at::Tensor& x,
                                        int64_t past) {
   const int64_t tokens = x.size(1);
   const int64_t keys = past + tokens;
   const std::optional<int64_t>& window = attention.sliding_window;
   const bool limited = window && *window < keys;
-  const bool causal = past == 0 && !attention.score_cap;
+  const bool causal = past == 0 && !attention.holds_scores();
   if (!limited && (causal || tokens == 1)) return std::nullopt;
   at::Tensor mask = at::ones({tokens, keys}, x.options().dtype(at::kBool)).tril_(past);
   if (limited) mask.triu_(past + 1 - *window);
   return mask;
 }
 
-/// Returns softmax(c · tanh(scale · query · keyᵀ / c)) · value with the limit c of scores, [batch,
-/// heads, tokens, dim]. The three have as many heads. `mask`: visible_keys(), absent if every key
-/// is seen.
-at::Tensor capped_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            const std::optional<at::Tensor>& mask, const AttentionSpec& attention) {
+/// Returns softmax(scores) · value [batch, heads, tokens, dim], with scores = scale · query · keyᵀ,
+/// or c · tanh(scores / c) with a limit c. A head's sink is one more score, that of a value of
+/// zeros. The three have as many heads. `mask`: visible_keys(), absent if every key is seen.
+at::Tensor attention_by_scores(const at::Tensor& query, const at::Tensor& key,
+                               const at::Tensor& value, const std::optional<at::Tensor>& mask,
+                               const at::Tensor& sinks, const AttentionSpec& attention) {
   const double dim = static_cast<double>(attention.head_dim);
   at::Tensor scores = at::matmul(query.to(at::kFloat), key.to(at::kFloat).transpose(2, 3));
   scores = capped(scores * attention.scale.value_or(1.0 / std::sqrt(dim)), attention.score_cap);
   if (mask) scores = scores.masked_fill(mask->logical_not(), -INFINITY);
-  return at::matmul(at::softmax(scores, -1).to(value.scalar_type()), value);
+  const int64_t keys = scores.size(3);
+  if (sinks.defined()) {
+    const at::Tensor of_heads = sinks.to(at::kFloat).view({1, -1, 1, 1});
+    scores = at::cat({scores, of_heads.expand({scores.size(0), -1, scores.size(2), 1})}, -1);
+  }
+  scores = at::softmax(scores, -1).narrow(-1, 0, keys);
+  return at::matmul(scores.to(value.scalar_type()), value);
 }
 
 }  // namespace
@@ -122,17 +128,19 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   // Key and value heads are repeated on a GPU and for gradients. Only some attention kernels
   // support shared heads there; on older GPUs only the slowest one does.
   const int64_t sharing = attention.num_heads / attention.num_kv_heads;
-  const bool repeat = (x.is_cuda() || query.requires_grad() || attention.score_cap) && sharing > 1;
+  const bool repeat =
+      (x.is_cuda() || query.requires_grad() || attention.holds_scores()) && sharing > 1;
   if (repeat) {
     key = key.repeat_interleave(sharing, 1);
     value = value.repeat_interleave(sharing, 1);
   }
   const std::optional<at::Tensor> mask = visible_keys(attention, x, past);
-  at::Tensor attended = attention.score_cap ? capped_attention(query, key, value, mask, attention)
-                                            : at::scaled_dot_product_attention(
-                                                  query, key, value, mask, /*dropout_p=*/0.0,
-                                                  /*is_causal=*/!mask && past == 0, attention.scale,
-                                                  /*enable_gqa=*/sharing > 1 && !repeat);
+  at::Tensor attended =
+      attention.holds_scores()
+          ? attention_by_scores(query, key, value, mask, weights.sinks, attention)
+          : at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
+                                             /*is_causal=*/!mask && past == 0, attention.scale,
+                                             /*enable_gqa=*/sharing > 1 && !repeat);
   if (missing > 0) attended = attended.narrow(3, 0, attention.value_head_dim);
   at::Tensor read = attended.transpose(1, 2).reshape({x.size(0), x.size(1), -1});
   if (gate.defined()) read = read * at::sigmoid(gate).to(read.scalar_type());

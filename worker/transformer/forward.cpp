@@ -57,8 +57,7 @@ at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& wei
   }
   const MlpSpec& mlp = config.mlp(weights.sublayer);
   return (mlp.mixture ? mixture_forward(mlp, weights, normed, features, experts)
-                      : mlp_forward(mlp.activation, weights.in_proj, weights.out_proj.at(0), normed,
-                                    features))
+                      : mlp_forward(mlp, weights.in_proj, weights.out_proj.at(0), normed, features))
       .to(at::kFloat);
 }
 

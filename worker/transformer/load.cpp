@@ -24,11 +24,12 @@ at::Tensor copied(const CheckpointReader& reader, const std::string& name, const
                   at::ScalarType dtype) {
   at::Tensor loaded = at::empty(stored.sizes(), dtype);
   for_each_block(stored, [&](const at::Tensor& block, int64_t begin) {
-    at::Tensor copy = loaded.view({-1}).narrow(0, begin, block.numel());
+    at::Tensor copy = loaded.view({-1}).narrow(0, begin, block.numel()).view(block.sizes());
     copy.copy_(block);
     if (!all_finite(copy)) refuse_value(name, block, dtype);
     reader.release(name, block);  // so that the tensor is not held twice
   });
+  reader.release(name, stored);  // a transposed one, which blocks do not cover
   return loaded;
 }
 

@@ -26,7 +26,7 @@ at::Tensor within_best_groups(const MixtureSpec& config, const at::Tensor& score
 at::Tensor shared_forward(const MlpSpec& config, const SublayerWeights& weights,
                           const at::Tensor& tokens, const FeatureVisitor& visit) {
   const int64_t experts = config.mixture->experts;
-  const auto first = weights.in_proj.begin() + 1 + 2 * experts;
+  const auto first = weights.in_proj.begin() + 1 + config.in_matrices() * experts;
   at::Tensor gate;
   if (first + 2 != weights.in_proj.end()) gate = at::sigmoid(apply_linear(*(first + 2), tokens));
   FeatureVisitor visit_gated;
@@ -35,25 +35,43 @@ at::Tensor shared_forward(const MlpSpec& config, const SublayerWeights& weights,
       visit(experts, gate.defined() ? h * gate : h);
     };
   }
-  const at::Tensor result = mlp_forward(config.activation, {first, first + 2},
-                                        weights.out_proj[experts], tokens, visit_gated);
+  const at::Tensor result =
+      mlp_forward(config, {first, first + 2}, weights.out_proj[experts], tokens, visit_gated);
   return gate.defined() ? result * gate : result;
+}
+
+/// Returns gate(x) and up(x), each [..., rows]. They do not overlap.
+std::vector<at::Tensor> gate_and_up(const MlpSpec& config, const std::vector<Linear>& in_proj,
+                                    const at::Tensor& x, int64_t rows) {
+  if (!config.interleaved) return apply_in_proj(in_proj, x, {rows, rows});
+  return apply_linear(in_proj.at(0), x).unflatten(-1, {rows, 2}).unbind(-1);
+}
+
+at::Tensor limited_features(const LimitedGlu& form, at::Tensor gate, at::Tensor up) {
+  if (gate.requires_grad()) {
+    gate = gate.clamp_max(form.limit);
+    return (up.clamp(-form.limit, form.limit) + 1) * (gate * at::sigmoid(gate * form.sharpness));
+  }
+  gate.clamp_max_(form.limit);
+  up.clamp_(-form.limit, form.limit).add_(1);
+  return (gate * form.sharpness).sigmoid_().mul_(gate).mul_(up);
+}
+
+/// Returns the features [..., rows]. Without gradients gate and up are consumed.
+at::Tensor features_of(const MlpSpec& config, const at::Tensor& gate, const at::Tensor& up) {
+  if (config.limited) return limited_features(*config.limited, gate, up);
+  if (config.activation == Activation::kGeluTanh) return at::gelu(gate, "tanh") * up;
+  if (gate.requires_grad()) return at::silu(gate) * up;
+  at::Tensor hidden = gate;
+  return at::silu_(hidden).mul_(up);
 }
 
 }  // namespace
 
-at::Tensor mlp_forward(Activation activation, const std::vector<Linear>& in_proj,
+at::Tensor mlp_forward(const MlpSpec& config, const std::vector<Linear>& in_proj,
                        const Linear& out_proj, const at::Tensor& x, const FeatureVisitor& visit) {
-  const int64_t rows = out_proj.weight.size(1);
-  const std::vector<at::Tensor> parts = apply_in_proj(in_proj, x, {rows, rows});
-  at::Tensor hidden = parts[0];
-  if (activation == Activation::kGeluTanh) {
-    hidden = at::gelu(hidden, "tanh") * parts[1];
-  } else if (hidden.requires_grad()) {
-    hidden = at::silu(hidden) * parts[1];
-  } else {
-    at::silu_(hidden).mul_(parts[1]);
-  }
+  const std::vector<at::Tensor> parts = gate_and_up(config, in_proj, x, out_proj.weight.size(1));
+  const at::Tensor hidden = features_of(config, parts[0], parts[1]);
   if (visit) visit(0, hidden);
   return apply_linear(out_proj, hidden);
 }
@@ -63,7 +81,7 @@ Routing route(const MixtureSpec& config, const Linear& router, const at::Tensor&
   const bool sigmoid = config.scores == RouterScores::kSigmoid;
   // transformers rounds the logits of a softmax to the dtype of the weights.
   const at::Tensor logits = sigmoid ? at::linear(x.to(at::kFloat), router.weight.to(at::kFloat))
-                                    : apply_linear({router.weight, {}}, x);
+                                    : apply_linear({router.weight, router.bias}, x);
   const at::Tensor scores = sigmoid ? at::sigmoid(logits) : at::softmax(logits, -1, at::kFloat);
   at::Tensor experts = given;
   if (!given.defined()) {
@@ -91,14 +109,14 @@ at::Tensor mixture_forward(const MlpSpec& config, const SublayerWeights& weights
     const at::Tensor places = at::nonzero(routing.experts == expert);  // [n, 2]: token, column
     if (places.size(0) == 0) continue;
     const at::Tensor chosen = places.select(1, 0);
-    const auto gate = weights.in_proj.begin() + 1 + 2 * expert;
+    const auto first = weights.in_proj.begin() + 1 + config.in_matrices() * expert;
     const at::Tensor weight = routing.weights.index({chosen, places.select(1, 1)}).unsqueeze(1);
     FeatureVisitor visit_weighted;
     if (visit) {
       visit_weighted = [&](int64_t, const at::Tensor& h) { visit(expert, h * weight); };
     }
     const at::Tensor result =
-        mlp_forward(config.activation, {gate, gate + 2}, weights.out_proj[expert],
+        mlp_forward(config, {first, first + config.in_matrices()}, weights.out_proj[expert],
                     tokens.index_select(0, chosen), visit_weighted);
     sum.index_add_(0, chosen, (result * weight).to(sum.scalar_type()));
   }

@@ -18,10 +18,10 @@ namespace dotresize {
 /// its gate. Attention: see attention_forward.
 using FeatureVisitor = std::function<void(int64_t expert, const at::Tensor& features)>;
 
-/// Returns down(activation(gate(x)) · up(x)) of normalised x [..., k_in], in the weights'
-/// activation_dtype (linear.h). in_proj: gate and up, or one fused matrix; out_proj: down.
-/// Returns [..., k_out], skip not added.
-at::Tensor mlp_forward(Activation activation, const std::vector<Linear>& in_proj,
+/// Returns down(activation(gate(x)) · up(x)), or down of what MlpSpec::limited says, of normalised
+/// x [..., k_in], in the weights' activation_dtype (linear.h). in_proj: gate and up, or one fused
+/// matrix; out_proj: down. Returns [..., k_out], skip not added.
+at::Tensor mlp_forward(const MlpSpec& config, const std::vector<Linear>& in_proj,
                        const Linear& out_proj, const at::Tensor& x,
                        const FeatureVisitor& visit = nullptr);
 
@@ -34,8 +34,8 @@ struct Routing {
 
 /// Returns the experts of each token x [tokens, k_in]: `given` [tokens, experts_per_token] int64,
 /// or if it is undefined those of the highest scores, plus `choice_bias` if it is defined. Scores
-/// are float32, of x·routerᵀ. Weights are the scores of these experts, divided by their sum if the
-/// config norms them, times the config's factor.
+/// are float32, of x·routerᵀ plus its bias. Weights are the scores of these experts, divided by
+/// their sum if the config norms them, times the config's factor.
 Routing route(const MixtureSpec& config, const Linear& router, const at::Tensor& x,
               const at::Tensor& given = {}, const at::Tensor& choice_bias = {});
 

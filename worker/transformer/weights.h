@@ -30,7 +30,8 @@ struct SublayerWeights {
   at::Tensor norm;            ///< γ [d]; undefined once folded into in_proj
   at::Tensor post_norm = {};  ///< weight of the norm behind out_proj [d]; undefined: none
   /// Attention: q, k, v; MLP: gate, up; or one fused matrix. Mixture of experts: the router, then
-  /// gate and up of each expert and of the shared one, then the gate [1, d] of the shared one.
+  /// gate and up (or both as one) of each expert, gate and up of the shared one, then its gate
+  /// [1, d].
   std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< norms of query and key heads, [head_dim]; may be empty
   /// DeltaNet: its convolution [channels, 1, taps], dt_bias and A_log [value heads], and the weight
@@ -40,6 +41,8 @@ struct SublayerWeights {
   std::vector<Linear> out_proj;
   /// Mixture: added to the scores [experts], float32; may be undefined.
   at::Tensor choice_bias = {};
+  at::Tensor sinks =
+      {};  ///< attention: a score of each head without a key [heads]; may be undefined
   /// [k_in, k_out]; undefined: the identity plus the factors' product (job/model/model_config.h)
   at::Tensor shortcut;
   at::Tensor shortcut_A;  ///< [k_in, rank]
@@ -72,6 +75,7 @@ void for_each_slot(Weights& weights, const Visit& visit) {
   each(TensorRole::kOutProjBias, weights.out_proj, &Linear::bias);
   visit(TensorRole::kChoiceBias, 0, weights.choice_bias);
   each(TensorRole::kHeadNorm, weights.head_norms, std::identity());
+  visit(TensorRole::kSinks, 0, weights.sinks);
   each(TensorRole::kDeltaNet, weights.delta_net, std::identity());
   visit(TensorRole::kNorm, 0, weights.norm);
   visit(TensorRole::kPostNorm, 0, weights.post_norm);

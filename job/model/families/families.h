@@ -28,5 +28,7 @@ extern const ModelFamily kMixtral;
 extern const ModelFamily kQwen3Moe;
 extern const ModelFamily kQwen2Moe;
 extern const ModelFamily kGlm4Moe;
+extern const ModelFamily kGptOss;
+extern const ModelFamily kQwen3_5MoeText;
 
 }  // namespace dotresize

@@ -14,16 +14,13 @@ constexpr std::array kFamilies = {
     &kLlama,   &kMistral,  &kMinistral3, &kPhi3,    &kQwen2,          &kQwen3,
     &kSmolLM3, &kGranite,  &kSeedOss,    &kGemma,   &kGemma2,         &kGemma3Text,
     &kOlmo2,   &kOlmo3,    &kGlm4,       &kExaone4, &kHunyuanV1Dense, &kQwen3_5Text,
-    &kMixtral, &kQwen3Moe, &kQwen2Moe,   &kGlm4Moe};
+    &kMixtral, &kQwen3Moe, &kQwen2Moe,   &kGlm4Moe, &kGptOss,         &kQwen3_5MoeText};
 
 constexpr std::string_view kLayerNorm =
     "it uses LayerNorm, whose mean and bias cannot be folded into the neighbouring matrices";
 constexpr std::string_view kParallel =
     "its attention and MLP read the same residual stream side by side (parallel blocks), which "
     "the junctions do not describe";
-constexpr std::string_view kSinks =
-    "each head of its attention has a sink, a score without a key, and its experts have biases and "
-    "an activation of their own; neither is supported";
 constexpr std::string_view kNotYet = "it is not supported yet";
 
 struct Refusal {
@@ -37,7 +34,6 @@ constexpr Refusal kRefusals[] = {
     {"stablelm", kLayerNorm}, {"gptj", kParallel},        {"gpt_neox", kParallel},
     {"phi", kParallel},       {"falcon", kParallel},      {"cohere", kParallel},
     {"cohere2", kParallel},   {"ministral", kNotYet},     {"llama4", kNotYet},
-    {"gpt_oss", kSinks},
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ struct AbsentValues {
   // Absent: the key is required.
   std::optional<int64_t> num_heads = std::nullopt;
   std::optional<int64_t> vocab_size = std::nullopt;
+  std::optional<int64_t> intermediate_size = std::nullopt;
   /// Absent: the number of query heads.
   std::optional<int64_t> kv_heads = std::nullopt;
   /// Absent: hidden_size / heads.

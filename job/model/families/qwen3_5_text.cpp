@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "job/model/families/families.h"
 #include "job/model/families/layer_settings.h"
 #include "job/model/families/rotary_settings.h"
@@ -55,7 +57,39 @@ void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
   read_rotary(fields, {.offers_partial = true, .partial_if_absent = 0.25}, config);
 }
 
+constexpr MixtureKeys kQwen3_5MoeKeys{.experts = "num_experts",
+                                      .intermediate_size = "moe_intermediate_size"};
+constexpr const char* kQwen3_5SharedSize = "shared_expert_intermediate_size";
+
+void read_qwen3_5_moe_text(const ConfigFields& fields, ModelConfig& config) {
+  fields.note({"norm_topk_prob", "decoder_sparse_step", "intermediate_size"});  // of no effect
+  read_qwen3_5_text(fields, config);
+  const MixtureSpec form{.normed_weights = true,
+                         .names = {"mlp", "gate_proj", "up_proj", "down_proj", "mlp.shared_expert",
+                                   "shared_expert_gate"},
+                         .shared_size = fields.required_integer(kQwen3_5SharedSize, 1, kMaxRows)};
+  const std::vector<bool> all(config.layers.size(), true);
+  read_mixtures(fields, kQwen3_5MoeKeys, form, all, config);
+}
+
+void write_qwen3_5_moe_text(nlohmann::json& config, const ModelConfig& output) {
+  write_mixtures(kQwen3_5MoeKeys, config, output);
+  if (output.form.sizes_by_layer) return;
+  config[kQwen3_5SharedSize] = shared_features(output.layers.front().mlp);
+}
+
 }  // namespace
+
+constinit const ModelFamily kQwen3_5MoeText{
+    .model_type = "qwen3_5_moe_text",
+    .architecture = "Qwen3_5MoeForCausalLM",
+    .absent = {.intermediate_size = 1,  // no layer has another MLP than a mixture
+               .kv_heads = 2,
+               .head_dim = 256,
+               .max_position_embeddings = 32768},
+    .read = read_qwen3_5_moe_text,
+    .write = write_qwen3_5_moe_text,
+    .stem = "Qwen3_5MoeText"};
 
 constinit const ModelFamily kQwen3_5Text{
     .model_type = "qwen3_5_text",

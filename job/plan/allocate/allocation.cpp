@@ -121,14 +121,14 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   const std::string advice =
       config.norms_fold() && !config.has_shared_expert()
           ? fmt::format(
-                "a method by name, such as {{name: slicegpt, size: {}}}, also narrows the "
+                "a method by name, such as {{name: slicegpt, size: {:.6g}}}, also narrows the "
                 "residual stream",
                 size)
           : "give a larger size";
   throw InputError(
       "method.size",
       fmt::format(
-          "{} is not available: the fewest features{}{} leave {} of the dense model's bytes; "
+          "{:.6g} is not available: the fewest features{}{} leave {} of the dense model's bytes; "
           "{}",
           size, has_unit(config, kExperts) ? " or experts" : "",
           job.allocates_values() ? " and value channels" : "", size_text(fraction), advice));
@@ -143,7 +143,8 @@ std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job
   const double kept = (size * dense - ends) / (dense - ends);
   if (kept >= kUseful) return "";
   return fmt::format(
-      "method.size {}: embedding and head, {:.0f} % of the model, are not cut, so the layers would "
+      "method.size {:.6g}: embedding and head, {:.0f} % of the model, are not cut, so the layers "
+      "would "
       "keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they know, "
       "so give {:.2f} or more, or first take tokens from the model with `dotresize vocabulary`",
       size, 100.0 * ends / dense, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,

@@ -20,7 +20,7 @@ constexpr int64_t kHostLibraries = 190 * kMiB;
 constexpr int64_t kHostLibrariesWithCuda = 1536 * kMiB;
 constexpr int64_t kDeviceLibraries = 1024 * kMiB;
 
-/// Numbers of a weight of 8 bits and their scales in float32, a block at a time.
+/// Numbers of a quantised weight and their scales in float32, a block at a time.
 constexpr int64_t kFactors = 16 * kMiB;
 
 int64_t libraries(DeviceKind device) {
@@ -82,7 +82,7 @@ int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
                              const RankShard& shard) {
   const RankOnDevice rank{config, job, shard, job.resources.device, job.resources.compute_dtype};
   const RankSizes sizes(rank);
-  // A weight of 8 bits is a copy in 16, unlike others, which are views of their files.
+  // A quantised weight is a copy in 16 bits, unlike others, which are views of their files.
   const int64_t copies =
       config.quantisation ? sizes.dense_sublayer * size_in_bytes(Dtype::kBFloat16) + kFactors : 0;
   if (job.resources.device == DeviceKind::kCpu) {

@@ -38,12 +38,12 @@ int64_t delta_net_numbers(const DeltaNetSpec& net) {
 
 /// Numbers per token inside the layer's sublayers, of which one computes at a time. Heads are
 /// rotated and repeated into copies. `padded`: value heads may be narrower than the others. Scores
-/// with a limit are held for all pairs of the window's tokens, twice.
+/// that are held are those of all pairs of the window's tokens, twice.
 int64_t numbers_inside(const LayerSpec& layer, int64_t d, int64_t seqlen, bool padded) {
   const AttentionSpec& spec = layer.attention;
   const int64_t queries = spec.num_heads * spec.head_dim;
   const int64_t keys = spec.num_kv_heads * spec.head_dim;
-  const int64_t scores = spec.score_cap ? 2 * spec.num_heads * seqlen : 0;
+  const int64_t scores = spec.holds_scores() ? 2 * spec.num_heads * seqlen : 0;
   const int64_t attention = spec.delta_net
                                 ? delta_net_numbers(*spec.delta_net)
                                 : (spec.gated ? 7 : 5) * queries + (padded ? 5 : 4) * keys + scores;
@@ -163,8 +163,8 @@ int64_t RankSizes::microbatch() const {
 
 /// Bytes per token that autograd keeps in a sublayer, beside its input. Attention: its heads,
 /// repeated and padded, the result, the input of head norms, and a row of a mask. MLP: both parts
-/// and the gate's activation. Mixture: those of the token's experts, also the shared one, and their
-/// results.
+/// and the gate's activation; with limits also both behind them, and a sigmoid. Mixture: those of
+/// the token's experts, also the shared one, and their results.
 int64_t RankSizes::graph_bytes(int64_t sublayer) const {
   const int64_t between = compute == Dtype::kFloat16 ? kFloat : compute_bytes;
   const int64_t norms = (2 * kFloat + between) * d;
@@ -175,16 +175,15 @@ int64_t RankSizes::graph_bytes(int64_t sublayer) const {
     const int64_t keys = attention.num_kv_heads * attention.head_dim;
     const int64_t normed = attention.head_norms ? (queries + keys) * (kFloat + between) : 0;
     const int64_t mask = attention.sliding_window ? seqlen * (1 + kFloat) : 0;
-    const int64_t scores = attention.score_cap ? 3 * attention.num_heads * seqlen * kFloat : 0;
+    const int64_t scores = attention.holds_scores() ? 3 * attention.num_heads * seqlen * kFloat : 0;
     return norms + 5 * queries * compute_bytes + normed + mask + scores +
            attention.num_heads * kFloat;
   }
   const MlpSpec& mlp = config.mlp(sublayer);
-  if (!mlp.mixture) return norms + 3 * mlp.intermediate_size * between;
+  const int64_t features = (mlp.limited ? 6 : 3) * mlp.intermediate_size;
+  if (!mlp.mixture) return norms + features * between;
   return norms + mlp.mixture->experts * 3 * kFloat +
-         (mlp.mixture->experts_per_token * (3 * mlp.intermediate_size + 3 * d) +
-          3 * shared_features(mlp)) *
-             between;
+         (mlp.mixture->experts_per_token * (features + 3 * d) + 3 * shared_features(mlp)) * between;
 }
 
 /// Bytes of the way back: the microbatches that are not back yet (Checkpoints); in one sublayer

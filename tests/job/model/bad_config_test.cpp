@@ -122,7 +122,7 @@ std::vector<BadConfig> bad_configs() {
       {"WrapperOfNothing", of_type("gemma3"), "text_config: is missing"},
       {"UnknownWrapper", R"({"model_type": "paligemma", "text_config": {"model_type": "gemma"}})",
        "'paligemma' is refused: of the models around one of text, gemma3, llava, mistral3, "
-       "qwen3_5 are read"},
+       "qwen3_5, qwen3_5_moe are read"},
       {"WrapperOfAnUnknownFamily",
        R"({"model_type": "llava", "text_config": {"model_type": "nonesuch"}})",
        "text_config.model_type: 'nonesuch' is refused: this architecture is not known"},
@@ -141,8 +141,14 @@ std::vector<BadConfig> bad_configs() {
        "'ministral' is refused: it is not supported yet; accepted are llama, mistral, ministral3, "
        "phi3, qwen2, qwen3, smollm3, granite, seed_oss, gemma, gemma2, gemma3_text, olmo2, olmo3, "
        "glm4, exaone4, hunyuan_v1_dense, qwen3_5_text, mixtral, qwen3_moe, "
-       "qwen2_moe, glm4_moe, alone or as the text part of gemma3, llava, mistral3, qwen3_5"},
-      {"GptOss", of_type("gpt_oss"), "'gpt_oss' is refused: each head of its attention has a sink"},
+       "qwen2_moe, glm4_moe, gpt_oss, qwen3_5_moe_text, alone or as the text part of gemma3, "
+       "llava, mistral3, qwen3_5, qwen3_5_moe"},
+      {"RotaryOfAGptOssNotStated", of_type("gpt_oss"), "rope_scaling: is missing: transformers"},
+      {"GptOssWithoutALimit", with(kGptOssConfig, R"("swiglu_limit": 7.0)", R"("swiglu_limit": 0)"),
+       "swiglu_limit: 0 is not"},
+      {"GptOssWhoseLimitIsNull",
+       with(kGptOssConfig, R"("swiglu_limit": 7.0)", R"("swiglu_limit": null)"),
+       "swiglu_limit: is null"},
       {"SharedExpertWithoutSize", qwen2_moe_with(R"("shared_expert_intermediate_size": 5632,)", ""),
        "shared_expert_intermediate_size: is missing"},
       {"SharedExpertOfNoSize",
@@ -222,7 +228,7 @@ std::vector<BadConfig> bad_configs() {
       {"Quantised", llama_with(R"("use_cache": true)", R"("quantization_config": {"bits": 4})"),
        "quantization_config: quantised checkpoints are refused (without quant_method)"},
       {"Gptq", quantised(R"("quant_method": "gptq")"),
-       "quantization_config: quantised checkpoints are refused ('gptq'), unless of fp8 or "
+       "quantization_config: quantised checkpoints are refused ('gptq'), unless of fp8, mxfp4 or "
        "compressed-tensors with 8 bits; give the float32, float16 or bfloat16 model"},
       {"Fp8OfAnotherForm", quantised(R"("quant_method": "fp8", "fmt": "e5m2")"),
        "quantization_config.fmt: is not e4m3"},

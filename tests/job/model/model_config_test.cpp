@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "job/model/read_model_config.h"
+#include "job/model/tensor_table.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {
@@ -156,6 +157,32 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(mixture.weight_scale, 1.0);
   EXPECT_EQ(mixture.groups * mixture.groups_per_token, 1);
   EXPECT_EQ(shared_features(glm4_moe.mlp(3)), 8);
+}
+
+TEST(ModelConfig, GptOssHasSinksAndExpertsStoredAsOne) {
+  const ParsedConfig parsed = parse_config(kGptOssConfig, "config.json");
+  EXPECT_THAT(parsed.warnings, testing::IsEmpty());
+  const ModelConfig& config = parsed.model;
+  EXPECT_EQ(config.quantisation,
+            (Quantisation{.name = "mxfp4", .weight_dtype = "U8", .packed = true}));
+  for (int64_t sublayer = 0; sublayer < 4; sublayer += 2) {
+    const AttentionSpec& attention = config.attention(sublayer);
+    EXPECT_TRUE(attention.sinks && attention.bias && attention.output_bias);
+    EXPECT_EQ(attention.sliding_window.value_or(0), sublayer == 0 ? 128 : 0);
+  }
+  EXPECT_FALSE(config.rotaries.front().truncate);
+  const MlpSpec& mlp = config.mlp(1);
+  EXPECT_TRUE(mlp.bias && mlp.fused && mlp.interleaved && mlp.mixture->normed_weights);
+  EXPECT_EQ(mlp.limited, (LimitedGlu{.limit = 7.0, .sharpness = 1.702}));
+  const auto shapes = expected_shapes(config);
+  const std::string block = "model.layers.23.mlp.";
+  EXPECT_EQ(shapes.at(block + "experts.gate_up_proj"), (std::vector<int64_t>{32, 2880, 5760}));
+  EXPECT_EQ(shapes.at(block + "experts.gate_up_proj_bias"), (std::vector<int64_t>{32, 5760}));
+  EXPECT_EQ(shapes.at(block + "experts.down_proj"), (std::vector<int64_t>{32, 2880, 2880}));
+  EXPECT_EQ(shapes.at(block + "experts.down_proj_bias"), (std::vector<int64_t>{32, 2880}));
+  EXPECT_EQ(shapes.at(block + "router.bias"), (std::vector<int64_t>{32}));
+  EXPECT_EQ(shapes.at("model.layers.23.self_attn.sinks"), (std::vector<int64_t>{64}));
+  EXPECT_EQ(shapes.size(), 24u * (2 + 4 * 2 + 1 + 2 + 4) + 3);
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {

@@ -54,6 +54,7 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kQwen3MoeConfig), 30'532'122'624);
   EXPECT_EQ(parameters(kQwen2MoeConfig), 14'315'784'192);
   EXPECT_EQ(parameters(kGlm4MoeConfig), 352'797'829'024);
+  EXPECT_EQ(parameters(kGptOssConfig), 20'914'757'184);
 }
 
 TEST(ModelSize, OfAMixtureATokenMeetsTheRouterAndItsExperts) {

@@ -363,8 +363,8 @@ std::string output_without_maps(const char* text) {
 }
 
 TEST(OutputConfig, WithoutMapsNormsHaveWeightsAndNothingIsAdded) {
-  for (const char* text :
-       {kLlama31Config, kQwen25Config, kMixtralConfig, kQwen2MoeConfig, kGlm4MoeConfig}) {
+  for (const char* text : {kLlama31Config, kQwen25Config, kMixtralConfig, kQwen2MoeConfig,
+                           kGlm4MoeConfig, kGptOssConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(output_without_maps(text), "config.json");
     EXPECT_TRUE(output.form.norm_weights);

@@ -20,6 +20,7 @@ extern const char* const kMixtralConfig;     ///< Mixtral-8x7B-v0.1
 extern const char* const kQwen3MoeConfig;    ///< Qwen3-30B-A3B
 extern const char* const kQwen2MoeConfig;    ///< Qwen1.5-MoE-A2.7B
 extern const char* const kGlm4MoeConfig;     ///< GLM-4.5
+extern const char* const kGptOssConfig;      ///< gpt-oss-20b
 extern const char* const kGemma2Config;      ///< Gemma-2-2B
 extern const char* const kOlmo3Config;       ///< OLMo-3-7B
 extern const char* const kMinistral3Config;  ///< the text model of Ministral-3-3B

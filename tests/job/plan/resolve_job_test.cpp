@@ -261,6 +261,15 @@ TEST_F(ResolveJob, MapsAreRefusedWhereTokensShareAnExpert) {
   EXPECT_THAT(error(), HasSubstr("the model has an expert that all tokens share; a size alone"));
 }
 
+TEST_F(ResolveJob, OutputsWithMapsAndCodeHaveNoSinks) {
+  config_.layers.back().attention.sinks = true;
+  EXPECT_THAT(error(),
+              HasSubstr("each head of the model's attention has a sink, a score without a "
+                        "key; a size alone, such as {size: 0.8}, or output.format: stock"));
+  spec_.mutable_output()->set_format(v1::Output::stock);
+  EXPECT_EQ(resolve().widths.largest(), 200);
+}
+
 TEST_F(ResolveJob, WhatChoosesExpertsKeepsItsDtype) {
   config_.layers.back().mlp.mixture = {.experts = 4,
                                        .experts_per_token = 1,

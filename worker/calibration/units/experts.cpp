@@ -38,10 +38,11 @@ std::map<std::string, at::Tensor> with_experts(const CutSublayer& from,
   const auto experts = static_cast<size_t>(layer.mlp.mixture->experts);
   layer.mlp.mixture->experts = std::ssize(kept);
   const at::Tensor rows = at::tensor(kept, at::kLong);
-  // In_proj are the router, gate and up of each expert, and those of a shared one.
+  // In_proj are the router, gate and up of each expert, and what a shared one has.
   const auto source_index = [&](const StoredTensor& stored) {
     const size_t router = stored.role == TensorRole::kInProjWeight ? 1 : 0;
-    const size_t of_each = stored.role == TensorRole::kInProjWeight ? 2 : 1;
+    const size_t of_each =
+        stored.role == TensorRole::kInProjWeight ? static_cast<size_t>(layer.mlp.in_matrices()) : 1;
     if (stored.index < router) return stored.index;
     const size_t place = stored.index - router;
     const size_t expert = place / of_each;

@@ -54,11 +54,28 @@ std::vector<CutFeatures> cut_matrices(const CutSublayer& from, int64_t size,
   return cuts;
 }
 
+/// Returns which MLP of the sublayer the matrix of in_proj at `index` belongs to, 1 for the first;
+/// 0 for a router. The gate of a shared expert gets a number behind the last one.
+size_t mlp_at(const MlpSpec& mlp, size_t index) {
+  if (!mlp.mixture) return 1;
+  const auto experts = static_cast<size_t>(mlp.mixture->experts);
+  const auto of_each = static_cast<size_t>(mlp.in_matrices());
+  const size_t of_all = experts * of_each;
+  return index <= of_all ? (index + of_each - 1) / of_each : experts + (index - of_all + 1) / 2;
+}
+
+/// Returns the rows of one matrix of gate and up that belong to these features.
+at::Tensor rows_of_both(const MlpSpec& mlp, const at::Tensor& features) {
+  if (!mlp.interleaved) return at::cat({features, features + mlp.intermediate_size});
+  return at::stack({2 * features, 2 * features + 1}, 1).flatten();
+}
+
 std::map<std::string, at::Tensor> cut_features(const CutSublayer& from, int64_t size,
                                                const at::Tensor& order,
                                                std::vector<double>& loss_increases) {
   const std::vector<CutFeatures> cuts = cut_matrices(from, size, order, loss_increases);
   const MlpSpec& mlp = from.job.config.mlp(from.sublayer);
+  const auto fused = static_cast<size_t>(mlp.fused ? mlp_count(from.job.config, from.sublayer) : 0);
   std::map<std::string, at::Tensor> tensors;
   for (const StoredTensor& stored : sublayer_tensors(from.job.config, from.sublayer)) {
     if (stored.role == TensorRole::kOutProjWeight) {
@@ -66,12 +83,10 @@ std::map<std::string, at::Tensor> cut_features(const CutSublayer& from, int64_t 
       continue;
     }
     if (!is_in_proj(stored)) continue;
-    // In a mixture the router comes first, then gate and up of each expert, then the shared one's
-    // gate.
-    const size_t expert = mlp.mixture ? (stored.index + 1) / 2 : 1;
-    if (expert == 0 || expert > cuts.size()) continue;
-    at::Tensor rows = cuts[expert - 1].kept;
-    if (mlp.fused) rows = at::cat({rows, rows + mlp.intermediate_size});
+    const size_t number = mlp_at(mlp, stored.index);
+    if (number == 0 || number > cuts.size()) continue;
+    at::Tensor rows = cuts[number - 1].kept;
+    if (number <= fused) rows = rows_of_both(mlp, rows);
     tensors[stored.name] = from.job.reader.get(stored.name, stored.shape).index_select(0, rows);
   }
   return tensors;

@@ -287,10 +287,14 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config,
     problems.push_back(fmt::format("config.json says dtype {}, {} says {}",
                                    to_string(*config.stated_dtype), stated.by, to_string(main)));
   }
-  for (const auto& [name, shape] : expected_shapes(config)) {
+  for (const StoredTensor& tensor : shard_tensors(config, 0, config.num_sublayers())) {
+    const bool apart = !tensor.slice || reader.has(tensor.name);
+    if (!apart && tensor.slice->index > 0) continue;
+    const std::string& name = apart ? tensor.name : tensor.slice->whole;
+    const std::vector<int64_t> shape = apart ? tensor.shape : tensor.shape_in_files();
     if (!reader.has(name) || reader.shape(name) != shape) continue;
     const at::ScalarType found = reader.get(name, shape).scalar_type();
-    const Dtype wanted = stated.dtypes.of(name);
+    const Dtype wanted = stated.dtypes.of(tensor.name);
     if (scalar_type(wanted) == found) continue;
     std::string dtype = c10::toString(found);
     for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {

@@ -51,8 +51,9 @@ void OutputShards::begin(const JunctionWidths& widths) {
   std::vector<TensorSpec> specs;
   for (StoredTensor& tensor : shard_tensors(output_, 0, output_.num_sublayers())) {
     const at::ScalarType dtype = scalar_type(output_.dtypes.of(tensor.name));
-    std::string in_file = stored_name(output_, tensor.name);
-    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape), std::move(in_file)});
+    std::string in_file = stored_name(output_, tensor.name_in_files());
+    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape), std::move(in_file),
+                     std::move(tensor.slice)});
   }
   for (const auto& entry : others_) specs.push_back(copied_tensor(entry.second));
   layout_ = make_shard_layout(specs);
