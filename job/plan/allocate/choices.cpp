@@ -35,9 +35,9 @@ std::vector<Choice> choices(const ModelConfig& config, const ResolvedJob& job, i
       if (!whole || found.empty()) found.push_back({unit, size});
     }
   }
-  const Unit& main = main_unit(sublayer);
-  const bool may_go = job.target.allocation && !job.stock_output() && main.least(layer) == 0;
-  if (may_go) found.push_back({&main, 0});
+  const bool may_go =
+      job.target.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
+  if (may_go) found.push_back({&main_unit(sublayer), 0});
   const bool of_one_unit = std::ranges::all_of(
       found, [&](const Choice& choice) { return choice.unit == found.front().unit; });
   return of_one_unit ? found : by_bytes(config, job, sublayer, found);
