@@ -106,6 +106,15 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   return result;
 }
 
+/// Refuses experts that their groups do not share equally.
+void check_groups(const ConfigFields& fields, const Unit& unit, const LayerSpec& layer) {
+  if (&unit != &kExperts || !layer.mlp.mixture) return;
+  const MixtureSpec& mixture = *layer.mlp.mixture;
+  if (mixture.experts % mixture.groups == 0) return;
+  fields.fail(unit.key, std::to_string(mixture.experts) + " is not a multiple of n_group, " +
+                            std::to_string(mixture.groups));
+}
+
 /// Reads the list of the unit's sizes, with one number per layer. Each replaces the size in the
 /// layer, which it does not exceed. Returns false if the key is absent.
 bool read_sizes(const ConfigFields& fields, const Unit& unit, ModelConfig& config) {
@@ -119,8 +128,9 @@ bool read_sizes(const ConfigFields& fields, const Unit& unit, ModelConfig& confi
   int64_t sublayer = unit.of_attentions ? 0 : 1;
   for (const json& given : sizes) {
     LayerSpec& layer = config.layers[static_cast<std::size_t>(layer_of(sublayer))];
-    const int64_t least = has_output_bias(config, sublayer) ? 1 : 0;
-    unit.set_size(fields.required_integer(unit.key, given, least, unit.size(layer)), layer);
+    unit.set_size(fields.required_integer(unit.key, given, unit.least(layer), unit.size(layer)),
+                  layer);
+    check_groups(fields, unit, layer);
     sublayer += 2;
   }
   return true;

@@ -53,7 +53,7 @@ void write_custom_code(json& config, const ModelConfig& output) {
   }
   if (output.form.sizes_by_layer) {
     for (const Unit* unit : units()) {
-      if (unit->of_attentions && !output.value_heads_narrow()) continue;
+      if (!has_unit(output, *unit)) continue;
       for (const LayerSpec& layer : output.layers) config[unit->key].push_back(unit->size(layer));
     }
   }

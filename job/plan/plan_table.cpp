@@ -112,8 +112,13 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
         job.allocates_values() ? fmt::format("values      channels of a head up to {}, likewise\n",
                                              config.layers.front().attention.head_dim)
                                : "";
-    return fmt::format("mlp         features up to {}, known once the activations are\n{}", widest,
-                       values);
+    int64_t most = 0;
+    for (const LayerSpec& layer : config.layers) most = std::max(most, kExperts.size(layer));
+    const std::string experts =
+        most > 0 ? fmt::format("experts     up to {} of a mixture, in place of features\n", most)
+                 : "";
+    return fmt::format("mlp         features up to {}, known once the activations are\n{}{}",
+                       widest, experts, values);
   }
   std::string text;
   if (job.mlp->width > 0) {

@@ -101,8 +101,9 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
   std::string text = fmt::format(
       " Sizes were chosen such that the loss is predicted to rise least within {} of the "
       "bytes: its MLPs keep {} features",
-      format_percent(report.job.target.allocation->size),
-      by_layer(sizes_of(allocation.of(kFeatures))));
+      format_percent(report.job.target.allocation->size), by_layer(features_left(report.mlps)));
+  const std::vector<int64_t> experts = experts_left(report.mlps);
+  if (!experts.empty()) text += fmt::format(", its mixtures {} experts", by_layer(experts));
   if (!values.empty()) {
     text += fmt::format(" and its value heads {} of {} channels", by_layer(values), head_dim);
   }

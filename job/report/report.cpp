@@ -52,11 +52,13 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
 json allocation_json(const Report& report) {
   const Allocation& allocation = *report.allocation;
   const double predicted = allocation.predicted_loss_increase();
-  const std::vector<ChosenSize> mlps = allocation.of(kFeatures);
+  const double of_mlps = predicted_loss_increase(allocation.of(kFeatures)) +
+                         predicted_loss_increase(allocation.of(kExperts));
   const std::vector<ChosenSize> attentions = allocation.of(kValueChannels);
-  json object = {{"predicted_kl", predicted},
-                 {"of_mlps", predicted_loss_increase(mlps)},
-                 {"features", sizes_of(mlps)}};
+  json object = {
+      {"predicted_kl", predicted}, {"of_mlps", of_mlps}, {"features", features_left(report.mlps)}};
+  const std::vector<int64_t> experts = experts_left(report.mlps);
+  if (!experts.empty()) object["experts"] = experts;
   if (!attentions.empty()) {
     object["of_values"] = predicted_loss_increase(attentions);
     object["value_head_dims"] = sizes_of(attentions);

@@ -1,5 +1,7 @@
 #include "job/report/report_entries.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -147,17 +149,42 @@ ShortcutReport shortcut_report_from_json(const json& object) {
   return shortcut;
 }
 
+std::vector<int64_t> features_left(const std::vector<MlpReport>& mlps) {
+  std::vector<int64_t> features;
+  std::ranges::transform(mlps, std::back_inserter(features), &MlpReport::width);
+  return features;
+}
+
+std::vector<int64_t> experts_left(const std::vector<MlpReport>& mlps) {
+  std::vector<int64_t> experts;
+  if (std::ranges::all_of(mlps, [](const MlpReport& mlp) { return mlp.source_experts == 0; })) {
+    return experts;
+  }
+  std::ranges::transform(mlps, std::back_inserter(experts), &MlpReport::experts);
+  return experts;
+}
+
 json to_json(const MlpReport& mlp) {
-  return {{"name", mlp.name},
-          {"width", mlp.width},
-          {"intermediate_size", mlp.intermediate_size},
-          {"predicted_rise", mlp.predicted_loss_increase},
-          {"unseen_experts", mlp.unseen_experts}};
+  json object = {{"name", mlp.name},
+                 {"width", mlp.width},
+                 {"intermediate_size", mlp.intermediate_size},
+                 {"predicted_rise", mlp.predicted_loss_increase},
+                 {"unseen_experts", mlp.unseen_experts}};
+  if (mlp.source_experts > 0) {
+    object["experts"] = mlp.experts;
+    object["source_experts"] = mlp.source_experts;
+  }
+  return object;
 }
 
 MlpReport mlp_report_from_json(const json& object) {
-  return {object.at("name"), object.at("width"), object.at("intermediate_size"),
-          object.at("predicted_rise"), object.at("unseen_experts")};
+  return {object.at("name"),
+          object.at("width"),
+          object.at("intermediate_size"),
+          object.at("predicted_rise"),
+          object.at("unseen_experts"),
+          object.value("experts", int64_t{0}),
+          object.value("source_experts", int64_t{0})};
 }
 
 json to_json(const AttentionReport& attention) {

@@ -71,8 +71,16 @@ struct MlpReport {
   int64_t intermediate_size = 0;  ///< features in the source
   /// Predicted loss increase per token in the metric of the loss, else half the squared error.
   double predicted_loss_increase = 0.0;
-  int64_t unseen_experts = 0;  ///< experts that no calibration token has chosen
+  int64_t unseen_experts = 0;  ///< experts whose features were cut without any token of theirs
+  int64_t experts = 0;         ///< remaining experts of a mixture; 0: an MLP, or none is left
+  int64_t source_experts = 0;  ///< experts in the source; 0: an MLP
 };
+
+/// Returns the features that are left in each MLP.
+std::vector<int64_t> features_left(const std::vector<MlpReport>& mlps);
+/// Returns the experts that are left in each mixture, 0 for another MLP. Empty: there is no
+/// mixture.
+std::vector<int64_t> experts_left(const std::vector<MlpReport>& mlps);
 
 /// Report entry of one attention whose value heads may have been cut.
 struct AttentionReport {

@@ -5,12 +5,17 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "job/model/read_model_config.h"
+#include "job/model/tensor_table.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/shard_plan.h"
 #include "job/spec/job_file.h"
@@ -24,10 +29,12 @@ namespace {
 
 using testing::Each;
 
-/// Sizes by loss for the example model, from few tokens.
+/// Sizes by loss, from few tokens.
 class AllocatedCutTest : public testing::Test {
  protected:
-  AllocatedCutTest() {
+  /// `model`: with the vocabulary of the example.
+  explicit AllocatedCutTest(std::string model = DOTRESIZE_SOURCE_DIR "/examples/docs-llama")
+      : kModel(std::move(model)) {
     new_journal();
     spec_ = parse_job("name: n\nmodel: {path: " + kModel +
                           "}\noutput: {path: o}\n"
@@ -103,7 +110,7 @@ class AllocatedCutTest : public testing::Test {
     return found;
   }
 
-  const std::string kModel = DOTRESIZE_SOURCE_DIR "/examples/docs-llama";
+  const std::string kModel;
   const std::string kTokens = DOTRESIZE_SOURCE_DIR "/tests/data/calibration.safetensors";
   const c10::InferenceMode no_autograd_;
   TemporaryDirectory dir_;
@@ -201,6 +208,103 @@ TEST_F(AllocatedCutTest, AStockModelKeepsEquallyManyFeaturesInAllLayers) {
   EXPECT_THAT(sizes_of(found.allocation.chosen), Each(mlp_width(found.config, 1)));
   EXPECT_FALSE(found.config.form.sizes_by_layer);
   EXPECT_EQ(found.allocation.of(kValueChannels).size(), 0u);
+}
+
+/// Directory of a mixture with random weights. The first experts of each layer add less to its
+/// output than the last ones.
+struct RandomMixture {
+  RandomMixture() {
+    at::manual_seed(1);
+    const std::string json = R"({"model_type": "qwen3_moe", "hidden_size": 32, "vocab_size": 4096,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+        "intermediate_size": 64, "moe_intermediate_size": 48, "num_experts": 6,
+        "num_experts_per_tok": 2, "norm_topk_prob": true, "tie_word_embeddings": true})";
+    std::ofstream(source_.path() / "config.json") << json;
+    std::map<std::string, at::Tensor> tensors;
+    for (const auto& [name, shape] : expected_shapes(parse_model_config(json, "config.json"))) {
+      const bool cheap =
+          name.find("experts.0.down") != name.npos || name.find("experts.1.down") != name.npos;
+      const double scale = (cheap ? 0.03 : 1.0) / std::sqrt(static_cast<double>(shape.back()));
+      tensors[name] = shape.size() == 1 ? at::ones(shape) : at::randn(shape) * scale;
+    }
+    Journal(source_.path()).put("model", tensors);
+  }
+
+  TemporaryDirectory source_;
+};
+
+class AllocatedMixtureTest : protected RandomMixture, public AllocatedCutTest {
+ protected:
+  AllocatedMixtureTest() : AllocatedCutTest(source_.path()) {
+    spec_.mutable_method()->set_size(0.905);  // two experts of each layer are 9.6 %
+  }
+};
+
+TEST_F(AllocatedMixtureTest, CheapExpertsGoWithTheirRowsOfTheRouter) {
+  const AllocatedCut found = run();
+  ASSERT_EQ(kExperts.size(found.config.layers[0]), 4);
+  const std::map<std::string, at::Tensor> tensors = journal_->get("experts-1-4");
+  const auto dense = [&](const std::string& name) {
+    return reader_.get("model.layers.0.mlp." + name, reader_.shape("model.layers.0.mlp." + name));
+  };
+  EXPECT_TRUE(
+      at::equal(tensors.at("model.layers.0.mlp.gate.weight"), dense("gate.weight").slice(0, 2, 6)));
+  for (const std::string part : {"gate_proj", "up_proj", "down_proj"}) {
+    for (const int expert : {0, 1, 2, 3}) {
+      EXPECT_TRUE(at::equal(
+          tensors.at(fmt::format("model.layers.0.mlp.experts.{}.{}.weight", expert, part)),
+          dense(fmt::format("experts.{}.{}.weight", expert + 2, part))));
+    }
+  }
+  EXPECT_EQ(cut_diagnostics(*journal_, config_, found.config, 1).unseen_experts, 0);
+}
+
+TEST_F(AllocatedMixtureTest, AKilledRunGoesOnToTheSameExperts) {
+  const AllocatedCut whole = run();
+  const auto expected = cuts("mlp- values- experts-");
+  ASSERT_FALSE(cuts("experts-").empty());
+  new_journal();
+  fails_in_trial_ = true;
+  EXPECT_THROW(run(), std::runtime_error);
+  fails_in_trial_ = false;
+  journal_->remove("curve-3");
+  short_of_memory_ = true;
+  EXPECT_EQ(sizes_of(run().allocation.chosen), sizes_of(whole.allocation.chosen));
+  const auto found = cuts("mlp- values- experts-");
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, tensor] : found) {
+    EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
+  }
+}
+
+TEST_F(AllocatedMixtureTest, AStockModelKeepsEquallyManyExpertsInAllLayers) {
+  spec_.mutable_output()->set_format(v1::Output::stock);
+  const AllocatedCut found = run();
+  for (const LayerSpec& layer : found.config.layers) {
+    EXPECT_EQ(kExperts.size(layer), 4);
+    EXPECT_EQ(kFeatures.size(layer), 48);
+  }
+}
+
+TEST(ExpertCurve, AddsUpTheCheapestExpertsOfEachGroup) {
+  const MixtureSpec mixture{.experts = 6, .experts_per_token = 1, .groups = 2};
+  const std::vector<double> costs = {3.0, 0.0, 2.0, 9.0, 8.0, 7.0, /*shared=*/100.0};
+  EXPECT_THAT(expert_curve(mixture, costs, {6, 4, 2}), testing::ElementsAre(0.0, 7.0, 17.0));
+  const MixtureSpec one_group{.experts = 6, .experts_per_token = 1};
+  EXPECT_THAT(expert_curve(one_group, costs, {5, 4, 3}), testing::ElementsAre(0.0, 2.0, 5.0));
+}
+
+TEST(ExpertCurve, AnExpertCostsTheSquareOfItsOutputInTheMetric) {
+  at::manual_seed(2);
+  const at::Tensor h = at::randn({50, 6}, at::kDouble);
+  const at::Tensor weight = at::randn({4, 6}, at::kDouble);
+  const at::Tensor L = at::randn({4, 4}, at::kDouble).tril();
+  const at::Tensor output = at::matmul(h, weight.t());
+  const at::Tensor gram = at::matmul(h.t(), h) / 50;
+  EXPECT_NEAR(cost_of_expert({gram, weight, L}),
+              at::matmul(output, L).square().sum().item<double>() / 50, 1e-10);
+  EXPECT_NEAR(cost_of_expert({gram, weight, {}}), output.square().sum().item<double>() / 50, 1e-10);
+  EXPECT_EQ(cost_of_expert({at::zeros_like(gram), weight, L}), 0.0) << "no token chooses it";
 }
 
 }  // namespace

@@ -13,10 +13,20 @@
 namespace dotresize {
 namespace {
 
-constexpr char kSizes[] = "widths";  // [choices] int64
+// [choices] int64, -1: not of the main unit
+constexpr char kSizes[] = "widths";
 // [matrices, removed parts] int64; a shared expert has another number of parts, so that shorter
 // rows end in zeros
 constexpr char kOrder[] = "order";
+
+/// Returns the sizes of the choices of this unit.
+std::vector<int64_t> sizes_of(const std::vector<Choice>& choices, const Unit& unit) {
+  std::vector<int64_t> sizes;
+  for (const Choice& choice : choices) {
+    if (choice.unit == &unit) sizes.push_back(choice.size);
+  }
+  return sizes;
+}
 
 at::Tensor stacked(std::vector<at::Tensor> rows) {
   int64_t longest = 0;
@@ -65,18 +75,30 @@ CutSublayer SublayerCutter::sublayer(SublayerSums& sums, bool with_metric) const
 std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
                                                         const std::vector<Choice>& choices) const {
   const CutSublayer from = sublayer(sums, /*with_metric=*/true);
-  const Unit& unit = *choices.front().unit;
-  std::vector<int64_t> sizes;
-  for (const Choice& choice : choices) sizes.push_back(choice.size);
-  std::vector<double> loss_increases(sizes.size(), 0.0);
+  const Unit& main = *choices.front().unit;
+  const std::vector<int64_t> sizes = sizes_of(choices, main);
+  const std::vector<int64_t> of_experts = sizes_of(choices, kExperts);
+  std::map<const Unit*, std::vector<double>> curves = {{&main, std::vector(sizes.size(), 0.0)}};
+  std::vector<double> costs;
   std::vector<at::Tensor> orders;
   from.for_each_matrix([&](CutMatrix matrix) {
-    const at::Tensor order = cut_of(unit).add_curve(from, std::move(matrix), sizes, loss_increases);
+    if (!of_experts.empty()) costs.push_back(cost_of_expert(matrix));
+    const at::Tensor order = cut_of(main).add_curve(from, std::move(matrix), sizes, curves[&main]);
     if (order.defined()) orders.push_back(order);
   });
+  if (!of_experts.empty()) {
+    curves[&kExperts] = expert_curve(*job_.config.mlp(sums.sublayer).mixture, costs, of_experts);
+  }
+  std::map<const Unit*, size_t> next;
+  std::vector<double> loss_increases;
+  std::vector<int64_t> main_sizes;
+  for (const auto& [unit, size] : choices) {
+    loss_increases.push_back(curves.at(unit).at(next[unit]++));
+    main_sizes.push_back(unit == &main ? size : -1);
+  }
   std::map<std::string, at::Tensor> found = {
       {kLossIncreases, at::tensor(loss_increases, at::kDouble)},
-      {kSizes, at::tensor(sizes, at::kLong)}};
+      {kSizes, at::tensor(main_sizes, at::kLong)}};
   if (!orders.empty()) found[kOrder] = stacked(std::move(orders));
   return found;
 }
@@ -85,7 +107,8 @@ std::map<std::string, at::Tensor> SublayerCutter::cut(SublayerSums& sums,
                                                       const Choice& choice) const {
   std::vector<double> loss_increases;
   at::Tensor order;
-  if (choice.size == 0 || from_.known_order) {
+  const bool of_main = choice.unit == &main_unit(sums.sublayer);
+  if (of_main && (choice.size == 0 || from_.known_order)) {
     const auto curve = from_.curves->get(entries::kCurve(sums.sublayer));
     if (curve.contains(kOrder)) order = curve.at(kOrder);
     if (choice.size == 0 || order.defined()) {

@@ -200,8 +200,9 @@ CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& dense,
                                const ModelConfig& cut, int64_t sublayer) {
   const Choice choice = choice_of(dense, cut, sublayer).value();
   const auto tensors = journal.get(cut_entry(sublayer, choice, /*for_trial=*/false));
+  const bool fitted = choice.unit != &kExperts;
   return {tensors.at(kLossIncrease).sum().item<double>(),
-          tensors.at(kSeenTokens).eq(0).sum().item<int64_t>()};
+          fitted ? tensors.at(kSeenTokens).eq(0).sum().item<int64_t>() : 0};
 }
 
 }  // namespace dotresize

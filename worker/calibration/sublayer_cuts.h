@@ -62,7 +62,8 @@ std::vector<std::filesystem::path> cut_files(const Journal& journal, const Model
 struct CutDiagnostics {
   /// Sum over the matrices of Removal::loss_increases.back() or CutValues::predicted_loss_increase.
   double predicted_loss_increase = 0.0;
-  int64_t unseen_experts = 0;  ///< experts that no token has chosen; their H is the identity
+  /// Experts that no token has chosen, whose features were cut with the identity as H.
+  int64_t unseen_experts = 0;
 };
 
 /// Reads the diagnostics of a sublayer that is smaller in `cut` than in `dense`.

@@ -161,7 +161,9 @@ HealedLayerReport LayerHealingRun::heal(int64_t layer) {
     const SublayerWeights mlp = dense_layers_.next();
     const PhaseClock::Scope scope(clock_, "forward");
     const ModelConfig& config = job_.dense_config;
-    const bool mixture = config.is_mixture(2 * layer + 1);
+    const bool keeps_experts =
+        mlp_count(config, 2 * layer + 1) == mlp_count(job_.output, 2 * layer + 1);
+    const bool mixture = config.is_mixture(2 * layer + 1) && keeps_experts;
     for (Streams* streams : {&fitted_, &held_out_}) {
       streams->tokens.experts.clear();
       for (at::Tensor& batch : streams->dense) {

@@ -1,8 +1,9 @@
 """A causal language model of one of transformers' families whose layers have sizes of their own, made by dotresize.
 
-config.json has the keys of the family, `model_type: dotresize`, and two lists with a number for each layer:
-`intermediate_sizes`, the features of its MLP or of each of its experts, and `value_head_dims`, the channels of each of its
-value heads, up to head_dim. 0: the layer has no MLP, or no attention. Without a list all layers have the family's size.
+config.json has the keys of the family, `model_type: dotresize`, and lists with a number for each layer:
+`intermediate_sizes`, the features of its MLP or of each of its experts, `expert_counts`, the experts of its mixture, and
+`value_head_dims`, the channels of each of its value heads, up to head_dim. 0: the layer has no MLP, no mixture, or no
+attention. Without a list all layers have the family's size.
 
 The code is that of the installed transformers, 4.57 or 5: DotResizeLlamaForCausalLM is its LlamaForCausalLM, whose layers get
 their sizes before their weights. So it is with any family.
@@ -23,6 +24,7 @@ NORMS = {  # of a layer, before and behind its sublayers
     "self_attn": {"input_layernorm", "post_self_attn_layernorm"},
     "mlp": {"pre_feedforward_layernorm", "post_feedforward_layernorm", "post_mlp_layernorm"},
 }
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")  # names of their number in families and versions
 PREFIX = "DotResize"  # of the classes of this file, before transformers' name of their base
 
 
@@ -31,6 +33,7 @@ class LayerSizesConfig:
 
     model_type = "dotresize"
     intermediate_sizes = None
+    expert_counts = None
     value_head_dims = None
 
     def _rope_scaling_validation(self):
@@ -98,10 +101,10 @@ class LayerSizes:
     def post_init(self):
         """Ends every __init__ of transformers, where weights get values."""
         layers, places = getattr(self, "model", self).layers, self._places_in_a_cache()
-        sizes = zip(self._by_layer("intermediate_sizes"), self._by_layer("value_head_dims"))
-        for number, (features, channels) in enumerate(sizes):
+        sizes = zip(*map(self._by_layer, ("intermediate_sizes", "expert_counts", "value_head_dims")))
+        for number, (features, experts, channels) in enumerate(sizes):
             if features:
-                layers[number] = self._with_features(layers[number], number, features)
+                layers[number] = self._with_features(layers[number], number, features, experts)
             elif features == 0:
                 self._remove(layers[number], "mlp" if hasattr(layers[number], "mlp") else "block_sparse_moe")
             if channels == 0:
@@ -130,12 +133,14 @@ class LayerSizes:
             raise ValueError(f"{key} has {len(sizes)} entries, must have num_hidden_layers = {layers}")
         return sizes
 
-    def _with_features(self, layer, number, features):
+    def _with_features(self, layer, number, features, experts):
         settings = vars(self.config)  # all layers share the config, so that the attention can be chosen later on
         shared, of_one = (settings.get(key) for key in ("shared_expert_intermediate_size", "moe_intermediate_size"))
         sizes = {"intermediate_size": features, "moe_intermediate_size": features}
         if shared:  # the shared expert is cut like the others, in proportion
             sizes["shared_expert_intermediate_size"] = -(-shared * features // of_one)
+        if experts:
+            sizes |= dict.fromkeys(EXPERTS, experts)
         of_family = {key: settings[key] for key in sizes if key in settings}
         try:
             settings.update({key: sizes[key] for key in of_family})

@@ -158,9 +158,15 @@ void write_mixtures(const MixtureKeys& keys, json& config, const ModelConfig& ou
   const auto layer = std::ranges::find_if(
       output.layers, [](const LayerSpec& spec) { return spec.mlp.mixture.has_value(); });
   if (layer == output.layers.end()) return;
-  config[keys.experts] = layer->mlp.mixture->experts;
-  config[kVersion5Experts] = layer->mlp.mixture->experts;
-  if (!output.form.sizes_by_layer) config[keys.intermediate_size] = layer->mlp.intermediate_size;
+  if (output.form.sizes_by_layer) {  // the lists say what is left of the source's numbers
+    if (!config.contains(keys.experts)) config[keys.experts] = config[kVersion5Experts];
+    // transformers can sum up the routers' outputs only if all have equally many experts.
+    config["output_router_logits"] = false;
+  } else {
+    config[keys.experts] = layer->mlp.mixture->experts;
+    config[keys.intermediate_size] = layer->mlp.intermediate_size;
+  }
+  config[kVersion5Experts] = config[keys.experts];
 }
 
 }  // namespace dotresize

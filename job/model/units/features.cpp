@@ -8,6 +8,7 @@ constinit const Unit kFeatures{
     .parts = "features",
     .size = [](const LayerSpec& layer) { return layer.mlp.intermediate_size; },
     .set_size = [](int64_t size, LayerSpec& layer) { layer.mlp.intermediate_size = size; },
+    .least = [](const LayerSpec& layer) -> int64_t { return layer.mlp.bias ? 1 : 0; },
     .sizes =
         [](const LayerSpec& layer, int64_t round_to) {
           return sizes_in_steps(layer.mlp.intermediate_size, round_to);

@@ -19,6 +19,9 @@ struct Unit {
   /// Number of parts in the layer. 0: the layer has no such sublayer.
   int64_t (*size)(const LayerSpec& layer) = nullptr;
   void (*set_size)(int64_t size, LayerSpec& layer) = nullptr;
+  /// Fewest parts that a config may state for the layer: 0 of the first unit of a sublayer, unless
+  /// it adds a bias to the stream.
+  int64_t (*least)(const LayerSpec& layer) = nullptr;
   /// Returns the sizes that a layer can be cut to, descending: all, and those that `round_to`
   /// allows. 0 is not listed.
   std::vector<int64_t> (*sizes)(const LayerSpec& layer, int64_t round_to) = nullptr;
@@ -28,6 +31,8 @@ struct Unit {
 
 /// Features of an MLP, or of each expert of a mixture.
 extern const Unit kFeatures;
+/// Experts of a mixture, without the shared one.
+extern const Unit kExperts;
 /// Channels of the value heads of an attention.
 extern const Unit kValueChannels;
 
@@ -36,6 +41,9 @@ std::span<const Unit* const> units();
 
 /// Returns `all`, then the multiples of `step` below it, descending, without 0.
 std::vector<int64_t> sizes_in_steps(int64_t all, int64_t step);
+
+/// Returns true if layers of the model have the unit, and outputs can state a size for each.
+bool has_unit(const ModelConfig& config, const Unit& unit);
 
 /// The first unit of the sublayer's kind.
 const Unit& main_unit(int64_t sublayer);

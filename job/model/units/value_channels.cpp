@@ -20,6 +20,7 @@ constinit const Unit kValueChannels{
     .parts = "channels",
     .size = [](const LayerSpec& layer) { return layer.attention.value_head_dim; },
     .set_size = [](int64_t size, LayerSpec& layer) { layer.attention.value_head_dim = size; },
+    .least = [](const LayerSpec& layer) -> int64_t { return layer.attention.output_bias ? 1 : 0; },
     .sizes = sizes_of_value_channels};
 
 }  // namespace dotresize

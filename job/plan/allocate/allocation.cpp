@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -19,19 +20,6 @@
 
 namespace dotresize {
 namespace {
-
-/// Returns the chosen sizes; `choice` returns the index of a curve's choice.
-Allocation with_choices(const ModelConfig& config, const ResolvedJob& job,
-                        const std::vector<SublayerCurve>& curves,
-                        const std::function<std::size_t(std::size_t curve)>& choice) {
-  Allocation found;
-  for (std::size_t i = 0; i < curves.size(); ++i) {
-    const int64_t sublayer = curves[i].sublayer;
-    const auto [unit, size] = choices(config, job, sublayer).at(choice(i));
-    found.chosen.push_back({sublayer, unit, size, curves[i].loss_increases.at(choice(i))});
-  }
-  return found;
-}
 
 int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Allocation& allocation) {
   return net_size(with_chosen_sizes(config, job, allocation), job, job.widths).compressed_bytes;
@@ -67,51 +55,36 @@ void check_curves(const ModelConfig& config, const ResolvedJob& job,
     throw std::invalid_argument("there are predictions of other sublayers");
 }
 
-/// Returns the bytes of the sublayer with each of its choices. `output`: the dense model with the
-/// dtypes of the output; it has the last choice afterwards.
-std::vector<int64_t> bytes_of_choices(const ModelConfig& dense, const ResolvedJob& job,
-                                      int64_t sublayer, ModelConfig& output) {
-  const auto layer = static_cast<std::size_t>(layer_of(sublayer));
-  std::vector<int64_t> bytes;
-  for (const auto& [unit, size] : choices(dense, job, sublayer)) {
-    output.layers[layer] = dense.layers[layer];
-    unit->set_size(size, output.layers[layer]);
-    bytes.push_back(
-        sublayer_size(output, sublayer, output.hidden_size, output.hidden_size, /*folded=*/false)
-            .bytes);
-  }
-  return bytes;
-}
-
-/// Chooses one size for all MLPs and one for all experts.
-Allocation allocate_alike(const ModelConfig& config, const ResolvedJob& job,
-                          const std::vector<SublayerCurve>& curves, int64_t most) {
-  const auto is_mixture = [&](std::size_t curve) {
-    return config.is_mixture(curves[curve].sublayer);
-  };
-  std::size_t mlp_sizes = 1;
-  std::size_t expert_sizes = 1;
+/// Returns the index of each curve's choice: one choice for all MLPs and one for all mixtures.
+std::vector<std::size_t> choose_alike(const ModelConfig& config,
+                                      const std::vector<SublayerCurve>& curves,
+                                      const std::vector<LossCurve>& by_bytes, int64_t limit) {
+  LossCurve all[2] = {{{0}, {0.0}}, {{0}, {0.0}}};  // sums over MLPs, over mixtures
   for (std::size_t i = 0; i < curves.size(); ++i) {
-    (is_mixture(i) ? expert_sizes : mlp_sizes) = curves[i].loss_increases.size();
+    const auto& [bytes, loss_increases] = by_bytes[i];
+    auto& [sizes, losses] = all[config.is_mixture(curves[i].sublayer) ? 1 : 0];
+    sizes.resize(bytes.size());
+    losses.resize(bytes.size());
+    std::ranges::transform(sizes, bytes, sizes.begin(), std::plus<>());
+    std::ranges::transform(losses, loss_increases, losses.begin(), std::plus<>());
   }
-  const auto at = [&](std::size_t of_mlps, std::size_t of_experts) {
-    return with_choices(config, job, curves,
-                        [&](std::size_t i) { return is_mixture(i) ? of_experts : of_mlps; });
-  };
-  const auto fits = [&](std::size_t of_mlps, std::size_t of_experts) {
-    return bytes_of(config, job, at(of_mlps, of_experts)) <= most;
-  };
-  std::optional<Allocation> best;
-  std::size_t of_experts = expert_sizes - 1;
-  for (std::size_t of_mlps = 0; of_mlps < mlp_sizes; ++of_mlps) {
-    if (!fits(of_mlps, of_experts)) continue;
-    while (of_experts > 0 && fits(of_mlps, of_experts - 1)) --of_experts;
-    Allocation found = at(of_mlps, of_experts);
-    const bool better = !best || found.predicted_loss_increase() < best->predicted_loss_increase();
-    if (better) best = std::move(found);
+  const auto& [mlps, mixtures] = all;
+  std::optional<double> least;
+  std::array<std::size_t, 2> best = {};
+  for (std::size_t i = 0; i < mlps.sizes.size(); ++i) {
+    for (std::size_t j = 0; j < mixtures.sizes.size(); ++j) {
+      const double loss = mlps.loss_increases[i] + mixtures.loss_increases[j];
+      if (mlps.sizes[i] + mixtures.sizes[j] > limit || (least && loss >= *least)) continue;
+      least = loss;
+      best = {i, j};
+    }
   }
-  if (best) return *best;
-  throw std::invalid_argument("the fewest features have more bytes than there may be");
+  if (!least) throw std::invalid_argument("the smallest sizes have more bytes than there may be");
+  std::vector<std::size_t> chosen;
+  for (const SublayerCurve& curve : curves) {
+    chosen.push_back(best[config.is_mixture(curve.sublayer) ? 1 : 0]);
+  }
+  return chosen;
 }
 
 }  // namespace
@@ -154,10 +127,11 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
           : "give a larger size";
   throw InputError(
       "method.size",
-      fmt::format("{:.6g} is not available: the fewest features{} leave {} of the dense model's bytes; "
-                  "{}",
-                  size, job.allocates_values() ? " and value channels" : "", size_text(fraction),
-                  advice));
+      fmt::format(
+          "{:.6g} is not available: the fewest features{}{} leave {} of the dense model's bytes; "
+          "{}",
+          size, has_unit(config, kExperts) ? " or experts" : "",
+          job.allocates_values() ? " and value channels" : "", size_text(fraction), advice));
 }
 
 std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job) {
@@ -169,7 +143,8 @@ std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job
   const double kept = (size * dense - ends) / (dense - ends);
   if (kept >= kUseful) return "";
   return fmt::format(
-      "method.size {:.6g}: embedding and head, {:.0f} % of the model, are not cut, so the layers would "
+      "method.size {:.6g}: embedding and head, {:.0f} % of the model, are not cut, so the layers "
+      "would "
       "keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they know, "
       "so give {:.2f} or more, or first take tokens from the model with `dotresize vocabulary`",
       size, 100.0 * ends / dense, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
@@ -179,21 +154,27 @@ std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job
 Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
                     const std::vector<SublayerCurve>& curves) {
   check_curves(config, job, curves);
-  const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
-  if (job.stock_output()) return allocate_alike(config, job, curves, most);
-  ModelConfig output = config;
-  output.dtypes = job.output.dtypes;
+  std::vector<std::vector<Choice>> possible;
   std::vector<LossCurve> by_bytes;
-  int64_t narrowest = 0;  // bytes of these sublayers
+  int64_t fewest = 0;  // bytes of these sublayers
   for (const SublayerCurve& curve : curves) {
+    possible.push_back(choices(config, job, curve.sublayer));
     by_bytes.push_back(
-        {bytes_of_choices(config, job, curve.sublayer, output), curve.loss_increases});
-    narrowest += by_bytes.back().sizes.back();
+        {bytes_of_choices(config, job.output.dtypes, curve.sublayer, possible.back()),
+         curve.loss_increases});
+    fewest += by_bytes.back().sizes.back();
   }
-  const int64_t room = most - bytes_of(config, job, smallest_sizes(config, job));
-  if (room < 0) throw std::invalid_argument("the smallest sizes have more bytes than there may be");
-  const std::vector<std::size_t> sizes = allocate_by_loss(by_bytes, narrowest + room);
-  return with_choices(config, job, curves, [&](std::size_t curve) { return sizes.at(curve); });
+  const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
+  const int64_t limit = most - bytes_of(config, job, smallest_sizes(config, job)) + fewest;
+  const std::vector<std::size_t> sizes = job.stock_output()
+                                             ? choose_alike(config, curves, by_bytes, limit)
+                                             : allocate_by_loss(by_bytes, limit);
+  Allocation found;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const auto& [unit, size] = possible[i].at(sizes[i]);
+    found.chosen.push_back({curves[i].sublayer, unit, size, curves[i].loss_increases[sizes[i]]});
+  }
+  return found;
 }
 
 ModelConfig with_chosen_sizes(const ModelConfig& config, const ResolvedJob& job,

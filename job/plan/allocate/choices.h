@@ -16,8 +16,12 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
-/// Returns what an allocation can choose for the sublayer. The first choice leaves it whole. The
-/// last one removes it, if it may go.
+/// Returns what an allocation can choose for the sublayer, in the order of the bytes that are left.
+/// The first choice leaves it whole. The last one removes it, if it may go.
 std::vector<Choice> choices(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer);
+
+/// Returns the bytes of the sublayer with each choice, in an output of these dtypes.
+std::vector<int64_t> bytes_of_choices(const ModelConfig& config, const StoredDtypes& dtypes,
+                                      int64_t sublayer, const std::vector<Choice>& choices);
 
 }  // namespace dotresize

@@ -148,6 +148,15 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, in
   return counts;
 }
 
+/// Fewest features that an allocation may leave.
+double fewest_features(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+  int64_t fewest = mlp_width(config, sublayer);
+  for (const auto& [unit, size] : choices(config, job, sublayer)) {
+    if (unit == &kFeatures) fewest = std::min(fewest, size);
+  }
+  return number(fewest);
+}
+
 CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
   if (is_attention(sublayer)) return value_cut_counts(config, job, sublayer);
   CutCounts counts;
@@ -160,8 +169,7 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   const double left = job.target.allocation
                           ? features * job.target.allocation->size
                           : number(mixture ? job.mlp->expert_width : job.mlp->width);
-  const double least =
-      job.target.allocation ? number(choices(config, job, sublayer).back().size) : left;
+  const double least = job.target.allocation ? fewest_features(config, job, sublayer) : left;
   counts.gram = gram_operations(features) * number(active_mlps(config, sublayer));
   if (shared > 0.0) counts.gram += gram_operations(shared);
   double squares = 0.0;

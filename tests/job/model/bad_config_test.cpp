@@ -27,6 +27,17 @@ std::string compressed_with(const std::string& from, const std::string& to) {
               from, to);
 }
 
+/// Returns a compressed glm4_moe whose second layer has two groups of four experts, with this list.
+std::string glm4_moe_with_experts(const std::string& list) {
+  return R"({"model_type": "dotresize", "source_model_type": "glm4_moe",
+      "junction_widths": [8, 8, 8, 8, 8], "norm_weights": true, "hidden_size": 8,
+      "intermediate_size": 16, "moe_intermediate_size": 4, "num_hidden_layers": 2,
+      "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 10,
+      "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 2, "topk_group": 1,
+      "expert_counts": )" +
+         list + "}";
+}
+
 std::string quantised(const std::string& keys) {
   return llama_with(R"("use_cache": true)", R"("quantization_config": {)" + keys + "}");
 }
@@ -490,6 +501,19 @@ std::vector<BadConfig> bad_configs() {
       {"IntermediateSizeIsAFraction",
        compressed_with("[6, 7, 8]", R"([6, 7, 8], "intermediate_sizes": [8.5])"),
        "intermediate_sizes: 8.5 is not"},
+      {"TooFewExpertCounts", glm4_moe_with_experts("[0]"),
+       "expert_counts: must be a list of num_hidden_layers, 2, numbers of experts"},
+      {"ExpertsOfALayerWithoutAMixture", glm4_moe_with_experts("[8, 8]"),
+       "expert_counts: 8 is not a whole number from 0 to 0"},
+      {"NoExpertsOfALayer", glm4_moe_with_experts("[0, 0]"),
+       "expert_counts: 0 is not a whole number from 6 to 8"},
+      {"MoreExpertsThanTheSourceHas", glm4_moe_with_experts("[0, 10]"),
+       "expert_counts: 10 is not a whole number from 6 to 8"},
+      {"FewerExpertsThanATokenHasInItsGroup", glm4_moe_with_experts("[0, 4]"),
+       "expert_counts: 4 is not a whole number from 6 to 8"},
+      {"ExpertsThatTheirGroupsDoNotShare", glm4_moe_with_experts("[0, 7]"),
+       "expert_counts: 7 is not a multiple of n_group, 2"},
+      {"ExpertCountsAreFractions", glm4_moe_with_experts("[0, 6.5]"), "expert_counts: 6.5 is not"},
       {"TooManyValueHeadDims",
        compressed_with("[6, 7, 8]", R"([6, 7, 8], "value_head_dims": [4, 4])"),
        "value_head_dims: must be a list of num_hidden_layers, 1, numbers of channels"},

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "job/model/model_size.h"
 #include "job/model/read_model_config.h"
@@ -21,7 +23,9 @@
 namespace dotresize {
 namespace {
 
+using testing::Contains;
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -60,8 +64,19 @@ class AllocationTest : public ResolveJob {
     size.dense_bytes = net_size(config_, job, job.widths).dense_bytes;
     return size;
   }
+  /// Returns the unit's number of parts in each MLP.
+  std::vector<int64_t> sizes_in_mlps(const Allocation& allocation, const Unit& unit) const {
+    std::vector<int64_t> sizes;
+    for (const ChosenSize& one : allocation.chosen) {
+      if (is_attention(one.sublayer)) continue;
+      LayerSpec layer = config_.layers[static_cast<std::size_t>(layer_of(one.sublayer))];
+      one.unit->set_size(one.size, layer);
+      sizes.push_back(unit.size(layer));
+    }
+    return sizes;
+  }
   std::vector<int64_t> features(const Allocation& allocation) const {
-    return sizes_of(allocation.of(kFeatures));
+    return sizes_in_mlps(allocation, kFeatures);
   }
   std::vector<int64_t> values(const Allocation& allocation) const {
     return sizes_of(allocation.of(kValueChannels));
@@ -242,6 +257,90 @@ TEST_F(AllocationTest, MlpsAndExpertsShareWhatIsLeft) {
   EXPECT_EQ(features(chosen)[3], 0);  // a step costs a third of one of layer 44
   EXPECT_EQ(features(chosen)[44], 768);
   EXPECT_EQ(features(chosen)[0], 6144);  // few parameters a step
+}
+
+class MixtureAllocation : public AllocationTest {
+ protected:
+  MixtureAllocation() {
+    for (LayerSpec& layer : config_.layers) {
+      layer.mlp.intermediate_size = 96;
+      layer.mlp.mixture = {.experts = 12,
+                           .experts_per_token = 3,
+                           .names = {"mlp", "gate_proj", "up_proj", "down_proj"}};
+    }
+  }
+  /// Returns the numbers of experts among the choices of a mixture.
+  std::vector<int64_t> numbers_of_experts() const {
+    std::vector<int64_t> numbers;
+    for (const auto& [unit, size] : choices(config_, resolve(), 1)) {
+      if (unit == &kExperts) numbers.push_back(size);
+    }
+    return numbers;
+  }
+  /// Returns curves of which the unit costs nothing in these layers, and all else much.
+  Curves curves_of(const ResolvedJob& job, const Unit& free, std::set<int64_t> layers) const {
+    Curves curves;
+    for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
+      if (!may_be_cut(job, s)) continue;
+      SublayerCurve& curve = curves.emplace_back(SublayerCurve{s, {}});
+      for (const auto& [unit, size] : choices(config_, job, s)) {
+        const bool nothing = curve.loss_increases.empty() ||
+                             (unit == &free && size > 0 && layers.contains(layer_of(s)));
+        curve.loss_increases.push_back(nothing ? 0.0 : 1.0 + curve.loss_increases.back());
+      }
+    }
+    return curves;
+  }
+};
+
+TEST_F(MixtureAllocation, ChoicesOfBothUnitsAreInTheOrderOfTheirBytes) {
+  const ResolvedJob job = resolve();
+  const std::vector<Choice> possible = choices(config_, job, 1);
+  EXPECT_EQ(possible.front(), (Choice{&kFeatures, 96}));
+  EXPECT_EQ(possible.back(), (Choice{&kFeatures, 0}));
+  EXPECT_THAT(possible, Contains(Choice{&kExperts, 3}));
+  EXPECT_THAT(possible, Contains(Choice{&kFeatures, 8}));
+  const std::vector<int64_t> bytes = bytes_of_choices(config_, job.output.dtypes, 1, possible);
+  EXPECT_EQ(std::ranges::adjacent_find(bytes, std::less_equal<>()), bytes.end());
+}
+
+TEST_F(MixtureAllocation, ATokenFindsItsExpertsInGroupsOfOneSize) {
+  EXPECT_THAT(numbers_of_experts(), ElementsAre(11, 10, 9, 8, 7, 6, 5, 4, 3));
+  MixtureSpec& mixture = *config_.layers[0].mlp.mixture;
+  mixture.groups = 3;
+  EXPECT_THAT(numbers_of_experts(), ElementsAre(9)) << "three experts of one group";
+  mixture.groups_per_token = 2;
+  EXPECT_THAT(numbers_of_experts(), ElementsAre(9, 6)) << "two experts make a group's score";
+  mixture.groups = 1;
+  mixture.groups_per_token = 1;
+  config_.layers[0].mlp.bias = true;
+  EXPECT_THAT(numbers_of_experts(), IsEmpty()) << "no sum has what a bias adds";
+  config_.layers[0].mlp.bias = false;
+  mixture.experts_per_token = 12;
+  EXPECT_THAT(numbers_of_experts(), IsEmpty());
+}
+
+TEST_F(MixtureAllocation, ExpertsOrFeaturesGoWhereTheyCostLess) {
+  for (const char* output : {"path: o", "path: o, format: stock"}) {
+    with_size("size: 0.8", output);
+    const ResolvedJob job = resolve();
+    const std::set<int64_t> all = {0, 1, 2, 3, 4, 5};
+    const Allocation of_experts = allocate(config_, job, curves_of(job, kExperts, all));
+    EXPECT_THAT(features(of_experts), Each(96));
+    EXPECT_LT(sizes_in_mlps(of_experts, kExperts).front(), 12);
+    const Allocation of_features = allocate(config_, job, curves_of(job, kFeatures, all));
+    EXPECT_LT(features(of_features).front(), 96);
+    EXPECT_THAT(sizes_in_mlps(of_features, kExperts), Each(12));
+    EXPECT_LE(size_of(job, of_experts).bytes_fraction(), 0.8);
+  }
+}
+
+TEST_F(MixtureAllocation, ExpertsGoInTheLayersWhereTheyCostNothing) {
+  with_size("size: 0.9");
+  const ResolvedJob job = resolve();
+  const Allocation chosen = allocate(config_, job, curves_of(job, kExperts, {1, 4}));
+  EXPECT_THAT(sizes_in_mlps(chosen, kExperts), ElementsAre(12, 3, 12, 12, 3, 12));
+  EXPECT_THAT(plan_table(make_job_plan(config_, job)), HasSubstr("\nexperts     up to 12"));
 }
 
 /// Removing a whole sublayer saves more than its features or channels: queries and keys go, too.

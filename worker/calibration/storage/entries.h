@@ -29,10 +29,12 @@ inline constexpr int64_t kSharedMap = 0;
 namespace entries {
 
 // Cut sublayers.
-inline constexpr EntryKind kMlp{"mlp"};                   // S-W
-inline constexpr EntryKind kValues{"values"};             // S-W
-inline constexpr EntryKind kTrialMlp{"trial-mlp"};        // S-W, cut only for the trial
-inline constexpr EntryKind kTrialValues{"trial-values"};  // S-W
+inline constexpr EntryKind kMlp{"mlp"};                     // S-W
+inline constexpr EntryKind kExperts{"experts"};             // S-W
+inline constexpr EntryKind kValues{"values"};               // S-W
+inline constexpr EntryKind kTrialMlp{"trial-mlp"};          // S-W, cut only for the trial
+inline constexpr EntryKind kTrialExperts{"trial-experts"};  // S-W
+inline constexpr EntryKind kTrialValues{"trial-values"};    // S-W
 
 // An allocation. Curves and gradients do not depend on `size`.
 inline constexpr EntryKind kCurve{"curve"};  // S

@@ -7,7 +7,7 @@
 namespace dotresize {
 
 const UnitCut& cut_of(const Unit& unit) {
-  constexpr std::array kCuts = {&kFeaturesCut, &kValueChannelsCut};
+  constexpr std::array kCuts = {&kFeaturesCut, &kExpertsCut, &kValueChannelsCut};
   const auto found =
       std::ranges::find_if(kCuts, [&](const UnitCut* cut) { return cut->unit == &unit; });
   if (found == kCuts.end()) throw std::logic_error("no cut of " + std::string(unit.name));

@@ -37,7 +37,7 @@ struct UnitCut {
   EntryKind trial_entry;  ///< the same, for the trial of an allocation
   /// Adds the predicted loss increase of the matrix at each of `sizes`, largest first, to
   /// `loss_increases`. Returns the order in which the parts go, if a cut can be made from that and
-  /// the sums; else an undefined tensor.
+  /// the sums; else an undefined tensor. Null: the unit is whole matrices (expert_curve).
   at::Tensor (*add_curve)(const CutSublayer& from, CutMatrix matrix,
                           const std::vector<int64_t>& sizes,
                           std::vector<double>& loss_increases) = nullptr;
@@ -50,6 +50,17 @@ struct UnitCut {
                                            std::vector<double>& loss_increases) = nullptr;
 };
 
+/// Returns the predicted loss increase of a token if the expert is removed, tr(F W H Wᵀ): twice
+/// that of zeros in its place, because the expert that its tokens choose instead adds an error as
+/// large.
+double cost_of_expert(const CutMatrix& matrix);
+
+/// Returns the predicted loss increase at each of `sizes`, numbers of experts. `costs`: that of the
+/// removal of each expert.
+std::vector<double> expert_curve(const MixtureSpec& mixture, const std::vector<double>& costs,
+                                 const std::vector<int64_t>& sizes);
+
+extern const UnitCut kExpertsCut;
 extern const UnitCut kFeaturesCut;
 extern const UnitCut kValueChannelsCut;
 

@@ -56,7 +56,12 @@ std::vector<MlpReport> report_mlps(const JobContext& run,
     report.name = sublayer_name(s);
     report.width = mlp_width(cut, s);
     report.intermediate_size = mlp_width(run.config, s);
-    if (report.width == report.intermediate_size) continue;
+    const auto layer = static_cast<std::size_t>(layer_of(s));
+    const LayerSpec& whole = run.config.layers[layer];
+    const LayerSpec& left = cut.layers[layer];
+    report.source_experts = kExperts.size(whole);
+    report.experts = report.width == 0 ? 0 : kExperts.size(left);
+    if (cut_unit(whole, left, s) == nullptr) continue;
     const CutDiagnostics found = cut_diagnostics(journal, run.config, cut, s);
     const auto prediction = predictions.find(s);
     report.predicted_loss_increase =

@@ -106,8 +106,9 @@ void print_summary(const Report& report) {
       {"target", target_text(report.job)},
       {"width", width_text(report.widths, report.job.model.hidden_size)}};
   if (report.allocation) {
-    const std::vector<int64_t> features = sizes_of(report.allocation->of(kFeatures));
-    rows.push_back({"features", fmt::format("{}", fmt::join(features, ", "))});
+    rows.push_back({"features", fmt::format("{}", fmt::join(features_left(report.mlps), ", "))});
+    const std::vector<int64_t> experts = experts_left(report.mlps);
+    if (!experts.empty()) rows.push_back({"experts", fmt::format("{}", fmt::join(experts, ", "))});
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
   if (report.wrapper) {

@@ -16,6 +16,7 @@
 #include "job/checkpoint/source_model.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/model/units/unit.h"
 #include "job/report/stored_report.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"
@@ -119,8 +120,10 @@ void Comparison::run() {
   bool full_width = std::ranges::all_of(
       output_.form.junction_widths, [&](int64_t width) { return width == source_.hidden_size; });
   for (int64_t s = 0; s < std::min(output_.num_sublayers(), source_.num_sublayers()); ++s) {
-    full_width = full_width && mlp_width(output_, s) == mlp_width(source_, s) &&
-                 value_head_dim(output_, s) == value_head_dim(source_, s);
+    const auto layer = static_cast<std::size_t>(layer_of(s));
+    full_width = full_width && std::ranges::all_of(units(), [&](const Unit* unit) {
+                   return unit->size(output_.layers[layer]) == unit->size(source_.layers[layer]);
+                 });
   }
   if (!full_width &&
       (!report_.evaluation || !report_.dense.perplexity || !report_.compressed.perplexity)) {

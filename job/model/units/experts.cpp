@@ -1,0 +1,48 @@
+#include <algorithm>
+
+#include "job/model/units/unit.h"
+
+namespace dotresize {
+namespace {
+
+/// Returns the fewest experts among which a token finds its own: in the groups that are open to it,
+/// each of which is as good as its two best experts together. Experts with biases stay, because the
+/// sums of a calibration do not have what a bias adds.
+int64_t least_experts(const LayerSpec& layer) {
+  if (!layer.mlp.mixture) return 0;
+  const MixtureSpec& mixture = *layer.mlp.mixture;
+  if (layer.mlp.bias) return mixture.experts;
+  const int64_t of_token =
+      (mixture.experts_per_token + mixture.groups_per_token - 1) / mixture.groups_per_token;
+  return std::min(mixture.experts, mixture.groups * std::max<int64_t>(of_token, 2));
+}
+
+/// Every group loses equally many.
+std::vector<int64_t> sizes_of_experts(const LayerSpec& layer, int64_t /*round_to*/) {
+  if (!layer.mlp.mixture) return {0};
+  const int64_t all = layer.mlp.mixture->experts;
+  const int64_t groups = layer.mlp.mixture->groups;
+  std::vector<int64_t> sizes = {all};
+  for (int64_t size = all - groups; size >= least_experts(layer); size -= groups) {
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+constinit const Unit kExperts{
+    .name = "experts",
+    .of_attentions = false,
+    .key = "expert_counts",
+    .parts = "experts",
+    .size =
+        [](const LayerSpec& layer) { return layer.mlp.mixture ? layer.mlp.mixture->experts : 0; },
+    .set_size =
+        [](int64_t size, LayerSpec& layer) {
+          if (layer.mlp.mixture) layer.mlp.mixture->experts = size;
+        },
+    .least = least_experts,
+    .sizes = sizes_of_experts};
+
+}  // namespace dotresize
