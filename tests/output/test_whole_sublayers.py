@@ -73,6 +73,7 @@ MIXTURES = {
     "qwen3_moe": tiny_keys("qwen3_moe", num_experts=8, norm_topk_prob=False),
     "qwen2_moe": tiny_keys("qwen2_moe", num_experts=8),
     "glm4_moe": tiny_keys("glm4_moe", n_routed_experts=10),
+    "gpt_oss": tiny_keys("gpt_oss", num_local_experts=6),
 }
 # Experts that no token chooses, by layer. The groups of a glm4_moe have five experts each, and lose equally many.
 UNUSED = {
@@ -80,17 +81,20 @@ UNUSED = {
     "qwen3_moe": {0: [0, 1, 7], 2: [3]},
     "qwen2_moe": {0: [2], 2: [0, 5, 6]},
     "glm4_moe": {1: [1, 7], 2: [0, 3, 5, 9]},
+    "gpt_oss": {0: [0], 1: [2, 5], 2: [1]},
 }
 UNUSED_ALIKE = {
     "mixtral": {0: [1, 4], 1: [0, 5], 2: [3, 5]},
     "qwen3_moe": {0: [0, 7], 2: [3, 4]},
     "qwen2_moe": {0: [2, 6], 2: [0, 5]},
     "glm4_moe": {1: [1, 7], 2: [0, 9]},
+    "gpt_oss": {0: [0, 4], 1: [2, 5], 2: [1, 3]},
 }
-KEYS = {"mixtral": "num_local_experts", "qwen3_moe": "num_experts", "qwen2_moe": "num_experts", "glm4_moe": "n_routed_experts"}
+KEYS = {"mixtral": "num_local_experts", "qwen3_moe": "num_experts", "qwen2_moe": "num_experts", "glm4_moe": "n_routed_experts",
+        "gpt_oss": "num_local_experts"}  # fmt: skip
 MIXTURE_CASES = [(family, form) for family in MIXTURES for form in ("any", "stock")]
 EXPERT = re.compile(r"(model\.layers\.(\d+)\..*experts\.)(\d+)(\..*)")
-ROUTER = re.compile(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe)\.gate\..*")
+ROWS = re.compile(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe)\.(?:gate\..*|router\..*|experts\.\w+)")  # one for each expert
 
 
 def unused_of(family, form):
@@ -102,11 +106,13 @@ def with_unused_experts(keys, unused):
     """Returns a model whose first channel is the same in every token. By that channel its routers leave the unused experts out."""
     model = random_dense(keys)
     model.get_input_embeddings().weight[:, 0] = 0.5
+    of_input = keys["model_type"] == "gpt_oss"  # whose experts are [input, output]
     for name, parameter in model.named_parameters():
-        if name.endswith("o_proj.weight") or "down_proj" in name:
-            parameter.select(-2, 0).zero_()
+        if "o_proj" in name or "down_proj" in name:
+            parameter.select(-1 if name.endswith("bias") or (of_input and "down_proj" in name) else -2, 0).zero_()
     for layer, experts in unused.items():
-        router = model.model.layers[layer].mlp.gate
+        mlp = model.model.layers[layer].mlp
+        router = mlp.router if of_input else mlp.gate
         router.weight[:, 0] = 0.0
         router.weight[experts] = 0.0
         router.weight[experts, 0] = -1000.0
@@ -125,8 +131,8 @@ def without_experts(tensors, unused):
             if number in gone:
                 continue
             name = f"{expert[1]}{number - sum(other < number for other in gone)}{expert[4]}"
-        elif router := ROUTER.fullmatch(name):
-            gone = unused.get(int(router[1]), [])
+        elif rows := ROWS.fullmatch(name):
+            gone = unused.get(int(rows[1]), [])
             tensor = tensor[[number for number in range(len(tensor)) if number not in gone]]
         left[name] = tensor
     return left

@@ -40,9 +40,13 @@ std::map<std::string, at::Tensor> with_experts(const CutSublayer& from,
   const at::Tensor rows = at::tensor(kept, at::kLong);
   // In_proj are the router, gate and up of each expert, and what a shared one has.
   const auto source_index = [&](const StoredTensor& stored) {
-    const size_t router = stored.role == TensorRole::kInProjWeight ? 1 : 0;
-    const size_t of_each =
-        stored.role == TensorRole::kInProjWeight ? static_cast<size_t>(layer.mlp.in_matrices()) : 1;
+    const bool in = is_in_proj(stored);
+    if (!in && stored.role != TensorRole::kOutProjWeight &&
+        stored.role != TensorRole::kOutProjBias) {
+      return stored.index;
+    }
+    const size_t router = in ? 1 : 0;
+    const size_t of_each = in ? static_cast<size_t>(layer.mlp.in_matrices()) : 1;
     if (stored.index < router) return stored.index;
     const size_t place = stored.index - router;
     const size_t expert = place / of_each;
@@ -55,10 +59,7 @@ std::map<std::string, at::Tensor> with_experts(const CutSublayer& from,
   }
   std::map<std::string, at::Tensor> tensors;
   for (const StoredTensor& stored : sublayer_tensors(cut, from.sublayer)) {
-    const bool projection =
-        stored.role == TensorRole::kInProjWeight || stored.role == TensorRole::kOutProjWeight;
-    const StoredTensor& source =
-        sources.at({stored.role, projection ? source_index(stored) : stored.index});
+    const StoredTensor& source = sources.at({stored.role, source_index(stored)});
     if (source.name == stored.name && source.shape == stored.shape) continue;
     const at::Tensor tensor = job.reader.get(source.name, source.shape);
     const bool selects = source.shape != stored.shape;  // router, choice bias
