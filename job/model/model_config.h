@@ -104,7 +104,8 @@ struct ModelConfig {
   bool tie_word_embeddings = false;   ///< the head uses the embedding's matrix
   std::optional<Dtype> stated_dtype;  ///< in config.json
   /// Dtypes of the stored tensors. They are those of the files once these are read
-  /// (job/checkpoint/source_model.h); before that, stated_dtype or float32 for all.
+  /// (job/checkpoint/source_model.h); before that, stated_dtype or else float32, of a quantised
+  /// source bfloat16, for all.
   StoredDtypes dtypes;
   /// Bytes of all tensors in the files, also of those that the model does not use. 0: not read.
   int64_t file_bytes = 0;

@@ -192,7 +192,8 @@ ParsedConfig parse_config(const std::string& json_text, const std::string& origi
     config.tie_word_embeddings = whole.boolean("tie_word_embeddings", config.tie_word_embeddings);
     if (!config.stated_dtype) config.stated_dtype = read_dtype(whole);
   }
-  config.dtypes.main = config.stated_dtype.value_or(Dtype::kFloat32);
+  config.dtypes.main =
+      config.stated_dtype.value_or(config.quantisation ? Dtype::kBFloat16 : Dtype::kFloat32);
   parsed.settings = known_settings(fields);
   read_narrow_form(fields, config);
   parsed.warnings = warnings_about_keys(fields, config.family);

@@ -143,7 +143,8 @@ std::vector<BadConfig> bad_configs() {
        "glm4, exaone4, hunyuan_v1_dense, qwen3_5_text, mixtral, qwen3_moe, "
        "qwen2_moe, glm4_moe, gpt_oss, qwen3_5_moe_text, alone or as the text part of gemma3, "
        "llava, mistral3, qwen3_5, qwen3_5_moe"},
-      {"RotaryOfAGptOssNotStated", of_type("gpt_oss"), "rope_scaling: is missing: transformers"},
+      {"RotaryOfAGptOssNotStated", with(kGptOssConfig, "rope_scaling", "rope_setting"),
+       "rope_scaling: is missing: transformers"},
       {"GptOssWithoutALimit", with(kGptOssConfig, R"("swiglu_limit": 7.0)", R"("swiglu_limit": 0)"),
        "swiglu_limit: 0 is not"},
       {"GptOssWhoseLimitIsNull",
