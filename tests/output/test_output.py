@@ -344,7 +344,7 @@ SILENT_FEATURES = {"llama-biases-tied": [0, 60, 12], "qwen3_moe-biases-wide-head
 @pytest.mark.parametrize("source", SILENT_FEATURES)
 def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
     silent = SILENT_FEATURES[source]
-    dense = random_dense((FULL_WIDTH_SOURCES | SHARED_EXPERT_SOURCES)[source])
+    dense = random_dense((FULL_WIDTH_SOURCES | EXPERT_SOURCES)[source])
     silence_features(dense, lambda layer, feature: feature < silent[layer])
     experts = getattr(dense.config, "num_experts", 1)
     written_by_none = sum(silent) * experts * 3 * dense.config.hidden_size
