@@ -6,12 +6,10 @@ namespace dotresize {
 namespace {
 
 /// Returns the fewest experts among which a token finds its own: in the groups that are open to it,
-/// each of which is as good as its two best experts together. Experts with biases stay, because the
-/// sums of a calibration do not have what a bias adds.
+/// each of which is as good as its two best experts together.
 int64_t least_experts(const LayerSpec& layer) {
   if (!layer.mlp.mixture) return 0;
   const MixtureSpec& mixture = *layer.mlp.mixture;
-  if (layer.mlp.bias) return mixture.experts;
   const int64_t of_token =
       (mixture.experts_per_token + mixture.groups_per_token - 1) / mixture.groups_per_token;
   return std::min(mixture.experts, mixture.groups * std::max<int64_t>(of_token, 2));
