@@ -114,8 +114,7 @@ class Validator {
     }
     if (method.has_speed() && !(method.speed() > 1.0 && method.speed() <= kMaxSpeed)) {
       refuse("method.speed", method.speed(), "above 1 and at most 1000");
-    }
-    if (method.has_speed() && !allocates(method)) {
+    } else if (method.has_speed() && !allocates(method)) {
       add("method.speed",
           "goes with no other key of the method than round_to; give size in its place");
     }

@@ -95,6 +95,13 @@ TEST(MpiCommunicator, PassesTensorsAroundARing) {
   EXPECT_TRUE(at::equal(incoming, at::full({300, 400}, previous, at::kFloat)));
 }
 
+/// Returns rank `root`'s answer to all ranks.
+bool agreed(MpiCommunicator& comm, bool answer, int root) {
+  at::Tensor said = at::full({1}, answer ? 1 : 0, at::kLong);
+  comm.broadcast(said, root);
+  return said.item<int64_t>() == 1;
+}
+
 /// Returns whether rank 1's large message reaches rank 0 while rank 1 makes no MPI call. Rank 0
 /// sends a small message in exchange and reports the arrival through a file.
 bool arrives_while_the_sender_computes(MpiCommunicator& comm,
@@ -113,26 +120,37 @@ bool arrives_while_the_sender_computes(MpiCommunicator& comm,
     auto receiving = comm.receive(small, 0);
     auto sending = comm.send(large, 0);
     receiving->wait();
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    while (!(seen = std::filesystem::exists(arrived)) && std::chrono::steady_clock::now() < end) {
-      std::this_thread::yield();
+    for (int look = 0; look < 300 && !seen; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // leaves the core to others
+      seen = std::filesystem::exists(arrived);
     }
     sending->wait();
   }
-  at::Tensor said = at::full({1}, seen ? 1 : 0, at::kLong);
-  comm.broadcast(said, 1);
-  return said.item<int64_t>() == 1;
+  return agreed(comm, seen, 1);
+}
+
+/// Returns whether the ranks get their cores at once. A sender does not wait for a rank that other
+/// programs keep from looking for the message.
+bool ranks_are_alone(MpiCommunicator& comm) {
+  comm.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 50; ++i) comm.barrier();
+  const bool fast = std::chrono::steady_clock::now() - start < std::chrono::milliseconds(25);
+  return agreed(comm, fast, 0);
 }
 
 TEST(MpiCommunicator, WhatARankHasSentArrivesWhileItComputes) {
   MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   const TemporaryDirectory dir;
-  bool arrived = false;
-  for (int round = 0; round < 5 && !arrived; ++round) {  // a rank may lose its core for long
+  int failures = 0;  // of rounds without other programs
+  for (int round = 0; round < 30 && failures < 5; ++round) {
     const std::string file = (dir.path() / std::to_string(round)).string();
-    arrived = arrives_while_the_sender_computes(comm, broadcast_string(comm, file, 0));
+    const bool alone = ranks_are_alone(comm);
+    if (arrives_while_the_sender_computes(comm, broadcast_string(comm, file, 0))) return;
+    if (alone && ranks_are_alone(comm)) ++failures;
   }
-  EXPECT_TRUE(arrived);
+  if (failures < 5) GTEST_SKIP() << "other programs keep the ranks from their cores";
+  FAIL() << "no message has arrived";
 }
 
 TEST(MpiCommunicator, MovesStringsOfAnyLength) {

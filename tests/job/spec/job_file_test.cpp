@@ -98,9 +98,9 @@ TEST(JobFile, EveryOptionCanBeGiven) {
   std::vector<std::string> unset;
   collect_unset(parse(kEverything), "", unset);
   // Alternatives to the given keys.
-  EXPECT_THAT(unset, testing::ElementsAre("method.width", "method.size", "method.mlp.width",
-                                          "calibration.tokens", "calibration.statistics",
-                                          "evaluation.text"));
+  EXPECT_THAT(unset, testing::ElementsAre("method.width", "method.size", "method.bytes",
+                                          "method.speed", "method.mlp.width", "calibration.tokens",
+                                          "calibration.statistics", "evaluation.text"));
 }
 
 TEST(JobFile, AnAmountOfMemoryIsCheckedByItsKey) {
