@@ -1,13 +1,9 @@
 #include "client/local/export_model.h"
 
-#include <iostream>
 #include <vector>
 
 #include "base/errors.h"
-#include "base/process/child_process.h"
-#include "client/local/new_output.h"
-#include "job/checkpoint/model_description.h"
-#include "worker/python/python_helper.h"
+#include "client/local/model_program.h"
 
 namespace dotresize {
 namespace {
@@ -34,15 +30,11 @@ void export_model(ExportRequest request) {
   if (!gguf && !request.type.empty()) {
     throw InputError("--type", "is for --to gguf; the weights of nemotron-nas keep their type");
   }
-  if (request.model.empty()) throw InputError("MODEL_DIR", "is empty; name a model's directory");
   if (request.type.empty()) request.type = "f16";
   if (request.file.empty()) request.file = default_output(request);
-  if (!request.file.has_filename()) request.file = request.file.parent_path();  // "out/"
-  require_creatable(request.file);
-  const ModelDescription model = describe_model(request.model, kNotExported);
-  for (const std::string& warning : model.warnings) std::cerr << "warning: " << warning << "\n";
-  std::vector<std::string> arguments = {request.model.string(), request.file.string()};
-  if (gguf) arguments.insert(arguments.end(), {"--type", request.type});
+  const fs::path out = new_output(request.file);
+  std::vector<std::string> arguments;
+  if (gguf) arguments = {"--type", request.type};
   if (request.json) arguments.emplace_back("--json");
   std::vector<PythonModule> modules = {{"exporting", exporting_py()}};
   if (gguf) {
@@ -52,7 +44,7 @@ void export_model(ExportRequest request) {
     modules.push_back({"model_directory", model_directory_py()});
     modules.push_back({"export_nemotron_nas", export_nemotron_nas_py()});
   }
-  exec_program(python_helper_command(modules, arguments), model.json);
+  exec_model_program(request.model, kNotExported, modules, out, arguments);
 }
 
 }  // namespace dotresize

@@ -1,12 +1,6 @@
 #include "client/local/smaller_vocabulary.h"
 
-#include <iostream>
-
-#include "base/errors.h"
-#include "base/process/child_process.h"
-#include "client/local/new_output.h"
-#include "job/checkpoint/model_description.h"
-#include "worker/python/python_helper.h"
+#include "client/local/model_program.h"
 
 namespace dotresize {
 namespace {
@@ -25,11 +19,8 @@ void add_files(std::vector<std::string>& arguments, const std::string& option,
 }  // namespace
 
 void shrink_vocabulary(const VocabularyRequest& request) {
-  require_creatable(request.out);
-  const ModelDescription model = describe_model(request.model, kKeepsItsTokens);
-  for (const std::string& warning : model.warnings) std::cerr << "warning: " << warning << "\n";
-  std::vector<std::string> arguments = {request.model.string(), request.out.string(), "--keep",
-                                        std::to_string(request.keep)};
+  const std::filesystem::path out = new_output(request.out);
+  std::vector<std::string> arguments = {"--keep", std::to_string(request.keep)};
   add_files(arguments, "--text", request.texts);
   add_files(arguments, "--check", request.check);
   if (request.json) arguments.emplace_back("--json");
@@ -39,7 +30,7 @@ void shrink_vocabulary(const VocabularyRequest& request) {
                                              {"tokenize_text", tokenize_text_py()},
                                              {"smaller_tokenizer", smaller_tokenizer_py()},
                                              {"smaller_vocabulary", smaller_vocabulary_py()}};
-  exec_program(python_helper_command(modules, arguments), model.json);
+  exec_model_program(request.model, kKeepsItsTokens, modules, out, arguments);
 }
 
 }  // namespace dotresize

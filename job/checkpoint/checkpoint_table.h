@@ -57,7 +57,7 @@ struct QuantisedPlace {
   TensorPlace scales;
   int64_t block_rows = 0;
   int64_t block_columns = 0;
-  bool packed = false;  ///< of 4 bits
+  bool packed = false;  ///< each byte holds two numbers of 4 bits
 };
 
 /// A model's tensors in its files.

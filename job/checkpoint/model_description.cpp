@@ -143,7 +143,7 @@ ModelDescription describe_model(const fs::path& dir, const DescriptionRefusals& 
                      refusals.quantised);
   }
   if (model.files.names != files.names) {
-    throw InputError(dir.string() + ": was changed while it was read; export the model again");
+    throw InputError(dir.string() + ": was changed while it was read; run the command again");
   }
   const json document = {{"name", fs::canonical(dir).filename().string()},
                          {"config", config_json(model.config)},

@@ -98,10 +98,9 @@ void take_blocks(const fs::path& dir, std::map<std::string, TensorPlace>& tensor
       refuse_weight(dir, blocks, "has no scales: " + in_quotes(weight + "_scales") + " is missing");
     }
     if (tensors.contains(weight)) {
-      refuse_weight(dir, blocks,
-                    "is stored beside " + in_quotes(weight) +
-                        "; remove the one that is not the "
-                        "model");
+      refuse_weight(
+          dir, blocks,
+          "is stored beside " + in_quotes(weight) + "; remove the one that is not the model");
     }
     weights.emplace(weight, place_of_blocks(dir, blocks, exponents->second));
   }

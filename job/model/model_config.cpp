@@ -116,11 +116,6 @@ bool is_skipped(const ModelConfig& config, int64_t sublayer) {
   return inner_width(config, sublayer) == 0;
 }
 
-bool has_output_bias(const ModelConfig& config, int64_t sublayer) {
-  return is_attention(sublayer) ? config.attention(sublayer).output_bias
-                                : config.mlp(sublayer).bias;
-}
-
 ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {
   if (!compressed || in_one_group(form.junction_groups, sublayer)) return kIdentityShortcut;
   return form.shortcuts.empty() ? ShortcutForm{}

@@ -185,9 +185,6 @@ int64_t inner_width(const ModelConfig& config, int64_t sublayer);
 /// norm.
 bool is_skipped(const ModelConfig& config, int64_t sublayer);
 
-/// Returns true if the sublayer adds a bias to the stream. Such a sublayer is not skipped.
-bool has_output_bias(const ModelConfig& config, int64_t sublayer);
-
 /// Number of stored parameters.
 int64_t shortcut_parameters(const ShortcutForm& form, int64_t k_in, int64_t k_out);
 

@@ -106,15 +106,6 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   return result;
 }
 
-/// Refuses experts that their groups do not share equally.
-void check_groups(const ConfigFields& fields, const Unit& unit, const LayerSpec& layer) {
-  if (&unit != &kExperts || !layer.mlp.mixture) return;
-  const MixtureSpec& mixture = *layer.mlp.mixture;
-  if (mixture.experts % mixture.groups == 0) return;
-  fields.fail(unit.key, std::to_string(mixture.experts) + " is not a multiple of n_group, " +
-                            std::to_string(mixture.groups));
-}
-
 /// Reads the list of the unit's sizes, with one number per layer. Each replaces the size in the
 /// layer, which it does not exceed. Returns false if the key is absent.
 bool read_sizes(const ConfigFields& fields, const Unit& unit, ModelConfig& config) {
@@ -128,9 +119,15 @@ bool read_sizes(const ConfigFields& fields, const Unit& unit, ModelConfig& confi
   int64_t sublayer = unit.of_attentions ? 0 : 1;
   for (const json& given : sizes) {
     LayerSpec& layer = config.layers[static_cast<std::size_t>(layer_of(sublayer))];
-    unit.set_size(fields.required_integer(unit.key, given, unit.least(layer), unit.size(layer)),
-                  layer);
-    check_groups(fields, unit, layer);
+    const int64_t size =
+        fields.required_integer(unit.key, given, unit.least(layer), unit.size(layer));
+    const int64_t divisor = unit.divisor == nullptr ? 1 : unit.divisor(layer);
+    if (size % divisor != 0) {
+      fields.fail(unit.key, std::to_string(size) + " is not a multiple of " +
+                                std::to_string(divisor) + ", as layer " +
+                                std::to_string(layer_of(sublayer)) + " needs");
+    }
+    unit.set_size(size, layer);
     sublayer += 2;
   }
   return true;

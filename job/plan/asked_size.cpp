@@ -2,21 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
 #include "job/model/model_size.h"
+#include "job/model/units/unit.h"
 
 namespace dotresize {
 namespace {
 
-/// Bytes of the dense model in the output's dtypes.
-double whole_bytes(const ModelConfig& config, const StoredDtypes& output) {
-  ModelConfig whole = config;
-  whole.dtypes = output;
-  whole.file_bytes = 0;
-  return static_cast<double>(stored_bytes(whole));
+ModelConfig with_dtypes(ModelConfig config, const StoredDtypes& dtypes) {
+  config.dtypes = dtypes;
+  return config;
 }
 
 double size_of_bytes(const v1::Method& method, const ModelConfig& config) {
@@ -29,22 +27,18 @@ double size_of_bytes(const v1::Method& method, const ModelConfig& config) {
   return static_cast<double>(bytes) / static_cast<double>(dense);
 }
 
-bool has_mixture(const ModelConfig& config) {
-  return std::ranges::any_of(config.layers,
-                             [](const LayerSpec& layer) { return layer.mlp.mixture.has_value(); });
-}
-
 double size_of_speed(double speed, const ModelConfig& config, const StoredDtypes& output) {
-  if (has_mixture(config)) {
+  if (has_unit(config, kExperts)) {
     throw InputError("method.speed", "a token uses some experts of this " + config.family +
                                          " alone, so bytes do not give a speed; give size or "
                                          "bytes");
   }
   const auto all = static_cast<double>(prompt_multiplications(config));
   const double removed = all * (1.0 - 1.0 / speed);
-  const double left = whole_bytes(config, output) - removed * size_in_bytes(output.main);
-  const double ends = static_cast<double>(end_size(config).bytes);
-  if (left <= ends) {
+  const ModelConfig whole = with_dtypes(config, output);
+  const double left =
+      static_cast<double>(stored_bytes(whole)) - removed * size_in_bytes(output.main);
+  if (left <= static_cast<double>(end_size(whole).bytes)) {
     const auto head = static_cast<double>(head_matrix_size(config).parameters);
     throw InputError("method.speed",
                      fmt::format("{} is not available: without any layer the model would be {:.1f} "
@@ -64,10 +58,10 @@ double asked_size(const v1::Method& method, const ModelConfig& config, const Sto
 
 std::optional<double> speed_at_size(double size, const ModelConfig& config,
                                     const StoredDtypes& output) {
-  if (has_mixture(config)) return std::nullopt;
+  if (has_unit(config, kExperts)) return std::nullopt;
+  const auto whole = static_cast<double>(stored_bytes(with_dtypes(config, output)));
   const double removed =
-      (whole_bytes(config, output) - size * static_cast<double>(stored_bytes(config))) /
-      size_in_bytes(output.main);
+      (whole - size * static_cast<double>(stored_bytes(config))) / size_in_bytes(output.main);
   const auto all = static_cast<double>(prompt_multiplications(config));
   return removed < all ? std::optional(all / (all - removed)) : std::nullopt;
 }

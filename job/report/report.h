@@ -47,7 +47,7 @@ struct Report {
   ModelReport dense;                          ///< a wrapper's text part, as `compressed`
   ModelReport compressed;
   std::optional<Wrapper> wrapper = {};            ///< the model around both
-  std::optional<Quantisation> quantisation = {};  ///< of the source; `dense` is in bfloat16
+  std::optional<Quantisation> quantisation = {};  ///< the source's; `dense` is in bfloat16
   std::vector<RankReport> ranks;
   double wall_time_s = 0.0;
   int64_t calibration_tokens = 0;

@@ -38,6 +38,15 @@ std::string percent_hint(double fraction) {
   return text.str();
 }
 
+/// Returns the keys that say how large the output is to be.
+std::vector<std::string> given_sizes(const v1::Method& method) {
+  std::vector<std::string> given;
+  if (method.has_size()) given.emplace_back("size");
+  if (method.has_bytes()) given.emplace_back("bytes");
+  if (method.has_speed()) given.emplace_back("speed");
+  return given;
+}
+
 bool allocates(const v1::Method& method) { return method.allocate() == v1::Method::auto_; }
 
 template <class Source>
@@ -75,18 +84,11 @@ class Validator {
     }
   }
 
-  static void append_sizes(const v1::Method& method, std::vector<std::string>& given) {
-    if (method.has_size()) given.push_back("size");
-    if (method.has_bytes()) given.push_back("bytes");
-    if (method.has_speed()) given.push_back("speed");
-  }
-
   void check_target(const v1::Method& method) {
     if (allocates(method)) return;  // check_allocate() handles this case
-    std::vector<std::string> given;
-    if (method.has_sparsity()) given.push_back("sparsity");
-    if (method.has_width()) given.push_back("width");
-    append_sizes(method, given);
+    std::vector<std::string> given = given_sizes(method);
+    if (method.has_width()) given.insert(given.begin(), "width");
+    if (method.has_sparsity()) given.insert(given.begin(), "sparsity");
     if (given.size() == 1) return;
     if (given.empty()) {
       add("method.sparsity", "one of sparsity, width, size, bytes and speed must be given");
@@ -159,8 +161,7 @@ class Validator {
     refuse_with(method.has_sparsity(), "sparsity", "which it chooses");
     refuse_with(method.has_width(), "width", "which it chooses");
     refuse_with(method.has_mlp(), "mlp", "which it chooses");
-    std::vector<std::string> sizes;
-    append_sizes(method, sizes);
+    const std::vector<std::string> sizes = given_sizes(method);
     const bool other = method.has_sparsity() || method.has_width();
     if (sizes.empty() && !other) add(key, "auto needs method.size, the bytes that it divides");
     if (sizes.size() > 1) add("method." + sizes[0], "goes without method." + sizes[1]);
@@ -355,9 +356,7 @@ class Validator {
 
 }  // namespace
 
-bool asks_for_size(const v1::Method& method) {
-  return method.has_size() || method.has_bytes() || method.has_speed();
-}
+bool asks_for_size(const v1::Method& method) { return !given_sizes(method).empty(); }
 
 void complete_method(v1::Method& method) {
   if (!method.has_allocate()) {

@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from real.scoring import log_likelihood
+
 PIECE_BYTES = 4000
 
 
@@ -35,8 +37,7 @@ def bits_per_byte(directory, pieces):
     nats = tokens = 0
     for piece in pieces:
         ids = torch.tensor(tokenizer(piece)["input_ids"])
-        logits = model(ids[None], use_cache=False).logits[0, :-1]
-        nats -= logits.gather(1, ids[1:, None]).sum().item() - logits.logsumexp(1).sum().item()
+        nats -= log_likelihood(model(ids[None], use_cache=False).logits[0, :-1], ids)
         tokens += len(ids) - 1
     size = sum(len(piece.encode()) for piece in pieces)
     return nats / math.log(2) / size, tokens, sum(parameter.numel() for parameter in model.parameters())

@@ -16,11 +16,11 @@ TINY = {"hidden_size": 64, "intermediate_size": 100, "num_hidden_layers": 2, "nu
         "vocab_size": VOCABULARY, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}  # fmt: skip
 
 
-def tokenizer_document():
+def tokenizer_document(vocabulary=VOCABULARY):
     """Returns the example's tokenizer.json with its first tokens alone."""
     document = json.loads((EXAMPLE / "tokenizer.json").read_text())
     model = document["model"]
-    model["vocab"] = {token: number for token, number in model["vocab"].items() if number < VOCABULARY}
+    model["vocab"] = {token: number for token, number in model["vocab"].items() if number < vocabulary}
     model["merges"] = [merge for merge in model["merges"] if "".join(merge) in model["vocab"]]
     return document
 

@@ -478,5 +478,5 @@ def test_files_that_change_during_the_export_are_noticed(tmp_path):
         python.write_text(f'#!/bin/sh\ntouch -d 2001-01-01 "{tmp_path}/model/{name}"\nexec "{sys.executable}" "$@"\n')
         python.chmod(0o755)
         refusal = export(tmp_path / "model", tmp_path / "out", exit_code=65, env=os.environ | {"DOTRESIZE_PYTHON": str(python)})
-        assert f"{tmp_path}/model/{name}: was changed during the export" in refusal
+        assert f"{tmp_path}/model/{name}: was changed while it was read" in refusal
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "python"]

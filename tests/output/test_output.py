@@ -222,7 +222,7 @@ FAMILIES_WITHOUT_MAPS = {
 }
 # Largest KL at 90 % of the bytes, custom and stock: one size for all layers costs more. Norms of 1 + weight give a gemma large
 # activations, and a qwen3_5_text loses features alone.
-KL_WITHOUT_MAPS = {"gemma": (0.15, 0.6), "qwen3_5_text": (0.3, 0.8), "qwen3_5_moe_text": (0.3, 0.8)}
+KL_WITHOUT_MAPS = {"gemma": (0.12, 0.5), "qwen3_5_text": (0.24, 0.8), "qwen3_5_moe_text": (0.24, 0.8)}
 HEALED_WITHOUT_MAPS = ("gemma3_text", "olmo3", "qwen3_5_text")
 
 

@@ -25,9 +25,10 @@ ODD_TEXT = "naïve “quotes” \U0001f600 Привет \x07\t§"
 
 def vocabulary(model, out, *options, keep=300, texts=(), exit_code=0):
     """Runs the verb. Returns its result, or the errors if it fails as it should."""
-    texts = [*texts] or [model / "text.txt"]
-    if texts == [model / "text.txt"] and not texts[0].exists():
-        texts[0].write_text(TEXT)
+    if not texts:
+        texts = [model / "text.txt"]
+        if not texts[0].exists():
+            texts[0].write_text(TEXT)
     command = [BUILD / "bin" / "dotresize", "vocabulary", model, out, "--keep", keep, "-o", "json", *options, "--text", *texts]
     env = os.environ | {"DOTRESIZE_PYTHON": forking_python(HELPERS)}
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, env=env)
@@ -151,7 +152,7 @@ def test_a_text_whose_tokens_all_stay_has_the_same_tokens(seed):
             vocab.setdefault("".join(pair), len(vocab))
     document = {"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": vocab, "merges": merges}}
     before = Tokenizer.from_str(json.dumps(document))
-    smaller = smaller_tokenizer.Tokenizer(document, "tokenizer.json")
+    smaller = smaller_tokenizer.BpeTokenizer(document, "tokenizer.json")
     counts = {number: choose.randrange(100) for number in vocab.values()}
     kept = {number: new for new, number in enumerate(smaller.choose(counts, set(), 40))}
     after = Tokenizer.from_str(json.dumps(smaller.with_tokens(kept)))
@@ -200,7 +201,7 @@ def test_a_model_that_cannot_lose_tokens_is_refused(name, tmp_path):
 
 def test_nothing_is_written_over(tmp_path):
     make_model(tmp_path / "model", "llama")
-    (tmp_path / "out").mkdir()
+    vocabulary(tmp_path / "model", f"{tmp_path}/out/")
     assert "is there already" in vocabulary(tmp_path / "model", tmp_path / "out", exit_code=65)
 
 

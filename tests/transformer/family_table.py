@@ -16,16 +16,16 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "worker"))
+sys.path += [str(ROOT / folder) for folder in ("tests/worker", "tests/output", "worker/python")]
 
 import harness  # noqa: E402
 import interrupted  # noqa: E402
 import torch  # noqa: E402
+from exports import tokenizer_document  # noqa: E402
 from make_models import make_case  # noqa: E402
 from model_cases import BASE, CASES  # noqa: E402
+from run_in_transformers import load, perplexity  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
-from transformers import AutoModelForCausalLM  # noqa: E402
-from transformers.utils import logging  # noqa: E402
 
 PAGE = ROOT / "docs" / "families.md"
 HEAD = """# Families
@@ -33,7 +33,8 @@ HEAD = """# Families
 `tests/transformer/family_table.py` makes this table with a small random model of each family, in float32. *Logits* and *gradients*: the largest
 difference from transformers 5, of gradients relative to the largest one. *Custom*, *stock* and *healed*: the relative difference of the perplexity
 that a job of `size: {size}` reports from the one in transformers. *Resume*: a job killed after {entries} entries of its journal and run again has
-the same bytes. *GGUF*: `dotresize export` of the stock output. *vLLM*: as the jobs, for the stock output.
+the same bytes. *GGUF*: `dotresize export` of the stock output. *vLLM*: as the jobs, for the stock output, on a CPU; it refuses what it has no kernel
+for there.
 
 | family | logits | gradients | custom | stock | healed | resume | GGUF | vLLM |
 | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: |
@@ -50,15 +51,6 @@ def cases(families):
         if name in found:
             found[name] = (name, seed, options)
     return {family: case for family, case in sorted(found.items()) if not families or family in families}
-
-
-def add_tokenizer(model):
-    """Writes the example's tokenizer with its first tokens alone: exporters need one."""
-    document = json.loads((harness.MODEL / "tokenizer.json").read_text())
-    part = document["model"]
-    part["vocab"] = {token: number for token, number in part["vocab"].items() if number < BASE["vocab_size"]}
-    part["merges"] = [merge for merge in part["merges"] if "".join(merge) in part["vocab"]]
-    (model / "tokenizer.json").write_text(json.dumps(document))
 
 
 def differences(folder):
@@ -80,20 +72,13 @@ def job_of(model, folder, name, form="any", **more):
             "resources": {"ranks": 2}, **more}  # fmt: skip
 
 
-def perplexity(directory, trust):
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, trust_remote_code=trust, attn_implementation="eager").eval()
-    with torch.no_grad():
-        logits = model(IDS).logits[:, :-1]
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), IDS[:, 1:].flatten()).exp().item()
-
-
 def run_job(job, folder):
     """Runs the job. Returns the relative difference of its perplexity from that in transformers, as text; or why it is refused."""
     done = harness.run(job, folder)
     if done.returncode != 0:
         return "refused: " + next(line for line in done.stderr.splitlines() if "error: " in line).split("error: ")[-1]
     reported = harness.report(job["output"]["path"])["compressed"]["perplexity"]
-    measured = perplexity(job["output"]["path"], trust=job["output"]["format"] == "any")
+    measured = perplexity(load(job["output"]["path"], trust_remote_code=job["output"]["format"] == "any"), IDS)
     return f"{abs(reported / measured - 1):.0e}"
 
 
@@ -121,7 +106,8 @@ def in_vllm(directory, tokens):
     if match := re.search(r"vLLM ([\d.]+), transformers ([\d.]+)", line):
         difference = abs(float(match[1]) / float(match[2]) - 1)
         return f"{difference:.0e}" if difference else "<1e-06"  # four decimals are printed
-    return line.split(": ", 1)[-1].split(". ")[0]
+    print(line, file=sys.stderr)
+    return "refused"
 
 
 def rows_of_page():
@@ -141,7 +127,7 @@ def row(family, case, vllm):
         (folder / "models").mkdir()
         make_case(folder / "models" / name, seed, options)
         model = folder / "models" / name
-        add_tokenizer(model)
+        (model / "tokenizer.json").write_text(json.dumps(tokenizer_document(BASE["vocab_size"])))  # exporters need one
         cells = differences(folder / "models")
         cells.append(run_job(job_of(model, folder, "custom"), folder))
         cells.append(run_job(job_of(model, folder, "stock", "stock"), folder))
@@ -154,8 +140,6 @@ def row(family, case, vllm):
 
 
 def main():
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     parser = argparse.ArgumentParser(prog="family_table.py")
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("--vllm", action="store_true")

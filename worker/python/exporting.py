@@ -105,7 +105,7 @@ class Model:
                 raise InputError(f"{self.directory / name}: {error.strerror}") from error
             now = {"inode": found.st_ino, "bytes": found.st_size, "modified_ns": found.st_mtime_ns, "changed_ns": found.st_ctime_ns}
             if now != stamp:
-                raise InputError(f"{self.directory / name}: was changed during the export; export the model again")
+                raise InputError(f"{self.directory / name}: was changed while it was read; run the command again")
 
 
 def attention_shapes(config):
@@ -169,34 +169,35 @@ def fault_of(error, out):
     return f"{out}: cannot be written: {error.strerror or f'only a part was ({error})'}" if isinstance(error, OSError) else error
 
 
-def print_result(text):
+def print_result(text, program):
     """Returns the exit code: the file is whole, but its reader may not learn so."""
     try:
         print(text, flush=True)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
-        print(f"export: error: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        print(f"{program}: error: cannot write to standard output: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 
 
-def text_of(written):
+def text_of_export(written):
     return "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
 
 
-def run(options, export, text_of=text_of):
-    """Calls export(model), prints what it has written (as JSON if options.json), and returns the program's exit code."""
+def run(options, write, text_of=text_of_export, program="export"):
+    """Calls write(model), prints what it has written (as JSON if options.json), and returns the program's exit code. program: its
+    name in errors."""
     try:
         with ended_by_signals():
             model = Model(options.model_dir, json.load(sys.stdin.buffer))
             model.require_unchanged()
-            written = export(model)
-        return print_result(json.dumps(written) if options.json else text_of(written))
+            written = write(model)
+        return print_result(json.dumps(written) if options.json else text_of(written), program)
     except KeyboardInterrupt:
-        print("export: error: was stopped; nothing was written", file=sys.stderr)
+        print(f"{program}: error: was stopped; nothing was written", file=sys.stderr)
         return EXIT_CANCELLED
     except (InputError, OSError, ImportError) as error:
-        print(" ".join(f"export: error: {fault_of(error, options.out)}".split()), file=sys.stderr)
+        print(" ".join(f"{program}: error: {fault_of(error, options.out)}".split()), file=sys.stderr)
         if isinstance(error, ImportError):
             return EXIT_UNAVAILABLE
         return EXIT_DATA if isinstance(error, InputError) else 1

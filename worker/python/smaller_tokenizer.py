@@ -13,7 +13,7 @@ SEQUENCES = ("bad_words_ids",)  # lists of lists of them
 REFUSED_KEYS = ("forced_decoder_ids", "force_words_ids", "sequence_bias")
 
 
-class Tokenizer:
+class BpeTokenizer:
     """The content of tokenizer.json. `file`: its name for errors."""
 
     def __init__(self, document, file):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from exporting import MALFORMED, InputError, Parser, run
 from model_directory import Shards, whole_or_nothing, write_json
-from smaller_tokenizer import Tokenizer, needed_ids, with_new_ids
+from smaller_tokenizer import BpeTokenizer, needed_ids, with_new_ids
 from text_files import ChatTemplate, text_of_file
 from text_files import InputError as TextError
 from tokenize_text import load_tokenizer
@@ -34,10 +34,9 @@ COMPARED_LINES = 10000
 class Texts:
     """Texts, and how often the model's tokenizer has each token in them."""
 
-    def __init__(self, model, files):
+    def __init__(self, model, tokenizer, files):
         template = ChatTemplate(model.directory)
         self.texts = [text_of_file(file, template) for file in files]
-        tokenizer = load_tokenizer(model.directory)
         self.counts = Counter(number for text in self.texts for number in tokens_of(tokenizer, text))
         if not self.counts:
             raise InputError(f"{', '.join(map(str, files))}: no tokens in the text")
@@ -115,21 +114,21 @@ def shrink(model, options):
     refuse_what_cannot_lose_tokens(model)
     file = model.directory / TOKENIZER
     try:
-        tokenizer = Tokenizer(model.read_json(TOKENIZER), file)
-        texts = Texts(model, options.text)
-        checked = Texts(model, options.check) if options.check else texts
+        tokenizer, before = BpeTokenizer(model.read_json(TOKENIZER), file), load_tokenizer(model.directory)
+        texts = Texts(model, before, options.text)
+        checked = Texts(model, before, options.check) if options.check else texts
         new_ids = choose(model, tokenizer, texts.counts, options.keep)
         with whole_or_nothing(options.out, model) as partial:
             write_settings(model, tokenizer, new_ids, partial)
             after = load_tokenizer(partial)
-            require_same_tokens(texts.lines(), load_tokenizer(model.directory), after, new_ids, file)
+            require_same_tokens(texts.lines(), before, after, new_ids, file)
             written = write_weights(model, new_ids, partial)
     except TextError as error:
         raise InputError(str(error)) from error
     except MALFORMED as error:
         raise InputError(f"{file}: not a tokenizer as transformers writes it: {error!r}") from error
-    before = sum(math.prod(model.shape(name)) for name in model.tensors)
-    return {"file": str(options.out), "vocabulary": len(new_ids), "vocabulary_before": len(tokenizer.ids()), "parameters_before": before,
+    return {"file": str(options.out), "vocabulary": len(new_ids), "vocabulary_before": len(tokenizer.ids()),
+            "parameters_before": sum(math.prod(model.shape(name)) for name in model.tensors),
             **written, **checked.coverage(new_ids, after)}  # fmt: skip
 
 
@@ -149,7 +148,7 @@ def main(arguments):
     parser.add_argument("--check", type=Path, nargs="+")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    return run(options, lambda model: shrink(model, options), text_of)
+    return run(options, lambda model: shrink(model, options), text_of, program="vocabulary")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ Routing route(const MixtureSpec& config, const Linear& router, const at::Tensor&
   const bool sigmoid = config.scores == RouterScores::kSigmoid;
   // transformers rounds the logits of a softmax to the dtype of the weights.
   const at::Tensor logits = sigmoid ? at::linear(x.to(at::kFloat), router.weight.to(at::kFloat))
-                                    : apply_linear({router.weight, router.bias}, x);
+                                    : apply_linear(router, x);
   const at::Tensor scores = sigmoid ? at::sigmoid(logits) : at::softmax(logits, -1, at::kFloat);
   at::Tensor experts = given;
   if (!given.defined()) {

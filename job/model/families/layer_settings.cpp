@@ -125,6 +125,9 @@ void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const Mi
   }
   const int64_t rows = fields.required_integer(keys.intermediate_size, 1, kMaxRows);
   mixture.expert_size = rows;
+  if (keys.shared_size != nullptr) {
+    mixture.shared_size = fields.required_integer(keys.shared_size, 1, kMaxRows);
+  }
   if (mixture.experts > kMaxRows / rows) {
     fields.fail(keys.intermediate_size,
                 std::to_string(rows) + " rows in each of " + std::to_string(mixture.experts) +
@@ -165,6 +168,7 @@ void write_mixtures(const MixtureKeys& keys, json& config, const ModelConfig& ou
   } else {
     config[keys.experts] = layer->mlp.mixture->experts;
     config[keys.intermediate_size] = layer->mlp.intermediate_size;
+    if (keys.shared_size != nullptr) config[keys.shared_size] = shared_features(layer->mlp);
   }
   config[kVersion5Experts] = config[keys.experts];
 }

@@ -56,9 +56,21 @@ inline constexpr NormNames kNormsBehindSublayers{.before_attention = {},
 
 /// Keys of a family's mixtures of experts.
 struct MixtureKeys {
-  const char* experts;            ///< number of experts in a layer
-  const char* intermediate_size;  ///< d_ff of one expert
+  const char* experts;                ///< number of experts in a layer
+  const char* intermediate_size;      ///< d_ff of one expert
+  const char* shared_size = nullptr;  ///< d_ff of the shared expert, if a key states it
 };
+
+/// Mixtures of qwen2_moe and its kin: a shared expert with a gate.
+inline constexpr MixtureKeys kQwen2MoeKeys{.experts = "num_experts",
+                                           .intermediate_size = "moe_intermediate_size",
+                                           .shared_size = "shared_expert_intermediate_size"};
+inline constexpr MixtureNames kQwen2MoeNames{.block = "mlp",
+                                             .gate = "gate_proj",
+                                             .up = "up_proj",
+                                             .down = "down_proj",
+                                             .shared = "mlp.shared_expert",
+                                             .shared_gate = "shared_expert_gate"};
 
 /// Limit of the rows of all experts of a layer together, so that no product of sizes overflows 64
 /// bits. Larger than in any existing model.
@@ -68,12 +80,12 @@ inline constexpr int64_t kMaxRows = int64_t{1} << 22;
 /// not list.
 std::vector<bool> mixtures_by_step(const ConfigFields& fields, const ModelConfig& config);
 
-/// Makes the MLPs of these layers mixtures. transformers 5 may write num_local_experts in place of
-/// `keys.experts`.
+/// Makes the MLPs of these layers mixtures of this form, with the sizes that the keys state.
+/// transformers 5 may write num_local_experts in place of `keys.experts`.
 void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const MixtureSpec& form,
                    const std::vector<bool>& layers, ModelConfig& config);
 
-/// Writes the number of experts and their features, in the dialects of transformers 4 and 5.
+/// Writes the number of experts and the features, in the dialects of transformers 4 and 5.
 void write_mixtures(const MixtureKeys& keys, nlohmann::json& config, const ModelConfig& output);
 
 }  // namespace dotresize

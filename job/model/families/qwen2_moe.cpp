@@ -8,10 +8,6 @@
 namespace dotresize {
 namespace {
 
-constexpr MixtureKeys kQwen2MoeKeys{.experts = "num_experts",
-                                    .intermediate_size = "moe_intermediate_size"};
-constexpr const char* kSharedSize = "shared_expert_intermediate_size";
-
 /// Refuses windows: transformers 4 puts them on all layers, transformers 5 on every second one.
 void refuse_windows(const ConfigFields& fields, const ModelConfig& config) {
   fields.note({"sliding_window", "max_window_layers", "layer_types"});
@@ -32,18 +28,12 @@ void read_qwen2_moe(const ConfigFields& fields, ModelConfig& config) {
   refuse_windows(fields, config);
   read_rotary(fields, {}, config);
   const MixtureSpec form{.normed_weights = fields.boolean("norm_topk_prob", false),
-                         .names = {"mlp", "gate_proj", "up_proj", "down_proj", "mlp.shared_expert",
-                                   "shared_expert_gate"},
-                         .shared_size = fields.required_integer(kSharedSize, 1, kMaxRows)};
+                         .names = kQwen2MoeNames};
   read_mixtures(fields, kQwen2MoeKeys, form, mixtures_by_step(fields, config), config);
 }
 
 void write_qwen2_moe(nlohmann::json& config, const ModelConfig& output) {
   write_mixtures(kQwen2MoeKeys, config, output);
-  if (output.form.sizes_by_layer) return;
-  for (const LayerSpec& layer : output.layers) {
-    if (layer.mlp.mixture) config[kSharedSize] = shared_features(layer.mlp);
-  }
 }
 
 }  // namespace

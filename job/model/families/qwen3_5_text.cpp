@@ -57,25 +57,16 @@ void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
   read_rotary(fields, {.offers_partial = true, .partial_if_absent = 0.25}, config);
 }
 
-constexpr MixtureKeys kQwen3_5MoeKeys{.experts = "num_experts",
-                                      .intermediate_size = "moe_intermediate_size"};
-constexpr const char* kQwen3_5SharedSize = "shared_expert_intermediate_size";
-
 void read_qwen3_5_moe_text(const ConfigFields& fields, ModelConfig& config) {
   fields.note({"norm_topk_prob", "decoder_sparse_step", "intermediate_size"});  // of no effect
   read_qwen3_5_text(fields, config);
-  const MixtureSpec form{.normed_weights = true,
-                         .names = {"mlp", "gate_proj", "up_proj", "down_proj", "mlp.shared_expert",
-                                   "shared_expert_gate"},
-                         .shared_size = fields.required_integer(kQwen3_5SharedSize, 1, kMaxRows)};
   const std::vector<bool> all(config.layers.size(), true);
-  read_mixtures(fields, kQwen3_5MoeKeys, form, all, config);
+  read_mixtures(fields, kQwen2MoeKeys, {.normed_weights = true, .names = kQwen2MoeNames}, all,
+                config);
 }
 
 void write_qwen3_5_moe_text(nlohmann::json& config, const ModelConfig& output) {
-  write_mixtures(kQwen3_5MoeKeys, config, output);
-  if (output.form.sizes_by_layer) return;
-  config[kQwen3_5SharedSize] = shared_features(output.layers.front().mlp);
+  write_mixtures(kQwen2MoeKeys, config, output);
 }
 
 }  // namespace

@@ -18,12 +18,9 @@ int64_t least_experts(const LayerSpec& layer) {
 /// Every group loses equally many.
 std::vector<int64_t> sizes_of_experts(const LayerSpec& layer, int64_t /*round_to*/) {
   if (!layer.mlp.mixture) return {0};
-  const int64_t all = layer.mlp.mixture->experts;
-  const int64_t groups = layer.mlp.mixture->groups;
-  std::vector<int64_t> sizes = {all};
-  for (int64_t size = all - groups; size >= least_experts(layer); size -= groups) {
-    sizes.push_back(size);
-  }
+  const MixtureSpec& mixture = *layer.mlp.mixture;
+  std::vector<int64_t> sizes = sizes_in_steps(mixture.experts, mixture.groups);
+  std::erase_if(sizes, [&](int64_t size) { return size < least_experts(layer); });
   return sizes;
 }
 
@@ -41,6 +38,9 @@ constinit const Unit kExperts{
           if (layer.mlp.mixture) layer.mlp.mixture->experts = size;
         },
     .least = least_experts,
+    .divisor = [](const LayerSpec& layer) -> int64_t {
+      return layer.mlp.mixture ? layer.mlp.mixture->groups : 1;
+    },
     .sizes = sizes_of_experts};
 
 }  // namespace dotresize

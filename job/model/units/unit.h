@@ -22,6 +22,8 @@ struct Unit {
   /// Fewest parts that a config may state for the layer: 0 of the first unit of a sublayer, unless
   /// it adds a bias to the stream.
   int64_t (*least)(const LayerSpec& layer) = nullptr;
+  /// Divisor of every size that a config may state for the layer. Null: 1.
+  int64_t (*divisor)(const LayerSpec& layer) = nullptr;
   /// Returns the sizes that a layer can be cut to, descending: all, and those that `round_to`
   /// allows. 0 is not listed.
   std::vector<int64_t> (*sizes)(const LayerSpec& layer, int64_t round_to) = nullptr;

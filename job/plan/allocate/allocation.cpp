@@ -144,8 +144,8 @@ std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job
   if (kept >= kUseful) return "";
   return fmt::format(
       "method.size {:.6g}: embedding and head, {:.0f} % of the model, are not cut, so the layers "
-      "would "
-      "keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they know, "
+      "would keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they "
+      "know, "
       "so give {:.2f} or more, or first take tokens from the model with `dotresize vocabulary`",
       size, 100.0 * ends / dense, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
       std::ceil(100.0 * (kUseful * (dense - ends) + ends) / dense) / 100.0);

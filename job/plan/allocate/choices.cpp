@@ -36,7 +36,7 @@ std::vector<Choice> choices(const ModelConfig& config, const ResolvedJob& job, i
     }
   }
   const bool may_go =
-      job.target.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
+      job.target.allocation && !job.stock_output() && main_unit(sublayer).least(layer) == 0;
   if (may_go) found.push_back({&main_unit(sublayer), 0});
   const bool of_one_unit = std::ranges::all_of(
       found, [&](const Choice& choice) { return choice.unit == found.front().unit; });

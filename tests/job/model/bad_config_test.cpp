@@ -513,7 +513,7 @@ std::vector<BadConfig> bad_configs() {
       {"FewerExpertsThanATokenHasInItsGroup", glm4_moe_with_experts("[0, 4]"),
        "expert_counts: 4 is not a whole number from 6 to 8"},
       {"ExpertsThatTheirGroupsDoNotShare", glm4_moe_with_experts("[0, 7]"),
-       "expert_counts: 7 is not a multiple of n_group, 2"},
+       "expert_counts: 7 is not a multiple of 2, as layer 1 needs"},
       {"ExpertCountsAreFractions", glm4_moe_with_experts("[0, 6.5]"), "expert_counts: 6.5 is not"},
       {"TooManyValueHeadDims",
        compressed_with("[6, 7, 8]", R"([6, 7, 8], "value_head_dims": [4, 4])"),
