@@ -15,7 +15,7 @@ namespace dotresize {
 namespace fs = std::filesystem;
 
 fs::path new_output(const fs::path& given) {
-  const fs::path out = given.has_filename() ? given : given.parent_path();  // "out/"
+  fs::path out = given.has_filename() ? given : given.parent_path();  // "out/"
   const auto refuse = [&](const std::string& why) { throw InputError(out.string() + ": " + why); };
   std::error_code error;
   const fs::file_type there = fs::symlink_status(out, error).type();
