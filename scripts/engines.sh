@@ -6,6 +6,8 @@
 #   scripts/engines.sh --engine vllm TOKENS MODEL_DIR... --as nemotron-nas    exported by `dotresize export --to nemotron-nas`
 #   scripts/engines.sh TOKENS MODEL_DIR... --quantize TYPE... [--windows N]    a table of sizes and perplexities in llama.cpp alone,
 #                                             as Q8_0, Q4_K_M, ..., on all windows or N of them
+#   scripts/engines.sh --engine llama.cpp|vllm --install
+#
 #                                             TOKENS: a safetensors file with a tensor "tokens", [windows, seqlen]
 #
 # The first run with an engine installs it in build/engines/. llama.cpp, the default, is built from the source package of
@@ -28,6 +30,7 @@ llama_cpp() {
     "$python" -m pip install -q --no-deps --no-binary llama-cpp-python --target "$engine" diskcache==5.6.3 "llama-cpp-python==$version"
     touch "$engine/ready-$version"
   fi
+  [ "$1" != --install ] || return 0
   local script=llama_cpp_perplexity.py
   [[ " $* " != *" --quantize "* ]] || script=quantized_table.py
   PYTHONPATH=$engine exec "$python" "$scripts/$script" "$@"
@@ -43,7 +46,7 @@ vllm() {
     "$engine/bin/python" -m pip install -q --no-deps --no-compile -r "$requirements"
     cp "$requirements" "$engine/ready"
   fi
-  exec "$engine/bin/python" "$scripts/vllm_perplexity.py" "$@"
+  [ "$1" = --install ] || exec "$engine/bin/python" "$scripts/vllm_perplexity.py" "$@"
 }
 
 engine=llama.cpp
@@ -51,7 +54,7 @@ if [ "${1-}" = --engine ]; then
   engine=${2-}
   shift $(($# < 2 ? $# : 2))
 fi
-(($# >= 2)) || usage
+[ "$*" = --install ] || (($# >= 2)) || usage
 case $engine in
   llama.cpp) llama_cpp "$@" ;;
   vllm) vllm "$@" ;;

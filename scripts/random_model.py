@@ -80,7 +80,7 @@ def read_config(path, layers):
         raise InputError(f"{path}: {error}") from error
     if config.get("model_type") not in MLPS:
         raise InputError(f"{path}: model_type {config.get('model_type')!r} is not one of {', '.join(MLPS)}")
-    for key in ("attention_bias", "mlp_bias", "tie_word_embeddings", "mlp_only_layers"):
+    for key in ("attention_bias", "mlp_bias", "mlp_only_layers"):
         if config.get(key):
             raise InputError(f"{path}: {key} is not supported")
     whole = config["num_hidden_layers"]
@@ -141,7 +141,8 @@ def tensors(config):
         yield Tensor(prefix + "post_attention_layernorm.weight", (d,), "norm")
         yield from MLPS[config["model_type"]](config, prefix + "mlp.")
     yield Tensor("model.norm.weight", (d,), "norm")
-    yield Tensor("lm_head.weight", (vocab, d), "in_proj")
+    if not config.get("tie_word_embeddings"):
+        yield Tensor("lm_head.weight", (vocab, d), "in_proj")
 
 
 def generator(*key):

@@ -4,35 +4,16 @@ score_in_vllm.py TOKENS MODEL_DIR [--trust]       --trust: the code in the direc
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
-from comparison import ROOT, perplexity, read_windows
-
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
-os.environ |= {
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # its exceptions say why it refuses a model
-    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",  # by the one token that it has to generate, which is not scored
-}
-sys.path.append(str(ROOT / "scripts"))
-
-from trusted_code import may_run_code  # noqa: E402
-from vllm import LLM, SamplingParams  # noqa: E402
+from comparison import perplexity, read_windows
+from in_vllm import load_in_vllm
+from vllm import SamplingParams
 
 
 def score(model_dir, windows, trusted):
-    engine = LLM(
-        str(model_dir),
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=windows.shape[1] + 1,
-        skip_tokenizer_init=True,
-        trust_remote_code=trusted or may_run_code(model_dir),
-    )
+    engine = load_in_vllm(model_dir, "float32", windows.shape[1] + 1, trusted)
     options = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
     prompts = [{"prompt_token_ids": window.tolist()} for window in windows]
     nll = 0.0

@@ -76,13 +76,17 @@ class DroppedLayers:
     def tokens(self, name):
         return load_file(self.files[name])["tokens"].long()
 
+    @property
+    def calibration(self):
+        """The windows of the calibration, [count, tokens]."""
+        tokens = self.tokens("calibration")
+        return tokens[[number * len(tokens) // self.windows for number in range(self.windows)]]
+
     @cached_property
     def _measured(self):
         start = time.monotonic()
         model = AutoModelForCausalLM.from_pretrained(self.directory, dtype=self.dtype).eval()
-        calibration = self.tokens("calibration")
-        spread = [number * len(calibration) // self.windows for number in range(self.windows)]
-        influence = block_influence(model, calibration[spread])
+        influence = block_influence(model, self.calibration)
         return model, influence, Reference(model, self.tokens("evaluation")), time.monotonic() - start
 
     @property

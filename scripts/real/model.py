@@ -1,4 +1,4 @@
-"""The folder that scripts/real_model.sh makes, and the shape of the model in it."""
+"""The models that scripts/real_model.sh makes, and their shapes."""
 
 import json
 import math
@@ -11,16 +11,7 @@ from paper.inputs import weight_files
 from paper.programs import ROOT, Failure
 from safetensors import safe_open
 
-NAME = "SmolLM2-135M-Instruct"
-ROUND_TO = 8  # a job's default for features at this width
-
-
-def folder():
-    """The folder, made first if it is not there."""
-    done = subprocess.run([ROOT / "scripts" / "real_model.sh"], stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise Failure("there is no real model to measure", done.returncode)
-    return RealModel(Path(done.stdout.strip()))
+ROUND_TO = 8  # a job's default for features at these widths
 
 
 def parameters_of(directory):
@@ -41,18 +32,13 @@ def most_features(size, parameters, of_a_feature, features, round_to):
 
 @dataclass(frozen=True)
 class RealModel:
-    folder: Path
-
-    @property
-    def name(self):
-        return NAME
-
-    @property
-    def directory(self):
-        return self.folder / "smollm2"
+    key: str  # the argument of scripts/real_model.sh
+    name: str
+    directory: Path
+    token_folder: Path
 
     def tokens(self, name):
-        return self.folder / "tokens" / f"{name}.safetensors"
+        return self.token_folder / f"{name}.safetensors"
 
     @cached_property
     def config(self):
@@ -74,3 +60,21 @@ class RealModel:
         """The most features of each MLP with which the model has at most this fraction of its parameters."""
         of_a_feature = 3 * self.hidden_size * self.layers  # gate, up and down
         return most_features(size, self.parameters, of_a_feature, self.config["intermediate_size"], ROUND_TO)
+
+
+SMOLLM2 = "SmolLM2-135M-Instruct"
+GEMMA3 = "Gemma 3 270M"
+NAMES = (SMOLLM2, GEMMA3)
+# Name, and the places of model and tokens in the folder that the script prints.
+MODELS = {"smollm2": (SMOLLM2, "smollm2", "tokens"), "gemma3": (GEMMA3, "model", "tokens")}
+
+
+def real_model(key):
+    """The model of this key of MODELS, made first if it is not there."""
+    arguments = [] if key == "smollm2" else [key]
+    done = subprocess.run([ROOT / "scripts" / "real_model.sh", *arguments], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Failure("there is no real model to measure", done.returncode)
+    folder = Path(done.stdout.split()[-1])
+    name, directory, tokens = MODELS[key]
+    return RealModel(key, name, folder / directory, folder / tokens)

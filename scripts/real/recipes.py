@@ -1,4 +1,4 @@
-"""Recipes that the table of the real model compares: layers dropped, and jobs of dotresize."""
+"""Recipes that the tables compare: layers dropped, another tool, and jobs of dotresize."""
 
 from dataclasses import dataclass, field
 
@@ -14,15 +14,15 @@ class Recipe:
     name: str
     title: str
     format: str
-    method: dict = None  # section of the job file; None: layers are dropped
+    method: dict = None  # section of the job file; None: not a job
     output: dict = field(default_factory=dict)  # section of the job file, without the path
     windows: int = WINDOWS
     heal: dict = None  # section of the job file; None: nothing is trained
     first_round: str = None  # the recipe that has the same one; None: this
 
     @property
-    def drops_layers(self):
-        return self.method is None
+    def is_job(self):
+        return self.method is not None
 
     @property
     def allocates(self):
@@ -34,6 +34,7 @@ SIZE_ALONE = {}
 
 RECIPES = (
     Recipe("dropped", "layers dropped by block influence", STOCK),
+    Recipe("optipfair", "optipfair 0.4.2", STOCK),
     Recipe("slicegpt", "slicegpt", CUSTOM, {"name": "slicegpt"}),
     Recipe("mlps", "MLPs alone", STOCK, MLPS_ALONE, {"format": "stock"}),
     Recipe("mlps-fisher", "MLPs alone, fisher", STOCK, {**MLPS_ALONE, "metric": "fisher"}, {"format": "stock"}),

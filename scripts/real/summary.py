@@ -2,7 +2,7 @@
 
 from paper.table import NOTHING, Column, Table, percent
 
-from .model import NAME
+from .model import SMOLLM2
 
 SIZES = (0.9, 0.8, 0.7)
 RECIPES = {
@@ -15,7 +15,7 @@ RECIPES = {
 
 
 def cell(results, recipe, size):
-    row = results.rows.get((recipe, size))
+    row = results.rows.get((SMOLLM2, recipe, size))
     return f"{row.perplexity:.1f}" if row and row.done else NOTHING
 
 
@@ -24,4 +24,4 @@ def summary(results):
     columns = [Column("net bytes"), *map(Column, RECIPES)]
     rows = [[percent(size), *(cell(results, recipe, size) for recipe in RECIPES.values())] for size in SIZES]
     table = Table("summary", "", columns, rows).markdown()
-    return f"The perplexity of {NAME} is {results.dense[NAME].perplexity:.1f}. Its compressed models have:\n\n{table}"
+    return f"The perplexity of {SMOLLM2} is {results.dense[SMOLLM2].perplexity:.1f}. Its compressed models have:\n\n{table}"

@@ -11,10 +11,10 @@ import torch
 from conftest import ROOT
 from paper.programs import dotresize
 from real import dropping, measure, page, pins
-from real.model import NAME, RealModel
+from real.model import SMOLLM2, RealModel
 from real.recipes import CUSTOM, RECIPES, SIZES
+from real.results import Dense, Results, Row, read_results
 from real.scoring import Reference
-from real.summary import summary
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -32,35 +32,44 @@ def tiny(tmp_path_factory):
     (folder / "tokens").mkdir()
     for name in ("calibration", "evaluation"):
         save_file({"tokens": torch.randint(200, (20, 64), dtype=torch.int32)}, folder / "tokens" / f"{name}.safetensors")
-    return RealModel(folder)
+    return RealModel("smollm2", SMOLLM2, folder / "smollm2", folder / "tokens")
 
 
-def test_the_page_is_that_of_the_figures(tmp_path):
-    (tmp_path / "real-models.json").write_text((DOCS / "real-models.json").read_text())
-    assert real_quality.main(["--page", "--output", str(tmp_path)]) == 0
-    assert (tmp_path / "real-models.md").read_text() == (DOCS / "real-models.md").read_text()
+def test_the_tables_are_those_of_the_figures(tmp_path):
+    (tmp_path / "docs").mkdir()
+    pages = ("README.md", "docs/results.md")
+    for name in (*pages, "docs/results.json", "docs/speed.json"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    for name in pages:  # with no table in it
+        empty = page.BLOCK.sub(r"\1\3", (ROOT / name).read_text())
+        assert empty.count("<!-- table: ") >= 1 and "|:-" not in empty
+        (tmp_path / name).write_text(empty)
+    assert real_quality.main(["--page", "--root", str(tmp_path)]) == 0
+    for name in pages:
+        assert (tmp_path / name).read_text() == (ROOT / name).read_text()
 
 
-def test_the_readme_has_the_figures():
-    assert summary(measure.read_results(DOCS / "real-models.json")) in (ROOT / "README.md").read_text()
+def test_every_block_has_a_table():
+    results, speed = read_results(DOCS / "results.json"), json.loads((DOCS / "speed.json").read_text())
+    blocks = [found["name"] for found in page.BLOCK.finditer((DOCS / "results.md").read_text())]
+    assert sorted(blocks) == sorted(page.tables(results, speed))
 
 
-def test_a_table_has_the_best_row_first_and_says_what_is_missing(tmp_path):
-    results = measure.quality.Results([measure.Dense(NAME, 10, 40, 25.0, 30)])
-    best = measure.Row("allocate", 0.8, widths="16 to 32", net=0.799, perplexity=30.0, kl=0.2, agreement=0.8, predicted_kl=0.1, seconds=60)
-    results.add(None, [measure.Row("dropped", 0.8, layers=4, net=0.75, perplexity=90.0, kl=1.0, agreement=0.5, seconds=9)])
-    results.add(None, [best, measure.Row("slicegpt", 0.8, reason="too small")])
-    file = tmp_path / "real-models.json"
+def test_a_table_has_the_best_row_of_a_size_first_and_says_what_is_missing(tmp_path):
+    results = Results([Dense(SMOLLM2, 10, 40, 25.0, 30)])
+    best = Row("allocate", 0.8, SMOLLM2, widths="16 to 32", net=0.799, perplexity=30.0, kl=0.2, agreement=0.8, predicted_kl=0.1, seconds=60)
+    results.add(None, [Row("dropped", 0.8, SMOLLM2, layers=4, net=0.75, perplexity=90.0, kl=1.0, agreement=0.5, seconds=9)])
+    results.add(None, [best, Row("slicegpt", 0.8, SMOLLM2, reason="too small")])
+    file = tmp_path / "results.json"
     file.write_text(results.json())
-    assert measure.read_results(file).json() == file.read_text()
-    table = page.size_table(results, 0.8)
-    assert [cells[0] for cells in table.rows] == ["size alone", "layers dropped by block influence"]
-    assert table.rows[0][5] == pytest.approx(1.2) and table.rows[0][9] == pytest.approx(0.5)
-    assert table.notes == [f"slicegpt ({CUSTOM}): too small"]
-    assert "* slicegpt (custom) at 95 %, 90 %, 70 %\n" in page.not_measured(results)
+    assert read_results(file).json() == file.read_text()
+    table = page.quality_table(results, SMOLLM2)
+    assert [cells[1] for cells in table.rows] == ["size alone", "layers dropped by block influence"]
+    assert table.rows[0][6] == pytest.approx(1.2) and table.rows[0][10] == pytest.approx(0.5)
+    assert table.notes == [f"80 %, slicegpt ({CUSTOM}): too small"]
 
 
-@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if not recipe.drops_layers], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.is_job], ids=lambda recipe: recipe.name)
 def test_every_recipe_is_a_job_that_meets_its_size(tiny, tmp_path, recipe):
     file = tmp_path / "job.json"
     for size in SIZES:
@@ -109,7 +118,7 @@ def test_the_fewest_layers_of_least_influence_are_dropped(tiny):
 
 
 def test_a_baseline_counts_the_tied_table_once(tiny):
-    baseline = measure.Baseline(tiny)
+    baseline = measure.Others(tiny)
     row = baseline.row(page.RECIPE_OF["dropped"], 0.8)
     of_a_layer = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 96 + 2 * 32
     assert tiny.parameters == baseline.dense.parameters == 200 * 32 + 32 + 6 * of_a_layer

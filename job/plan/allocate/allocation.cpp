@@ -136,7 +136,7 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
 
 std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.target.allocation) return "";
-  constexpr double kUseful = 0.55;  // docs/real-models.md
+  constexpr double kUseful = 0.55;  // docs/results.md
   const double size = job.target.allocation->size;
   const auto dense = static_cast<double>(stored_bytes(config));
   const auto ends = static_cast<double>(end_size(config).bytes);

@@ -1,1 +1,0 @@
-"""The modules of scripts/quality_table.py."""
