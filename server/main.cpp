@@ -16,6 +16,7 @@
 #include "base/process/program.h"
 #include "server/access/access.h"
 #include "server/common/log_format.h"
+#include "server/common/memory_wait.h"
 #include "server/launch/subcommands.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -43,6 +44,7 @@ int serve(ServerOptions options) {
   spdlog::set_level(spdlog::level::from_str(options.log.level));
   options.job_umask = ::umask(077);  // logs and job files are private to the server's user
   limit_spinning();
+  wait_for_memory();
   // Blocked in this thread and all later ones, for sigwait: SIGHUP reloads, the others stop.
   sigset_t signals;
   sigemptyset(&signals);

@@ -122,7 +122,7 @@ void RequestBudget::refuse_pointless() const {
   if (resources_.stopping_) {
     throw try_again(grpc::StatusCode::UNAVAILABLE, "SERVER_STOPPING", "the server is stopping");
   }
-  if (call_ != nullptr && call_->IsCancelled()) {
+  if (call_ != nullptr && is_cancelled(*call_)) {
     throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
   }
 }

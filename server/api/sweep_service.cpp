@@ -54,7 +54,7 @@ grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
     parts_.webhooks.require(request->options());
     require_space();
     AdmittedSweep admitted = admit_sweep(named, {parts_.machine, parts_.paths, parts_.models});
-    if (context->IsCancelled()) {
+    if (is_cancelled(*context)) {
       throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "the caller is gone");
     }
     permit.check();

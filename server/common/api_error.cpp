@@ -11,6 +11,7 @@
 #include "base/text/printable.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "server/common/memory_wait.h"
 
 namespace dotresize {
 namespace {
@@ -90,9 +91,15 @@ ApiError job_not_found(const std::string& id) {
                   {{"id", id}});
 }
 
+bool is_cancelled(const grpc::ServerContextBase& call) {
+  const RefusesWithoutMemory waits(false);
+  return call.IsCancelled();
+}
+
 grpc::Status answer(const char* method, const std::function<void()>& body) {
   std::string fault;
   try {
+    const RefusesWithoutMemory refuses;
     body();
     return grpc::Status::OK;
   } catch (const ApiError& error) {

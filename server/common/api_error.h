@@ -1,5 +1,6 @@
 #pragma once
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
 #include <chrono>
@@ -39,6 +40,10 @@ ApiError try_again(grpc::StatusCode code, const std::string& reason, const std::
                    std::chrono::seconds retry_after = std::chrono::seconds(2));
 
 ApiError job_not_found(const std::string& id);
+
+/// Returns true if the caller has gone. May handle what other connections have sent meanwhile, as
+/// gRPC does on every thread that asks it something.
+bool is_cancelled(const grpc::ServerContextBase& call);
 
 /// Runs the body of an RPC. Returns OK, or the status of the ApiError that it throws, with a
 /// google.rpc.Status (ErrorInfo, BadRequest, RetryInfo) in grpc-status-details-bin. Cuts the

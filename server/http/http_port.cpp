@@ -11,6 +11,8 @@
 #include <new>
 #include <utility>
 
+#include "server/common/memory_wait.h"
+
 namespace dotresize {
 namespace {
 
@@ -62,6 +64,7 @@ HttpPort::~HttpPort() {
 }
 
 void HttpPort::accept_loop() {
+  const RefusesWithoutMemory refuses;
   for (;;) {
     try {
       {

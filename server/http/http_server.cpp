@@ -9,6 +9,7 @@
 
 #include "base/text/parse_number.h"
 #include "server/common/api_error.h"
+#include "server/common/memory_wait.h"
 #include "server/http/http_connection.h"
 #include "server/http/http_port.h"
 
@@ -114,6 +115,7 @@ class HttpServer::Library final : public httplib::Server {
 
   /// Serves one request with the certificate that is current when it begins.
   void serve(int socket) noexcept {
+    const RefusesWithoutMemory refuses;
     try {
       const std::shared_ptr<const TlsContent> tls = certificates_.current();
       HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits, asks_clients_);

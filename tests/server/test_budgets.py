@@ -307,6 +307,27 @@ def answers_of(server, request, number):
     return answers
 
 
+FAILING_THREADS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+static __thread int calls;
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+  static int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  if (create == 0) create = dlsym(RTLD_NEXT, "pthread_create");
+  return ++calls % 5 == 0 ? EAGAIN : create(thread, attributes, run, argument);
+}
+"""
+
+
+def test_threads_that_find_no_memory_take_that_of_the_reserve(make_server, tmp_path):
+    library = tmp_path / "failing.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, "-xc", "-"], input=FAILING_THREADS, text=True, check=True)
+    server = make_server(LD_PRELOAD=str(library))
+    assert len(server.jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20).jobs) == 0
+
+
 @pytest.mark.parametrize("left", [100 * MIB, 20 * MIB])
 def test_a_server_without_memory_refuses_and_goes_on(make_server, tmp_path, left):
     server = make_server("--max-attempts", "1", "--max-rate", "0", DOTRESIZE_WORKER=script(tmp_path / "worker", "exit 1"))
