@@ -43,5 +43,5 @@ class Counted:
         return self.matrices + 2 * heads * head_dim * seen
 
     def work(self, what):
-        """What a token costs: the multiplications of one of `prompt N`, or what a new one reads."""
+        """The cost of a token: multiplications for `prompt N`, entries that are read for `decode`."""
         return self.entries_of_a_token if what == "decode" else self.multiplications(int(what.split()[-1]))

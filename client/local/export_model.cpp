@@ -38,6 +38,7 @@ void export_model(ExportRequest request) {
   if (request.json) arguments.emplace_back("--json");
   std::vector<PythonModule> modules = {{"exporting", exporting_py()}};
   if (gguf) {
+    modules.push_back({"gguf_families", gguf_families_py()});
     modules.push_back({"gguf_tokenizer", gguf_tokenizer_py()});
     modules.push_back({"export_gguf", export_gguf_py()});
   } else {

@@ -1,5 +1,6 @@
 #include "job/checkpoint/model_description.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -63,6 +64,15 @@ json rotary_json(const RotaryConfig& rotary) {
           {"high_freq_factor", rotary.high_freq_factor}};
 }
 
+template <class Number>
+json number_or_null(const std::optional<Number>& number) {
+  return number ? json(*number) : json();
+}
+
+double scale_of_scores(const AttentionSpec& attention) {
+  return attention.scale.value_or(1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
+}
+
 /// Description of the mixtures, which have the same form in all layers that have one.
 json mixture_json(const ModelConfig& config) {
   json value;
@@ -91,7 +101,13 @@ json config_json(const ModelConfig& config) {
                 {"num_key_value_heads", attention.num_kv_heads},
                 {"head_dim", attention.head_dim},
                 {"attention_bias", attention.bias},
-                {"rotary", rotary_json(config.rotaries.front())},
+                {"attention_scale", scale_of_scores(attention)},
+                {"score_cap", number_or_null(attention.score_cap)},
+                {"logit_cap", number_or_null(config.logit_cap)},
+                {"norm_offset", config.norm_offset},
+                {"embedding_scale", config.embedding_scale},
+                {"logit_scale", config.logit_scale},
+                {"residual_scale", config.layers.front().residual_scale},
                 {"mixture", mixture_json(config)},
                 {"tie_word_embeddings", config.tie_word_embeddings},
                 {"junction_widths", config.form.junction_widths},
@@ -99,7 +115,9 @@ json config_json(const ModelConfig& config) {
   for (const LayerSpec& layer : config.layers) {
     const std::optional<int64_t>& window = layer.attention.sliding_window;
     for (const Unit* unit : units()) value[unit->key].push_back(unit->size(layer));
-    value["sliding_windows"].push_back(window ? json(*window) : json());
+    value["sliding_windows"].push_back(number_or_null(window));
+    const auto& rotary = layer.attention.rotary;
+    value["rotaries"].push_back(rotary ? rotary_json(config.rotaries[*rotary]) : json());
   }
   return value;
 }

@@ -47,7 +47,7 @@ def run_job(recipe, model, size, work):
 
 
 class Others:
-    """What is made without dotresize, and scored in transformers."""
+    """Rows of models that are made without dotresize, scored in transformers."""
 
     def __init__(self, model):
         self.model = model

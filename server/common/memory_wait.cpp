@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kPause{10};
 constexpr int kPauses = 1000;
 
 thread_local bool refuses_at_once = false;
-thread_local int pauses = 0;  ///< of this allocation, and of those before it that have waited
+thread_local int pauses = 0;  ///< number since memory was last refused
 
 /// Operator new calls it again and again until there is memory.
 void handle_failure() {

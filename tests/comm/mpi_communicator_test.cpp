@@ -142,7 +142,7 @@ bool ranks_are_alone(MpiCommunicator& comm) {
 TEST(MpiCommunicator, WhatARankHasSentArrivesWhileItComputes) {
   MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   const TemporaryDirectory dir;
-  int failures = 0;  // of rounds without other programs
+  int failures = 0;  // rounds without other programs alone count
   for (int round = 0; round < 30 && failures < 5; ++round) {
     const std::string file = (dir.path() / std::to_string(round)).string();
     const bool alone = ranks_are_alone(comm);

@@ -1,9 +1,9 @@
 """Measures each family and writes docs/families.md. Not a part of the tests: takes some minutes.
 
-    .venv/bin/python tests/transformer/family_table.py [--vllm] [FAMILY...]    without a FAMILY: all; other rows of the page stay
+    .venv/bin/python tests/transformer/family_table.py [FAMILY...] [--engines llama.cpp vllm]     other rows of the page stay
 
 Each family has a random model, the first of its cases in model_cases.py, with every oddity of the family switched on. Needs the built programs.
---vllm: scores stock outputs in the vLLM that `scripts/engines.sh --engine vllm` has installed.
+--engines: scores stock outputs in those that `scripts/engines.sh` has installed; the cells of others stay.
 """
 
 import argparse
@@ -33,8 +33,8 @@ HEAD = """# Families
 `tests/transformer/family_table.py` makes this table with a small random model of each family, in float32. *Logits* and *gradients*: the largest
 difference from transformers 5, of gradients relative to the largest one. *Custom*, *stock* and *healed*: the relative difference of the perplexity
 that a job of `size: {size}` reports from the one in transformers. *Resume*: a job killed after {entries} entries of its journal and run again has
-the same bytes. *GGUF*: `dotresize export` of the stock output. *vLLM*: as the jobs, for the stock output, on a CPU; it refuses what it has no kernel
-for there.
+the same bytes. *GGUF* and *vLLM*: as the jobs, for the stock output in llama.cpp, exported by `dotresize export`, and in vLLM on a CPU. Both
+refuse what they have no kernel for.
 
 | family | logits | gradients | custom | stock | healed | resume | GGUF | vLLM |
 | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: |
@@ -91,23 +91,18 @@ def resumed(model, folder, whole):
     return "the same" if same else "FAILED"
 
 
-def exported(directory):
-    command = [harness.BIN / "dotresize", "export", directory, directory.with_suffix(".gguf"), "--to", "gguf", "--type", "f32"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    if done.returncode == 0:
-        return "yes"
-    return "no" if "has no exporter" in done.stderr else done.stderr.strip().splitlines()[-1].split(": ")[-1]
-
-
-def in_vllm(directory, tokens):
-    command = [ROOT / "scripts" / "engines.sh", "--engine", "vllm", tokens, directory]
+def in_engine(engine, directory, tokens):
+    """The relative difference of the perplexity in the engine from that in transformers, as text; or why there is none."""
+    command = [ROOT / "scripts" / "engines.sh", "--engine", engine, tokens, directory]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     line = (done.stdout or done.stderr).strip().splitlines()[-1]
-    if match := re.search(r"vLLM ([\d.]+), transformers ([\d.]+)", line):
+    if match := re.search(r" ([\d.]+), transformers ([\d.]+)", line):
         difference = abs(float(match[1]) / float(match[2]) - 1)
         return f"{difference:.0e}" if difference else "<1e-06"  # four decimals are printed
     print(line, file=sys.stderr)
-    return "refused"
+    if "has no exporter" in line:
+        return "no"
+    return line.rpartition(": ")[2] if "not exported" in line or "norm_topk_prob" in line else "refused"
 
 
 def rows_of_page():
@@ -116,11 +111,12 @@ def rows_of_page():
     return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
 
 
-def row(family, case, vllm):
+def row(family, case, engines, before):
+    """engines: those to try. before: the row that there is, whose cells stay for others."""
     name, seed, options = case
     if family.startswith("gemma"):  # all published ones are tied
         options = options | {"tie_word_embeddings": True}
-    if vllm and family != "phi3":  # whose heads are hidden_size / heads wide
+    if "vllm" in engines and family != "phi3":  # whose heads are hidden_size / heads wide
         options = options | {"head_dim": 32}  # the narrowest that vLLM computes on a CPU
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -133,20 +129,21 @@ def row(family, case, vllm):
         cells.append(run_job(job_of(model, folder, "stock", "stock"), folder))
         cells.append(run_job(job_of(model, folder, "healed", heal={"epochs": 1}), folder))
         cells.append(resumed(model, folder, folder / "custom") if (folder / "custom").exists() else "–")
-        stock = folder / "stock"
-        cells.append(exported(stock) if stock.exists() else "–")
-        cells.append(in_vllm(stock, folder / "tokens.safetensors") if vllm and stock.exists() else "untried")
+        kept = [cell.strip() for cell in before.strip("| ").split("|")][-2:] if before else ["untried"] * 2
+        for engine, cell in zip(("llama.cpp", "vllm"), kept, strict=True):
+            tried = engine in engines and (folder / "stock").exists()
+            cells.append(in_engine(engine, folder / "stock", folder / "tokens.safetensors") if tried else cell)
     return f"| `{family}` | {' | '.join(cells)} |"
 
 
 def main():
     parser = argparse.ArgumentParser(prog="family_table.py")
     parser.add_argument("families", nargs="*", metavar="FAMILY")
-    parser.add_argument("--vllm", action="store_true")
+    parser.add_argument("--engines", nargs="*", choices=("llama.cpp", "vllm"), default=())
     options = parser.parse_args()
     rows = rows_of_page()
     for family, case in cases(options.families).items():
-        rows[family] = row(family, case, options.vllm)
+        rows[family] = row(family, case, options.engines, rows.get(family))
         print(rows[family], flush=True)
         text = "\n".join(rows[name] for name in sorted(rows))
         PAGE.write_text(HEAD.format(size=SIZE, entries=ENTRIES) + text + "\n", encoding="utf-8")

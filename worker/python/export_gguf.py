@@ -24,29 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporting import Filling, InputError, Parser, attention_shapes, partial_of, refuse_maps, run, value_filling
+from gguf_families import FAMILIES, add_facts, name_of, refuse_what_gguf_lacks, rotaries_of
 from gguf_tokenizer import add_tokenizer
 
-# Architectures of GGUF by family, and true if the rotary embedding there turns neighbouring channels: the rows of queries
-# and keys are then put in that order.
-FAMILIES = {
-    "llama": ("llama", True),
-    "mistral": ("llama", True),
-    "mixtral": ("llama", True),
-    "qwen2": ("qwen2", False),
-    "qwen3": ("qwen3", False),
-    "qwen3_moe": ("qwen3moe", False),
-    "phi3": ("phi3", False),
-    "custom": ("deci", True),  # a custom output
-}
 BLOCK = 32  # numbers of a row that most quantized types store together: features are filled up with zeros to whole blocks
 EMPTY_FEATURES = BLOCK  # zeros in place of a removed MLP: llama.cpp has no layer of an attention alone
 FEATURE_MODULES = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
 EXPERT = re.compile(r"(?P<layer>model\.layers\.\d+)\.(?P<block>mlp|block_sparse_moe)\.experts\.(?P<expert>\d+)\.(?P<part>\w+)\.weight")
 PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
-# llama.cpp takes the heads of these for hidden_size / heads wide. With other heads they are written as a llama, which computes the
-# same: one whose queries, keys and values have biases, or whose fused matrices are divided.
-LLAMAS_OF_OTHER_NAMES = ("qwen2", "phi3")
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 
 # Magnitudes from which on a number rounds to infinity, and the largest one below; of q8_0: that of a block's scale.
@@ -83,6 +69,7 @@ class Tensor:
     filling: Filling | None = None
     keeps_float32: bool = False
     rows: slice | None = None  # rows of the one source, if not all
+    offset: float = 0.0  # added to each number
     values: object = None  # in place of sources
 
 
@@ -90,7 +77,7 @@ def llama3_factors(config):
     """Divisors of the frequencies of each pair of channels, [head_dim / 2] float32."""
     import numpy as np
 
-    rotary, channels = config["rotary"], config["head_dim"]
+    rotary, channels = rotaries_of(config)[0], config["head_dim"]
     low, high = rotary["low_freq_factor"], rotary["high_freq_factor"]
     context, factor = rotary["original_max_position_embeddings"], rotary["factor"]
     factors = []
@@ -101,38 +88,10 @@ def llama3_factors(config):
     return np.array(factors, dtype=np.float32)
 
 
-def refuse_what_gguf_lacks(model):
-    config = model.config
-    if config["family"] not in FAMILIES:
-        exported = ", ".join(sorted(FAMILIES.keys() - {"custom"}))
-        raise InputError(f"{model.directory}: the family {config['family']} has no exporter; there is one of {exported}")
-    if config["compressed"]:
-        refuse_maps(model, "GGUF")
-    rotary, mixture = config["rotary"], config["mixture"]
-    if rotary["type"] not in ("default", "linear", "llama3"):
-        raise InputError(f"{model.directory}: a rotary embedding of type {rotary['type']} is not exported")
-    if rotary["partial_factor"] != 1.0:
-        raise InputError(f"{model.directory}: a partial rotary embedding is not exported")
-    if mixture and not mixture["normed_weights"]:
-        raise InputError(f"{model.directory}: norm_topk_prob is false, and llama.cpp norms the weights of experts")
-    if mixture and not all(mixture["layers"]):
-        raise InputError(f"{model.directory}: a mixture with layers of one MLP has no form in GGUF")
-    if len(set(config["sliding_windows"])) > 1:
-        raise InputError(f"{model.directory}: a sliding window on some of the layers is not exported")
-
-
-def family_of(config):
-    """The key of FAMILIES by which llama.cpp computes the model."""
-    if config["compressed"]:
-        return "custom"
-    heads_fit = config["head_dim"] * config["num_attention_heads"] == config["hidden_size"]
-    return "llama" if config["family"] in LLAMAS_OF_OTHER_NAMES and not heads_fit else config["family"]
-
-
 def parts_of(name, shape, config):
     """(name, rows, shape) of what becomes a tensor each: the parts of a fused matrix of a llama; all others whole."""
     module = name.split(".")[-2]
-    if module not in FUSED or family_of(config) != "llama":
+    if module not in FUSED or name_of(config) != "llama":
         yield name, None, shape
         return
     queries, keys = (config[f"num_{part}_heads"] * config["head_dim"] for part in ("attention", "key_value"))
@@ -145,7 +104,7 @@ def parts_of(name, shape, config):
 
 def turned_heads(name, config):
     """Heads of a query or key projection whose rows GGUF has in another order; 0: it has not."""
-    if not FAMILIES[family_of(config)][1]:
+    if not FAMILIES[name_of(config)].turned:
         return 0
     if ".q_proj." in name:
         return config["num_attention_heads"]
@@ -210,14 +169,16 @@ def tensors_of(model, layers, names):
         for part, rows, size in parts_of(name, shape, config):
             filling = value_filling(part, config) or feature_filling(part, size)
             size = filling.shape(size) if filling else size
-            tensors.append(Tensor(gguf_name(part), [name], size, turned_heads(part, config), filling, "gate_inp" in gguf_name(part), rows))
+            offset = config["norm_offset"] if part.endswith("norm.weight") else 0.0
+            is_router = "gate_inp" in gguf_name(part)
+            tensors.append(Tensor(gguf_name(part), [name], size, turned_heads(part, config), filling, is_router, rows, offset))
     for merged, parts in experts.items():
         sources = [parts[number] for number in range(len(parts))]
         shape = (len(sources), *model.shape(sources[0]))
         filling = feature_filling(sources[0], shape)
         tensors.append(Tensor(gguf_name(merged), sources, filling.shape(shape) if filling else shape, filling=filling))
     tensors += [Tensor(name, [], shape, values=np.zeros(shape, np.float32)) for name, shape in layers.removed()]
-    if config["rotary"]["type"] == "llama3":
+    if rotaries_of(config)[0]["type"] == "llama3":
         factors = llama3_factors(config)
         tensors.insert(0, Tensor("rope_freqs.weight", [], factors.shape, values=factors))
     return tensors
@@ -237,6 +198,8 @@ def values_of(tensor, model):
         found = found.unflatten(0, (tensor.turned_heads, 2, -1)).swapaxes(1, 2).reshape(found.shape)
     if tensor.filling:
         found = tensor.filling.fill(found)
+    if tensor.offset:
+        found = found + tensor.offset
     return found.contiguous().numpy()
 
 
@@ -272,7 +235,7 @@ def add_settings(writer, model, layers, gguf, wanted):
     files = {kind.F32: "ALL_F32", kind.F16: "MOSTLY_F16", kind.BF16: "MOSTLY_BF16", kind.Q8_0: "MOSTLY_Q8_0"}
     writer.add_file_type(getattr(gguf.LlamaFileType, files[wanted]))
     window, context = config["sliding_windows"][0], config["max_position_embeddings"]
-    if window and window < context:
+    if window and window < context and not FAMILIES[name_of(config)].windows:
         print(f"export_gguf: note: llama.cpp has no sliding window of {window} here: its context is {window} tokens", file=sys.stderr)
         context = window
     writer.add_context_length(context)
@@ -285,12 +248,7 @@ def add_settings(writer, model, layers, gguf, wanted):
     writer.add_value_length(config["head_dim"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    rotary = config["rotary"]
-    writer.add_rope_dimension_count(config["head_dim"])
-    writer.add_rope_freq_base(rotary["theta"])
-    if rotary["type"] == "linear":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(rotary["factor"])
+    add_facts(writer, config, gguf)
     if mixture := config["mixture"]:
         writer.add_expert_count(mixture["experts"])
         writer.add_expert_used_count(mixture["experts_per_token"])
@@ -322,10 +280,12 @@ def write_tensors(writer, tensors, model, wanted, gguf):
 def export(model, out, type_name):
     import gguf
 
-    refuse_what_gguf_lacks(model)
     config = model.config
+    if config["compressed"]:
+        refuse_maps(model, "GGUF")
+    refuse_what_gguf_lacks(model)
     wanted = gguf.GGMLQuantizationType[type_name.upper()]
-    architecture = FAMILIES[family_of(config)][0]
+    architecture = FAMILIES[name_of(config)].architecture
     number = {name: value for value, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
     layers = Layers(model)
     tensors = tensors_of(model, layers, gguf.get_tensor_name_map(number, config["num_hidden_layers"]))

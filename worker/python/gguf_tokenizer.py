@@ -117,6 +117,13 @@ def special_tokens(model, gguf, loads_merges):
         return gguf.SpecialVocab(folder, load_merges=loads_merges, n_vocab=model.config["vocab_size"])
 
 
+def begins_with_space(tokenizer):
+    """Returns true if a space is put before each text."""
+    normalizer, splitter = tokenizer.get("normalizer") or {}, tokenizer.get("pre_tokenizer") or {}
+    steps = normalizer["normalizers"] if normalizer.get("type") == "Sequence" else [normalizer]
+    return any(step.get("type") == "Prepend" for step in steps) or splitter.get("prepend_scheme", "never") != "never"
+
+
 def add_model(writer, model, tokenizer, gguf):
     vocabulary = model.config["vocab_size"]
     if tokenizer["model"].get("byte_fallback"):  # SentencePiece: the pair of highest score is merged first
@@ -126,6 +133,7 @@ def add_model(writer, model, tokenizer, gguf):
         for rank, pair in enumerate(tokenizer["model"]["merges"]):
             ranks.setdefault("".join(pair.split(" ", 1) if isinstance(pair, str) else pair), rank)
         writer.add_token_scores([-float(ranks.get(token, len(ranks))) for token in tokens])
+        writer.add_add_space_prefix(begins_with_space(tokenizer))
         special = special_tokens(model, gguf, loads_merges=False)
     else:
         split = split_of(tokenizer, model.directory / "tokenizer.json")

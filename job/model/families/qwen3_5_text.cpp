@@ -58,7 +58,7 @@ void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
 }
 
 void read_qwen3_5_moe_text(const ConfigFields& fields, ModelConfig& config) {
-  fields.note({"norm_topk_prob", "decoder_sparse_step", "intermediate_size"});  // of no effect
+  fields.note({"norm_topk_prob", "decoder_sparse_step", "intermediate_size"});  // without effect
   read_qwen3_5_text(fields, config);
   const std::vector<bool> all(config.layers.size(), true);
   read_mixtures(fields, kQwen2MoeKeys, {.normed_weights = true, .names = kQwen2MoeNames}, all,

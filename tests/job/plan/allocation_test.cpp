@@ -390,7 +390,7 @@ TEST_F(AllocationTest, AStockModelHasOneSizeForMlpsAndOneForExperts) {
   }
   with_size("size: 0.8", "path: o, format: stock");
   const ResolvedJob job = resolve();
-  for (const double weight : {1e-6, 1.0, 1e6}) {  // of the MLPs
+  for (const double weight : {1e-6, 1.0, 1e6}) {  // weights of the MLPs
     const Curves curves = squares(job, {weight, weight, 1.0, 1.0, 1.0, 1.0});
     double best = 1e300;
     for (std::size_t of_mlps = 0; of_mlps < curves[0].loss_increases.size(); ++of_mlps) {

@@ -24,7 +24,7 @@ struct RunEnvironment {
   OutputDirectory& output;                       ///< this rank's object of the shared directory
   std::filesystem::path cache_dir;               ///< cache of tokenised text
   std::string identity;                          ///< see job/report/job_identity.h; rank 0 only
-  std::vector<std::string> model_warnings = {};  ///< of the source and of the plan
+  std::vector<std::string> model_warnings = {};  ///< those about the source and the plan
   std::filesystem::path trace = {};  ///< file for the timeline of all ranks; empty: no timeline
   /// File to read the dense model's loss from, or to write it to (evaluate_dense); empty: no file.
   std::filesystem::path dense_loss = {};
