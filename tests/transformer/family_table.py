@@ -40,6 +40,16 @@ refuse what they have no kernel for.
 | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: |
 """
 SIZE, ENTRIES = 0.8, 4
+# In place of settings that no engine has a form for.
+DEFAULT_ROTARY = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+PLAIN = {
+    "gemma2": {"query_pre_attn_scalar": 32},
+    "gemma3_text": {"query_pre_attn_scalar": 32},
+    "mistral": DEFAULT_ROTARY,
+    "hunyuan_v1_dense": DEFAULT_ROTARY,
+    "exaone4": {"sliding_window": None, "layer_types": ["full_attention"] * 4},
+}
+WHOLE_HEADS = ("phi3", "olmo2", "olmo3", "exaone4")  # whose heads are hidden_size / heads wide, in vLLM or in llama.cpp
 IDS = torch.randint(2, 96, (32, 64), generator=torch.Generator().manual_seed(5))
 
 
@@ -111,19 +121,30 @@ def rows_of_page():
     return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
 
 
+def tokenizer():
+    """Returns a part of the example's tokenizer with one merge: llama.cpp wants some."""
+    document = tokenizer_document(BASE["vocab_size"])
+    first, second, *_, last = document["model"]["vocab"]
+    merged = {token: number for token, number in document["model"]["vocab"].items() if token != last}
+    document["model"] |= {"vocab": merged | {first + second: len(merged)}, "merges": [[first, second]]}
+    return document
+
+
 def row(family, case, engines, before):
     """engines: those to try. before: the row that there is, whose cells stay for others."""
     name, seed, options = case
     if family.startswith("gemma"):  # all published ones are tied
         options = options | {"tie_word_embeddings": True}
-    if "vllm" in engines and family != "phi3":  # whose heads are hidden_size / heads wide
-        options = options | {"head_dim": 32}  # the narrowest that vLLM computes on a CPU
+    if engines:
+        options = options | PLAIN.get(family, {}) | {"head_dim": 32}  # the narrowest heads that vLLM computes on a CPU
+    if engines and family in WHOLE_HEADS:
+        options = {key: value for key, value in options.items() if key != "head_dim"}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "models").mkdir()
         make_case(folder / "models" / name, seed, options)
         model = folder / "models" / name
-        (model / "tokenizer.json").write_text(json.dumps(tokenizer_document(BASE["vocab_size"])))  # exporters need one
+        (model / "tokenizer.json").write_text(json.dumps(tokenizer()))  # exporters need one
         cells = differences(folder / "models")
         cells.append(run_job(job_of(model, folder, "custom"), folder))
         cells.append(run_job(job_of(model, folder, "stock", "stock"), folder))
