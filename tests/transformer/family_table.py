@@ -46,6 +46,7 @@ PLAIN = {
     "gemma2": {"query_pre_attn_scalar": 32},
     "gemma3_text": {"query_pre_attn_scalar": 32},
     "mistral": DEFAULT_ROTARY,
+    "olmo3": DEFAULT_ROTARY,
     "hunyuan_v1_dense": DEFAULT_ROTARY,
     "exaone4": {"sliding_window": None, "layer_types": ["full_attention"] * 4},
 }
