@@ -151,7 +151,7 @@ def figures(kind, held, seconds, options):
             promised = counted[dense].work(what) / counted[one.model].work(what)
             ratios = sorted(of_dense / mine for of_dense, mine in zip(seconds[dense][what], of_model, strict=True))
             rows.append({
-                "engine": options.engine, "type": kind, "model": label(one.model), "what": what,
+                "engine": options.engine, "type": kind, "model": "dense" if one.model == dense else label(one.model), "what": what,
                 "tokens_per_s": 1 / statistics.median(of_model), "times_dense": statistics.median(ratios),
                 "lowest": ratios[0], "highest": ratios[-1], "promised": promised, "resident_bytes": one.resident,
             })  # fmt: skip

@@ -295,7 +295,7 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
   }
   if (const auto speed = speed_of(plan)) {
     result += fmt::format(
-        "\nspeed       {:.2f} times the dense model's for a prompt, by counted multiplications",
+        "\nspeed       {:.2f} times the dense model's, by counted multiplications with the head's",
         *speed);
   }
   if (const std::string warning = size_warning(plan); !warning.empty()) {
