@@ -295,7 +295,8 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
   }
   if (const auto speed = speed_of(plan)) {
     result += fmt::format(
-        "\nspeed       {:.2f} times the dense model's, by counted multiplications with the head's",
+        "\nspeed       {:.2f} times the dense model's, by counted multiplications, the head's "
+        "included",
         *speed);
   }
   if (const std::string warning = size_warning(plan); !warning.empty()) {
