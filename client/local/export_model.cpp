@@ -39,6 +39,7 @@ void export_model(ExportRequest request) {
   std::vector<PythonModule> modules = {{"exporting", exporting_py()}};
   if (gguf) {
     modules.push_back({"gguf_families", gguf_families_py()});
+    modules.push_back({"gguf_tensors", gguf_tensors_py()});
     modules.push_back({"gguf_tokenizer", gguf_tokenizer_py()});
     modules.push_back({"export_gguf", export_gguf_py()});
   } else {

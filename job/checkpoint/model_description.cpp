@@ -58,10 +58,18 @@ json rotary_json(const RotaryConfig& rotary) {
   return {{"type", rotary.type},
           {"theta", rotary.theta},
           {"partial_factor", rotary.partial_factor},
+          {"channels", rotary.channels},
+          {"interleaved", rotary.interleaved},
           {"factor", rotary.factor},
+          {"alpha", rotary.alpha},
           {"original_max_position_embeddings", rotary.original_max_position_embeddings},
+          {"attention_factor", rotary.attention_factor},
           {"low_freq_factor", rotary.low_freq_factor},
-          {"high_freq_factor", rotary.high_freq_factor}};
+          {"high_freq_factor", rotary.high_freq_factor},
+          {"beta_fast", rotary.beta_fast},
+          {"beta_slow", rotary.beta_slow},
+          {"truncate", rotary.truncate},
+          {"query_beta", rotary.query_beta}};
 }
 
 template <class Number>
@@ -80,9 +88,38 @@ json mixture_json(const ModelConfig& config) {
   for (const LayerSpec& layer : config.layers) {
     layers.push_back(layer.mlp.mixture.has_value());
     if (!layer.mlp.mixture) continue;
-    value = {{"experts", layer.mlp.mixture->experts},
-             {"experts_per_token", layer.mlp.mixture->experts_per_token},
-             {"normed_weights", layer.mlp.mixture->normed_weights}};
+    const MixtureSpec& mixture = *layer.mlp.mixture;
+    value = {{"experts", mixture.experts},
+             {"experts_per_token", mixture.experts_per_token},
+             {"normed_weights", mixture.normed_weights},
+             {"features", layer.mlp.intermediate_size},
+             {"shared_features", shared_features(layer.mlp)},
+             {"weight_scale", mixture.weight_scale},
+             {"groups", mixture.groups},
+             {"groups_per_token", mixture.groups_per_token}};
+  }
+  if (!value.is_null()) value["layers"] = layers;
+  return value;
+}
+
+json limited_json(const MlpSpec& mlp) {
+  if (!mlp.limited) return {};
+  return {{"limit", mlp.limited->limit}, {"sharpness", mlp.limited->sharpness}};
+}
+
+/// Description of the DeltaNets, which have the same form in all layers that have one.
+json delta_net_json(const ModelConfig& config) {
+  json value;
+  std::vector<bool> layers;
+  for (const LayerSpec& layer : config.layers) {
+    const auto& net = layer.attention.delta_net;
+    layers.push_back(net.has_value());
+    if (!net) continue;
+    value = {{"key_heads", net->key_heads},
+             {"value_heads", net->value_heads},
+             {"key_dim", net->key_dim},
+             {"value_dim", net->value_dim},
+             {"taps", net->taps}};
   }
   if (!value.is_null()) value["layers"] = layers;
   return value;
@@ -102,6 +139,7 @@ json config_json(const ModelConfig& config) {
                 {"head_dim", attention.head_dim},
                 {"attention_bias", attention.bias},
                 {"attention_scale", scale_of_scores(attention)},
+                {"head_norms", attention.head_norms.has_value()},
                 {"score_cap", number_or_null(attention.score_cap)},
                 {"logit_cap", number_or_null(config.logit_cap)},
                 {"norm_offset", config.norm_offset},
@@ -109,6 +147,8 @@ json config_json(const ModelConfig& config) {
                 {"logit_scale", config.logit_scale},
                 {"residual_scale", config.layers.front().residual_scale},
                 {"mixture", mixture_json(config)},
+                {"limited", limited_json(config.layers.front().mlp)},
+                {"delta_net", delta_net_json(config)},
                 {"tie_word_embeddings", config.tie_word_embeddings},
                 {"junction_widths", config.form.junction_widths},
                 {"norm_weights", config.form.norm_weights || !config.compressed}};
@@ -128,11 +168,9 @@ json tensors_json(const ModelConfig& config, const CheckpointTable& table) {
   for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
     for (const StoredTensor& tensor : shard_tensors(config, sublayer, sublayer + 1)) {
       const TensorPlace& place = table.tensors.at(tensor.name);
-      tensors[tensor.name] = {{"file", place.file},
-                              {"dtype", place.dtype},
-                              {"shape", place.shape},
-                              {"begin", place.begin},
-                              {"end", place.end}};
+      tensors[tensor.name] = {{"file", place.file},   {"dtype", place.dtype},
+                              {"shape", place.shape}, {"transposed", place.transposed},
+                              {"begin", place.begin}, {"end", place.end}};
     }
   }
   return tensors;

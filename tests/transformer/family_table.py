@@ -23,7 +23,7 @@ import interrupted  # noqa: E402
 import torch  # noqa: E402
 from exports import tokenizer_document  # noqa: E402
 from make_models import make_case  # noqa: E402
-from model_cases import BASE, CASES  # noqa: E402
+from model_cases import BASE, CASES, YARN  # noqa: E402
 from run_in_transformers import load, perplexity  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
@@ -41,16 +41,14 @@ refuse what they have no kernel for.
 """
 SIZE, ENTRIES = 0.8, 4
 # In place of settings that no engine has a form for.
-DEFAULT_ROTARY = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 PLAIN = {
-    "gemma2": {"query_pre_attn_scalar": 32},
-    "gemma3_text": {"query_pre_attn_scalar": 32},
-    "mistral": DEFAULT_ROTARY,
-    "olmo3": DEFAULT_ROTARY,
-    "hunyuan_v1_dense": DEFAULT_ROTARY,
+    "olmo3": {"rope_parameters": {"full_attention": {**YARN, "rope_theta": 5e5}, "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}},
     "exaone4": {"sliding_window": None, "layer_types": ["full_attention"] * 4},
+    "qwen2_moe": {"norm_topk_prob": False},
+    "gpt_oss": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
+    "qwen3_5_text": {"linear_key_head_dim": 16, "linear_value_head_dim": 16, "rms_norm_eps": 1e-6},
 }
-WHOLE_HEADS = ("phi3", "olmo2", "olmo3", "exaone4")  # whose heads are hidden_size / heads wide, in vLLM or in llama.cpp
+WHOLE_HEADS = ("phi3", "olmo2", "olmo3", "exaone4", "qwen2_moe")  # whose heads are hidden_size / heads wide, in vLLM or in llama.cpp
 IDS = torch.randint(2, 96, (32, 64), generator=torch.Generator().manual_seed(5))
 
 

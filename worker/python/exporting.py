@@ -81,7 +81,8 @@ class Model:
             raise InputError(f"{path}: {error.strerror}") from error
         if len(stored) < place["end"] - place["begin"]:
             raise InputError(f"{path}: is shorter than when the export began")
-        values = torch.from_numpy(stored).view(getattr(torch, DTYPES[place["dtype"]])).reshape(place["shape"])
+        shape, values = place["shape"], torch.from_numpy(stored).view(getattr(torch, DTYPES[place["dtype"]]))
+        values = values.reshape(*shape[:-2], shape[-1], shape[-2]).mT if place["transposed"] else values.reshape(shape)
         if not (finite := values.isfinite()).all():
             index = (~finite).nonzero()[0].tolist()
             raise InputError(f"{path}: tensor {name}: {values[tuple(index)].item()} at {index} is not a finite number")

@@ -24,6 +24,7 @@ std::string_view export_gguf_py();
 std::string_view export_nemotron_nas_py();
 std::string_view exporting_py();
 std::string_view gguf_families_py();
+std::string_view gguf_tensors_py();
 std::string_view gguf_tokenizer_py();
 std::string_view model_directory_py();
 std::string_view smaller_tokenizer_py();
