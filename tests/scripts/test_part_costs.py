@@ -9,9 +9,19 @@ import pytest
 import torch
 from conftest import ROOT
 from paper.programs import dotresize
-from quality.models import COMMON, FAMILIES
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+
+COMMON = {
+    "hidden_size": 48, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 12, "vocab_size": 256, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+    "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "tie_word_embeddings": False,
+}  # fmt: skip
+FAMILIES = {
+    "phi3": {"sliding_window": None},
+    "qwen3": {},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 64, "sliding_window": None},
+}
 
 MODEL = ROOT / "examples" / "docs-llama"
 NO_MAPS = part_costs.Maps(MODEL, {"junctions": []})

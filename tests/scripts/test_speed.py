@@ -42,7 +42,7 @@ def test_counts_are_those_of_the_shapes(models, tmp_path):
 def test_models_are_compared_and_kept_beside_others(models, tmp_path, capsys):
     file = tmp_path / "speed.json"
     file.write_text(json.dumps({"dense": [{"engine": "transformers", "type": "float32"}, {"engine": "vllm", "type": "float32"}]}))
-    arguments = [models / "dense", models / "narrow", "--prompts", 8, 24, "--new", 2, "--rounds", 2, "--dtype", "float32", "--threads", 1,
+    arguments = [models / "dense", models / "narrow", "--prompts", 8, 24, "--new", 24, "--rounds", 2, "--dtype", "float32", "--threads", 1,
                  "--out", file]  # fmt: skip
     assert speed.main(list(map(str, arguments))) == 0
     assert "61%, stock" in capsys.readouterr().out
