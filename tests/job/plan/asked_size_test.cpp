@@ -82,7 +82,7 @@ TEST_F(AskedSize, OfASpeedThatIsNotThereIsRefused) {
 
 TEST_F(AskedSize, IsToldByThePlanInAllThreeForms) {
   const std::string plan = plan_table(make_job_plan(config_, job("speed: 1.25")));
-  EXPECT_THAT(plan, HasSubstr("\nspeed       1.25 times the dense model's for a prompt"));
+  EXPECT_THAT(plan, HasSubstr("\nspeed       1.25 times the dense model's, by counted"));
   EXPECT_THAT(plan, HasSubstr("compressed  at most 13,058"));
 }
 
