@@ -1,29 +1,23 @@
 """Counts what a model directory computes, from its config.json and the headers of its files."""
 
-import json
 import math
 from functools import cached_property
 
-from paper.inputs import weight_files
-from safetensors import safe_open
+from paper.inputs import read_config, shapes_of
+from paper.programs import Failure
 
 
 class Counted:
     def __init__(self, directory):
-        self.directory = directory
-        self.config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-
-    @cached_property
-    def shapes(self):
-        found = {}
-        for file in weight_files(self.directory):
-            with safe_open(file, framework="numpy") as tensors:
-                found |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}
-        return found
+        """Throws Failure if the directory has no config.json, or not one of a text model without experts."""
+        self.config = read_config(directory)
+        self.shapes = shapes_of(directory)
+        if "num_hidden_layers" not in self.config or any(".experts." in name for name in self.shapes):
+            raise Failure(f"{directory}: not a text model without experts: what a token costs is not counted")
 
     @cached_property
     def matrices(self):
-        """Entries of the layers' matrices: each token of a prompt is multiplied by all, as there are no experts here."""
+        """Entries of the layers' matrices: each token of a prompt is multiplied by all."""
         return sum(math.prod(shape) for name, shape in self.shapes.items() if ".layers." in name and len(shape) == 2)
 
     @property

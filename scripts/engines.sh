@@ -18,7 +18,7 @@ python=$root/.venv/bin/python
 scripts=$root/scripts/engines
 
 usage() {
-  echo "usage: scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR... [--quantize TYPE... [--windows N]]" >&2
+  echo "usage: scripts/engines.sh [--engine llama.cpp|vllm] --install | TOKENS MODEL_DIR... [--quantize TYPE... [--windows N]]" >&2
   exit 64
 }
 

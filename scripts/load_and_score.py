@@ -59,10 +59,11 @@ def read_tokens(inputs, model_dir):
 
 
 def load(model_dir, dtype):
+    """dtype: torch's, or "auto" for that of the checkpoint."""
     model = run_in_transformers.auto_class(model_dir).from_pretrained(
         model_dir,
         trust_remote_code=may_run_code(model_dir),
-        torch_dtype=torch.float32 if dtype == "float32" else "auto",
+        torch_dtype=dtype,
     )
     return model.eval()
 
@@ -95,7 +96,7 @@ def score(arguments):
         raise InputError(f"{arguments.model_dir}: not a model directory (no config.json)")
     tokens, row_length = read_tokens(arguments.input, arguments.model_dir)
     windows = cut(tokens, arguments.seqlen or row_length or 2048)
-    model = load(arguments.model_dir, arguments.dtype)
+    model = load(arguments.model_dir, torch.float32 if arguments.dtype == "float32" else "auto")
     if arguments.w4a16:
         round_to_four_bits(model, arguments.w4a16)
     value = perplexity(model, windows)

@@ -197,7 +197,7 @@ def measure(options):
     report = read_report(options.output)
     maps = Maps(options.output, report)
     dense_dir = Path(report["model"]["path"])
-    dense, output = load(dense_dir, "float32"), load(options.output, "float32")
+    dense, output = load(dense_dir, torch.float32), load(options.output, torch.float32)
     reference = Reference(dense, read_windows(options, dense_dir))
     rows = []
     for part, predicted, context in parts_of(report, dense, output, maps):

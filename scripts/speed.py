@@ -7,13 +7,15 @@
 All models are loaded side by side, each in a process of its own. In each round every model reads every prompt once, the next round
 begins with the next model; a ratio is that of the same round. `prompt N`: tokens a second from N random tokens to the first new one.
 `decode`: new tokens a second after the first, at the end of the shortest prompt. Promised is the ratio of the multiplications of a
-prompt's tokens, or of the bytes that a new token reads. Resident is the memory of the process at the end, the engine's own included.
+prompt's tokens, or of the entries that a new token reads. Resident is the memory of the process at the end, the engine's own included.
 
 transformers and vLLM compute in --dtype; llama.cpp gets a GGUF file of each --types. llama.cpp and vLLM are installed by
-scripts/engines.sh if they are not there. Exit codes: 0; 1 an engine refuses a model; 65 the dense one.
+scripts/engines.sh if they are not there. Exit codes: 0; 1 an engine refuses a model; 65 the dense one, or a mixture of experts, of
+which a token uses some; 69 an engine cannot be installed.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -23,7 +25,8 @@ import tempfile
 from pathlib import Path
 
 from counted import Counted
-from paper.programs import ROOT, Failure, dotresize
+from engines.comparison import Refused, export
+from paper.programs import ROOT, Failure
 from tabulate import tabulate
 
 ENGINES = ROOT / "scripts" / "engines"
@@ -72,7 +75,7 @@ class Held:
         print(json.dumps({"prompt": prompt, "new": new}), file=self.process.stdin, flush=True)
         answer = self.answer()
         if "refused" in answer:
-            raise Failure(f"{self.model}: the engine {answer['refused']} at a prompt of {prompt} tokens", 1)
+            raise Failure(f"{self.model}: at a prompt of {prompt} tokens: {answer['refused']}", 1)
         return answer["seconds"]
 
     def end(self):
@@ -97,16 +100,24 @@ def commands(options, folder):
         return {options.dtype: [(model, [python, ENGINES / "timed_vllm.py", model, options.dtype, context], None) for model in models]}
     found = {name: [] for name in options.types}
     for number, model in enumerate(models):
-        source = folder / f"{number}.gguf"
-        exported = dotresize("export", model, source, "--to", "gguf", "--type", "f16", quiet=True)
         for name in options.types:
             file = folder / f"{number}-{name}.gguf"
-            why = None if exported else "dotresize export refuses it"
-            if exported:
-                quantised = subprocess.run([PYTHON, ENGINES / "quantize.py", source, file, name], env=environment_of(options), capture_output=True)
-                why = quantised.stderr.decode().strip() if quantised.returncode else None
-            found[name].append((model, None if why else [PYTHON, ENGINES / "timed_llama_cpp.py", file, context], why))
+            try:
+                write_gguf(model, folder / f"{number}.gguf", file, name, options)
+            except Refused as reason:
+                found[name].append((model, None, str(reason)))
+            else:
+                found[name].append((model, [PYTHON, ENGINES / "timed_llama_cpp.py", file, context], None))
     return found
+
+
+def write_gguf(model, source, file, name, options):
+    """Writes a model in a type of llama.cpp's quantizer. source: its file in float16, which is made once."""
+    if not source.exists():
+        export(model, source, "f16")
+    done = subprocess.run([PYTHON, ENGINES / "quantize.py", source, file, name], env=environment_of(options), stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Refused(done.stderr.strip())
 
 
 def environment_of(options):
@@ -138,14 +149,13 @@ def label(model):
     if not file.exists():
         return model.name
     report = json.loads(file.read_text(encoding="utf-8"))
-    form = "custom" if (model / "config.json").read_text(encoding="utf-8").find("auto_map") >= 0 else "stock"
+    form = "custom" if "auto_map" in json.loads((model / "config.json").read_text(encoding="utf-8")) else "stock"
     return f"{report['compressed']['bytes_fraction']:.0%}, {form}"
 
 
-def figures(kind, held, seconds, options):
+def figures(kind, held, seconds, counted, options):
     """One row for each model and what was timed."""
     dense, rows = options.dense, []
-    counted = {one.model: Counted(one.model) for one in held}
     for one in held:
         for what, of_model in seconds[one.model].items():
             promised = counted[dense].work(what) / counted[one.model].work(what)
@@ -161,20 +171,22 @@ def figures(kind, held, seconds, options):
 def measure(options):
     """The rows, and {(type, model): why it is refused}."""
     rows, refused = [], {}
+    counted = {model: Counted(model) for model in (options.dense, *options.models)}
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
         for kind, models in commands(options, Path(folder)).items():
-            held = []
-            for model, command, why in models:
-                one = None if why else Held(model, command, environment_of(options))
-                if why := why or one.refused:
-                    refused[kind, model] = why
-                else:
-                    held.append(one)
-            if (kind, options.dense) in refused:
-                raise Failure(f"{options.dense}: {kind}: {refused[kind, options.dense]}")
-            rows += figures(kind, held, times(held, options), options)
-            for one in held:
-                one.end()
+            with contextlib.ExitStack() as ends:
+                held = []
+                for model, command, why in models:
+                    one = None if why else Held(model, command, environment_of(options))
+                    if one:
+                        ends.callback(one.end)
+                    if why := why or one.refused:
+                        refused[kind, model] = why
+                    else:
+                        held.append(one)
+                if (kind, options.dense) in refused:
+                    raise Failure(f"{options.dense}: {kind}: {refused[kind, options.dense]}")
+                rows += figures(kind, held, times(held, options), counted, options)
     return rows, refused
 
 

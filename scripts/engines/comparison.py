@@ -28,6 +28,14 @@ def read_windows(tokens):
     return load_file(tokens)["tokens"]
 
 
+def export(model_dir, file, kind):
+    """Exports a model as GGUF with weights of this type of `dotresize export`."""
+    command = [ROOT / "build" / "bin" / "dotresize", "export", model_dir, file, "--to", "gguf", "--type", kind]
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise Refused(done.stderr.strip().splitlines()[-1])
+
+
 def perplexity(nll, windows):
     """Perplexity from the sum over all windows [W, seqlen], each of which predicts its last seqlen-1 tokens."""
     return math.exp(nll / (windows.shape[0] * (windows.shape[1] - 1)))

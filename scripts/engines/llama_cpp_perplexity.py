@@ -1,13 +1,12 @@
 """Run by scripts/engines.sh: exports models to GGUF and scores the same tokens in llama.cpp and in transformers."""
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import llama_cpp
 import numpy as np
-from comparison import ROOT, Refused, compare, parser, perplexity, read_windows
+from comparison import Refused, compare, export, parser, perplexity, read_windows
 
 LOG_ERROR = 4  # a ggml_log_level
 errors = []  # llama.cpp's log
@@ -17,14 +16,6 @@ errors = []  # llama.cpp's log
 def keep_errors(level, text, _):
     if level == LOG_ERROR:
         errors.append(text.decode().strip())
-
-
-def export(model_dir, file):
-    """Exports as float32."""
-    command = [ROOT / "build" / "bin" / "dotresize", "export", model_dir, file, "--to", "gguf", "--type", "f32"]
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise Refused(done.stderr.strip().splitlines()[-1])
 
 
 def load(file, seqlen):
@@ -57,7 +48,7 @@ def main():
         windows = read_windows(tokens)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.gguf"
-            export(model_dir, file)
+            export(model_dir, file, "f32")
             return perplexity(float(token_losses(file, windows).sum()), windows)
 
     return compare("llama.cpp", in_llama_cpp, arguments.tokens, arguments.model_dir)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import llama_cpp
 import numpy as np
-from comparison import Refused, parser, read_windows
+from comparison import Refused, export, parser, read_windows
 from gguf import GGUFReader
-from llama_cpp_perplexity import errors, export, keep_errors, token_losses
+from llama_cpp_perplexity import errors, keep_errors, token_losses
 from tabulate import tabulate
 
 FTYPE = "LLAMA_FTYPE_MOSTLY_"
@@ -58,7 +58,7 @@ def rows_of(model_dir, types, windows):
     with tempfile.TemporaryDirectory() as folder:
         file, quantized = Path(folder) / "model.gguf", Path(folder) / "quantized.gguf"
         try:
-            export(model_dir, file)
+            export(model_dir, file, "f32")
         except Refused as reason:
             return rows, [f"{model_dir}: {' '.join(str(reason).split())}"]
         for type_name in types:

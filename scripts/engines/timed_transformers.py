@@ -1,17 +1,15 @@
 """Holds a model in transformers for scripts/speed.py (timing.py): timed_transformers.py MODEL_DIR DTYPE"""
 
 import json
-import os
 import sys
 from pathlib import Path
 
-os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import load_and_score  # noqa: E402
 import torch  # noqa: E402
 from timing import THREADS, serve  # noqa: E402
-from transformers import AutoModelForCausalLM, logging  # noqa: E402
-from trusted_code import may_run_code  # noqa: E402
+from transformers import logging  # noqa: E402
 
 
 def load():
@@ -19,7 +17,7 @@ def load():
     torch.set_num_threads(THREADS)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=getattr(torch, dtype), trust_remote_code=may_run_code(directory)).eval()
+    model = load_and_score.load(directory, getattr(torch, dtype))
 
     def generate(tokens, new):
         ids = torch.tensor([tokens])

@@ -1,8 +1,8 @@
 """The protocol between scripts/speed.py and the program that holds a model in an engine.
 
-The program prints {"resident_bytes": n} when the model is loaded, or {"refused": why}. For each line of standard input,
-{"prompt": tokens, "new": tokens}, it prints {"seconds": s, "resident_bytes": n}: how long the engine takes to read a prompt of random
-tokens and to generate so many new ones. A line that ends standard input ends the program.
+The program prints {"resident_bytes": n} when the model is loaded. For each line of standard input, {"prompt": tokens, "new": tokens},
+it prints {"seconds": s, "resident_bytes": n}: how long the engine takes to read a prompt of random tokens and to generate so many new
+ones. In place of either it prints {"refused": why}, and ends. The end of standard input ends it too.
 """
 
 import json
@@ -23,6 +23,10 @@ def say(**document):
     print(json.dumps(document), flush=True)
 
 
+def refuse(error):
+    say(refused=" ".join(f"{type(error).__name__}: {error}".split())[:300])
+
+
 def random_tokens(count, vocabulary, seed):
     """Other tokens at each call: an engine may keep those of a prompt that it has seen."""
     return random.Random(seed).choices(range(vocabulary), k=count)
@@ -33,12 +37,16 @@ def serve(load):
     try:
         generate, vocabulary = load()
     except Exception as error:  # engines throw many kinds
-        say(refused=" ".join(f"{type(error).__name__}: {error}".split())[:300])
+        refuse(error)
         return
     say(resident_bytes=resident_bytes())
     for number, line in enumerate(sys.stdin):
         request = json.loads(line)
         tokens = random_tokens(request["prompt"], vocabulary, number)
         begin = time.perf_counter()
-        generate(tokens, request["new"])
+        try:
+            generate(tokens, request["new"])
+        except Exception as error:
+            refuse(error)
+            return
         say(seconds=time.perf_counter() - begin, resident_bytes=resident_bytes())

@@ -5,6 +5,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors import safe_open
+
 from .programs import ROOT, Failure
 
 sys.path.insert(0, str(ROOT / "worker" / "python"))
@@ -23,6 +25,15 @@ def weight_files(model):
         return [single]
     index = json.loads((model / "model.safetensors.index.json").read_text(encoding="utf-8"))
     return [model / name for name in sorted(set(index["weight_map"].values()))]
+
+
+def shapes_of(model):
+    """The shape of each stored tensor, by name. A tied table is stored once."""
+    shapes = {}
+    for file in weight_files(model):
+        with safe_open(file, framework="numpy") as tensors:
+            shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}
+    return shapes
 
 
 @dataclass(frozen=True)

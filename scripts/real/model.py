@@ -7,20 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from paper.inputs import weight_files
+from paper.inputs import shapes_of
 from paper.programs import ROOT, Failure
-from safetensors import safe_open
 
 ROUND_TO = 8  # a job's default for features at these widths
-
-
-def parameters_of(directory):
-    """A tied table is stored, and counts, once."""
-    total = 0
-    for file in weight_files(directory):
-        with safe_open(file, framework="numpy") as tensors:
-            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
-    return total
 
 
 def most_features(size, parameters, of_a_feature, features, round_to):
@@ -54,7 +44,7 @@ class RealModel:
 
     @cached_property
     def parameters(self):
-        return parameters_of(self.directory)
+        return sum(map(math.prod, shapes_of(self.directory).values()))
 
     def features_at(self, size):
         """The most features of each MLP with which the model has at most this fraction of its parameters."""

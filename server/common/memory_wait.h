@@ -2,9 +2,9 @@
 
 namespace dotresize {
 
-/// Makes operator new wait for memory, some seconds, before it throws std::bad_alloc. gRPC's code
-/// is not written for exceptions: thrown there, one ends the process, or unwinds into a handler
-/// that gRPC runs and loses what it did for other connections, which then hang.
+/// Makes operator new wait for memory, ten seconds at most, before it throws std::bad_alloc. gRPC's
+/// code is not written for exceptions: thrown there, one ends the process, or unwinds into a
+/// handler that gRPC runs and loses what it did for other connections, which then hang.
 void wait_for_memory();
 
 /// Lets operator new throw at once on this thread, while it exists: in code that refuses a request

@@ -11,6 +11,7 @@ from gguf import GGUFReader
 from running import BUILD, EXAMPLE
 from transformers import AutoConfig, AutoModelForCausalLM
 
+MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 768, "norm_topk_prob": True, "head_dim": 16}
 VOCABULARY = 512  # of the example's tokens: readers of GGUF files take long for each token
 TINY = {"hidden_size": 64, "intermediate_size": 100, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": VOCABULARY, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}  # fmt: skip

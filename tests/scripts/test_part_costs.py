@@ -112,7 +112,7 @@ def test_maps_are_the_same_bytes_for_any_number_of_ranks(tmp_path, monkeypatch):
 def test_with_every_sublayer_and_skip_path_of_the_output_the_dense_model_is_the_output(with_maps, two_windows):
     report = part_costs.read_report(with_maps)
     maps = part_costs.Maps(with_maps, report)
-    dense, output = part_costs.load(MODEL, "float32"), part_costs.load(with_maps, "float32")
+    dense, output = part_costs.load(MODEL, torch.float32), part_costs.load(with_maps, torch.float32)
     ids = load_file(two_windows)["tokens"]
 
     def rewrite(number, norm, module, shortcut):

@@ -6,6 +6,7 @@ import pytest
 import speed
 import torch
 from counted import Counted
+from safetensors.torch import save_file
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 200,
@@ -52,6 +53,13 @@ def test_models_are_compared_and_kept_beside_others(models, tmp_path, capsys):
     for row in kept:
         assert row["lowest"] <= row["times_dense"] <= row["highest"] and row["tokens_per_s"] > 0 and row["resident_bytes"] > 1e8
         assert (row["times_dense"] == row["promised"] == 1) if row["model"] == "dense" else row["promised"] > 1.5
+
+
+def test_a_mixture_is_refused_by_name(models, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 1}))
+    save_file({"model.layers.0.mlp.experts.0.up_proj.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
+    assert speed.main([str(models / "dense"), str(tmp_path)]) == 65
+    assert f"{tmp_path}: not a text model without experts" in capsys.readouterr().err
 
 
 def test_a_dense_model_that_is_not_there_ends_it(tmp_path, capsys):
