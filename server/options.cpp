@@ -13,7 +13,7 @@
 #include "base/text/human_text.h"
 #include "job/spec/validate_spec.h"
 #include "server/access/endpoint.h"
-#include "server/launch/launcher.h"
+#include "server/launch/launchers.h"
 #include "server/store/resources.h"
 
 namespace dotresize {

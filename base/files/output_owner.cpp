@@ -5,7 +5,6 @@
 #include "base/errors.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
-#include "base/files/partial_path.h"
 #include "base/process/environment.h"
 #include "base/text/checked_json.h"
 #include "base/text/printable.h"

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files/partial_path.h"
+
 namespace dotresize {
 
 /// Mark in a directory that a server's job makes: whose it is. It lies in an unfinished output's
@@ -15,9 +17,6 @@ struct OutputOwner {
   int attempt = 0;
   std::string name = {};  ///< NAME of the owner's token; empty: made where nobody has a token
 };
-
-/// Name of the file with the mark.
-inline constexpr char kOwnerOfOutput[] = "owner.json";
 
 /// Writes DIR/owner.json. Throws std::system_error.
 void write_output_owner(const std::filesystem::path& dir, const OutputOwner& owner);

@@ -8,7 +8,6 @@
 
 #include "base/files/durable_file.h"
 #include "base/files/file_changes.h"
-#include "base/files/output_owner.h"
 #include "base/text/sha256.h"
 
 namespace dotresize {

@@ -15,6 +15,8 @@ std::filesystem::path partial_path(const std::filesystem::path& output);
 /// (worker/calibration/storage/journal.h), and the file in it that identifies the job.
 inline constexpr char kJournalDirectory[] = "journal";
 inline constexpr char kJournalOfJob[] = "job.json";
+/// File with the mark of whose output it is (output_owner.h).
+inline constexpr char kOwnerOfOutput[] = "owner.json";
 
 /// Directory with the report in a model directory that dotresize has made, and its files. Every
 /// output has kReportFile.

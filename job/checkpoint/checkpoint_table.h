@@ -1,15 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/files/confinement.h"
-#include "job/checkpoint/safetensors_header.h"
-#include "job/model/model_config.h"
 #include "job/model/wrappers.h"
 
 namespace dotresize {
@@ -23,14 +19,6 @@ struct CheckpointFiles {
   std::vector<std::string> names;            ///< in the directory, sorted
   std::map<std::string, std::string> index;  ///< file by tensor; empty: there is no index
 };
-
-/// Finds the files. Opens only the index. Throws InputError if there are none (with a sentence on
-/// what is there instead), the index is malformed, or a shard is missing.
-CheckpointFiles find_checkpoint_files(const std::filesystem::path& dir,
-                                      const Confinement& confinement = Confinement::of_process());
-
-/// Returns true if the directory has one of the two files. A link to nothing counts.
-bool has_checkpoint_files(const std::filesystem::path& dir);
 
 struct QuantisedPlace;
 
@@ -71,27 +59,6 @@ struct CheckpointTable {
   /// Layout of a wrapper's names; null if the model is none.
   const WrapperNames* wrapper_names = nullptr;
 };
-
-/// Makes the table of the files' headers as they are. Throws InputError if index and headers
-/// disagree in any way. `index_path`: for errors.
-CheckpointTable table_as_stored(const CheckpointFiles& files,
-                                const std::map<std::string, SafetensorsHeader>& headers,
-                                const std::filesystem::path& dir);
-
-/// Makes the table of a model as transformers reads it: names without `model.` get it; experts that
-/// are stored as one become one tensor each; a tied model's head stands for an embedding that is
-/// not stored; the index need not list all tensors of its files; quantised weights have their
-/// scales; the text part of a wrapper gets the names of a model of text. Throws InputError if the
-/// index places a tensor in another file than one that holds it, or a wrapper's text part is stored
-/// in two layouts or not at all.
-CheckpointTable table_of_model(const CheckpointFiles& files,
-                               const std::map<std::string, SafetensorsHeader>& headers,
-                               const std::filesystem::path& dir, const ModelConfig& config);
-
-/// Throws InputError unless the table has every tensor of the config's checkpoint in its shape and
-/// in float32, float16 or bfloat16. The error says what is stored instead, and what would help.
-void require_tensors(const CheckpointTable& table, const std::filesystem::path& dir,
-                     const ModelConfig& config);
 
 /// Returns true for the dtypes that weights may have: F64, F32, F16, BF16.
 bool is_weight_dtype(const std::string& dtype);

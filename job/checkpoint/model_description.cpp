@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
+#include "job/checkpoint/checkpoint_files.h"
 #include "job/checkpoint/checkpoint_table.h"
 #include "job/checkpoint/source_model.h"
 #include "job/model/output_config.h"

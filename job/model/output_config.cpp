@@ -5,7 +5,7 @@
 
 #include "base/text/checked_json.h"
 #include "job/model/config_keys.h"
-#include "job/model/families/model_family.h"
+#include "job/model/families/families.h"
 #include "job/model/families/rotary_settings.h"
 #include "job/model/read_model_config.h"
 #include "job/model/units/unit.h"

@@ -10,7 +10,7 @@
 #include "job/model/config_fields.h"
 #include "job/model/config_keys.h"
 #include "job/model/dtype.h"
-#include "job/model/families/model_family.h"
+#include "job/model/families/families.h"
 #include "job/model/narrow_form.h"
 #include "job/model/quantisation.h"
 #include "job/model/wrappers.h"

@@ -5,9 +5,9 @@
 #include "job/model/model_config.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/net_size.h"
+#include "job/plan/rank_shard.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
 
 namespace dotresize {
 

@@ -8,7 +8,7 @@
 #include "base/text/printable.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/checkpoint/token_shape.h"
-#include "job/model/families/model_family.h"
+#include "job/model/families/families.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/inner_widths.h"

@@ -7,7 +7,7 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/model/families/model_family.h"
+#include "job/model/families/families.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/plan_table.h"
 

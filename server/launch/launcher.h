@@ -3,7 +3,6 @@
 #include <sys/types.h>
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,12 +73,6 @@ void write_attempt_file(const StateDir& state, const RemoteWorkers& server, cons
 /// Command of each rank of the attempt that is not started by mpirun here.
 std::vector<std::string> rank_command(const StateDir& state, const v1::Job& job);
 
-/// Launcher that jobs may use.
-struct LauncherChoice {
-  std::string name;
-  std::filesystem::path program;  ///< see contract_launcher.h; empty: local or external
-};
-
 /// Dependencies and options of the launchers; the referenced objects outlive them.
 struct LauncherContext {
   const StateDir& state;
@@ -90,31 +83,7 @@ struct LauncherContext {
   RemoteWorkers remote;
 };
 
-/// Launcher for ranks that a person starts.
-inline constexpr char kExternalLauncher[] = "external";
-
 std::unique_ptr<Launcher> make_local_launcher(const LauncherContext& context);
 std::unique_ptr<Launcher> make_external_launcher(const LauncherContext& context);
-
-/// The launchers of jobs, by name.
-class Launchers {
- public:
-  /// `offered`: launchers that new jobs may use.
-  Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered);
-
-  /// Launcher that starts the job's ranks. Existing attempts of one that is not offered are
-  /// followed to their end, if its program is where those of the package are.
-  Launcher& of(const v1::Job& job);
-  /// Throws ProgramMissing if an offered launcher is not ready.
-  void require_ready() const;
-
- private:
-  const LauncherContext context_;
-  std::map<std::string, std::unique_ptr<Launcher>> launchers_;
-  std::vector<LauncherChoice> offered_;
-};
-
-/// File of the package's launcher of this name, share/dotresize/launchers/NAME beside bin/.
-std::filesystem::path packaged_launcher(const std::string& name);
 
 }  // namespace dotresize

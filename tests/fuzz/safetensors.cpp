@@ -5,6 +5,7 @@
 #include "job/checkpoint/checkpoint_table.h"
 #include "job/checkpoint/safetensors_header.h"
 #include "job/checkpoint/shard_index.h"
+#include "job/checkpoint/table_of_model.h"
 #include "tests/fuzz/targets.h"
 
 namespace dotresize {

@@ -17,7 +17,8 @@
 
 #include "job/model/read_model_config.h"
 #include "job/plan/method.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
+#include "worker/calibration/schedules/schedules.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/mpi_communicator.h"

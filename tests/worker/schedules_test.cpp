@@ -1,9 +1,11 @@
+#include "worker/calibration/schedules/schedules.h"
+
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
 #include "job/plan/schedule.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 
 namespace dotresize {
 namespace {

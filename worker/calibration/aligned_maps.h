@@ -8,7 +8,7 @@
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/maps/alignment.h"
 #include "worker/transformer/fold_sublayer.h"
 

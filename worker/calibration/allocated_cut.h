@@ -4,7 +4,7 @@
 
 #include "base/phase_clock.h"
 #include "job/plan/allocate/allocation.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/sublayer_cuts.h"
 #include "worker/comm/communicator.h"
 

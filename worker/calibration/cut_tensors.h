@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "job/plan/allocate/choices.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/sublayer_sums.h"
 #include "worker/calibration/units/unit_cut.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/comm/communicator.h"
 #include "worker/transformer/stage/stage.h"

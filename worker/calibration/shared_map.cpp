@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/calibration/storage/statistics.h"
+#include "worker/calibration/storage/kept_sums.h"
 
 namespace dotresize {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/comm/communicator.h"
 

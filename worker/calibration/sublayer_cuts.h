@@ -7,7 +7,7 @@
 #include "base/phase_clock.h"
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/resolved_job.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/calibration/sublayer_sums.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/moments.h"

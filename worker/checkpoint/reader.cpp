@@ -13,6 +13,8 @@
 #include "base/files/input_file.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
+#include "job/checkpoint/checkpoint_files.h"
+#include "job/checkpoint/table_of_model.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"
 

@@ -9,7 +9,7 @@
 #include "base/phase_clock.h"
 #include "job/plan/healing.h"
 #include "job/report/report_entries.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/communicator.h"

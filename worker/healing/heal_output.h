@@ -8,7 +8,7 @@
 
 #include "base/phase_clock.h"
 #include "job/plan/healing.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/rank_shard.h"
 #include "job/report/report_entries.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/checkpoint/reader.h"

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "job/model/families/model_family.h"
 
 namespace dotresize {
@@ -30,5 +33,14 @@ extern const ModelFamily kQwen2Moe;
 extern const ModelFamily kGlm4Moe;
 extern const ModelFamily kGptOss;
 extern const ModelFamily kQwen3_5MoeText;
+
+/// Returns null for an unsupported family.
+const ModelFamily* find_family(std::string_view model_type);
+
+/// Model type of the family whose models can be stated as those of `twin`; empty if there is none.
+std::string_view family_with_twin(std::string_view twin);
+
+/// Error text: the reason why a model_type is refused, and the accepted ones.
+std::string reason_for_refusal(const std::string& model_type);
 
 }  // namespace dotresize

@@ -72,13 +72,4 @@ std::string layer_sizes_architecture(const ModelFamily& family);
 /// Beginning of the names of the other classes beside it: "DotResizeLlama".
 std::string layer_sizes_stem(const ModelFamily& family);
 
-/// Returns null for an unsupported family.
-const ModelFamily* find_family(std::string_view model_type);
-
-/// Model type of the family whose models can be stated as those of `twin`; empty if there is none.
-std::string_view family_with_twin(std::string_view twin);
-
-/// Error text: the reason why a model_type is refused, and the accepted ones.
-std::string reason_for_refusal(const std::string& model_type);
-
 }  // namespace dotresize

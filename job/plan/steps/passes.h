@@ -5,15 +5,12 @@
 
 #include "job/model/model_config.h"
 #include "job/plan/block_sizes.h"
+#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
 
 namespace dotresize {
 
 // Costs of running tokens through sublayers, forward and back. Most steps of a job do that.
-
-struct JobTime;
-struct PhaseTimes;
 
 /// Number as the counts and times have it.
 inline double number(int64_t value) { return static_cast<double>(value); }
@@ -130,12 +127,5 @@ struct JobWork {
   double embedding = 0.0;               ///< operations that the first sublayer has besides
   double head = 0.0;                    ///< likewise the last one
 };
-
-/// Loads the ranks' stages, for passes over the tokens.
-PhaseTimes load_stages(const JobTime& t);
-/// Number of times that a sublayer runs forward on the way back.
-int64_t runs_again(const JobTime& t, const RankShard& shard, int64_t sublayer);
-/// Adds the way back of all tokens, `passes` times, through the rank's sublayers and the head.
-void add_backward(const JobTime& t, const RankShard& shard, double passes, PhaseTimes& times);
 
 }  // namespace dotresize

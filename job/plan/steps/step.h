@@ -6,11 +6,13 @@
 
 #include "job/model/model_config.h"
 #include "job/plan/estimate/phase_times.h"
+#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
 #include "job/plan/steps/passes.h"
 
 namespace dotresize {
+
+struct JobTime;
 
 /// Bytes that all ranks of a job move together. These are estimates: the evaluation text is assumed
 /// to be as long as the calibration text.

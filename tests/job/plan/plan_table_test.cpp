@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/plan/shard_plan.h"
+#include "job/plan/rank_shard.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

@@ -6,7 +6,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/rank_shard.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"
 

@@ -5,7 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/fold_stage.h"
+#include "worker/calibration/schedules/schedules.h"
 #include "worker/calibration/schedules/token_parallel_moments.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/rotary.h"

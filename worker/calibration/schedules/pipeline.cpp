@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/fold_stage.h"
 #include "worker/calibration/junction_groups.h"
+#include "worker/calibration/schedules/schedules.h"
 #include "worker/calibration/shared_map.h"
+#include "worker/calibration/storage/kept_sums.h"
 #include "worker/calibration/storage/statistics.h"
 
 namespace dotresize {

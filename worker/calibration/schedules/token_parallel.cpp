@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "job/model/tensor_table.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/fold_stage.h"
+#include "worker/calibration/schedules/schedules.h"
 #include "worker/calibration/schedules/token_parallel_moments.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"

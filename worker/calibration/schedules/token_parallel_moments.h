@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/comm/communicator.h"
 #include "worker/transformer/stage/microbatches.h"

@@ -3,7 +3,7 @@
 #include <functional>
 #include <future>
 
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/transformer/stage/stream_guard.h"
 
 namespace dotresize {

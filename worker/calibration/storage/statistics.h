@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "job/plan/resolved_job.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/comm/communicator.h"
 
@@ -28,11 +28,5 @@ std::vector<std::string> junction_entries(const ModelConfig& config, const Resol
 /// entries are not computed again. All junctions must be mapped. Collective.
 void take_statistics(Communicator& comm, const CalibrationJob& job,
                      const CalibrationObserver& observer, PhaseClock& clock);
-
-/// Reads an entry of the statistics that the job uses, else of its journal. An entry of statistics
-/// is checked: throws InputError if a tensor of `required` is missing, or if a tensor has another
-/// shape or dtype.
-NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,
-                       const std::vector<std::string>& required);
 
 }  // namespace dotresize

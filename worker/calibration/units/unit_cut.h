@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "job/model/units/unit.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/calibration/storage/entries.h"
 
 namespace dotresize {

@@ -7,8 +7,8 @@
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
+#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"

@@ -6,7 +6,7 @@
 
 #include "job/plan/allocate/allocation.h"
 #include "job/report/report.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/commands/kept_states.h"
 #include "worker/commands/run/job_context.h"

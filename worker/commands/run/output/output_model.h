@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/calibration_job.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/transformer/fold_sublayer.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/rank_shard.h"
 #include "job/report/report_entries.h"
 #include "worker/comm/communicator.h"
 #include "worker/cuda/choose_device.h"

@@ -1,12 +1,9 @@
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/fold_stage.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "job/plan/block_sizes.h"
@@ -87,24 +84,6 @@ void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
 }
 
 }  // namespace
-
-JunctionMap CalibrationJob::load_map(int64_t junction) const {
-  const JunctionMap kept = journal.map(map_of(junction)).to(fold_dtype);
-  const at::Tensor M = to_device(kept.M, device);
-  return kept.oblique ? JunctionMap(M, to_device(kept.M_inv, device)) : JunctionMap(M);
-}
-
-CalibrateFunction calibrate_function(std::string_view schedule) {
-  static constexpr std::array<std::pair<std::string_view, CalibrateFunction>, 3> kSchedules = {{
-      {"pipeline", calibrate_pipeline},
-      {"layerwise", calibrate_layerwise},
-      {"token_parallel", calibrate_token_parallel},
-  }};
-  for (const auto& [name, calibrate] : kSchedules) {
-    if (name == schedule) return calibrate;
-  }
-  throw std::invalid_argument("no such schedule: " + std::string(schedule));
-}
 
 void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                 PhaseClock& clock) {

@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/rank_shard.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
@@ -82,37 +81,5 @@ struct CalibrationObserver {
   /// Same as junctions_solved, for junctions that an interrupted run had solved.
   std::function<void(int64_t junctions)> junctions_found;
 };
-
-// The schedules (docs/method.md, "Which activations"; docs/architecture.md, "Three schedules").
-// Each writes every map and the diagnostics of its junctions to the journal, and ends with
-// fold_stage(). Collective.
-
-/// `activations: original`: maps see the dense model. Ranks are pipeline stages.
-void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
-                        const CalibrationObserver& observer, PhaseClock& clock);
-
-/// `activations: original` for ranks without memory for a stage: ranks share the tokens and take
-/// them through the dense model one sublayer at a time.
-void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
-                         const CalibrationObserver& observer, PhaseClock& clock);
-
-/// `activations: compressed`: each map sees the error of the maps before it. Ranks share the
-/// tokens.
-void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
-                              const CalibrationObserver& observer, PhaseClock& clock);
-
-using CalibrateFunction = decltype(&calibrate_pipeline);
-
-/// Returns the function of a schedule (job/plan/schedule.h). Throws std::invalid_argument if the
-/// name is unknown.
-CalibrateFunction calibrate_function(std::string_view schedule);
-
-/// Folds the rotated maps of the journal into the sublayers of this rank's shard, and into the
-/// embedding and the head on the first and last rank (docs/method.md, "Folding"). All maps must be
-/// in the journal. The matrices of the vocabulary are read, folded and passed on in blocks of rows.
-/// If no junction is mapped, all tensors are copied: an output without maps has the cut tensors of
-/// its sublayers, and otherwise those of the source. Collective.
-void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
-                PhaseClock& clock);
 
 }  // namespace dotresize

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "worker/calibration/calibration_job.h"
+
+namespace dotresize {
+
+/// Reads an entry of the statistics that the job uses, else of its journal. An entry of statistics
+/// is checked: throws InputError if a tensor of `required` is missing, or if a tensor has another
+/// shape or dtype.
+NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,
+                       const std::vector<std::string>& required);
+
+}  // namespace dotresize
