@@ -27,6 +27,16 @@ TEST(Progress, WeighsWorkByItsExpectedTime) {
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.6875);
 }
 
+TEST(Progress, CutsMoveItWhileNoTokensPass) {
+  Progress progress(nullptr);
+  progress.plan({{.name = "calibrate", .tokens = {200, 1.0}, .cuts = {4'000'000'000'000, 3.0}}});
+  progress.enter("calibrate");
+  progress.add({.tokens = 200});
+  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.25);
+  progress.add({.cuts = 2'000'000'000'000});
+  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.625);
+}
+
 TEST(Progress, WhatAnInterruptedRunHasFoundDoesNotMakeThisOneFaster) {
   Progress resumed(nullptr);
   resumed.plan(phases());

@@ -80,6 +80,8 @@ struct CalibrationObserver {
   std::function<void(int64_t junctions)> junctions_solved;
   /// Same as junctions_solved, for junctions that an interrupted run had solved.
   std::function<void(int64_t junctions)> junctions_found;
+  /// This rank has done so many of its stage's CutOperations (job/plan/steps/step.h).
+  std::function<void(double operations)> operations_done = [](double) {};
 };
 
 }  // namespace dotresize

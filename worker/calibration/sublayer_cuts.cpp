@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "job/plan/steps/step.h"
 #include "worker/calibration/reason.h"
 
 namespace dotresize {
@@ -144,6 +145,7 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
     const std::vector<Choice> possible = choices(dense.config, job, of.sublayer);
     curves.put(entries::kCurve(of.sublayer),
                with_context(name, [&] { return cutter.curve(of, possible); }));
+    observer.operations_done(cut_operations(dense.config, job, of.sublayer).curve);
   };
   passes.in_stages(
       pending, {std::move(round)}, [](int64_t) { return std::nullopt; }, measure);
@@ -167,6 +169,8 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
     const PhaseClock::Scope scope(clock, "cut", name);
     writing.put(cut_entry(of.sublayer, choice, from.for_trial),
                 with_context(name, [&] { return cutter.cut(of, choice); }));
+    const CutOperations operations = cut_operations(dense.config, job, of.sublayer);
+    observer.operations_done(from.for_trial ? operations.trial : operations.output);
   };
   if (job.schedule.pipelined) {
     const auto lacks = [&](int64_t s) { return lacks_cut(dense, cut, s, from.for_trial); };

@@ -43,6 +43,7 @@ void Progress::add(const WorkDone& more, bool found) {
   change([&] {
     done_.tokens += more.tokens;
     done_.junctions += more.junctions;
+    done_.cuts += more.cuts;
     done_.sublayers += more.sublayers;
     if (found) found_ += done_of(phases_[current_].junctions, more.junctions);
   });
@@ -67,7 +68,7 @@ ProgressState Progress::state() const {
     state.tokens_per_second = static_cast<double>(done_.tokens) / in_phase;
   if (total <= 0.0) return state;
   double done = done_of(phase.tokens, done_.tokens) + done_of(phase.junctions, done_.junctions) +
-                done_of(phase.sublayers, done_.sublayers);
+                done_of(phase.cuts, done_.cuts) + done_of(phase.sublayers, done_.sublayers);
   for (size_t i = 0; i < current_; ++i) done += phases_[i].seconds();
   state.fraction = done / total;
   if (const double worked = done - found_; worked > kLeastKnown * total) {

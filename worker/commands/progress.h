@@ -29,6 +29,7 @@ struct CountedWork {
 struct WorkDone {
   int64_t tokens = 0;     ///< tokens that have passed through
   int64_t junctions = 0;  ///< solved junctions
+  int64_t cuts = 0;       ///< operations of cuts of this rank
   int64_t sublayers = 0;  ///< sublayers that this rank has written
 };
 
@@ -37,11 +38,13 @@ struct ProgressPhase {
   std::string name;
   CountedWork tokens = {};       ///< tokens that pass through
   CountedWork junctions = {};    ///< junctions to solve
+  CountedWork cuts = {};         ///< operations of cuts of this rank
   CountedWork sublayers = {};    ///< sublayers that this rank writes
   double uncounted_seconds = 0;  ///< work that shows no progress before the next phase
 
   double seconds() const {
-    return tokens.seconds + junctions.seconds + sublayers.seconds + uncounted_seconds;
+    return tokens.seconds + junctions.seconds + cuts.seconds + sublayers.seconds +
+           uncounted_seconds;
   }
 };
 

@@ -7,6 +7,16 @@
 #include "worker/kernels/cuda_kernels.h"
 
 namespace dotresize {
+namespace {
+
+/// Returns a row of a symmetric matrix from its lower triangle.
+at::Tensor symmetric_row(const at::Tensor& matrix, int64_t row) {
+  const int64_t behind = matrix.size(0) - row;
+  return at::cat(
+      {matrix.select(0, row).narrow(0, 0, row), matrix.select(1, row).narrow(0, row, behind)});
+}
+
+}  // namespace
 
 RemovalSteps removal_steps(RemovalState& state, int64_t count) {
   TORCH_CHECK(count <= kMaxRemovalSteps, count, " steps of a removal at once");
@@ -25,12 +35,13 @@ RemovalSteps removal_steps(RemovalState& state, int64_t count) {
     const at::Tensor past_rows = rows.narrow(0, 0, step);
     const at::Tensor past_changes = changes.narrow(0, 0, step);
     const at::Tensor of_rows = of_removed(past_rows).squeeze(1);
-    at::Tensor row = state.inverse.index_select(0, at).squeeze(0) - at::mv(past_rows.t(), of_rows);
+    const auto p = at.item<int64_t>();
+    at::Tensor row = symmetric_row(state.inverse, p).sub_(at::mv(past_rows.t(), of_rows));
     const at::Tensor pivot = of_removed(row).sqrt();
     row.div_(pivot);
-    at::Tensor change = state.products.index_select(0, at).squeeze(0) -
-                        at::mv(past_changes.t(), of_rows) -
-                        at::mv(past_rows.t(), of_removed(past_changes).squeeze(1));
+    at::Tensor change = symmetric_row(state.products, p)
+                            .sub_(at::mv(past_changes.t(), of_rows))
+                            .sub_(at::mv(past_rows.t(), of_removed(past_changes).squeeze(1)));
     change.div_(pivot).sub_(row * (of_removed(squares) / (2.0 * pivot.square())));
     squares.addcmul_(row, change, -2.0);
     diagonal.sub_(row.square());

@@ -7,7 +7,8 @@
 namespace dotresize {
 
 /// State of a removal of features (worker/maps/removal/feature_removal.h) after its last block of
-/// steps. All float64, on one device.
+/// steps. All float64, on one device. On the CPU the entries of both matrices above the diagonal
+/// are not used.
 struct RemovalState {
   at::Tensor inverse;   ///< H⁻¹ [n, n]
   at::Tensor products;  ///< VᵀV [n, n]

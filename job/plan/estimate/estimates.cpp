@@ -65,6 +65,22 @@ TimesByPhase times_by_phase(const ModelConfig& config, const ResolvedJob& job,
   return by_phase;
 }
 
+/// Part of a running job's progress that counts the seconds of a phase of the calibration.
+double& counted_with(std::string_view phase, const ResolvedJob& job, TimeEstimate::Steps& steps) {
+  constexpr std::array kOfSublayers = {"fold", "write"};
+  constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
+                                       "describe", "journal",  "align"};
+  const auto is_in = [&](const auto& names) {
+    return std::ranges::find(names, phase) != names.end();
+  };
+  if (is_in(kOfSublayers)) return steps.sublayers;
+  const bool of_junctions = is_in(kOfJunctions);
+  if (of_junctions && job.widths.mapped_count > 0) return steps.junctions;
+  // Ranks that share the tokens make a cut after each sublayer's tokens.
+  const bool cuts_stages = job.mlp && job.schedule.pipelined;
+  return cuts_stages && (of_junctions || phase == "cut") ? steps.cuts : steps.tokens;
+}
+
 }  // namespace
 
 bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
@@ -148,16 +164,8 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   steps.heal = by_phase[kHeal].total();
   steps.evaluate_compressed = by_phase[kEvaluateCompressed].total();
   steps.hash = by_phase[kFinish].total();
-  constexpr std::array kOfSublayers = {"fold", "write"};
-  constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
-                                       "describe", "journal",  "align"};
   for (const auto& [name, seconds] : by_phase[kCalibrate].phases) {
-    const auto is_in = [&, &phase = name](const auto& names) {
-      return std::ranges::find(names, phase) != names.end();
-    };
-    (is_in(kOfSublayers)   ? steps.sublayers
-     : is_in(kOfJunctions) ? steps.junctions
-                           : steps.tokens) += seconds;
+    counted_with(name, job, steps) += seconds;
   }
   return estimate;
 }

@@ -40,6 +40,7 @@ struct TimeEstimate : PhaseTimes {
     double check = 0.0;  ///< checks before everything else
     double evaluate_dense = 0.0;
     double tokens = 0.0;     ///< calibration work that comes with each token
+    double cuts = 0.0;       ///< calibration work that comes with each cut of a stage
     double junctions = 0.0;  ///< calibration work that comes with each junction's map
     double sublayers = 0.0;  ///< calibration work that comes with each sublayer of the output
     double heal = 0.0;

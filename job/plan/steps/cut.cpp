@@ -1,9 +1,11 @@
 // Cuts MLPs (`method.mlp`, `method.allocate`) and value heads (`method.allocate`). f: features, of
 // which l are left. Features of MLPs are removed in blocks: 6 m² each, where m counts those that
 // are present (between f and l) and up to a seventh more that have been removed; in total
-// 2.3 (f³ − l³). Each removal reads about 100 m numbers. Channels of value heads are removed one
-// after the other, `heads` features at a time. An allocation computes its curves like that, down to
-// the fewest parts that it may keep, and then makes two cuts.
+// 2.3 (f³ − l³), half of which a CPU saves (worker/maps/removal/feature_removal.cpp). Each removal
+// reads about 100 m numbers. Channels of value heads are removed one after the other, `heads`
+// features at a time. An allocation computes its curves like that, down to the fewest parts that it
+// may keep. Its trial cuts in the order of the curves. Its output has more windows, and so a
+// removal of its own.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -112,8 +114,8 @@ int64_t cut_host_memory(const RankSizes& r) {
 struct CutCounts {
   double gram = 0.0;     ///< operations per token of one round: float64, on a GPU float32
   double width = 0.0;    ///< width of a Gram matrix as large as all of them
-  double solve = 0.0;    ///< floating-point operations, float64, of the curve and of all cuts
-  double cuts = 0.0;     ///< part of `solve` for the cuts
+  CutOperations of;      ///< floating-point operations, float64
+  double updates = 0.0;  ///< part of them that subtracts blocks of removals from whole matrices
   double bytes = 0.0;    ///< bytes that the removals read, one after the other
   double steps = 0.0;    ///< removals, each of which waits for the one before
   double journal = 0.0;  ///< bytes that the journal keeps
@@ -121,6 +123,11 @@ struct CutCounts {
 
 /// Number of cuts of an allocation: for its trial, and for the output.
 constexpr double kCutsOfAllocation = 2.0;
+
+/// True if a curve is computed, and not read from statistics.
+bool makes_curves(const ResolvedJob& job) {
+  return job.target.allocation && !job.statistics.used();
+}
 
 CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
   CutCounts counts;
@@ -132,14 +139,17 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, in
   // All cuts of an allocation together remove about the share that the size asks for, because the
   // widths are not known.
   const double cut_share = kCutsOfAllocation * (1.0 - job.target.allocation->size);
-  const double steps =
-      (dim - number(kValueChannels.sizes(config.layers[layer_of(sublayer)], 1).back())) *
-      (1.0 + cut_share);
-  const double removed = steps * number(attention.num_heads);
+  const double of_curve =
+      dim - number(kValueChannels.sizes(config.layers[layer_of(sublayer)], 1).back());
+  const double of_cut = of_curve * (1.0 - job.target.allocation->size);
+  const auto removal = [&](double channels) {
+    return f * f * f + 4.0 * f * f * dim +
+           2.0 * f * (f + d) * channels * number(attention.num_heads);
+  };
+  const double steps = (makes_curves(job) ? of_curve : 0.0) + kCutsOfAllocation * of_cut;
   counts.gram = gram_operations(f);
   counts.width = f;
-  counts.solve = (1.0 + kCutsOfAllocation) * (f * f * f + 4.0 * f * f * dim) +
-                 2.0 * f * f * removed + 2.0 * d * f * removed;
+  counts.of = {makes_curves(job) ? removal(of_curve) : 0.0, removal(of_cut), removal(of_cut)};
   counts.bytes = steps * 8.0 * 3.0 * f * (f + d);
   counts.steps = steps;
   const double values = number(attention.num_kv_heads * attention.head_dim);
@@ -178,13 +188,18 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   const auto add = [&](double mlps, double f) {
     const double l = left * f / features;
     const double end = least * f / features;
-    const double of_removal =
-        f * f * f + 2.0 * d * f * f + 2.0 * d * d * f + 2.3 * (f * f * f - end * end * end);
-    const double of_cut = l * l * l / 3.0 + 2.0 * d * f * l + 2.0 * d * l * l;
-    counts.cuts += mlps * cuts * of_cut;
-    counts.solve += mlps * of_removal + mlps * cuts * of_cut;
-    counts.steps += mlps * (f - end);
-    counts.bytes += mlps * (f - end) * 8.0 * 100.0 * (f + end) / 2.0;
+    const auto add_removal = [&](double to, double& operations) {
+      const double updates = mlps * 2.3 * (f * f * f - to * to * to);
+      operations += mlps * (f * f * f + 2.0 * d * f * f + 2.0 * d * d * f) + updates;
+      counts.updates += updates;
+      counts.steps += mlps * (f - to);
+      counts.bytes += mlps * (f - to) * 8.0 * 100.0 * (f + to) / 2.0;
+    };
+    if (makes_curves(job)) add_removal(end, counts.of.curve);
+    add_removal(l, counts.of.output);
+    const double fit = mlps * (l * l * l / 3.0 + 2.0 * d * f * l + 2.0 * d * l * l);
+    if (job.target.allocation) counts.of.trial += fit;
+    counts.of.output += fit;
     squares += mlps * f * f;
     all_left += mlps * l;
   };
@@ -204,7 +219,7 @@ void add_cut_work(JobWork& work) {
   for (std::size_t s = 0; s < work.operations.size(); ++s) {
     const CutCounts counts = cut_counts(work.config, work.job, static_cast<int64_t>(s));
     work.operations[s] += work.tokens * counts.gram;
-    work.operations[s] += counts.solve;
+    work.operations[s] += counts.of.all();
   }
 }
 
@@ -259,10 +274,12 @@ PhaseTimes remove_features(const JobTime& t, int64_t sublayer) {
   PhaseTimes times;
   // A step is a few dozen small kernels, each of which has to be launched.
   constexpr double kStepOnGpu = 2e-4;
-  times.add("cut", counts.solve / t.rates.float64_gemm + counts.bytes / t.rates.memory +
+  const double operations = counts.of.all() - (t.rates.cuda ? 0.0 : counts.updates / 2.0);
+  times.add("cut", operations / t.rates.float64_gemm + counts.bytes / t.rates.memory +
                        (t.rates.cuda ? kStepOnGpu * counts.steps : 0.0));
   // GPU ranks write one cut while the next one is made.
-  const double meanwhile = t.rates.cuda ? counts.cuts / t.rates.float64_gemm : 0.0;
+  const double of_cuts = counts.of.trial + counts.of.output;
+  const double meanwhile = t.rates.cuda ? of_cuts / t.rates.float64_gemm : 0.0;
   times.add("journal", t.put(counts.journal) - meanwhile);
   return times;
 }
@@ -313,6 +330,10 @@ int64_t cut_tokens(const JobParts& parts, const FoundTokens& found) {
 }
 
 }  // namespace
+
+CutOperations cut_operations(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+  return cut_counts(config, job, sublayer).of;
+}
 
 int64_t kept_feature_sums(const RankSizes& rank) {
   return rank.shard.keeps_sums ? feature_sums(rank, rank.config.num_sublayers()) : 0;

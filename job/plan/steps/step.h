@@ -108,6 +108,18 @@ int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int
 /// the other.
 int64_t evaluation_memory(const RankSizes& rank);
 
+/// Floating-point operations, float64, to remove features or channels of a sublayer and to fit what
+/// is left. 0: not cut.
+struct CutOperations {
+  double curve = 0.0;   ///< loss increases of all sizes
+  double trial = 0.0;   ///< the cut that an allocation tries
+  double output = 0.0;  ///< the cut of the output
+
+  double all() const { return curve + trial + output; }
+};
+
+CutOperations cut_operations(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer);
+
 /// Bytes for the feature sums of all the rank's sublayers, if an allocation keeps them.
 int64_t kept_feature_sums(const RankSizes& rank);
 /// Bytes that the curves of an allocation take.

@@ -72,6 +72,19 @@ void scale_rates(google::protobuf::Message& message, double factor) {
   }
 }
 
+/// Seconds that the progress of a job counts.
+double seconds_of_progress(const TimeEstimate::Steps& steps) {
+  return steps.check + steps.evaluate_dense + steps.tokens + steps.cuts + steps.junctions +
+         steps.sublayers + steps.heal + steps.evaluate_compressed + steps.hash;
+}
+
+TEST(TimeEstimate, ProgressCountsAllOfIt) {
+  for (const ResolvedJob& job : all_jobs()) {
+    const TimeEstimate time = estimate(job);
+    EXPECT_NEAR(seconds_of_progress(time.steps), time.total(), 1e-9 * time.total()) << name_of(job);
+  }
+}
+
 TEST(TimeEstimate, OfGradientsIsThatOfThreeMorePassesAndTheHead) {
   ResolvedJob job = job_of(1, "pipeline", "slicegpt");
   const TimeEstimate without = estimate(job);
@@ -392,8 +405,8 @@ TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
 /// Jobs that state only a size, on real machines, within their memory.
 class SizeAlone : public ResolveJob {
  protected:
-  double minutes(const std::string& model, const std::string& machine,
-                 const std::string& resources) {
+  TimeEstimate time_of(const std::string& model, const std::string& machine,
+                       const std::string& resources) {
     const std::string source = DOTRESIZE_SOURCE_DIR;
     const std::string file = source + "/bench/configs/" + model + ".json";
     config_ = parse_model_config(read_whole_file(file, 1 << 20), file);
@@ -406,7 +419,11 @@ class SizeAlone : public ResolveJob {
         spec_, config_, launch_facts(hardware, static_cast<int>(spec_.resources().ranks())));
     const ShardPlan plan = make_shard_plan(config_, job);
     EXPECT_TRUE(fits(plan, job));
-    return estimate_time(config_, job, plan, hardware).total() / 60.0;
+    return estimate_time(config_, job, plan, hardware);
+  }
+  double minutes(const std::string& model, const std::string& machine,
+                 const std::string& resources) {
+    return time_of(model, machine, resources).total() / 60.0;
   }
 };
 
@@ -414,6 +431,13 @@ TEST_F(SizeAlone, Of70BTakesHalfAnHourOnEightV100s) {
   EXPECT_LT(minutes("llama-3.1-70b", "v100x8",
                     "{ranks: 8, device: cuda, memory: 32GiB, device_memory: 30GiB}"),
             31.0);
+}
+
+TEST_F(SizeAlone, HasCutsThatProgressCountsApart) {
+  const TimeEstimate time = time_of("llama-3.2-1b", "cpu", "{ranks: 1, device: cpu}");
+  EXPECT_GT(seconds(time, "cut"), 0.0);
+  EXPECT_EQ(time.steps.cuts, seconds(time, "cut") + seconds(time, "journal"));
+  EXPECT_NEAR(seconds_of_progress(time.steps), time.total(), 1e-9 * time.total());
 }
 
 TEST_F(SizeAlone, Of8BTakes15MinutesOnOneH100) {

@@ -228,7 +228,8 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   run.progress.enter("calibrate");
   const CalibrationObserver observer{
       run.count_tokens, [&](int64_t junctions) { run.progress.add({.junctions = junctions}); },
-      [&](int64_t junctions) { run.progress.add({.junctions = junctions}, /*found=*/true); }};
+      [&](int64_t junctions) { run.progress.add({.junctions = junctions}, /*found=*/true); },
+      [&](double operations) { run.progress.add({.cuts = static_cast<int64_t>(operations)}); }};
   Calibrated found;
   if (run.job.target.allocation) {
     AllocatedCut allocated = cut_allocated(run, tokens, opened, statistics, observer);

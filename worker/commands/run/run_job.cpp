@@ -26,6 +26,7 @@
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
+#include "job/plan/steps/step.h"
 #include "job/report/job_identity.h"
 #include "job/report/model_card.h"
 #include "worker/checkpoint/verify.h"
@@ -114,12 +115,17 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
     return counted_tokens({config, job, plan}, phase, found);
   };
   const RankShard& first = plan.of_rank(0);
+  double cuts = 0.0;
+  for (int64_t s = first.first_sublayer; s < first.end_sublayer; ++s) {
+    if (may_be_cut(job, s)) cuts += cut_operations(config, job, s).all();
+  }
   return {{.name = kPrepare, .uncounted_seconds = steps.check},
           {.name = kEvaluateDense,
            .tokens = {counted(kEvaluateDense), evaluation * steps.evaluate_dense}},
           {.name = kCalibrate,
            .tokens = {counted(kCalibrate), calibration * steps.tokens},
            .junctions = {job.widths.mapped_count, steps.junctions},
+           .cuts = {static_cast<int64_t>(cuts), steps.cuts},
            .sublayers = {first.end_sublayer - first.first_sublayer, steps.sublayers}},
           {.name = kHeal, .tokens = {counted(kHeal), steps.heal}},
           {.name = kEvaluateCompressed,

@@ -6,8 +6,8 @@
 //   P ← P − wᵀ r − rᵀ w ,   w = cᵀV − ½ ‖c‖² r .
 // Steps are collected in blocks, and a block is subtracted at once (lazy updates). Until then, a
 // step takes a row of each matrix and corrects only that row (worker/kernels/removal_steps.h). On a
-// GPU the host waits once per block. Removed features are dropped from both matrices once they are
-// an eighth of them.
+// GPU the host waits once per block. A CPU keeps the lower triangles alone, which halves the
+// operations. Removed features are dropped from both matrices once they are an eighth of them.
 #include "worker/maps/removal/feature_removal.h"
 
 #include <ATen/ATen.h>
@@ -23,6 +23,22 @@ namespace dotresize {
 namespace {
 
 constexpr double kRidge = 0.01;  // relative to the mean of the diagonal
+
+/// Rows of a matrix that one product changes up to their last diagonal entry.
+constexpr int64_t kTriangleRows = 512;
+
+/// Subtracts leftᵀ·right, which is symmetric, from a symmetric matrix: on a CPU from the lower
+/// triangle and some entries above it. left, right: [steps, n].
+void subtract_product(at::Tensor& matrix, const at::Tensor& left, const at::Tensor& right) {
+  const int64_t n = matrix.size(0);
+  const int64_t rows = matrix.is_cuda() ? n : kTriangleRows;
+  for (int64_t first = 0; first < n; first += rows) {
+    const int64_t count = std::min(rows, n - first);
+    matrix.narrow(0, first, count)
+        .narrow(1, 0, first + count)
+        .addmm_(left.narrow(1, first, count).t(), right.narrow(1, 0, first + count), 1.0, -1.0);
+  }
+}
 
 struct FeatureRemoval {
   /// Removes `count` features.
@@ -40,9 +56,9 @@ struct FeatureRemoval {
 
 void FeatureRemoval::remove_block(int64_t count) {
   const RemovalSteps steps = removal_steps(state, count);
-  state.inverse.addmm_(steps.rows.t(), steps.rows, 1.0, -1.0);
-  state.products.addmm_(steps.changes.t(), steps.rows, 1.0, -1.0)
-      .addmm_(steps.rows.t(), steps.changes, 1.0, -1.0);
+  subtract_product(state.inverse, steps.rows, steps.rows);
+  subtract_product(state.products, at::cat({steps.changes, steps.rows}),
+                   at::cat({steps.rows, steps.changes}));
   const at::Tensor costs = steps.costs.cpu();
   const at::Tensor removed = steps.removed.cpu();
   for (int64_t step = 0; step < count; ++step) {
