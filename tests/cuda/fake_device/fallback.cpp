@@ -197,5 +197,12 @@ TORCH_LIBRARY_IMPL(_, CUDA, fallback) {
   fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
 }
 
+// Without a kernel of the device they would look for those of CUDA, by the tensors' device.
+TORCH_LIBRARY_IMPL(aten, CUDA, convolutions) {
+  for (const char* name : {"convolution", "convolution_backward"}) {
+    convolutions.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+  }
+}
+
 }  // namespace
 }  // namespace dotresize::fake_device
