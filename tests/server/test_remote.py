@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import venv
+import zipfile
 
 import grpc
 import pytest
@@ -243,6 +244,7 @@ def client_python(tmp_path):
         return python
     pip(sys.executable, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path, source / "client/python")
     [wheel] = tmp_path.glob("dotresize_client-*.whl")
+    assert any(name.endswith("/licenses/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
     pip(sys.executable, "--python", python, "install", "--no-deps", "--no-index", wheel)
     [packages] = (tmp_path / "venv/lib").glob("python3*/site-packages")
     (packages / "tests.pth").write_text(str(pathlib.Path(grpc.__file__).parents[1]) + "\n")
