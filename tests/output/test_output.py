@@ -11,9 +11,11 @@ from pydoc_data.topics import topics
 
 import pytest
 import torch
-from narrowing import CODE, ROTARY_SOURCES, code_files, random_dense, silence_features, silence_values, tiny_keys
+from layer_sizes import silence_features, silence_values
+from narrowing import CODE, code_files
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
+from tiny_models import ROTARY_SOURCES, random_dense, tiny_keys
 from transformers import AutoModelForCausalLM
 
 COPIED = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from narrowing import ROTARY_SOURCES, random_dense, tensors_of, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
+from tiny_models import ROTARY_SOURCES, random_dense, tensors_of, tiny_keys
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES

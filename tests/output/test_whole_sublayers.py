@@ -7,10 +7,11 @@ import subprocess
 
 import pytest
 import torch
+from layer_sizes import with_layer_sizes
 from narrowed_models import ONE_PER_FAMILY, SOURCES, load, logits
-from narrowing import random_dense, tensors_of, tiny_keys, with_layer_sizes
 from running import VERSIONS, WORKER, keys_of, report_of, run_worker, score_all
 from safetensors.torch import save_file
+from tiny_models import random_dense, tensors_of, tiny_keys
 
 IDS = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
 SIZES, DIMS = [20, 0, 7], [0, 12, 5]  # features and value channels of each layer that do something

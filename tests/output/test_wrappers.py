@@ -6,10 +6,10 @@ import sys
 
 import pytest
 import torch
-from narrowing import tensors_of
 from running import ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import save_file
 from test_quantised import quantised
+from tiny_models import tensors_of
 from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
 
 sys.path.append(str(ROOT / "tests" / "worker"))
