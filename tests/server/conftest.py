@@ -55,14 +55,14 @@ def free_port():
 
 
 def spec(output, **changes):
-    """Returns a job on the example model that takes a few seconds; `method__width=8` sets method.width."""
+    """Returns a job on the example model that takes a second or two; `method__width=8` sets method.width."""
     tokens = SOURCE / "tests/data/calibration.safetensors"
     result = job_pb2.JobSpec(
         name="test",
         model=job_pb2.Model(path=str(SOURCE / "examples/docs-llama")),
         output=job_pb2.Output(path=str(output)),
         method=job_pb2.Method(sparsity=0.2),
-        calibration=job_pb2.Calibration(tokens=str(tokens), samples=8),
+        calibration=job_pb2.Calibration(tokens=str(tokens), samples=2),
         resources=job_pb2.Resources(ranks=2),
     )
     for key, value in changes.items():

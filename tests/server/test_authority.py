@@ -148,7 +148,7 @@ def working(make_server, tokens, tmp_path):  # noqa: F811
 
 
 def small(output, **changes):
-    return spec(output, **{"resources__ranks": 1, "calibration__samples": 2, **changes})
+    return spec(output, **{"resources__ranks": 1, **changes})
 
 
 def wait(client, id_):

@@ -356,7 +356,7 @@ def test_job_that_waits_for_another_attempt_can_be_cancelled(make_server, tmp_pa
 
 
 def test_running_ranks_stay_within_the_limit_and_jobs_run_in_order(server, tmp_path):
-    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=3, calibration__samples=2)).id for i in range(3)]
+    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=3)).id for i in range(3)]
 
     def one_at_a_time():
         listed = server.jobs.ListJobs(jobs_pb2.ListJobsRequest(page_size=100), timeout=20).jobs  # all at one moment

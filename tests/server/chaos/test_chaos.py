@@ -79,7 +79,7 @@ def make_neighbours(folder, orders):
 
 def make_earlier_models(folder, server):
     """Makes the same model for each client. Returns ({client: model}, id of the job)."""
-    first = server.create(spec(folder / "root", method__sparsity=0.4, calibration__samples=2)).id
+    first = server.create(spec(folder / "root", method__sparsity=0.4)).id
     assert server.wait(first).state == Job.SUCCEEDED
     for name in CLIENTS:
         shutil.copytree(folder / "root", folder / name)
