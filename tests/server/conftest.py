@@ -17,7 +17,7 @@ import time
 import grpc
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
@@ -75,6 +75,13 @@ def spec(output, **changes):
         else:
             setattr(message, field, value)
     return result
+
+
+def few_tokens(path):
+    """Writes four rows of the evaluation tokens to a file."""
+    rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"][:4]
+    save_file({"tokens": rows}, path)
+    return str(path)
 
 
 def long_spec(output, **changes):
