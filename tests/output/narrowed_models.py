@@ -3,18 +3,8 @@
 import os
 
 import torch
-from narrowing import (
-    ROTARY_SOURCES,
-    aligned,
-    exact_ranks,
-    fold,
-    output_keys,
-    random_dense,
-    random_maps,
-    tie,
-    tiny_keys,
-    write_output,
-)
+from narrowing import aligned, exact_ranks, fold, output_keys, random_maps, tie, write_output
+from tiny_models import ROTARY_SOURCES, random_dense, tiny_keys
 from transformers import AutoModelForCausalLM
 
 LLAMA3_ROPE = {

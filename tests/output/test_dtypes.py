@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 import torch
-from narrowing import random_dense, tensors_of, tiny_keys
 from running import BUILD, keys_of, report_of, run_worker
 from safetensors.torch import save_file
+from tiny_models import random_dense, tensors_of, tiny_keys
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PAIRS = [(stated, stored) for stated in DTYPES for stored in DTYPES]

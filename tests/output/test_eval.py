@@ -8,9 +8,11 @@ import subprocess
 
 import pytest
 import torch
-from narrowing import fold, output_keys, random_dense, random_maps, tiny_keys, with_layer_sizes, write_output
+from layer_sizes import with_layer_sizes
+from narrowing import fold, output_keys, random_maps, write_output
 from running import WORKER
 from safetensors.torch import load_file, save_file
+from tiny_models import random_dense, tiny_keys
 from transformers import AutoModelForCausalLM
 
 KEYS = tiny_keys("llama", sliding_window=None)

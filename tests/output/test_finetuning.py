@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from layer_sizes import with_layer_sizes
 from narrowed_models import assert_same_logits
-from narrowing import fold, output_keys, random_dense, random_maps, tie, tiny_keys, with_layer_sizes, write_output
+from narrowing import fold, output_keys, random_maps, tie, write_output
 from peft import LoraConfig, PeftModel, get_peft_model
+from tiny_models import random_dense, tiny_keys
 from transformers import AutoModelForCausalLM
 
 SOURCES = {

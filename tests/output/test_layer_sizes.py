@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from layer_sizes import with_layer_sizes
 from narrowed_models import (
     DENSE_FAMILIES,
     MIXTURE_FAMILIES,
@@ -17,7 +18,7 @@ from narrowed_models import (
     saved_and_loaded,
     some_ids,
 )
-from narrowing import WHOLE_VALUES, tensors_of, tiny_keys, with_layer_sizes
+from tiny_models import WHOLE_VALUES, tensors_of, tiny_keys
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
 

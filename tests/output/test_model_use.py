@@ -18,16 +18,8 @@ from narrowed_models import (
     narrowed,
     some_ids,
 )
-from narrowing import (
-    code_files,
-    fold,
-    longrope,
-    output_keys,
-    random_dense,
-    random_maps,
-    tiny_keys,
-    write_output,
-)
+from narrowing import code_files, fold, output_keys, random_maps, write_output
+from tiny_models import longrope, random_dense, tiny_keys
 from torch import nn
 from transformers import AutoConfig
 

@@ -18,16 +18,9 @@ from narrowed_models import (
     some_ids,
     tied,
 )
-from narrowing import (
-    aligned,
-    fold,
-    output_keys,
-    projected_logits,
-    random_dense,
-    random_maps,
-    write_output,
-)
+from narrowing import aligned, fold, output_keys, projected_logits, random_maps, write_output
 from safetensors.torch import load_file
+from tiny_models import random_dense
 
 
 @pytest.mark.parametrize("source", OFTEN)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from narrowing import tensors_of
 from running import ROOT, WORKER, keys_of, report_of, run_worker, score_all
 from safetensors.torch import load_file, save_file
+from tiny_models import tensors_of
 
 CALIBRATION = (4, 128)  # windows, tokens
 EVALUATION = (4, 256)

@@ -9,18 +9,9 @@ import copy
 
 import pytest
 import torch
-from narrowing import (
-    aligned,
-    exact_ranks,
-    fold,
-    output_keys,
-    random_dense,
-    random_maps,
-    tensors_of,
-    tiny_keys,
-    with_layer_sizes,
-    write_output,
-)
+from layer_sizes import with_layer_sizes
+from narrowing import aligned, exact_ranks, fold, output_keys, random_maps, write_output
+from tiny_models import random_dense, tensors_of, tiny_keys
 from torch import fx, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 import torch
-from narrowing import random_dense, tensors_of, tiny_keys
 from running import VERSIONS, WORKER, keys_of, report_of, run_worker, score_all
 from safetensors.torch import save_file
+from tiny_models import random_dense, tensors_of, tiny_keys
 from transformers import AutoModelForCausalLM
 
 VOCABULARY = 400  # makes one table smaller than two

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 import torch
-from narrowing import random_dense, tiny_keys
 from running import WORKER, run_worker
 from safetensors.torch import load_file, save_file
+from tiny_models import random_dense, tiny_keys
 
 KEYS = tiny_keys("llama", attention_bias=True)
 

@@ -1,15 +1,17 @@
 """Tests of models around one of text: its text part is compressed, all else is copied, and the output loads in the model's own class."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 import torch
-from narrowing import tensors_of
+from forking import MODELS, forking_python
 from running import ROOT, VERSIONS, WORKER, keys_of, report_of, run_python, run_worker, score_all
 from safetensors.torch import save_file
 from test_quantised import quantised
+from tiny_models import tensors_of
 from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
 
 sys.path.append(str(ROOT / "tests" / "worker"))
@@ -221,8 +223,10 @@ def test_outputs_see_images_in_their_own_class(folder, version):
 def test_verify_and_eval_read_outputs(folder, name):
     tokens, output = folder / "tokens.safetensors", folder / f"{name}-out"
     subprocess.run([WORKER, "verify", output, "--against", folder / name, "--tokens", tokens], check=True)
+    environment = os.environ | {"DOTRESIZE_PYTHON": forking_python(MODELS)}
     for runtime in ("own", "transformers"):
-        done = subprocess.run([WORKER, "eval", output, "--tokens", tokens, "--runtime", runtime, "-o", "json"], capture_output=True, text=True)
+        command = [WORKER, "eval", output, "--tokens", tokens, "--runtime", runtime, "-o", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["models"][0]["perplexity"] == pytest.approx(report_of(output)["compressed"]["perplexity"], rel=1e-5)
 

@@ -17,7 +17,7 @@ import time
 import grpc
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
@@ -55,14 +55,14 @@ def free_port():
 
 
 def spec(output, **changes):
-    """Returns a job on the example model that takes a few seconds; `method__width=8` sets method.width."""
+    """Returns a job on the example model that takes a second or two; `method__width=8` sets method.width."""
     tokens = SOURCE / "tests/data/calibration.safetensors"
     result = job_pb2.JobSpec(
         name="test",
         model=job_pb2.Model(path=str(SOURCE / "examples/docs-llama")),
         output=job_pb2.Output(path=str(output)),
         method=job_pb2.Method(sparsity=0.2),
-        calibration=job_pb2.Calibration(tokens=str(tokens), samples=8),
+        calibration=job_pb2.Calibration(tokens=str(tokens), samples=2),
         resources=job_pb2.Resources(ranks=2),
     )
     for key, value in changes.items():
@@ -75,6 +75,13 @@ def spec(output, **changes):
         else:
             setattr(message, field, value)
     return result
+
+
+def few_tokens(path):
+    """Writes four rows of the evaluation tokens to a file."""
+    rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"][:4]
+    save_file({"tokens": rows}, path)
+    return str(path)
 
 
 def long_spec(output, **changes):

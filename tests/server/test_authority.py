@@ -8,7 +8,7 @@ import time
 
 import grpc
 import pytest
-from conftest import PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, refused, script, spec, sweep_pb2
+from conftest import PROGRAM, eventually, few_tokens, jobs_pb2, processes_of, refused, script, spec, sweep_pb2
 from test_security import Client, audit_of, tokens  # noqa: F401
 from test_web import Browser
 from test_webhooks import Notification, listen, secret  # noqa: F401
@@ -148,7 +148,7 @@ def working(make_server, tokens, tmp_path):  # noqa: F811
 
 
 def small(output, **changes):
-    return spec(output, **{"resources__ranks": 1, "calibration__samples": 2, **changes})
+    return spec(output, **{"resources__ranks": 1, **changes})
 
 
 def wait(client, id_):
@@ -216,7 +216,7 @@ def test_what_appears_after_the_admission_is_its_owners_too(working, tokens, tmp
 def test_sweep_removes_no_model_of_another_owner(working, tokens, tmp_path):  # noqa: F811
     server, secrets = working, tokens[1]
     ann, ben, root = (Client(server, secrets[name]) for name in ("ann", "ben", "root"))
-    base = small(tmp_path / "models/sweep", evaluation__tokens=str(SOURCE / "tests/data/evaluation.safetensors"))
+    base = small(tmp_path / "models/sweep", evaluation__tokens=few_tokens(tmp_path / "models/tokens.safetensors"))
     request = jobs_pb2.CreateSweepRequest(spec=base, sweep=sweep_pb2.SweepSpec(keep=sweep_pb2.SweepSpec.all))
     request.sweep.axes.add(key="method.sparsity").values.extend([0.3])
     id_ = ann.call("CreateSweep", request).job.id

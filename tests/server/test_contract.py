@@ -83,7 +83,7 @@ def attempt(id_, number=1):
 
 def test_job_runs_to_its_end(make_toy_server, toy, tmp_path):
     server = make_toy_server()
-    job = server.create(one_rank(tmp_path / "out", calibration__samples=2))
+    job = server.create(one_rank(tmp_path / "out"))
     assert job.launcher == "toy"
     folder = server.state / f"jobs/{job.id}/attempt-1"
     eventually(20, (folder / "attempt.json").exists)
@@ -294,7 +294,7 @@ def make_ssh_server(make_server, sshd, tmp_path):
 
 def test_ssh_runs_a_job_to_its_end(make_ssh_server, tmp_path):
     server = make_ssh_server()
-    id_ = server.create(spec(tmp_path / "out with blank", calibration__samples=2)).id
+    id_ = server.create(spec(tmp_path / "out with blank")).id
     job = server.wait(id_)
     assert job.state == Job.SUCCEEDED, (job.error, server.logs(id_)[-2000:])
     assert not processes_of(id_)

@@ -13,9 +13,9 @@ import time
 import grpc
 import numpy as np
 import pytest
-from conftest import (BINARIES, ENDED, SOURCE, endless_spec, eventually, jobs_pb2, long_spec, processes_of,
+from conftest import (BINARIES, ENDED, endless_spec, eventually, few_tokens, jobs_pb2, long_spec, processes_of,
                       ranks_of, refused, script, spec)
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 Job = jobs_pb2.Job
 
@@ -63,13 +63,6 @@ def open_addresses(pid):
                     words = b"".join(digits[i:i + 4][::-1] for i in range(0, len(digits), 4))
                     found.add(str(ipaddress.ip_address(words)))
     return found
-
-
-def few_tokens(path):
-    """Writes four rows of the evaluation tokens to a file."""
-    rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"][:4]
-    save_file({"tokens": rows}, path)
-    return str(path)
 
 
 def test_job_succeeds_with_its_numbers(server, tmp_path):
@@ -356,7 +349,7 @@ def test_job_that_waits_for_another_attempt_can_be_cancelled(make_server, tmp_pa
 
 
 def test_running_ranks_stay_within_the_limit_and_jobs_run_in_order(server, tmp_path):
-    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=3, calibration__samples=2)).id for i in range(3)]
+    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=3)).id for i in range(3)]
 
     def one_at_a_time():
         listed = server.jobs.ListJobs(jobs_pb2.ListJobsRequest(page_size=100), timeout=20).jobs  # all at one moment

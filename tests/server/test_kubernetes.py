@@ -89,7 +89,7 @@ def mpi_job(id_, attempt=1):
 
 def test_job_runs_to_its_end(make_kubernetes_server, api, operator, tmp_path):
     server = make_kubernetes_server()
-    job = server.create(spec(tmp_path / "out", calibration__samples=2))
+    job = server.create(spec(tmp_path / "out"))
     assert job.launcher == "kubernetes"
     name = mpi_job(job.id)
     item = eventually(20, lambda: api.objects.get(name))

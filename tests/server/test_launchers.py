@@ -73,7 +73,7 @@ def beat(attempt):
 @needs_slurm
 def test_slurm_runs_a_job_to_its_end(make_slurm_server, slurm, tmp_path):
     server = make_slurm_server("--http", "127.0.0.1:0")
-    job = server.create(spec(tmp_path / "out", calibration__samples=2))
+    job = server.create(spec(tmp_path / "out"))
     assert job.launcher == "slurm"
     secret = attempt_file(server, job.id)["token"]
     ended = server.wait(job.id)
@@ -160,7 +160,7 @@ def test_job_of_slurm_that_ends_well_without_an_output_is_lost(make_slurm_server
 
 def test_somebody_runs_the_command_of_a_job(make_external_server, tmp_path):
     server = make_external_server()
-    id_ = server.create(spec(tmp_path / "out", calibration__samples=2)).id
+    id_ = server.create(spec(tmp_path / "out")).id
     command = says(server, id_, "waits for somebody to run its command").command
     shown = subprocess.run([BINARIES / "dotresize", "status", id_, "--server", server.endpoint], capture_output=True,
                            text=True, timeout=60, check=True)

@@ -14,7 +14,7 @@ import urllib.request
 
 import grpc
 import pytest
-from chaos_faults import Clock
+from chaos.faults import Clock
 from conftest import ADDRESS, ENDED, PROGRAM, eventually, jobs_pb2, processes_of, refused, script, spec
 
 HTTP = ("--http", "127.0.0.1:0")

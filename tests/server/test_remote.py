@@ -211,7 +211,7 @@ def test_output_at_a_url_stays_its_owners(make_server, s3, tokens):  # noqa: F81
     ann, ben, root = (Client(server, secrets[name]) for name in ("ann", "ben", "root"))
 
     def end(client, **changes):
-        id_ = client.create(remote_spec(calibration__samples=2, output__overwrite=True, **changes)).id
+        id_ = client.create(remote_spec(output__overwrite=True, **changes)).id
         return eventually(60, lambda: (job := client.get(id_)).state in (Job.SUCCEEDED, Job.FAILED) and job)
     made = end(ann)
     assert made.state == Job.SUCCEEDED, made.error

@@ -6,7 +6,7 @@ import time
 
 import grpc
 import pytest
-from chaos_faults import Clock
+from chaos.faults import Clock
 from conftest import (ENDED, details, eventually, job_pb2, jobs_pb2, processes_of, refused, script, spec,
                       tell_progress)
 

@@ -17,6 +17,7 @@ ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 MORE_CASES = (
     "magnitude-200-original",
     "magnitude-176-original",
+    "dotresize-200-original",
     "dotresize-176-original",
     "slicegpt-200-original",
     "pca_dotresize-176-original",

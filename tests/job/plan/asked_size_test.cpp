@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <ranges>
 #include <string>
 
 #include "base/errors.h"
@@ -57,8 +59,12 @@ ModelConfig with_features(ModelConfig config, int64_t features) {
 TEST_F(AskedSize, OfASpeedLeavesAsManyMultiplications) {
   for (const double speed : {1.1, 1.5, 2.0}) {
     const ResolvedJob resolved = job("speed: " + std::to_string(speed));
-    int64_t features = config_.layers.front().mlp.intermediate_size;
-    while (stored_bytes(with_features(config_, features)) > most_bytes(resolved)) --features;
+    const auto fits = [&, most = most_bytes(resolved)](int64_t features) {
+      return stored_bytes(with_features(config_, features)) <= most;
+    };
+    const auto all = std::views::iota(int64_t{1}, config_.layers.front().mlp.intermediate_size);
+    const int64_t features = *std::ranges::partition_point(all, fits) - 1;
+    ASSERT_TRUE(fits(features) && !fits(features + 1));
     const ModelConfig cut = with_features(config_, features);
     EXPECT_NEAR(static_cast<double>(prompt_multiplications(config_)) /
                     static_cast<double>(prompt_multiplications(cut)),

@@ -11,10 +11,8 @@ import struct
 import time
 from dataclasses import dataclass, replace
 
-import chaos_access
-import chaos_exchanges
-import chaos_files
-from chaos_processes import processes_of_jobs
+from chaos import access, exchanges, files
+from chaos.processes import processes_of_jobs
 from conftest import BINARIES
 
 # --heartbeat-timeout: with a shorter one, a job whose start takes longer on a busy machine would start again and again. With 8,
@@ -220,9 +218,9 @@ class Faults:
 
 
 OTHERS = {
-    "fill state": chaos_files.fill_state, "fill output": chaos_files.fill_output, "remount output": chaos_files.remount_output,
-    "flip journal": chaos_files.flip_journal, "damage cache": chaos_files.damage_cache, "fill cache": chaos_files.fill_cache,
-    "exchange output": chaos_exchanges.exchange_output, "exchange sweep": chaos_exchanges.exchange_sweep,
-    "exchange statistics": chaos_exchanges.exchange_statistics, "take output": chaos_exchanges.take_output,
-    "revoke token": chaos_access.revoke_token,
+    "fill state": files.fill_state, "fill output": files.fill_output, "remount output": files.remount_output,
+    "flip journal": files.flip_journal, "damage cache": files.damage_cache, "fill cache": files.fill_cache,
+    "exchange output": exchanges.exchange_output, "exchange sweep": exchanges.exchange_sweep,
+    "exchange statistics": exchanges.exchange_statistics, "take output": exchanges.take_output,
+    "revoke token": access.revoke_token,
 }  # fmt: skip

@@ -9,7 +9,7 @@ import traceback
 from collections import deque
 
 import grpc
-from chaos_access import WithToken
+from chaos.access import WithToken
 from conftest import ENDED, details, jobs_pb2, jobs_pb2_grpc
 
 Job = jobs_pb2.Job

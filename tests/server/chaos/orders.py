@@ -103,7 +103,7 @@ class Order:
                      "calibration__seqlen": SEQLEN},
         }.get(self.kind, {})  # fmt: skip
         return spec(self.output, **{
-            "name": f"chaos-{self.number}", "method__name": METHODS[self.method], "calibration__samples": 2,
+            "name": f"chaos-{self.number}", "method__name": METHODS[self.method],
             "resources__ranks": self.ranks, "resources__timeout_s": 60, **changes})  # fmt: skip
 
     def submit(self, jobs):

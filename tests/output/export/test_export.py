@@ -14,18 +14,11 @@ import pytest
 import torch
 from exports import MOE, VOCABULARY, add_tokenizer, change_json, content_of, export, make_model
 from gguf import GGUFReader
-from narrowing import (
-    CODE,
-    fold,
-    output_keys,
-    random_dense,
-    random_maps,
-    tiny_keys,
-    with_layer_sizes,
-    write_output,
-)
+from layer_sizes import with_layer_sizes
+from narrowing import CODE, fold, output_keys, random_maps, write_output
 from running import EXAMPLE
 from safetensors.torch import load_file, save_file
+from tiny_models import random_dense, tiny_keys
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 
-from chaos_witness import remove
+from chaos.witness import remove
 
 # Names of somebody's files: those of the product's own files in an output, in statistics, and in a variant of a sweep.
 NAMES = ("README.md", "keep", "journal/job.json", "statistics.json", "junctions/first-0.json", "job.json", "log",

@@ -17,13 +17,13 @@ import time
 from collections import Counter
 
 import pytest
-from chaos_access import Access, ServerWithTokens
-from chaos_clients import Client, ClientOnCall
-from chaos_faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Clock, Faults, schedule
-from chaos_files import CACHE
-from chaos_orders import NEEDED, Inputs, Job, Orders, make_orders
-from chaos_processes import processes_of_jobs
-from chaos_witness import Witness, fault_of_files, tree
+from chaos.access import Access, ServerWithTokens
+from chaos.clients import Client, ClientOnCall
+from chaos.faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Clock, Faults, schedule
+from chaos.files import CACHE
+from chaos.orders import NEEDED, Inputs, Job, Orders, make_orders
+from chaos.processes import processes_of_jobs
+from chaos.witness import Witness, fault_of_files, tree
 from conftest import ENDED, SOURCE, eventually, jobs_pb2, spec
 from small_disk import small_disk
 
@@ -79,7 +79,7 @@ def make_neighbours(folder, orders):
 
 def make_earlier_models(folder, server):
     """Makes the same model for each client. Returns ({client: model}, id of the job)."""
-    first = server.create(spec(folder / "root", method__sparsity=0.4, calibration__samples=2)).id
+    first = server.create(spec(folder / "root", method__sparsity=0.4)).id
     assert server.wait(first).state == Job.SUCCEEDED
     for name in CLIENTS:
         shutil.copytree(folder / "root", folder / name)
