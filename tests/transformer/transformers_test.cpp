@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient/backward.h"
 #include "worker/transformer/gradient/loss_gradient.h"
+#include "worker/transformer/linear.h"
 #include "worker/transformer/stage/stage.h"
 
 namespace dotresize::testing {
@@ -87,6 +89,35 @@ TEST_P(Transformers, GivesTheSameGradients) {
     g = gradients_through(graph, weights, g).input;
   }
   RecordProperty("difference", std::to_string(1e9 * largest));
+}
+
+TEST_P(Transformers, ErrorsInFrontOfANormCountByWhatItReads) {
+  const c10::InferenceMode with_autograd(false);
+  const c10::NoGradGuard no_grad;
+  const WholeModel model = load_model(dir_);
+  const at::Tensor ids = expected_.tensor("ids");
+  const LayerContext context = make_layer_context(model.config, ids.size(1));
+  at::Tensor x = embed(model.embedding, ids);
+  for (const SublayerWeights& weights : model.sublayers) {
+    std::vector<at::Tensor> seen;
+    const SublayerGraph graph =
+        sublayer_graph(model.config, weights, context, x,
+                       [&](int64_t, const at::Tensor& h) { seen.push_back(h); });
+    x = graph.output.detach();
+    if (!weights.post_norm.defined()) continue;
+    ASSERT_EQ(seen.size(), 1U);
+    const at::Tensor u = graph.update.detach();
+    const at::Tensor read = seen.front() / graph.factor;
+    EXPECT_LT(largest_difference(apply_linear(weights.out_proj.at(0), read), u), 1e-4);
+    const at::Tensor squares = (u * graph.factor).square().mean(-1);
+    EXPECT_LT(largest_difference(squares, at::ones_like(squares)), 0.02);
+    const at::Tensor g = at::randn_like(x);
+    const at::Tensor of_update = torch::autograd::grad({graph.output}, {graph.update}, {g},
+                                                       /*retain_graph=*/true)
+                                     .front();
+    const at::Tensor found = gradients_through(graph, weights, g).update * graph.factor;
+    EXPECT_LT(largest_difference(found, of_update), 1e-4 * of_update.abs().max().item<double>());
+  }
 }
 
 TEST_P(Transformers, StoresTheExpectedTensors) {

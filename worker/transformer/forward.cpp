@@ -41,11 +41,10 @@ at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weight
       .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
 }
 
-}  // namespace
-
-at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& weights,
-                           const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
-                           const FeatureVisitor& features, const at::Tensor& experts) {
+/// Returns what out_proj writes; `features` receives what it reads.
+at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
+                     const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
+                     const FeatureVisitor& features, const at::Tensor& experts) {
   const at::Tensor normed = normed_input(config, weights, x);
   if (is_attention(weights.sublayer)) {
     if (config.attention(weights.sublayer).delta_net) {
@@ -59,6 +58,29 @@ at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& wei
   return (mlp.mixture ? mixture_forward(mlp, weights, normed, features, experts)
                       : mlp_forward(mlp, weights.in_proj, weights.out_proj.at(0), normed, features))
       .to(at::kFloat);
+}
+
+}  // namespace
+
+at::Tensor post_norm_factor(const ModelConfig& config, const at::Tensor& update) {
+  const auto width = static_cast<double>(config.hidden_size);
+  return (update.square().sum(-1, /*keepdim=*/true) / width + config.rms_norm_eps).rsqrt();
+}
+
+at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& weights,
+                           const LayerContext& context, const at::Tensor& x, KeyValueCache* cache,
+                           const FeatureVisitor& features, const at::Tensor& experts) {
+  if (!features || !weights.post_norm.defined()) {
+    return update_of(config, weights, context, x, cache, features, experts);
+  }
+  at::Tensor read;
+  const auto keep = [&](int64_t, const at::Tensor& h) {
+    TORCH_CHECK(!read.defined(), "a mixture of experts with a norm behind it");
+    read = h.detach();
+  };
+  const at::Tensor update = update_of(config, weights, context, x, cache, keep, experts);
+  features(0, read * post_norm_factor(config, update.detach()));
+  return update;
 }
 
 at::Tensor add_update(const ModelConfig& config, const SublayerWeights& weights, at::Tensor update,

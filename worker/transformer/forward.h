@@ -19,7 +19,8 @@ namespace dotresize {
 /// Runs one sublayer with its skip: f(norm(x)) + x·shortcut, or only the skip if is_skipped().
 /// Causal. x: [batch, tokens, k_in] float32 (the residual stream). Returns [batch, tokens, k_out]
 /// float32. `context`: of at least `tokens` positions. `cache`: see attention_forward; an MLP
-/// ignores it. `features`: receives the input of out_proj. `experts`: see mixture_forward.
+/// ignores it. `features`: receives the input of out_proj, of a sublayer with a norm behind it
+/// times post_norm_factor. `experts`: see mixture_forward.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const LayerContext& context, const at::Tensor& x,
                             KeyValueCache* cache = nullptr,
@@ -32,6 +33,11 @@ at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& wei
                            const LayerContext& context, const at::Tensor& x,
                            KeyValueCache* cache = nullptr, const FeatureVisitor& features = nullptr,
                            const at::Tensor& experts = {});
+
+/// Returns the factors r [..., 1] by which the norm behind out_proj multiplies its tokens, u. An
+/// error of r·u changes the stream as much for every token, so sums over tokens take r·h for
+/// features h, and g/r for gradients g of u.
+at::Tensor post_norm_factor(const ModelConfig& config, const at::Tensor& update);
 
 /// Second half: adds the update, through its norm and factor, to the skip path of x. Consumes the
 /// update.

@@ -68,7 +68,10 @@ SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& w
   }
   const at::Tensor update =
       sublayer_update(config, weights, context, input, nullptr, without_graph);
-  return {.input = input, .update = update, .output = add_update(config, weights, update, input)};
+  return {.input = input,
+          .update = update,
+          .factor = post_norm_factor(config, update.detach()),
+          .output = add_update(config, weights, update, input)};
 }
 
 std::vector<at::Tensor> updates_of(const SublayerWeights& weights) {
@@ -96,7 +99,7 @@ SublayerGradients gradients_through(const SublayerGraph& graph, const SublayerWe
                                       : gradients_in(graph, leaves, g);
   SublayerGradients gradients{.input = found.front(), .updates = {}};
   if (graph.update.defined()) {
-    gradients.update = std::move(found.back());
+    gradients.update = found.back() / graph.factor;
     found.pop_back();
   }
   gradients.updates.assign(found.begin() + 1, found.end());

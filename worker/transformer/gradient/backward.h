@@ -20,6 +20,7 @@ namespace dotresize {
 struct SublayerGraph {
   at::Tensor input;
   at::Tensor update = {};  ///< what out_proj writes, if a norm is behind it; else undefined
+  at::Tensor factor = {};  ///< post_norm_factor of the update
   at::Tensor output;
 };
 
@@ -35,7 +36,7 @@ std::vector<at::Tensor> updates_of(const SublayerWeights& weights);
 /// Gradients of a loss.
 struct SublayerGradients {
   at::Tensor input;
-  at::Tensor update = {};  ///< undefined if that of the graph is
+  at::Tensor update = {};  ///< that of the graph's update over its factor; undefined if that is
   /// Gradients of updates_of(); a tensor is undefined if its gradient is zero. Empty unless all
   /// updates require gradients.
   std::vector<at::Tensor> updates;

@@ -28,10 +28,11 @@ struct LossOfWindows {
 /// Runs the pipeline schedule with its backward pass. Microbatches flow through the stages of all
 /// ranks, and the gradients of the loss flow back. `visit`: as in stream_through_stages; may be
 /// null. `visit_gradient` receives the gradient of the same junction and microbatch, of the same
-/// shape; behind a sublayer with a post-norm that of what its out_proj writes. At most R - r
-/// microbatches are in flight on rank r of R. `after_microbatch` gets the tokens of each microbatch
-/// twice. The backward pass is the phase "backward". Inference mode is off during the call; `stage`
-/// and the loss's tensors must not be made in it. `visit_features`: called in the forward pass.
+/// shape; behind a sublayer with a post-norm that of what its out_proj writes, over
+/// post_norm_factor. At most R - r microbatches are in flight on rank r of R. `after_microbatch`
+/// gets the tokens of each microbatch twice. The backward pass is the phase "backward". Inference
+/// mode is off during the call; `stage` and the loss's tensors must not be made in it.
+/// `visit_features`: called in the forward pass.
 void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage& stage,
                       const LossOfWindows& loss, const JunctionVisitor& visit,
                       const JunctionVisitor& visit_gradient,
