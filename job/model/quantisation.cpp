@@ -13,13 +13,17 @@ constexpr int64_t kMaxBlock = int64_t{1} << 22;
 
 /// End of a refusal: how a user gets a model that is read.
 constexpr std::string_view kRemedy =
-    "; give the float32, float16 or bfloat16 model that it was made from, or let transformers "
-    "dequantise it: AutoModelForCausalLM.from_pretrained(DIR).dequantize().save_pretrained(OUT) "
-    "(if these weights are not quantised, remove the key)";
+    "; give the float32, float16 or bfloat16 model that it was made from (if these weights are not "
+    "quantised, remove the key)";
+
+/// The same of the one method that transformers dequantises.
+constexpr std::string_view kRemedyForBitsAndBytes =
+    "; give the model that it was made from, or let transformers dequantise it: "
+    "AutoModelForCausalLM.from_pretrained(DIR).dequantize().save_pretrained(OUT)";
 
 [[noreturn]] void refuse(const ConfigFields& fields, const std::string& key,
-                         const std::string& what) {
-  fields.fail(key, what + std::string(kRemedy));
+                         const std::string& what, std::string_view remedy = kRemedy) {
+  fields.fail(key, what + std::string(remedy));
 }
 
 void set_block(const ConfigFields& fields, const std::string& key, Quantisation& found) {
@@ -129,7 +133,8 @@ std::optional<Quantisation> read_quantisation(const ConfigFields& fields) {
       refuse(fields, section,
              "quantised checkpoints are refused (" +
                  (method.empty() ? "without quant_method" : "'" + method + "'") +
-                 "), unless of fp8, mxfp4 or compressed-tensors with 8 bits");
+                 "), unless of fp8, mxfp4 or compressed-tensors with 8 bits",
+             method == "bitsandbytes" ? kRemedyForBitsAndBytes : kRemedy);
     }
   }
   return found;

@@ -227,6 +227,11 @@ std::vector<BadConfig> bad_configs() {
       {"OtherHead", llama_with("LlamaForCausalLM", "LlamaForSequenceClassification"),
        R"(["LlamaForSequenceClassification"] is refused)"},
       {"Quantised", llama_with(R"("use_cache": true)", R"("quantization_config": {"bits": 4})"),
+      {"BitsAndBytes", quantised(R"("quant_method": "bitsandbytes")"),
+       "with 8 bits; give the model that it was made from, or let transformers dequantise it"},
+      // transformers would load weights of a method that it does not know as if they were plain.
+      {"ModelOpt", quantised(R"("quant_method": "modelopt")"),
+       "with 8 bits; give the float32, float16 or bfloat16 model that it was made from (if these"},
        "quantization_config: quantised checkpoints are refused (without quant_method)"},
       {"Gptq", quantised(R"("quant_method": "gptq")"),
        "quantization_config: quantised checkpoints are refused ('gptq'), unless of fp8, mxfp4 or "
