@@ -68,7 +68,8 @@ SOURCES = {
         "image_token_index": IMAGE, "image_seq_length": 16,
     },
 }  # fmt: skip
-COMPANIONS = {"preprocessor_config.json": '{"size": {"height": 28,  "width": 28}}', "processor_config.json": "{}", "chat_template.json": "{}"}
+COMPANIONS = {"preprocessor_config.json": '{"size": {"height": 28,  "width": 28}}', "processor_config.json": "{}", "chat_template.json": "{}",
+              "tekken.json": '{"vocab":  []}'}  # fmt: skip
 MODULE_NAMES = {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head.",
                 "vision_tower.": "model.vision_tower.", "multi_modal_projector.": "model.multi_modal_projector."}  # fmt: skip
 ALL = (*SOURCES, "modules")
