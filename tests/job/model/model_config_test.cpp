@@ -220,6 +220,29 @@ TEST(ModelConfig, Qwen2HasBiasesOnQueryKeyAndValueOnly) {
   const ModelConfig config = parse(kQwen25Config);
   EXPECT_TRUE(config.layers.front().attention.bias);
   EXPECT_FALSE(config.layers.front().attention.output_bias);
+TEST(ModelConfig, SizesThatATextPartDoesNotStateAreThoseOfTransformers) {
+  // As published: llava-1.5-7b-hf and pixtral-12b.
+  const auto wrapper = [](const std::string& text) {
+    return parse(R"({"model_type": "llava", "text_config": {)" + text +
+                 R"(}, "vision_config": {}})");
+  };
+  const ModelConfig llava = wrapper(R"("max_position_embeddings": 4096, "model_type": "llama",
+      "rms_norm_eps": 1e-05, "torch_dtype": "float16", "vocab_size": 32064)");
+  EXPECT_EQ(llava.hidden_size, 4096);
+  EXPECT_THAT(llava.layers, SizeIs(32));
+  EXPECT_EQ(llava.layers.front().mlp.intermediate_size, 11008);
+  EXPECT_EQ(llava.layers.front().attention.num_kv_heads, 32);
+  const ModelConfig pixtral = wrapper(R"("head_dim": 128, "hidden_size": 5120,
+      "intermediate_size": 14336, "model_type": "mistral", "num_hidden_layers": 40,
+      "num_key_value_heads": 8, "sliding_window": null, "vocab_size": 131072)");
+  EXPECT_EQ(pixtral.layers.front().attention.num_heads, 32);
+  const ModelConfig mistral = wrapper(R"("model_type": "mistral")");
+  EXPECT_EQ(mistral.hidden_size, 4096);
+  EXPECT_THAT(mistral.layers, SizeIs(32));
+  EXPECT_EQ(mistral.layers.front().mlp.intermediate_size, 14336);
+  EXPECT_EQ(mistral.vocab_size, 32000);
+}
+
   EXPECT_FALSE(config.layers.front().mlp.bias);
   EXPECT_TRUE(config.tie_word_embeddings);
 }
