@@ -24,10 +24,20 @@ std::string reason_against_stock_phi3(const ModelConfig& config) {
 
 }  // namespace
 
+/// transformers 4 takes these three keys of a longrope and no more, and derives the others.
+void write_phi3(nlohmann::json& config, const ModelConfig& output) {
+  const RotaryConfig& rotary = output.rotaries.front();
+  if (output.compressed || !is_derived_longrope(rotary, output.max_position_embeddings)) return;
+  config["rope_scaling"] = {{"type", rotary.type},
+                            {"short_factor", rotary.short_factor},
+                            {"long_factor", rotary.long_factor}};
+}
+
 constinit const ModelFamily kPhi3{.model_type = "phi3",
                                   .architecture = "Phi3ForCausalLM",
                                   .absent = {.max_position_embeddings = 4096, .rms_norm_eps = 1e-5},
                                   .read = read_phi3,
                                   .refuses_stock = reason_against_stock_phi3};
 
+                                  .write = write_phi3,
 }  // namespace dotresize

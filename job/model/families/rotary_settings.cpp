@@ -86,6 +86,11 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
 
 void read_longrope(const Reading& read, RotaryConfig& rotary) {
   const int64_t pairs = rotary.channels / 2;
+/// Factor of cos and sin that follows from the extension of the context.
+double longrope_scale(double factor, double original) {
+  return factor > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
+}
+
   rotary.short_factor = read.fields.required_positives("short_factor", pairs, kMaxFactor);
   rotary.long_factor = read.fields.required_positives("long_factor", pairs, kMaxFactor);
   rotary.original_max_position_embeddings =
@@ -97,9 +102,11 @@ void read_longrope(const Reading& read, RotaryConfig& rotary) {
       given.value_or(static_cast<double>(read.model.max_position_embeddings) / original);
   if (const auto scale = read.fields.positive("attention_factor", kMaxFactor)) {
     rotary.attention_factor = *scale;
-  } else if (rotary.factor > 1.0) {
-    if (original < 2.0) read.fields.fail(kOriginalPositions, "1 is too few; at least 2 are needed");
-    rotary.attention_factor = std::sqrt(1.0 + std::log(rotary.factor) / std::log(original));
+  } else {
+    if (rotary.factor > 1.0 && original < 2.0) {
+      read.fields.fail(kOriginalPositions, "1 is too few; at least 2 are needed");
+    }
+    rotary.attention_factor = longrope_scale(rotary.factor, original);
   }
 }
 
@@ -321,6 +328,13 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
 bool states_partial(const RotaryConfig& rotary) {
   return rotary.partial_factor != 1.0 || rotary.partial_if_absent != 1.0;
 }
+bool is_derived_longrope(const RotaryConfig& rotary, int64_t max_position_embeddings) {
+  if (rotary.type != "longrope") return false;
+  const auto original = static_cast<double>(rotary.original_max_position_embeddings);
+  return rotary.factor == static_cast<double>(max_position_embeddings) / original &&
+         rotary.attention_factor == longrope_scale(rotary.factor, original);
+}
+
 
 nlohmann::json rotary_parameters(const RotaryConfig& rotary) {
   nlohmann::json parameters = rotary_scaling(rotary);

@@ -240,6 +240,20 @@ TEST(OutputConfig, NamesTheNumberOfExpertsForBothVersionsOfTransformers) {
   }
 }
 
+TEST(OutputConfig, AStockPhi3HasTheLongropeThatTransformers4Accepts) {
+  const auto scaling_of = [](const std::string& text) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    const std::string output = output_config_json(text, source);
+    EXPECT_EQ(parse_model_config(output, "config.json").rotaries, source.rotaries);
+    return json::parse(output)["rope_scaling"];
+  };
+  EXPECT_EQ(scaling_of(kPhi4MiniConfig), json::parse(kPhi4MiniConfig)["rope_scaling"]);
+  // It does not accept this one, but does not compute something else either.
+  const json stated = scaling_of(
+      with(kPhi4MiniConfig, R"("type": "longrope")", R"("type": "longrope", "factor": 2.0)"));
+  EXPECT_EQ(stated["factor"], 2.0);
+}
+
 TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
   std::string list = "[1.5";
   for (int i = 1; i < 64; ++i) list += ", 1.5";
