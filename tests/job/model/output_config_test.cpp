@@ -254,6 +254,12 @@ TEST(OutputConfig, AStockPhi3HasTheLongropeThatTransformers4Accepts) {
   EXPECT_EQ(stated["factor"], 2.0);
 }
 
+TEST(OutputConfig, HasNoLayersThatPredictFurtherTokens) {
+  const json keys = json::parse(
+      output_config_json(kQwen35Config, parse_model_config(kQwen35Config, "config.json")));
+  EXPECT_EQ(keys["mtp_num_hidden_layers"], 0);
+}
+
 TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
   std::string list = "[1.5";
   for (int i = 1; i < 64; ++i) list += ", 1.5";
