@@ -13,6 +13,7 @@ namespace {
 constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
 constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+constexpr const char* kQueryBeta = "llama_4_scaling_beta";
 
 /// Inputs for reading the settings of one dialect.
 struct Reading {
@@ -62,14 +63,15 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
   rotary.original_max_position_embeddings =
       original_positions(read).value_or(read.model.max_position_embeddings);
   const auto given = read.fields.positive("attention_factor", kMaxFactor);
-  const auto weight = read.fields.positive("mscale", kMaxFactor);
-  const auto weight_all = read.fields.positive("mscale_all_dim", kMaxFactor);
+  // A weight of 0 counts as absent.
+  const double weight = read.fields.number("mscale", 0.0, kMaxFactor).value_or(0.0);
+  const double weight_all = read.fields.number("mscale_all_dim", 0.0, kMaxFactor).value_or(0.0);
   const auto scale = [&](double of_weight) {  // factor of cos and sin
     return rotary.factor <= 1.0 ? 1.0 : 0.1 * of_weight * std::log(rotary.factor) + 1.0;
   };
-  const bool weighted = weight && weight_all;
+  const bool weighted = weight > 0.0 && weight_all > 0.0;
   rotary.attention_factor = given      ? *given
-                            : weighted ? scale(*weight) / scale(*weight_all)
+                            : weighted ? scale(weight) / scale(weight_all)
                                        : scale(1.0);
   rotary.beta_fast = read.fields.positive("beta_fast", kMaxFactor).value_or(rotary.beta_fast);
   rotary.beta_slow = read.fields.positive("beta_slow", kMaxFactor).value_or(rotary.beta_slow);
@@ -84,13 +86,13 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
   }
 }
 
-void read_longrope(const Reading& read, RotaryConfig& rotary) {
-  const int64_t pairs = rotary.channels / 2;
 /// Factor of cos and sin that follows from the extension of the context.
 double longrope_scale(double factor, double original) {
   return factor > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
 }
 
+void read_longrope(const Reading& read, RotaryConfig& rotary) {
+  const int64_t pairs = rotary.channels / 2;
   rotary.short_factor = read.fields.required_positives("short_factor", pairs, kMaxFactor);
   rotary.long_factor = read.fields.required_positives("long_factor", pairs, kMaxFactor);
   rotary.original_max_position_embeddings =
@@ -173,7 +175,8 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
   found->read(read, rotary);
   if (read.rules.scales_queries) {
     if (name != "yarn") read.fields.fail("rope_type", "'" + name + "' is refused; yarn is needed");
-    rotary.query_beta = read.fields.required_positive("llama_4_scaling_beta", kMaxFactor);
+    rotary.query_beta = read.fields.number(kQueryBeta, 0.0, kMaxFactor);
+    if (!rotary.query_beta) read.fields.fail(kQueryBeta, "is missing");
   }
   return rotary;
 }
@@ -313,7 +316,7 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
     return scaling;
   }
   scaling["attention_factor"] = rotary.attention_factor;
-  if (rotary.query_beta != 0.0) scaling["llama_4_scaling_beta"] = rotary.query_beta;
+  if (rotary.query_beta) scaling[kQueryBeta] = *rotary.query_beta;
   if (rotary.type == "yarn") {
     scaling["beta_fast"] = rotary.beta_fast;
     scaling["beta_slow"] = rotary.beta_slow;
@@ -325,9 +328,6 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
   return scaling;
 }
 
-bool states_partial(const RotaryConfig& rotary) {
-  return rotary.partial_factor != 1.0 || rotary.partial_if_absent != 1.0;
-}
 bool is_derived_longrope(const RotaryConfig& rotary, int64_t max_position_embeddings) {
   if (rotary.type != "longrope") return false;
   const auto original = static_cast<double>(rotary.original_max_position_embeddings);
@@ -335,6 +335,9 @@ bool is_derived_longrope(const RotaryConfig& rotary, int64_t max_position_embedd
          rotary.attention_factor == longrope_scale(rotary.factor, original);
 }
 
+bool states_partial(const RotaryConfig& rotary) {
+  return rotary.partial_factor != 1.0 || rotary.partial_if_absent != 1.0;
+}
 
 nlohmann::json rotary_parameters(const RotaryConfig& rotary) {
   nlohmann::json parameters = rotary_scaling(rotary);

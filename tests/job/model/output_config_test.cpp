@@ -240,6 +240,25 @@ TEST(OutputConfig, NamesTheNumberOfExpertsForBothVersionsOfTransformers) {
   }
 }
 
+TEST(OutputConfig, HasNoLayersThatPredictFurtherTokens) {
+  const json keys = json::parse(
+      output_config_json(kQwen35Config, parse_model_config(kQwen35Config, "config.json")));
+  EXPECT_EQ(keys["mtp_num_hidden_layers"], 0);
+}
+
+TEST(OutputConfig, KeepsWhatOnlyOtherProgramsRead) {
+  const json devstral = json::parse(
+      output_config_json(kDevstral2Config, parse_model_config(kDevstral2Config, "config.json")));
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    EXPECT_EQ(devstral[key]["llama_4_scaling_beta"], 0.0) << key;  // transformers needs it
+    EXPECT_EQ(devstral[key]["mscale"], 1.0) << key;                // llama.cpp's converter
+    EXPECT_EQ(devstral[key]["mscale_all_dim"], 0.0) << key;
+  }
+  const json hunyuan = json::parse(
+      output_config_json(kHunyuanConfig, parse_model_config(kHunyuanConfig, "config.json")));
+  EXPECT_EQ(hunyuan["use_qk_norm"], true);  // vLLM leaves the norms out without it
+}
+
 TEST(OutputConfig, AStockPhi3HasTheLongropeThatTransformers4Accepts) {
   const auto scaling_of = [](const std::string& text) {
     const ModelConfig source = parse_model_config(text, "config.json");
@@ -254,10 +273,9 @@ TEST(OutputConfig, AStockPhi3HasTheLongropeThatTransformers4Accepts) {
   EXPECT_EQ(stated["factor"], 2.0);
 }
 
-TEST(OutputConfig, HasNoLayersThatPredictFurtherTokens) {
-  const json keys = json::parse(
-      output_config_json(kQwen35Config, parse_model_config(kQwen35Config, "config.json")));
-  EXPECT_EQ(keys["mtp_num_hidden_layers"], 0);
+TEST(OutputConfig, DoesNotNameTheCodeThatAReleaseHas) {
+  const ModelConfig source = parse_model_config(kPhi4MiniConfig, "config.json");
+  EXPECT_FALSE(json::parse(output_config_json(kPhi4MiniConfig, source)).contains("auto_map"));
 }
 
 TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
