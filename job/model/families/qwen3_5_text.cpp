@@ -25,6 +25,11 @@ DeltaNetSpec read_delta_net(const ConfigFields& fields) {
                                             " does not divide linear_num_value_heads, " +
                                             std::to_string(net.value_heads));
   }
+  // Of Qwen3.6 on; engines compute what it says, transformers the two names of one function alone.
+  const std::string gate = fields.text("output_gate_type").value_or("swish");
+  if (gate != "swish" && gate != "silu") {
+    fields.fail("output_gate_type", "'" + gate + "' is refused; only 'swish' is supported");
+  }
   if (net.taps < 2) fields.fail("linear_conv_kernel_dim", "1 is refused; at least 2 are needed");
   return net;
 }

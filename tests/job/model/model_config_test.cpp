@@ -40,6 +40,9 @@ TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
       with(kLlama31Config, "{", R"({"unsloth_fixed": true, "_flash_attn_2_enabled": true,)");
   const std::string gemma2_of_9b = with(kGemma2Config, R"("sliding_window": 4096,)",
                                         R"("sliding_window": 4096, "sliding_window_size": 4096,)");
+  const std::string qwen36 = with(
+      kQwen35Config, R"("attn_output_gate": true,)",
+      R"("attn_output_gate": true, "output_gate_type": "swish", "partial_rotary_factor": 0.25,)");
   const std::string distilled_qwen =
       with(kQwen25Config, R"("use_sliding_window")", R"("use_mrope": false, "use_sliding_window")");
   for (const std::string& text : {std::string(kLlama31Config),
@@ -56,6 +59,7 @@ TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
                                   std::string(kGemma3Config),
                                   std::string(kGemma3Of4BConfig),
                                   std::string(kQwen35Config),
+                                  qwen36,
                                   std::string(kOlmo3Config),
                                   std::string(kMinistral3Config),
                                   std::string(kDevstral2Config),
