@@ -228,7 +228,7 @@ std::vector<BadConfig> bad_configs() {
       {"Quantised", llama_with(R"("use_cache": true)", R"("quantization_config": {"bits": 4})"),
        "quantization_config: quantised checkpoints are refused (without quant_method)"},
       {"BitsAndBytes", quantised(R"("quant_method": "bitsandbytes")"),
-       "with 8 bits; give the model that it was made from, or let transformers dequantise it"},
+       "bfloat16 model that it was made from, or let transformers dequantise it"},
       // transformers would load weights of a method that it does not know as if they were plain.
       {"ModelOpt", quantised(R"("quant_method": "modelopt")"),
        "with 8 bits; give the float32, float16 or bfloat16 model that it was made from (if these"},
@@ -244,7 +244,10 @@ std::vector<BadConfig> bad_configs() {
       {"Fp8InBlocksOfOneNumber", quantised(R"("quant_method": "fp8", "weight_block_size": [128])"),
        "quantization_config.weight_block_size: is not a list of two sizes"},
       {"PackedWeights", compressed("pack-quantized", ""),
-       "quantization_config.format: 'pack-quantized' of compressed-tensors is not read"},
+       "int-quantized and naive-quantized are; give the float32, float16 or bfloat16 model that it "
+       "was made from, or let transformers dequantise it: "
+       "AutoModelForCausalLM.from_pretrained(DIR, "
+       "quantization_config=CompressedTensorsConfig(dequantize=True))"},
       {"WeightsOf4Bits", compressed("int-quantized", R"("num_bits": 4)"),
        "quantization_config.config_groups.one.weights.num_bits: weights of 4 bits (int)"},
       {"ZeroPoints", compressed("int-quantized", R"("symmetric": false)"),
