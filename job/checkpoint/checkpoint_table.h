@@ -56,6 +56,8 @@ struct CheckpointTable {
   std::vector<std::string> absent = {};
   /// By their stored names: a wrapper's tensors beside its text part.
   std::map<std::string, TensorPlace> others = {};
+  /// Stored names of layers that predict further tokens.
+  std::vector<std::string> further = {};
   /// Layout of a wrapper's names; null if the model is none.
   const WrapperNames* wrapper_names = nullptr;
 };

@@ -70,7 +70,7 @@ json rotary_json(const RotaryConfig& rotary) {
           {"beta_fast", rotary.beta_fast},
           {"beta_slow", rotary.beta_slow},
           {"truncate", rotary.truncate},
-          {"query_beta", rotary.query_beta}};
+          {"query_beta", rotary.query_beta.value_or(0.0)}};
 }
 
 template <class Number>

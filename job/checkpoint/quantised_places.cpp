@@ -16,8 +16,14 @@ constexpr std::array<std::string_view, 2> kScales = {"_scale_inv", "_scale"};
 constexpr std::array<std::string_view, 3> kScaleDtypes = {"F32", "F16", "BF16"};
 
 /// Ends of names of what only a computation in 8 bits needs.
-constexpr std::array<std::string_view, 6> kRuntimeScales = {
-    ".activation_scale", ".input_scale", ".output_scale", ".q_scale", ".k_scale", ".v_scale"};
+constexpr std::array<std::string_view, 8> kRuntimeEnds = {
+    ".activation_scale", ".input_scale", ".output_scale",     ".q_scale",
+    ".k_scale",          ".v_scale",     ".input_zero_point", ".output_zero_point"};
+
+bool is_for_runtime(std::string_view name) {
+  return std::ranges::any_of(kRuntimeEnds,
+                             [&](std::string_view end) { return name.ends_with(end); });
+}
 
 [[noreturn]] void refuse_weight(const fs::path& dir, const TensorPlace& place,
                                 const std::string& what) {
@@ -124,7 +130,7 @@ void take_scales(const fs::path& dir, const Quantisation& quantisation, Checkpoi
   if (quantisation.packed) return take_blocks(dir, tensors);
   std::set<std::string> taken;
   for (auto& [name, place] : tensors) {
-    if (place.dtype != quantisation.weight_dtype) continue;
+    if (place.dtype != quantisation.weight_dtype || is_for_runtime(name)) continue;
     if (tensors.contains(name + "_zero_point")) {
       refuse_weight(dir, place, "has zero points, which are not read; only symmetric weights are");
     }
@@ -150,10 +156,7 @@ void take_scales(const fs::path& dir, const Quantisation& quantisation, Checkpoi
     if (entry.second.quantised) entry.second.dtype = "BF16";
   }
   std::erase_if(tensors, [&](const auto& entry) {
-    return taken.contains(entry.first) ||
-           std::ranges::any_of(kRuntimeScales, [&](std::string_view ending) {
-             return entry.first.ends_with(ending);
-           });
+    return taken.contains(entry.first) || is_for_runtime(entry.first);
   });
 }
 

@@ -83,7 +83,7 @@ std::string tensors_text(const std::vector<std::string>& names) {
   if (names.size() > shown.size()) {
     shown.push_back(std::to_string(names.size() - shown.size()) + " more");
   }
-  return listed(shown);
+  return (names.size() == 1 ? "tensor " : "tensors ") + listed(shown);
 }
 
 void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
@@ -99,8 +99,12 @@ void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
     unused.push_back(entry.first);
   }
   if (!unused.empty()) {
-    warnings.push_back((unused.size() == 1 ? "tensor " : "tensors ") + tensors_text(unused) +
-                       ": not part of a " + config.family + " with this config.json, and not read");
+    warnings.push_back(tensors_text(unused) + ": not part of a " + config.family +
+                       " with this config.json, and not read");
+  }
+  if (!table.further.empty()) {
+    warnings.push_back(tensors_text(table.further) +
+                       ": layers that predict further tokens are not read, and an output has none");
   }
   const bool float64 = std::ranges::any_of(
       table.tensors, [](const auto& entry) { return entry.second.dtype == "F64"; });

@@ -66,6 +66,17 @@ std::map<std::string, TensorPlace> with_model_prefix(std::map<std::string, Tenso
   return named;
 }
 
+/// Moves the layers that predict further tokens from table.tensors to table.further.
+void leave_out_further_layers(const ModelConfig& config, CheckpointTable& table) {
+  for (const std::string& beginning : config.further_layers) {
+    auto place = table.tensors.lower_bound(beginning);
+    while (place != table.tensors.end() && place->first.starts_with(beginning)) {
+      table.further.push_back(place->first);
+      place = table.tensors.erase(place);
+    }
+  }
+}
+
 /// Moves the text part's tensors of a wrapper to the names of a model of text, and leaves the
 /// others in table.others.
 void take_text_part(const fs::path& dir, CheckpointTable& table) {
@@ -266,6 +277,7 @@ CheckpointTable table_of_model(const CheckpointFiles& files,
   for (const auto& entry : files.index) {
     if (!table.tensors.contains(entry.first)) table.absent.push_back(entry.first);
   }
+  leave_out_further_layers(config, table);
   if (config.wrapper) {
     take_text_part(dir, table);
   } else {

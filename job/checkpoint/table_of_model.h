@@ -19,9 +19,9 @@ CheckpointTable table_as_stored(const CheckpointFiles& files,
 /// Makes the table of a model as transformers reads it: names without `model.` get it; experts that
 /// are stored as one become one tensor each; a tied model's head stands for an embedding that is
 /// not stored; the index need not list all tensors of its files; quantised weights have their
-/// scales; the text part of a wrapper gets the names of a model of text. Throws InputError if the
-/// index places a tensor in another file than one that holds it, or a wrapper's text part is stored
-/// in two layouts or not at all.
+/// scales; the text part of a wrapper gets the names of a model of text; layers that predict
+/// further tokens are left out. Throws InputError if the index places a tensor in another file than
+/// one that holds it, or a wrapper's text part is stored in two layouts or not at all.
 CheckpointTable table_of_model(const CheckpointFiles& files,
                                const std::map<std::string, SafetensorsHeader>& headers,
                                const std::filesystem::path& dir, const ModelConfig& config);

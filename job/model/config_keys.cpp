@@ -29,14 +29,17 @@ constexpr std::array<std::string_view, 24> kIdleKept = {
     "transformers_version", "max_sequence_length",  "tokenizer_padding_side"};
 
 /// Keys without effect on a model's predictions, which an output does not need.
-constexpr std::array<std::string_view, 51> kIdleDropped = {"_name_or_path",
+constexpr std::array<std::string_view, 57> kIdleDropped = {"_name_or_path",
                                                            "_attn_implementation",
                                                            "attn_implementation",
                                                            "_attn_implementation_autoset",
                                                            "_commit_hash",
+                                                           "_flash_attn_2_enabled",
                                                            "quantization_config",
                                                            "compression_config",
+                                                           "gradient_checkpointing",
                                                            "is_causal",
+                                                           "is_composition",
                                                            "use_bidirectional_attention",
                                                            "add_cross_attention",
                                                            "bad_words_ids",
@@ -78,8 +81,11 @@ constexpr std::array<std::string_view, 51> kIdleDropped = {"_name_or_path",
                                                            "tf_legacy_loss",
                                                            "tie_encoder_decoder",
                                                            "torchscript",
+                                                           "transformers.js_config",
                                                            "typical_p",
-                                                           "unsloth_version"};
+                                                           "unsloth_fixed",
+                                                           "unsloth_version",
+                                                           "use_mrope"};
 
 /// Keys that say where the code of a compressed model is and what it computes. An output gets its
 /// own ones.
@@ -156,6 +162,7 @@ std::vector<std::string> warnings_about_keys(const ConfigFields& fields,
   for (const std::string& key : fields.unread()) {
     const std::string outer = key.substr(0, key.find('.'));
     if (contains(kIdleKept, outer) || contains(kIdleDropped, outer)) continue;
+    if (contains(kIdleDropped, key)) continue;  // a name with a dot
     unknown.push_back(printable(key, 60));
   }
   if (unknown.empty()) return {};

@@ -32,8 +32,8 @@ struct RotaryConfig {
   std::vector<double> short_factor = {};
   std::vector<double> long_factor = {};
   /// Queries are multiplied by 1 + query_beta · ln(1 + ⌊position /
-  /// original_max_position_embeddings⌋).
-  double query_beta = 0.0;
+  /// original_max_position_embeddings⌋). Absent in families whose configs do not have it.
+  std::optional<double> query_beta = std::nullopt;
 
   bool operator==(const RotaryConfig&) const = default;
 };

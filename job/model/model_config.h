@@ -111,6 +111,8 @@ struct ModelConfig {
   int64_t file_bytes = 0;
   std::optional<Wrapper> wrapper = {};            ///< the model is the text part of another one
   std::optional<Quantisation> quantisation = {};  ///< weights are stored in 8 or 4 bits
+  /// Beginnings of the stored names of layers that predict further tokens. They are not read.
+  std::vector<std::string> further_layers = {};
   NarrowForm form;
 
   int64_t num_layers() const { return std::ssize(layers); }  ///< L

@@ -17,20 +17,36 @@ using nlohmann::json;
 
 constexpr const char* kTextConfig = "text_config";
 
+/// Copies what a source's rotary settings tell others than the computation of text: positions of
+/// images, and weights of a yarn, which converters and engines look for although attention_factor
+/// says what they amount to.
+void keep_other_settings(const json& config, const RotaryConfig& rotary, json& settings) {
+  std::vector<const char*> kept = {"mrope_section", "mrope_interleaved"};
+  if (rotary.type == "yarn") kept.insert(kept.end(), {"mscale", "mscale_all_dim"});
+  for (const char* section : {"rope_scaling", "rope_parameters"}) {
+    const auto source = config.find(section);
+    if (source == config.end() || !source->is_object()) continue;
+    for (const char* key : kept) {
+      if (source->contains(key)) settings[key] = (*source)[key];
+    }
+  }
+}
+
 void write_rotary(json& config, const RotaryConfig& rotary) {
   if (states_partial(rotary)) config["partial_rotary_factor"] = rotary.partial_factor;
   if (rotary.type == "longrope") {  // transformers 4 reads it here
     config["original_max_position_embeddings"] = rotary.original_max_position_embeddings;
   }
   json parameters = rotary_parameters(rotary);  // transformers 5
-  if (const auto source = config.find("rope_parameters"); source != config.end()) {
-    for (const char* of_images : {"mrope_section", "mrope_interleaved"}) {
-      if (source->contains(of_images)) parameters[of_images] = (*source)[of_images];
-    }
+  keep_other_settings(config, rotary, parameters);
+  json scaling;  // transformers 4
+  if (rotary.type != "default") {
+    scaling = rotary_scaling(rotary);
+    keep_other_settings(config, rotary, scaling);
   }
   config["rope_parameters"] = std::move(parameters);
   config["rope_theta"] = rotary.theta;  // transformers 4
-  config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
+  config["rope_scaling"] = std::move(scaling);
 }
 
 /// Writes the keys that make transformers load the code beside the weights.

@@ -11,15 +11,25 @@ using nlohmann::json;
 
 constexpr int64_t kMaxBlock = int64_t{1} << 22;
 
-/// End of a refusal: how a user gets a model that is read.
-constexpr std::string_view kRemedy =
-    "; give the float32, float16 or bfloat16 model that it was made from, or let transformers "
-    "dequantise it: AutoModelForCausalLM.from_pretrained(DIR).dequantize().save_pretrained(OUT) "
-    "(if these weights are not quantised, remove the key)";
+/// How transformers dequantises a model of a method for which it can.
+constexpr std::string_view kByCompressedTensors =
+    ", or let transformers dequantise it: AutoModelForCausalLM.from_pretrained(DIR, "
+    "quantization_config=CompressedTensorsConfig(dequantize=True)).save_pretrained(OUT)";
+constexpr std::string_view kByBitsAndBytes =
+    ", or let transformers dequantise it: "
+    "AutoModelForCausalLM.from_pretrained(DIR).dequantize().save_pretrained(OUT)";
 
+/// Refuses the weights, and says how a user gets a model that is read.
 [[noreturn]] void refuse(const ConfigFields& fields, const std::string& key,
-                         const std::string& what) {
-  fields.fail(key, what + std::string(kRemedy));
+                         const std::string& what, std::string_view other_way = "") {
+  fields.fail(key, what + "; give the float32, float16 or bfloat16 model that it was made from" +
+                       std::string(other_way) +
+                       " (if these weights are not quantised, remove the key)");
+}
+
+[[noreturn]] void refuse_compressed_tensors(const ConfigFields& fields, const std::string& key,
+                                            const std::string& what) {
+  refuse(fields, key, what, kByCompressedTensors);
 }
 
 void set_block(const ConfigFields& fields, const std::string& key, Quantisation& found) {
@@ -52,18 +62,19 @@ Quantisation read_group(const ConfigFields& group) {
   const std::string type = weights->text("type").value_or("int");
   const int64_t bits = weights->integer("num_bits", 1, 64).value_or(8);
   if (bits != 8 || (type != "float" && type != "int")) {
-    refuse(*weights, "num_bits",
-           "weights of " + std::to_string(bits) + " bits (" + type +
-               ") are not read; only those of 8 bits are, float or int");
+    refuse_compressed_tensors(*weights, "num_bits",
+                              "weights of " + std::to_string(bits) + " bits (" + type +
+                                  ") are not read; only those of 8 bits are, float or int");
   }
   if (!weights->boolean("symmetric", true)) {
-    refuse(*weights, "symmetric", "is false; weights with zero points are not read");
+    refuse_compressed_tensors(*weights, "symmetric",
+                              "is false; weights with zero points are not read");
   }
   const std::string strategy = weights->text("strategy").value_or("tensor");
   constexpr std::array<std::string_view, 3> kStrategies = {"tensor", "channel", "block"};
   if (std::ranges::count(kStrategies, strategy) == 0) {
-    refuse(*weights, "strategy",
-           "'" + strategy + "' is not read; only tensor, channel and block are");
+    refuse_compressed_tensors(*weights, "strategy",
+                              "'" + strategy + "' is not read; only tensor, channel and block are");
   }
   Quantisation found{.name = "compressed-tensors",
                      .weight_dtype = type == "float" ? "F8_E4M3" : "I8"};
@@ -76,19 +87,20 @@ Quantisation read_compressed_tensors(const ConfigFields& fields) {
   constexpr std::array<std::string_view, 3> kFormats = {"float-quantized", "int-quantized",
                                                         "naive-quantized"};
   if (std::ranges::count(kFormats, format) == 0) {
-    refuse(fields, "format",
-           "'" + format +
-               "' of compressed-tensors is not read; only float-quantized, "
-               "int-quantized and naive-quantized are");
+    refuse_compressed_tensors(fields, "format",
+                              "'" + format +
+                                  "' of compressed-tensors is not read; only float-quantized, "
+                                  "int-quantized and naive-quantized are");
   }
   if (const auto sparsity = fields.object("sparsity_config")) {
     if (sparsity->text("format").value_or("dense") != "dense") {
-      refuse(*sparsity, "format", "is not dense: sparse weights are not read");
+      refuse_compressed_tensors(*sparsity, "format", "is not dense: sparse weights are not read");
     }
   }
   const json& transforms = fields.raw("transform_config");
   if (!transforms.is_null() && transforms != json::object()) {
-    refuse(fields, "transform_config", "is there: weights behind transforms are not read");
+    refuse_compressed_tensors(fields, "transform_config",
+                              "is there: weights behind transforms are not read");
   }
   const std::optional<ConfigFields> groups = fields.object("config_groups");
   std::optional<Quantisation> found;
@@ -99,7 +111,7 @@ Quantisation read_compressed_tensors(const ConfigFields& fields) {
     if (!group) groups->fail(name, "is null");
     const Quantisation one = read_group(*group);
     if (found && *found != one) {
-      refuse(fields, "config_groups", "groups of different forms are not read");
+      refuse_compressed_tensors(fields, "config_groups", "groups of different forms are not read");
     }
     found = one;
   }
@@ -129,7 +141,8 @@ std::optional<Quantisation> read_quantisation(const ConfigFields& fields) {
       refuse(fields, section,
              "quantised checkpoints are refused (" +
                  (method.empty() ? "without quant_method" : "'" + method + "'") +
-                 "), unless of fp8, mxfp4 or compressed-tensors with 8 bits");
+                 "), unless of fp8, mxfp4 or compressed-tensors with 8 bits",
+             method == "bitsandbytes" ? kByBitsAndBytes : "");
     }
   }
   return found;

@@ -107,10 +107,10 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
   return *family;
 }
 
+/// Reads the number of heads, which is `num_heads` if absent, and the sizes of each.
 void read_heads(const ConfigFields& fields, const ModelFamily& family, int64_t hidden_size,
-                AttentionSpec& attention) {
-  attention.num_heads =
-      fields.integer_or("num_attention_heads", family.absent.num_heads, kMaxHeads);
+                std::optional<int64_t> num_heads, AttentionSpec& attention) {
+  attention.num_heads = fields.integer_or("num_attention_heads", num_heads, kMaxHeads);
   const auto absent_kv_heads =
       fields.contains("num_key_value_heads") ? std::nullopt : family.absent.kv_heads;
   attention.num_kv_heads = fields.integer("num_key_value_heads", 1, kMaxHeads)
@@ -140,16 +140,25 @@ void read_heads(const ConfigFields& fields, const ModelFamily& family, int64_t h
 }
 
 void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
-  config.hidden_size = fields.required_integer("hidden_size", 1, kMaxSize);
+  const auto absent = [&](std::optional<int64_t> otherwise, int64_t AbsentSizes::*size) {
+    const bool in_wrapper = config.wrapper && family.absent_in_wrapper;
+    return in_wrapper ? std::optional(*family.absent_in_wrapper.*size) : otherwise;
+  };
+  config.hidden_size =
+      fields.integer_or("hidden_size", absent(std::nullopt, &AbsentSizes::hidden_size), kMaxSize);
   LayerSpec layer;
   layer.mlp.activation = family.activation;
-  layer.mlp.intermediate_size =
-      fields.integer_or("intermediate_size", family.absent.intermediate_size, kMaxSize);
-  const int64_t layers = fields.required_integer("num_hidden_layers", 1, kMaxLayers);
-  config.vocab_size = fields.integer_or("vocab_size", family.absent.vocab_size, kMaxSize);
+  layer.mlp.intermediate_size = fields.integer_or(
+      "intermediate_size", absent(family.absent.intermediate_size, &AbsentSizes::intermediate_size),
+      kMaxSize);
+  const int64_t layers = fields.integer_or(
+      "num_hidden_layers", absent(std::nullopt, &AbsentSizes::num_layers), kMaxLayers);
+  config.vocab_size = fields.integer_or(
+      "vocab_size", absent(family.absent.vocab_size, &AbsentSizes::vocab_size), kMaxSize);
   config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions)
                                        .value_or(family.absent.max_position_embeddings);
-  read_heads(fields, family, config.hidden_size, layer.attention);
+  read_heads(fields, family, config.hidden_size,
+             absent(family.absent.num_heads, &AbsentSizes::num_heads), layer.attention);
   config.layers.assign(static_cast<std::size_t>(layers), layer);
 }
 

@@ -38,12 +38,13 @@ ParsedConfig parse_config(const std::string& json_text, const std::string& origi
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);
 
 /// Files beside config.json and weights that are copied from the model to its output unchanged.
-inline constexpr std::array<const char*, 10> kCompanionFiles = {
+inline constexpr std::array<const char*, 11> kCompanionFiles = {
     "tokenizer.json",     "tokenizer_config.json",
     "tokenizer.model",    "special_tokens_map.json",
     "vocab.json",         "merges.txt",
     "added_tokens.json",  "chat_template.jinja",
-    "chat_template.json", "generation_config.json"};
+    "chat_template.json", "generation_config.json",
+    "tekken.json"};
 
 /// Files likewise that say how a wrapper reads images. Outputs of other models do without.
 inline constexpr std::array<const char*, 4> kProcessorFiles = {

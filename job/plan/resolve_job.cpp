@@ -181,7 +181,9 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
   fail(key, warning + "; method.allow_larger: true allows it");
 }
 
-void check_stock_output(const ModelConfig& config) {
+/// Refuses a narrower stock model that its family does not have.
+void check_stock_output(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.stock_output() || job.widths.largest() == config.hidden_size) return;
   const ModelFamily& family = *find_family(config.family);
   const auto refuse = [&](const std::string& reason) {
     fail("output.format",
@@ -297,7 +299,6 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   if (given.has_lambda()) job.maps.lambda = given.lambda();
   job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
   job.maps.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
-  if (job.stock_output()) check_stock_output(config);
   resolve_architecture(architecture, config, job);
   job.model.hidden_size = config.hidden_size;
   // With a size, the widths of a stock output are free, so they are such that engines, whose
@@ -315,6 +316,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
     job.mlp = mlp_target(given, round_to, config);
   }
   resolve_widths(given, round_to, config, job);
+  check_stock_output(config, job);
   check_maps(config, job);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
   if (architecture == v1::Output::auto_ && job.stock_output() && twin && !config.wrapper &&

@@ -55,18 +55,15 @@ TEST_F(SourceModelTest, BlocksNeedNotDivideAWeight) {
   }
 }
 
-json int8_by_matrix() {
-  return {{"quant_method", "compressed-tensors"},
-          {"format", "int-quantized"},
-          {"config_groups", {{"one", {{"weights", {{"type", "int"}, {"strategy", "tensor"}}}}}}}};
-}
-
 TEST_F(SourceModelTest, AQuantisedTextPartIsReadAndOtherQuantisedPartsAreRefused) {
   json config = wrapper_json();
   config["quantization_config"] = int8_by_matrix();
   const auto bend = [](NamedTensors& tensors) {
     tensor_of(tensors, kUp) = at::full({12, 8}, 3, at::kChar);
     tensors.emplace_back(std::string(kUp) + "_scale", at::full({1}, 0.5));
+    const std::string module = std::string(kUp).substr(0, std::string(kUp).rfind('.'));
+    tensors.emplace_back(module + ".input_scale", at::full({1}, 0.25));
+    tensors.emplace_back(module + ".input_zero_point", at::zeros({1}, at::kChar));
     wrap(tensors, "language_model.model.", "language_model.lm_head.");
   };
   write(config, bend);

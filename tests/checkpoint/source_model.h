@@ -47,6 +47,13 @@ inline nlohmann::json wrapper_json() {
           {"vision_config", {{"hidden_size", 4}}}};
 }
 
+/// Returns a quantization_config of matrices in 8 bits, each with one scale.
+inline nlohmann::json int8_by_matrix() {
+  return {{"quant_method", "compressed-tensors"},
+          {"format", "int-quantized"},
+          {"config_groups", {{"one", {{"weights", {{"type", "int"}, {"strategy", "tensor"}}}}}}}};
+}
+
 /// Gives the tensors the names of a wrapper's text part, and adds two of other parts.
 inline void wrap(NamedTensors& tensors, const std::string& base, const std::string& head) {
   for (auto& [name, tensor] : tensors) {

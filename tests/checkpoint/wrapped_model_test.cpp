@@ -6,6 +6,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -54,6 +55,53 @@ TEST_F(SourceModelTest, AWrapperThatCallsATextPartWithAHeadTiedHasAHead) {
     wrap(tensors, "language_model.model.", "language_model.lm_head.");
   });
   EXPECT_TRUE(read().config.tie_word_embeddings);
+}
+
+json qwen3_5_around_text() {
+  json config = wrapper_json();
+  json& text = config["text_config"];
+  text.update({{"model_type", "qwen3_5_text"},
+               {"num_key_value_heads", 2},
+               {"head_dim", 8},
+               {"layer_types", {"full_attention"}}});
+  config["model_type"] = "qwen3_5";
+  return config;
+}
+
+TEST_F(SourceModelTest, LayersThatPredictFurtherTokensAreNeitherReadNorCopied) {
+  json config = qwen3_5_around_text();
+  config["quantization_config"] = int8_by_matrix();
+  write(config, [](NamedTensors& tensors) {
+    wrap(tensors, "model.language_model.", "lm_head.");
+    tensors.emplace_back("mtp.layers.0.mlp.up_proj.weight", at::full({12, 8}, 3, at::kChar));
+    tensors.emplace_back("mtp.layers.0.mlp.up_proj.weight_scale", at::full({1}, 0.5));
+  });
+  const SourceModel model = read();
+  EXPECT_EQ(model.config.wrapper->other_tensors, 2);
+  EXPECT_THAT(model.warnings,
+              ElementsAre(AllOf(HasSubstr("tensors 'mtp.layers.0.mlp.up_proj.weight', "),
+                                HasSubstr("layers that predict further tokens are not read, and "
+                                          "an output has none"))));
+}
+
+TEST_F(SourceModelTest, TheLayerBehindTheLastOneOfAGlmPredictsFurtherTokens) {
+  json config = llama_json();
+  config.update({{"model_type", "glm4_moe"},
+                 {"num_key_value_heads", 2},
+                 {"n_routed_experts", 4},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 6},
+                 {"num_nextn_predict_layers", 1}});
+  const auto bend = [](NamedTensors& tensors) {
+    tensors.emplace_back("model.layers.1.eh_proj.weight", at::ones({8, 16}));
+  };
+  write(config, bend);
+  EXPECT_THAT(read().warnings,
+              ElementsAre(HasSubstr("tensor 'model.layers.1.eh_proj.weight': layers that predict "
+                                    "further tokens are not read, and an output has none")));
+  config.erase("num_nextn_predict_layers");
+  write(config, bend);
+  EXPECT_THAT(read().warnings, ElementsAre(HasSubstr("not part of a glm4_moe")));
 }
 
 }  // namespace

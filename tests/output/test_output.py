@@ -250,6 +250,17 @@ def test_a_size_leaves_the_reported_perplexity(tmp_path, family, form):
     assert report["compressed"]["kl"] < (custom if form == "any" else stock)
 
 
+def test_a_stock_phi3_keeps_its_longrope(tmp_path):
+    """transformers 4 accepts three keys of a longrope in a phi3, and refuses more."""
+    job = random_job(tmp_path, random_dense(ROTARY_SOURCES["phi3-longrope"]), "cut", method={"size": 0.8, "round_to": 8})
+    job["output"]["format"] = "stock"
+    job["evaluation"] = job["calibration"]
+    directory = run_worker(tmp_path, job, ranks=1)
+    expected = report_of(directory)["compressed"]["perplexity"]
+    for version in VERSIONS:
+        assert score_all(version, [directory], tmp_path / "tokens.safetensors") == pytest.approx([expected], rel=1e-5), version
+
+
 EXPERT_SOURCES = {  # that have no maps
     "qwen2_moe": tiny_keys("qwen2_moe", tie_word_embeddings=True),
     "glm4_moe": tiny_keys("glm4_moe"),

@@ -70,7 +70,8 @@ SOURCES = {
         "image_token_index": IMAGE, "image_seq_length": 16,
     },
 }  # fmt: skip
-COMPANIONS = {"preprocessor_config.json": '{"size": {"height": 28,  "width": 28}}', "processor_config.json": "{}", "chat_template.json": "{}"}
+COMPANIONS = {"preprocessor_config.json": '{"size": {"height": 28,  "width": 28}}', "processor_config.json": "{}", "chat_template.json": "{}",
+              "tekken.json": '{"vocab":  []}'}  # fmt: skip
 MODULE_NAMES = {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head.",
                 "vision_tower.": "model.vision_tower.", "multi_modal_projector.": "model.multi_modal_projector."}  # fmt: skip
 ALL = (*SOURCES, "modules")
@@ -289,6 +290,21 @@ def test_a_text_part_in_8_bits_is_read_as_what_it_stands_for(folder):
     assert all(torch.equal(written[name], expected[name]) for name in written if written[name].shape == expected[name].shape)
     assert report["quantised_source"] == "fp8" and not report["warnings"]
     assert score_all("5", [output], folder / "tokens.safetensors") == pytest.approx([report["compressed"]["perplexity"]], rel=1e-5)
+
+
+def test_layers_that_predict_further_tokens_are_left_out(folder):
+    """Qwen3.5 is published with them. An output has other sizes, and they would not fit."""
+    source = folder / "further"
+    source.mkdir()
+    keys = keys_of(folder / "qwen3_5")
+    keys["text_config"]["mtp_num_hidden_layers"] = 1
+    (source / "config.json").write_text(json.dumps(keys))
+    tensors = tensors_of(folder / "qwen3_5")
+    save_file(tensors | {"mtp.fc.weight": torch.ones(48, 96)}, source / "model.safetensors", metadata={"format": "pt"})
+    output = run_worker(folder, job_of(folder, "further", "further-out"), ranks=2)
+    assert tensors_of(output).keys() == tensors.keys() and keys_of(output)["text_config"]["mtp_num_hidden_layers"] == 0
+    assert report_of(output)["warnings"] == ["tensor 'mtp.fc.weight': layers that predict further tokens are not read, and an output has none"]
+    subprocess.run([WORKER, "verify", output, "--against", source, "--tokens", folder / "tokens.safetensors"], check=True)
 
 
 def dotresize(*arguments):

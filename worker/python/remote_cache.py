@@ -15,7 +15,7 @@ MOST_FILES = 2_000
 SPARE_BYTES = 64 << 20
 PATIENCE_S = float(os.environ.get("DOTRESIZE_REMOTE_PATIENCE", "120"))  # without a byte
 COMPANIONS = {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "vocab.json",
-              "merges.txt", "added_tokens.json", "chat_template.jinja", "chat_template.json", "generation_config.json",
+              "merges.txt", "added_tokens.json", "chat_template.jinja", "chat_template.json", "generation_config.json", "tekken.json",
               "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json", "image_processor_config.json"}
 ADAPTER = "adapter_config.json"  # fetched so that the model is refused as it would be on this machine
 

@@ -119,10 +119,11 @@ class Rotation : public torch::autograd::Function<Rotation> {
 /// Returns the factors of queries at positions 0 .. tokens-1, [tokens, 1]; undefined if there are
 /// none.
 at::Tensor query_scales(const RotaryConfig& rotary, int64_t tokens) {
-  if (rotary.query_beta == 0.0) return {};
+  const double beta = rotary.query_beta.value_or(0.0);
+  if (beta == 0.0) return {};
   const at::Tensor extensions =
       at::floor(at::arange(tokens, at::kFloat) / rotary.original_max_position_embeddings);
-  return at::log1p(extensions).mul_(rotary.query_beta).add_(1.0).unsqueeze(1);
+  return at::log1p(extensions).mul_(beta).add_(1.0).unsqueeze(1);
 }
 
 /// Takes the first rows · columns channels for a matrix, and transposes it: {channels / 2, 2} moves

@@ -51,6 +51,7 @@ std::optional<double> cap_of(const ConfigFields& fields, const char* key, double
 }
 
 void read_gemma2(const ConfigFields& fields, ModelConfig& config) {
+  fields.note({"sliding_window_size"});  // published beside sliding_window
   read_normed_layers(fields, sliding_layers(fields, /*period=*/2, config), config);
   const std::optional<double> score_cap = cap_of(fields, "attn_logit_softcapping", 50.0);
   for (LayerSpec& layer : config.layers) layer.attention.score_cap = score_cap;

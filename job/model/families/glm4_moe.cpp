@@ -1,3 +1,4 @@
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -11,6 +12,7 @@ namespace {
 constexpr MixtureKeys kGlm4MoeKeys{.experts = "n_routed_experts",
                                    .intermediate_size = "moe_intermediate_size"};
 constexpr double kLargestScale = 1e6;
+constexpr std::array kFurtherLayers = {"num_nextn_predict_layers", "num_mtp_layers"};
 
 /// Sets the form of the router: groups of experts, of which a token's best few are open to it.
 void read_groups(const ConfigFields& fields, ModelConfig& config) {
@@ -65,7 +67,13 @@ void read_glm4_moe(const ConfigFields& fields, ModelConfig& config) {
   set_attention_biases(fields.boolean("attention_bias", false), /*output_bias=*/false, config);
   refuse_biases(fields, {"mlp_bias"}, config);
   // Layers behind the last one predict further tokens. transformers reads none of them.
-  fields.note({"num_nextn_predict_layers", "num_mtp_layers"});
+  for (const char* key : kFurtherLayers) {
+    const int64_t count = fields.integer(key, 0, kMaxLayers).value_or(0);
+    while (std::ssize(config.further_layers) < count) {
+      const int64_t layer = config.num_layers() + std::ssize(config.further_layers);
+      config.further_layers.push_back("model.layers." + std::to_string(layer) + ".");
+    }
+  }
   fields.refuse_null("use_qk_norm");
   const bool norms = fields.boolean("use_qk_norm", false);
   for (LayerSpec& layer : config.layers) {
@@ -77,7 +85,7 @@ void read_glm4_moe(const ConfigFields& fields, ModelConfig& config) {
 
 void write_glm4_moe(nlohmann::json& config, const ModelConfig& output) {
   write_mixtures(kGlm4MoeKeys, config, output);
-  for (const char* key : {"num_nextn_predict_layers", "num_mtp_layers"}) {
+  for (const char* key : kFurtherLayers) {
     if (config.contains(key)) config[key] = 0;  // an output has none of these layers
   }
 }

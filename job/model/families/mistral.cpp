@@ -44,6 +44,11 @@ void write_mistral(nlohmann::json& config, const ModelConfig& output) {
 constinit const ModelFamily kMistral{.model_type = "mistral",
                                      .architecture = "MistralForCausalLM",
                                      .absent = {.kv_heads = 8, .max_position_embeddings = 131072},
+                                     .absent_in_wrapper = AbsentSizes{.hidden_size = 4096,
+                                                                      .num_layers = 32,
+                                                                      .num_heads = 32,
+                                                                      .intermediate_size = 14336,
+                                                                      .vocab_size = 32000},
                                      .read = read_mistral,
                                      .write = write_mistral,
                                      .exports_layer_sizes = true};

@@ -26,6 +26,16 @@ struct AbsentValues {
   bool tie_word_embeddings = false;
 };
 
+/// Sizes for keys that the text part of a wrapper does not have, likewise. A model of text has to
+/// state them.
+struct AbsentSizes {
+  int64_t hidden_size;
+  int64_t num_layers;
+  int64_t num_heads;
+  int64_t intermediate_size;
+  int64_t vocab_size;
+};
+
 /// Family whose models compute the same as those of another one.
 struct TwinFamily {
   std::string_view model_type;
@@ -41,6 +51,7 @@ struct ModelFamily {
   std::string_view model_type;
   std::string_view architecture;  ///< the only accepted entry of `architectures`
   AbsentValues absent;
+  std::optional<AbsentSizes> absent_in_wrapper = std::nullopt;
   /// Reads what is particular to the family. `config` has its sizes, and layers whose attentions
   /// and MLPs have theirs; `read` sets biases, norms, windows and mixtures of the layers, and the
   /// rotary embeddings. Throws InputError for values that are not supported.

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kMostHeads = 4096;
 constexpr int64_t kMostTaps = 64;
+constexpr const char* kFurtherLayers = "mtp_num_hidden_layers";
 
 DeltaNetSpec read_delta_net(const ConfigFields& fields) {
   const auto number = [&](const char* key, int64_t most, int64_t if_absent) {
@@ -24,14 +25,20 @@ DeltaNetSpec read_delta_net(const ConfigFields& fields) {
                                             " does not divide linear_num_value_heads, " +
                                             std::to_string(net.value_heads));
   }
+  // Of Qwen3.6 on; engines compute what it says, transformers the two names of one function alone.
+  const std::string gate = fields.text("output_gate_type").value_or("swish");
+  if (gate != "swish" && gate != "silu") {
+    fields.fail("output_gate_type", "'" + gate + "' is refused; only 'swish' is supported");
+  }
   if (net.taps < 2) fields.fail("linear_conv_kernel_dim", "1 is refused; at least 2 are needed");
   return net;
 }
 
 void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
-  // Published, and of no effect. Layers that predict further tokens are not read.
-  fields.note({"attn_output_gate", "mamba_ssm_dtype", "mlp_only_layers", "mtp_num_hidden_layers",
+  // Published, and of no effect.
+  fields.note({"attn_output_gate", "mamba_ssm_dtype", "mlp_only_layers", kFurtherLayers,
                "mtp_use_dedicated_embeddings"});
+  config.further_layers = {"mtp."};
   // These tell positions of images apart, and outputs keep them.
   if (const auto rotary = fields.object("rope_parameters")) {
     rotary->note({"mrope_section", "mrope_interleaved"});
@@ -65,8 +72,13 @@ void read_qwen3_5_moe_text(const ConfigFields& fields, ModelConfig& config) {
                 config);
 }
 
+void write_qwen3_5_text(nlohmann::json& config, const ModelConfig&) {
+  if (config.contains(kFurtherLayers)) config[kFurtherLayers] = 0;  // an output has none of them
+}
+
 void write_qwen3_5_moe_text(nlohmann::json& config, const ModelConfig& output) {
   write_mixtures(kQwen2MoeKeys, config, output);
+  write_qwen3_5_text(config, output);
 }
 
 }  // namespace
@@ -87,6 +99,7 @@ constinit const ModelFamily kQwen3_5Text{
     .architecture = "Qwen3_5ForCausalLM",
     .absent = {.kv_heads = 4, .head_dim = 256, .max_position_embeddings = 32768},
     .read = read_qwen3_5_text,
+    .write = write_qwen3_5_text,
     .stem = "Qwen3_5Text"};
 
 }  // namespace dotresize

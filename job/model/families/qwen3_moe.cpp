@@ -15,6 +15,8 @@ void read_qwen3_moe(const ConfigFields& fields, ModelConfig& config) {
   refuse_biases(fields, {"mlp_bias"}, config);
   set_attention_biases(bias, bias, config);
   for (LayerSpec& layer : config.layers) layer.attention.head_norms = HeadNorms();
+  // Published, and of no effect.
+  fields.note({"qkv_bias", "use_qk_norm", "shared_expert_intermediate_size"});
   // Every published config has them, whether or not a window is used.
   fields.note({"sliding_window", "max_window_layers", "layer_types"});
   constexpr int64_t kWindowIfAbsent = 4096;

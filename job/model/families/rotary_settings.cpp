@@ -13,6 +13,7 @@ namespace {
 constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
 constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+constexpr const char* kQueryBeta = "llama_4_scaling_beta";
 
 /// Inputs for reading the settings of one dialect.
 struct Reading {
@@ -62,14 +63,15 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
   rotary.original_max_position_embeddings =
       original_positions(read).value_or(read.model.max_position_embeddings);
   const auto given = read.fields.positive("attention_factor", kMaxFactor);
-  const auto weight = read.fields.positive("mscale", kMaxFactor);
-  const auto weight_all = read.fields.positive("mscale_all_dim", kMaxFactor);
+  // A weight of 0 counts as absent.
+  const double weight = read.fields.number("mscale", 0.0, kMaxFactor).value_or(0.0);
+  const double weight_all = read.fields.number("mscale_all_dim", 0.0, kMaxFactor).value_or(0.0);
   const auto scale = [&](double of_weight) {  // factor of cos and sin
     return rotary.factor <= 1.0 ? 1.0 : 0.1 * of_weight * std::log(rotary.factor) + 1.0;
   };
-  const bool weighted = weight && weight_all;
+  const bool weighted = weight > 0.0 && weight_all > 0.0;
   rotary.attention_factor = given      ? *given
-                            : weighted ? scale(*weight) / scale(*weight_all)
+                            : weighted ? scale(weight) / scale(weight_all)
                                        : scale(1.0);
   rotary.beta_fast = read.fields.positive("beta_fast", kMaxFactor).value_or(rotary.beta_fast);
   rotary.beta_slow = read.fields.positive("beta_slow", kMaxFactor).value_or(rotary.beta_slow);
@@ -82,6 +84,11 @@ void read_yarn(const Reading& read, RotaryConfig& rotary) {
   if (rotary.theta <= 1.0) {
     read.config.fail("rope_theta", shown(rotary.theta) + " is not above 1, as yarn needs it");
   }
+}
+
+/// Factor of cos and sin that follows from the extension of the context.
+double longrope_scale(double factor, double original) {
+  return factor > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
 }
 
 void read_longrope(const Reading& read, RotaryConfig& rotary) {
@@ -97,9 +104,11 @@ void read_longrope(const Reading& read, RotaryConfig& rotary) {
       given.value_or(static_cast<double>(read.model.max_position_embeddings) / original);
   if (const auto scale = read.fields.positive("attention_factor", kMaxFactor)) {
     rotary.attention_factor = *scale;
-  } else if (rotary.factor > 1.0) {
-    if (original < 2.0) read.fields.fail(kOriginalPositions, "1 is too few; at least 2 are needed");
-    rotary.attention_factor = std::sqrt(1.0 + std::log(rotary.factor) / std::log(original));
+  } else {
+    if (rotary.factor > 1.0 && original < 2.0) {
+      read.fields.fail(kOriginalPositions, "1 is too few; at least 2 are needed");
+    }
+    rotary.attention_factor = longrope_scale(rotary.factor, original);
   }
 }
 
@@ -166,7 +175,8 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
   found->read(read, rotary);
   if (read.rules.scales_queries) {
     if (name != "yarn") read.fields.fail("rope_type", "'" + name + "' is refused; yarn is needed");
-    rotary.query_beta = read.fields.required_positive("llama_4_scaling_beta", kMaxFactor);
+    rotary.query_beta = read.fields.number(kQueryBeta, 0.0, kMaxFactor);
+    if (!rotary.query_beta) read.fields.fail(kQueryBeta, "is missing");
   }
   return rotary;
 }
@@ -306,7 +316,7 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
     return scaling;
   }
   scaling["attention_factor"] = rotary.attention_factor;
-  if (rotary.query_beta != 0.0) scaling["llama_4_scaling_beta"] = rotary.query_beta;
+  if (rotary.query_beta) scaling[kQueryBeta] = *rotary.query_beta;
   if (rotary.type == "yarn") {
     scaling["beta_fast"] = rotary.beta_fast;
     scaling["beta_slow"] = rotary.beta_slow;
@@ -316,6 +326,13 @@ nlohmann::json rotary_scaling(const RotaryConfig& rotary) {
     scaling["long_factor"] = rotary.long_factor;
   }
   return scaling;
+}
+
+bool is_derived_longrope(const RotaryConfig& rotary, int64_t max_position_embeddings) {
+  if (rotary.type != "longrope") return false;
+  const auto original = static_cast<double>(rotary.original_max_position_embeddings);
+  return rotary.factor == static_cast<double>(max_position_embeddings) / original &&
+         rotary.attention_factor == longrope_scale(rotary.factor, original);
 }
 
 bool states_partial(const RotaryConfig& rotary) {

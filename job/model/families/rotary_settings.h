@@ -43,6 +43,8 @@ void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& 
 
 /// Returns true if an output states the rotated fraction: also 1 where an absent one is another.
 bool states_partial(const RotaryConfig& rotary);
+/// Returns true for a longrope whose factors follow from the lengths of the context.
+bool is_derived_longrope(const RotaryConfig& rotary, int64_t max_position_embeddings);
 /// `rope_scaling` of transformers 4.
 nlohmann::json rotary_scaling(const RotaryConfig& rotary);
 /// `rope_parameters` of transformers 5.

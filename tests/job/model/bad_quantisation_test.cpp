@@ -17,6 +17,11 @@ std::vector<BadConfig> bad_quantisations() {
   return {
       {"Quantised", put(kLlama31Config, R"("quantization_config": {"bits": 4})"),
        "quantization_config: quantised checkpoints are refused (without quant_method)"},
+      {"BitsAndBytes", quantised(R"("quant_method": "bitsandbytes")"),
+       "bfloat16 model that it was made from, or let transformers dequantise it"},
+      // transformers would load weights of a method that it does not know as if they were plain.
+      {"ModelOpt", quantised(R"("quant_method": "modelopt")"),
+       "with 8 bits; give the float32, float16 or bfloat16 model that it was made from (if these"},
       {"Gptq", quantised(R"("quant_method": "gptq")"),
        "quantization_config: quantised checkpoints are refused ('gptq'), unless of fp8, mxfp4 or "
        "compressed-tensors with 8 bits; give the float32, float16 or bfloat16 model"},
@@ -29,7 +34,10 @@ std::vector<BadConfig> bad_quantisations() {
       {"Fp8InBlocksOfOneNumber", quantised(R"("quant_method": "fp8", "weight_block_size": [128])"),
        "quantization_config.weight_block_size: is not a list of two sizes"},
       {"PackedWeights", compressed("pack-quantized", ""),
-       "quantization_config.format: 'pack-quantized' of compressed-tensors is not read"},
+       "int-quantized and naive-quantized are; give the float32, float16 or bfloat16 model that it "
+       "was made from, or let transformers dequantise it: "
+       "AutoModelForCausalLM.from_pretrained(DIR, "
+       "quantization_config=CompressedTensorsConfig(dequantize=True))"},
       {"WeightsOf4Bits", compressed("int-quantized", R"("num_bits": 4)"),
        "quantization_config.config_groups.one.weights.num_bits: weights of 4 bits (int)"},
       {"ZeroPoints", compressed("int-quantized", R"("symmetric": false)"),

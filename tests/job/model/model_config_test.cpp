@@ -36,11 +36,49 @@ TEST(ModelConfigKeys, ThetaOfRopeScalingIsReadAsTransformers5Does) {
 }
 
 TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
-  for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
-                           kQwen3Config, kSmolLM3Config, kGemma2Config, kQwen35Config, kOlmo3Config,
-                           kMinistral3Config, kMixtralConfig, kQwen3MoeConfig}) {
-    EXPECT_THAT(parse_config(text, "config.json").warnings, testing::IsEmpty()) << text;
+  const std::string llama_of_unsloth =
+      with(kLlama31Config, "{", R"({"unsloth_fixed": true, "_flash_attn_2_enabled": true,)");
+  const std::string gemma2_of_9b = with(kGemma2Config, R"("sliding_window": 4096,)",
+                                        R"("sliding_window": 4096, "sliding_window_size": 4096,)");
+  const std::string qwen36 = with(
+      kQwen35Config, R"("attn_output_gate": true,)",
+      R"("attn_output_gate": true, "output_gate_type": "swish", "partial_rotary_factor": 0.25,)");
+  const std::string distilled_qwen =
+      with(kQwen25Config, R"("use_sliding_window")", R"("use_mrope": false, "use_sliding_window")");
+  for (const std::string& text : {std::string(kLlama31Config),
+                                  llama_of_unsloth,
+                                  std::string(kMistralV03Config),
+                                  std::string(kPhi3MiniConfig),
+                                  std::string(kPhi4MiniConfig),
+                                  std::string(kQwen25Config),
+                                  distilled_qwen,
+                                  std::string(kQwen3Config),
+                                  std::string(kSmolLM3Config),
+                                  std::string(kGemma2Config),
+                                  gemma2_of_9b,
+                                  std::string(kGemma3Config),
+                                  std::string(kGemma3Of4BConfig),
+                                  std::string(kQwen35Config),
+                                  qwen36,
+                                  std::string(kOlmo3Config),
+                                  std::string(kMinistral3Config),
+                                  std::string(kDevstral2Config),
+                                  std::string(kHunyuanConfig),
+                                  std::string(kMixtralConfig),
+                                  std::string(kQwen3MoeConfig),
+                                  std::string(kQwen3CoderConfig),
+                                  std::string(kQwen2MoeConfig),
+                                  std::string(kGlm4MoeConfig),
+                                  std::string(kGptOssConfig)}) {
+    EXPECT_THAT(parse_config(text, "config.json").warnings, IsEmpty()) << text;
   }
+}
+
+TEST(ModelConfig, ZerosInTheYarnOfDevstral2TurnPartsOfItOff) {
+  const RotaryConfig rotary = parse(kDevstral2Config).rotaries.front();
+  EXPECT_EQ(rotary.query_beta, 0.0);
+  // A weight of 0 counts as none.
+  EXPECT_DOUBLE_EQ(rotary.attention_factor, 0.1 * std::log(64.0) + 1.0);
 }
 
 TEST(ModelConfig, ReadsLlama31AsPublished) {
@@ -184,6 +222,29 @@ TEST(ModelConfig, GptOssHasSinksAndExpertsStoredAsOne) {
   EXPECT_EQ(shapes.at(block + "router.bias"), (std::vector<int64_t>{32}));
   EXPECT_EQ(shapes.at("model.layers.23.self_attn.sinks"), (std::vector<int64_t>{64}));
   EXPECT_EQ(shapes.size(), 24u * (2 + 4 * 2 + 1 + 2 + 4) + 3);
+}
+
+TEST(ModelConfig, SizesThatATextPartDoesNotStateAreThoseOfTransformers) {
+  // As published: llava-1.5-7b-hf and pixtral-12b.
+  const auto wrapper = [](const std::string& text) {
+    return parse(R"({"model_type": "llava", "text_config": {)" + text +
+                 R"(}, "vision_config": {}})");
+  };
+  const ModelConfig llava = wrapper(R"("max_position_embeddings": 4096, "model_type": "llama",
+      "rms_norm_eps": 1e-05, "torch_dtype": "float16", "vocab_size": 32064)");
+  EXPECT_EQ(llava.hidden_size, 4096);
+  EXPECT_THAT(llava.layers, SizeIs(32));
+  EXPECT_EQ(llava.layers.front().mlp.intermediate_size, 11008);
+  EXPECT_EQ(llava.layers.front().attention.num_kv_heads, 32);
+  const ModelConfig pixtral = wrapper(R"("head_dim": 128, "hidden_size": 5120,
+      "intermediate_size": 14336, "model_type": "mistral", "num_hidden_layers": 40,
+      "num_key_value_heads": 8, "sliding_window": null, "vocab_size": 131072)");
+  EXPECT_EQ(pixtral.layers.front().attention.num_heads, 32);
+  const ModelConfig mistral = wrapper(R"("model_type": "mistral")");
+  EXPECT_EQ(mistral.hidden_size, 4096);
+  EXPECT_THAT(mistral.layers, SizeIs(32));
+  EXPECT_EQ(mistral.layers.front().mlp.intermediate_size, 14336);
+  EXPECT_EQ(mistral.vocab_size, 32000);
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {

@@ -42,6 +42,7 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kLlama31Config), 8'030'261'248);
   EXPECT_EQ(parameters(kMistralV03Config), 7'248'023'552);
   EXPECT_EQ(parameters(kPhi3MiniConfig), 3'821'079'552);
+  EXPECT_EQ(parameters(kPhi4MiniConfig), 3'836'021'760);
   EXPECT_EQ(parameters(kQwen25Config), 494'032'768);
   EXPECT_EQ(parameters(kQwen3Config), 596'049'920);
   EXPECT_EQ(parameters(kSmolLM3Config), 3'075'098'624);
@@ -50,8 +51,11 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kGemma3Config), 268'098'176);
   EXPECT_EQ(parameters(kOlmo3Config), 7'298'011'136);
   EXPECT_EQ(parameters(kMinistral3Config), 3'429'006'336);
+  EXPECT_EQ(parameters(kDevstral2Config), 125'025'988'608);
+  EXPECT_EQ(parameters(kHunyuanConfig), 7'504'568'320);
   EXPECT_EQ(parameters(kMixtralConfig), 46'702'792'704);
   EXPECT_EQ(parameters(kQwen3MoeConfig), 30'532'122'624);
+  EXPECT_EQ(parameters(kQwen3CoderConfig), 480'154'875'392);
   EXPECT_EQ(parameters(kQwen2MoeConfig), 14'315'784'192);
   EXPECT_EQ(parameters(kGlm4MoeConfig), 352'797'829'024);
   EXPECT_EQ(parameters(kGptOssConfig), 20'914'757'184);

@@ -240,6 +240,44 @@ TEST(OutputConfig, NamesTheNumberOfExpertsForBothVersionsOfTransformers) {
   }
 }
 
+TEST(OutputConfig, HasNoLayersThatPredictFurtherTokens) {
+  const json keys = json::parse(
+      output_config_json(kQwen35Config, parse_model_config(kQwen35Config, "config.json")));
+  EXPECT_EQ(keys["mtp_num_hidden_layers"], 0);
+}
+
+TEST(OutputConfig, KeepsWhatOnlyOtherProgramsRead) {
+  const json devstral = json::parse(
+      output_config_json(kDevstral2Config, parse_model_config(kDevstral2Config, "config.json")));
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    EXPECT_EQ(devstral[key]["llama_4_scaling_beta"], 0.0) << key;  // transformers needs it
+    EXPECT_EQ(devstral[key]["mscale"], 1.0) << key;                // llama.cpp's converter
+    EXPECT_EQ(devstral[key]["mscale_all_dim"], 0.0) << key;
+  }
+  const json hunyuan = json::parse(
+      output_config_json(kHunyuanConfig, parse_model_config(kHunyuanConfig, "config.json")));
+  EXPECT_EQ(hunyuan["use_qk_norm"], true);  // vLLM leaves the norms out without it
+}
+
+TEST(OutputConfig, AStockPhi3HasTheLongropeThatTransformers4Accepts) {
+  const auto scaling_of = [](const std::string& text) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    const std::string output = output_config_json(text, source);
+    EXPECT_EQ(parse_model_config(output, "config.json").rotaries, source.rotaries);
+    return json::parse(output)["rope_scaling"];
+  };
+  EXPECT_EQ(scaling_of(kPhi4MiniConfig), json::parse(kPhi4MiniConfig)["rope_scaling"]);
+  // It does not accept this one, but does not compute something else either.
+  const json stated = scaling_of(
+      with(kPhi4MiniConfig, R"("type": "longrope")", R"("type": "longrope", "factor": 2.0)"));
+  EXPECT_EQ(stated["factor"], 2.0);
+}
+
+TEST(OutputConfig, DoesNotNameTheCodeThatAReleaseHas) {
+  const ModelConfig source = parse_model_config(kPhi4MiniConfig, "config.json");
+  EXPECT_FALSE(json::parse(output_config_json(kPhi4MiniConfig, source)).contains("auto_map"));
+}
+
 TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
   std::string list = "[1.5";
   for (int i = 1; i < 64; ++i) list += ", 1.5";

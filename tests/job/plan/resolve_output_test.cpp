@@ -60,7 +60,7 @@ TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   EXPECT_EQ(resolve().widths.largest(), 200);
 }
 
-TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
+TEST_F(ResolveJob, ANarrowerStockPhi3WithLongropeIsRefusedByName) {
   config_.family = "phi3";
   spec_.mutable_output()->set_format(v1::Output::stock);
   EXPECT_TRUE(resolve().stock_output());
@@ -70,6 +70,12 @@ TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   spec_.mutable_output()->clear_format();
   EXPECT_FALSE(resolve().stock_output());
   spec_.mutable_output()->set_format(v1::Output::stock);
+  // Its stream keeps its width if a size is allocated.
+  spec_.mutable_method()->Clear();
+  spec_.mutable_method()->set_size(0.8);
+  EXPECT_TRUE(resolve().stock_output());
+  spec_.mutable_method()->Clear();
+  spec_.mutable_method()->set_sparsity(0.2);
   config_.family = "qwen3";
   EXPECT_TRUE(resolve().stock_output());
 }
