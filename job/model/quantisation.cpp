@@ -11,7 +11,7 @@ using nlohmann::json;
 
 constexpr int64_t kMaxBlock = int64_t{1} << 22;
 
-/// How transformers dequantises a model of a method for which it can.
+/// Commands with which transformers dequantises models of these methods.
 constexpr std::string_view kByCompressedTensors =
     ", or let transformers dequantise it: AutoModelForCausalLM.from_pretrained(DIR, "
     "quantization_config=CompressedTensorsConfig(dequantize=True)).save_pretrained(OUT)";

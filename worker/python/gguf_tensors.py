@@ -65,7 +65,7 @@ def yarn_limits(rotary):
 
 
 def share_unchanged(rotary, pair):
-    """How far the frequency of this pair of channels stays as it is: 1 wholly, 0 divided by the factor."""
+    """Returns the share of the frequency of this pair of channels that stays as it is: 1 all of it, 0 none (divided by the factor)."""
     if rotary["type"] == "yarn":
         low, high = yarn_limits(rotary)
         return 1.0 - min(1.0, max(0.0, (pair - low) / (high - low)))
@@ -174,7 +174,7 @@ class Layers:
             self.take_by_layer()
 
     def features_of_mlps(self, model):
-        """Those of the layers without a mixture, if there are any."""
+        """Returns the features of the layers without a mixture, if there are any."""
         mixed = self.config["mixture"]["layers"] if self.config["mixture"] else [False] * self.config["num_hidden_layers"]
         sizes = [size for size, is_mixed in zip(self.config["intermediate_sizes"], mixed, strict=True) if not is_mixed]
         return sizes[0] if sizes else model.settings["intermediate_size"]

@@ -25,7 +25,7 @@ DeltaNetSpec read_delta_net(const ConfigFields& fields) {
                                             " does not divide linear_num_value_heads, " +
                                             std::to_string(net.value_heads));
   }
-  // Of Qwen3.6 on; engines compute what it says, transformers the two names of one function alone.
+  // Qwen3.6 and later have it. Engines compute what it says; transformers knows silu alone.
   const std::string gate = fields.text("output_gate_type").value_or("swish");
   if (gate != "swish" && gate != "silu") {
     fields.fail("output_gate_type", "'" + gate + "' is refused; only 'swish' is supported");

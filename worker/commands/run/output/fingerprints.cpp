@@ -15,6 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// Revision of the sums in a journal, for builds of one version that sum something else.
+constexpr int kSums = 2;
+
 /// Returns the program's version, the model's files, the device and the compute dtype.
 Json model_fingerprint(const ResolvedJob& job, const std::vector<fs::path>& weights) {
   Json model = {{"config.json", sha256_of_file(job.model.path / "config.json")}};
@@ -31,6 +34,7 @@ Json model_fingerprint(const ResolvedJob& job, const std::vector<fs::path>& weig
 }
 
 void add_calibration(const TokenWindows& calibration, Json& fingerprint) {
+  fingerprint["sums"] = kSums;
   fingerprint["calibration_tokens"] = calibration.fingerprint;
   fingerprint["calibration"] = {{"samples", calibration.windows.size(0)},
                                 {"seqlen", calibration.windows.size(1)}};
