@@ -38,12 +38,27 @@ def code_of(config):
     return {auto: name.format(stem and stem[1]) for auto, name in LAYER_SIZES.items()}, ("modeling_layer_sizes.py",)
 
 
+def require_code_of_nemotron_nas(model_dir, config):
+    """Raises UntrustedCode unless the directory is one that `dotresize export --to nemotron-nas` makes."""
+    sys.path.append(str(CODE))
+    from export_nemotron_nas import CONFIGURATION
+
+    file = model_dir / "configuration_decilm.py"
+    if config.get("auto_map") != {"AutoConfig": "configuration_decilm.DeciLMConfig"}:
+        raise UntrustedCode(f"{model_dir}/config.json: auto_map does not name the code of `dotresize export`")
+    if not file.is_file() or file.read_text(encoding="utf-8") != CONFIGURATION:
+        raise UntrustedCode(f"{file}: not the file of `dotresize export`: untrusted code")
+
+
 def may_run_code(model_dir):
     """True if the model has code of its own. Raises UntrustedCode if that is not this repository's."""
     try:
         config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
         raise UntrustedCode(f"{model_dir}/config.json: not JSON: {error}") from error
+    if config.get("model_type") == "nemotron-nas":
+        require_code_of_nemotron_nas(model_dir, config)
+        return True
     if config.get("model_type") != "dotresize":
         return False
     classes, files = code_of(config)

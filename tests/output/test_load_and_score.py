@@ -111,6 +111,9 @@ def test_bad_input_is_refused_in_one_line(capsys, arguments, message):
         (WITHOUT_MAPS, "modeling_layer_sizes.py: not there"),
         (WITHOUT_MAPS | {"architectures": ["DotResizeMistralForCausalLM"]}, "auto_map does not name the code of dotresize"),
         (WITHOUT_MAPS | {"architectures": ["LlamaForCausalLM"]}, "auto_map does not name the code of dotresize"),
+        ({"model_type": "nemotron-nas"}, "auto_map does not name the code of `dotresize export`"),
+        ({"model_type": "nemotron-nas", "auto_map": {"AutoConfig": "configuration_decilm.DeciLMConfig"}},
+         "configuration_decilm.py: not the file of `dotresize export`"),
     ],
 )
 def test_a_directory_without_its_code_is_refused(tmp_path, capsys, config, message):

@@ -16,10 +16,13 @@ from exports import MOE, VOCABULARY, add_tokenizer, change_json, content_of, exp
 from gguf import GGUFReader
 from layer_sizes import with_layer_sizes
 from narrowing import CODE, fold, output_keys, random_maps, write_output
-from running import EXAMPLE
+from running import EXAMPLE, ROOT
 from safetensors.torch import load_file, save_file
 from tiny_models import random_dense, tiny_keys
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+sys.path.append(str(ROOT / "scripts"))
+import trusted_code  # noqa: E402
 
 
 def test_types_tokens_and_template_are_in_the_file(tmp_path):
@@ -117,6 +120,7 @@ def test_a_custom_output_without_maps_is_a_nemotron_nas(tmp_path, dims, changes)
     assert (dense(ids).logits - expected).abs().max() < 1e-5
     back, source = (AutoTokenizer.from_pretrained(tmp_path / name)("def").input_ids for name in ("out", "model"))
     assert back == source
+    assert trusted_code.may_run_code(tmp_path / "out")
 
 
 def refusals(directory, to):
