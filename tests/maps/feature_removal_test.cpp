@@ -95,6 +95,9 @@ INSTANTIATE_TEST_SUITE_P(Sizes, RemovalInBlocks,
                          testing::Combine(testing::Values(150), testing::Values(149, 86, 85, 13, 1),
                                           testing::Bool()));
 
+/// Matrices of more rows than one product changes (kTriangleRows).
+INSTANTIATE_TEST_SUITE_P(Triangles, RemovalInBlocks, testing::Values(std::tuple(600, 470, true)));
+
 /// The sum over the steps is the loss of the whole removal. No other weights of the kept features
 /// have a lower loss.
 TEST(FeatureRemoval, PredictsTheErrorOfWhatItWritesBack) {

@@ -18,6 +18,7 @@
 #include "job/model/tensor_table.h"
 #include "job/plan/resolve_job.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/steps/step.h"
 #include "job/spec/job_file.h"
 #include "tests/temporary_directory.h"
 #include "worker/calibration/sublayer_cuts.h"
@@ -63,8 +64,10 @@ class AllocatedCutTest : public testing::Test {
     }
     journal_.emplace(dir_.path() / "journal");
     tokens_ = 0;
+    operations_ = 0.0;
     const CalibrationObserver observer{[this](int64_t tokens) { tokens_ += tokens; },
-                                       [](int64_t) {}, [](int64_t) {}};
+                                       [](int64_t) {}, [](int64_t) {},
+                                       [this](double operations) { operations_ += operations; }};
     const AllocationWindows split{{windows().slice(0, 0, 14), numbers(0, 14)},
                                   {windows().slice(0, 14, 16), numbers(14, 16)}};
     return cut_by_loss(comm_, dense(split.fitted.windows), *job_, *journal_, split, observer,
@@ -124,6 +127,7 @@ class AllocatedCutTest : public testing::Test {
   std::optional<Journal> journal_;
   int trials_ = 0;
   int64_t tokens_ = 0;
+  double operations_ = 0.0;
   bool short_of_memory_ = false;
   bool fails_in_trial_ = false;
 };
@@ -144,6 +148,20 @@ TEST_F(AllocatedCutTest, IsTheSameInManyPassesThatComputeAgain) {
   for (const auto& [name, tensor] : cuts_once) {
     EXPECT_TRUE(at::equal(cuts_again.at(name), tensor)) << name;
   }
+}
+
+TEST_F(AllocatedCutTest, ProgressSeesAllOperationsOfTheCutsThatAreMade) {
+  const AllocatedCut found = run();
+  double expected = 0.0;
+  for (const ChosenSize& one : found.allocation.chosen) {
+    const CutOperations operations = cut_operations(config_, *job_, one.sublayer);
+    expected += operations.curve;
+    const auto layer = static_cast<size_t>(layer_of(one.sublayer));
+    if (one.size < one.unit->size(config_.layers.at(layer))) {
+      expected += operations.trial + operations.output;
+    }
+  }
+  EXPECT_NEAR(operations_, expected, 1e-9 * expected);
 }
 
 TEST_F(AllocatedCutTest, PredictionsAgreeWithTheTrial) {

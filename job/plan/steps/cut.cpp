@@ -112,13 +112,13 @@ int64_t cut_host_memory(const RankSizes& r) {
 
 /// Work for one sublayer that is cut; all 0 if it is not cut.
 struct CutCounts {
-  double gram = 0.0;     ///< operations per token of one round: float64, on a GPU float32
-  double width = 0.0;    ///< width of a Gram matrix as large as all of them
-  CutOperations of;      ///< floating-point operations, float64
-  double updates = 0.0;  ///< part of them that subtracts blocks of removals from whole matrices
-  double bytes = 0.0;    ///< bytes that the removals read, one after the other
-  double steps = 0.0;    ///< removals, each of which waits for the one before
-  double journal = 0.0;  ///< bytes that the journal keeps
+  double gram = 0.0;         ///< operations per token of one round: float64, on a GPU float32
+  double width = 0.0;        ///< width of a Gram matrix as large as all of them
+  CutOperations operations;  ///< float64
+  double updates = 0.0;      ///< part of them that subtracts blocks of removals from whole matrices
+  double bytes = 0.0;        ///< bytes that the removals read, one after the other
+  double steps = 0.0;        ///< removals, each of which waits for the one before
+  double journal = 0.0;      ///< bytes that the journal keeps
 };
 
 /// Number of cuts of an allocation: for its trial, and for the output.
@@ -149,7 +149,8 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, in
   const double steps = (makes_curves(job) ? of_curve : 0.0) + kCutsOfAllocation * of_cut;
   counts.gram = gram_operations(f);
   counts.width = f;
-  counts.of = {makes_curves(job) ? removal(of_curve) : 0.0, removal(of_cut), removal(of_cut)};
+  counts.operations = {makes_curves(job) ? removal(of_curve) : 0.0, removal(of_cut),
+                       removal(of_cut)};
   counts.bytes = steps * 8.0 * 3.0 * f * (f + d);
   counts.steps = steps;
   const double values = number(attention.num_kv_heads * attention.head_dim);
@@ -195,11 +196,11 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
       counts.steps += mlps * (f - to);
       counts.bytes += mlps * (f - to) * 8.0 * 100.0 * (f + to) / 2.0;
     };
-    if (makes_curves(job)) add_removal(end, counts.of.curve);
-    add_removal(l, counts.of.output);
+    if (makes_curves(job)) add_removal(end, counts.operations.curve);
+    add_removal(l, counts.operations.output);
     const double fit = mlps * (l * l * l / 3.0 + 2.0 * d * f * l + 2.0 * d * l * l);
-    if (job.target.allocation) counts.of.trial += fit;
-    counts.of.output += fit;
+    if (job.target.allocation) counts.operations.trial += fit;
+    counts.operations.output += fit;
     squares += mlps * f * f;
     all_left += mlps * l;
   };
@@ -219,7 +220,7 @@ void add_cut_work(JobWork& work) {
   for (std::size_t s = 0; s < work.operations.size(); ++s) {
     const CutCounts counts = cut_counts(work.config, work.job, static_cast<int64_t>(s));
     work.operations[s] += work.tokens * counts.gram;
-    work.operations[s] += counts.of.all();
+    work.operations[s] += counts.operations.all();
   }
 }
 
@@ -274,11 +275,11 @@ PhaseTimes remove_features(const JobTime& t, int64_t sublayer) {
   PhaseTimes times;
   // A step is a few dozen small kernels, each of which has to be launched.
   constexpr double kStepOnGpu = 2e-4;
-  const double operations = counts.of.all() - (t.rates.cuda ? 0.0 : counts.updates / 2.0);
+  const double operations = counts.operations.all() - (t.rates.cuda ? 0.0 : counts.updates / 2.0);
   times.add("cut", operations / t.rates.float64_gemm + counts.bytes / t.rates.memory +
                        (t.rates.cuda ? kStepOnGpu * counts.steps : 0.0));
   // GPU ranks write one cut while the next one is made.
-  const double of_cuts = counts.of.trial + counts.of.output;
+  const double of_cuts = counts.operations.trial + counts.operations.output;
   const double meanwhile = t.rates.cuda ? of_cuts / t.rates.float64_gemm : 0.0;
   times.add("journal", t.put(counts.journal) - meanwhile);
   return times;
@@ -332,7 +333,7 @@ int64_t cut_tokens(const JobParts& parts, const FoundTokens& found) {
 }  // namespace
 
 CutOperations cut_operations(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
-  return cut_counts(config, job, sublayer).of;
+  return cut_counts(config, job, sublayer).operations;
 }
 
 int64_t kept_feature_sums(const RankSizes& rank) {
