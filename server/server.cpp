@@ -192,7 +192,7 @@ Server::Server(const ServerOptions& options)
 
 Server::~Server() {
   callers_.gate.resources().stop();
-  http_.reset();
+  web_.http.reset();
   background_.watchdog.reset();
   background_.stager.reset();
   background_.notifier.reset();
@@ -299,16 +299,16 @@ void Server::listen_for_http(const ServerOptions& options) {
   if (are_clients_certified() && options.access.tokens.empty()) {
     spdlog::info("no web pages: with client-ca.crt they need --tokens");
   } else {
-    pages_ = std::make_unique<WebPages>(
+    web_.pages = std::make_unique<WebPages>(
         WebContext{jobs_, callers_.gate, callers_.access, storage_.store, storage_.state,
                    heartbeats_, [this] { return health(); }},
         std::vector{host_name(), endpoint.host}, !options.access.tls.empty());
   }
-  http_ = std::make_unique<HttpServer>(
+  web_.http = std::make_unique<HttpServer>(
       endpoint, callers_.certificates, callers_.gate,
       HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
                   [this](httplib::Server& server) {
-                    if (pages_) pages_->add_to(server);
+                    if (web_.pages) web_.pages->add_to(server);
                   }});
 }
 

@@ -43,7 +43,7 @@ class Server {
   /// HOST:PORT with the actual port.
   const std::string& endpoint() const { return ports_.endpoint; }
   /// URL of pages, health and metrics, "http://HOST:PORT"; empty without --http.
-  std::string http_url() const { return http_ ? http_->url() : ""; }
+  std::string http_url() const { return web_.http ? web_.http->url() : ""; }
 
  private:
   void listen(const ServerOptions& options);
@@ -111,6 +111,12 @@ class Server {
     std::unique_ptr<Watchdog> watchdog;
   };
 
+  /// Port of browsers and monitoring; null without --http.
+  struct Web {
+    std::unique_ptr<WebPages> pages;  ///< null too if browsers could not authenticate
+    std::unique_ptr<HttpServer> http;
+  };
+
   int descriptors_;  ///< limit of open files of this process
   Storage storage_;
   const Machine machine_;
@@ -126,9 +132,7 @@ class Server {
   WorkersService workers_;
   Ports ports_;
   Background background_;
-  std::unique_ptr<WebPages>
-      pages_;  ///< null without --http, and if browsers could not authenticate
-  std::unique_ptr<HttpServer> http_;  ///< last member: it uses all the others
+  Web web_;  ///< last member: it uses all the others
 };
 
 }  // namespace dotresize

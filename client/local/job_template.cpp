@@ -183,8 +183,9 @@ std::string job_template(const TemplateRequest& request) {
   v1::JobSpec healed = spec;
   healed.mutable_heal();
   const std::string time = about(seconds);
-  const std::string family =
-      config.wrapper ? "the text part of a " + config.wrapper->model_type : config.family;
+  const std::string family = config.files.wrapper
+                                 ? "the text part of a " + config.files.wrapper->model_type
+                                 : config.family;
   const fs::path folder = fs::path(request.job_file).parent_path();
   const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
   std::string source;

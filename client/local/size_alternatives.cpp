@@ -72,7 +72,7 @@ std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const Mo
   const auto [own_plan, own_seconds] = on_reference(spec, model);
   const double size = asked_size(spec.method(), model, own_plan.job.output.dtypes);
   for (const Recipe& recipe : kRecipes) {
-    if (model.wrapper && recipe.stock) continue;  // its outputs are stock models anyway
+    if (model.files.wrapper && recipe.stock) continue;  // its outputs are stock models anyway
     try {
       const auto [plan, seconds] = on_reference(with_recipe(spec, size, recipe), model);
       const ResolvedJob& job = plan.job;

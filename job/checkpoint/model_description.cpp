@@ -191,11 +191,11 @@ ModelDescription describe_model(const fs::path& dir, const DescriptionRefusals& 
   const std::vector<std::string> companions = companions_in(dir);
   const json stamps = stamps_of(dir, files, companions);
   SourceModel model = read_model_with_weights(dir);
-  if (const auto& wrapper = model.config.wrapper) {
+  if (const auto& wrapper = model.config.files.wrapper) {
     throw InputError(dir.string() + ": is the text part of a " + wrapper->model_type + ", " +
                      refusals.wrapper);
   }
-  if (const auto& quantisation = model.config.quantisation) {
+  if (const auto& quantisation = model.config.files.quantisation) {
     throw InputError(dir.string() + ": its weights are quantised (" + quantisation->name + "), " +
                      refusals.quantised);
   }

@@ -116,7 +116,7 @@ void warn_about_tensors(const ModelConfig& config, const CheckpointTable& table,
 
 /// Sets what the files say of a wrapper.
 void settle_wrapper(const CheckpointTable& table, bool text_ties, ModelConfig& config) {
-  Wrapper& wrapper = *config.wrapper;
+  Wrapper& wrapper = *config.files.wrapper;
   if (table.wrapper_names != nullptr) {
     wrapper.base_names = table.wrapper_names->base;
     wrapper.head_names = table.wrapper_names->head;
@@ -154,18 +154,18 @@ SourceModel read_source_model(const fs::path& dir, const Confinement& confinemen
     const SafetensorsHeader& header =
         headers.emplace(name, read_safetensors_header(file)).first->second;
     for (const auto& [tensor, info] : header.tensors) {
-      model.config.file_bytes += static_cast<int64_t>(info.end - info.begin);
+      model.config.files.bytes += static_cast<int64_t>(info.end - info.begin);
     }
   }
   const CheckpointTable& table =
       model.table.emplace(table_of_model(model.files, headers, dir, model.config));
-  if (model.config.wrapper) settle_wrapper(table, parsed.text_ties, model.config);
+  if (model.config.files.wrapper) settle_wrapper(table, parsed.text_ties, model.config);
   require_tensors(table, dir, model.config);
-  model.config.dtypes = dtypes_of(model.config, table);
-  const std::optional<Dtype> stated = model.config.stated_dtype;
-  if (stated && *stated != model.config.dtypes.main) {
+  model.config.files.dtypes = dtypes_of(model.config, table);
+  const std::optional<Dtype> stated = model.config.files.stated_dtype;
+  if (stated && *stated != model.config.files.dtypes.main) {
     model.warnings.push_back("config.json says " + to_string(*stated) + ", and the tensors are " +
-                             to_string(model.config.dtypes.main) +
+                             to_string(model.config.files.dtypes.main) +
                              ": sizes and the output's dtype are those of the tensors");
   }
   warn_about_tensors(model.config, table, model.warnings);

@@ -68,7 +68,7 @@ std::map<std::string, TensorPlace> with_model_prefix(std::map<std::string, Tenso
 
 /// Moves the layers that predict further tokens from table.tensors to table.further.
 void leave_out_further_layers(const ModelConfig& config, CheckpointTable& table) {
-  for (const std::string& beginning : config.further_layers) {
+  for (const std::string& beginning : config.files.further_layers) {
     auto place = table.tensors.lower_bound(beginning);
     while (place != table.tensors.end() && place->first.starts_with(beginning)) {
       table.further.push_back(place->first);
@@ -278,12 +278,12 @@ CheckpointTable table_of_model(const CheckpointFiles& files,
     if (!table.tensors.contains(entry.first)) table.absent.push_back(entry.first);
   }
   leave_out_further_layers(config, table);
-  if (config.wrapper) {
+  if (config.files.wrapper) {
     take_text_part(dir, table);
   } else {
     table.tensors = with_model_prefix(std::move(table.tensors));
   }
-  if (config.quantisation) take_scales(dir, *config.quantisation, table);
+  if (config.files.quantisation) take_scales(dir, *config.files.quantisation, table);
   ExpertSplitter(config, table.tensors).split();
   // transformers 5 ties the two in either direction.
   const auto head = table.tensors.find("lm_head.weight");

@@ -86,6 +86,21 @@ struct Quantisation {
   bool operator==(const Quantisation&) const = default;
 };
 
+/// Form in which the files hold the model's tensors.
+struct FileForm {
+  std::optional<Dtype> stated_dtype;  ///< in config.json
+  /// Dtypes of the stored tensors. They are those of the files once these are read
+  /// (job/checkpoint/source_model.h); before that, stated_dtype or else float32, of a quantised
+  /// source bfloat16, for all.
+  StoredDtypes dtypes;
+  /// Bytes of all tensors, also of those that the model does not use. 0: not read.
+  int64_t bytes = 0;
+  std::optional<Wrapper> wrapper = {};            ///< the model is the text part of another one
+  std::optional<Quantisation> quantisation = {};  ///< weights are stored in 8 or 4 bits
+  /// Beginnings of the stored names of layers that predict further tokens. They are not read.
+  std::vector<std::string> further_layers = {};
+};
+
 /// Model description read from config.json, dense or compressed (`model_type: dotresize`).
 struct ModelConfig {
   std::string family;       ///< "llama", "qwen2", ...; for a compressed model its source's family
@@ -101,19 +116,9 @@ struct ModelConfig {
   double logit_scale = 1.0;            ///< factor of the head's output
   /// Limit c of the logits: z becomes c · tanh(z / c).
   std::optional<double> logit_cap = std::nullopt;
-  bool tie_word_embeddings = false;   ///< the head uses the embedding's matrix
-  std::optional<Dtype> stated_dtype;  ///< in config.json
-  /// Dtypes of the stored tensors. They are those of the files once these are read
-  /// (job/checkpoint/source_model.h); before that, stated_dtype or else float32, of a quantised
-  /// source bfloat16, for all.
-  StoredDtypes dtypes;
-  /// Bytes of all tensors in the files, also of those that the model does not use. 0: not read.
-  int64_t file_bytes = 0;
-  std::optional<Wrapper> wrapper = {};            ///< the model is the text part of another one
-  std::optional<Quantisation> quantisation = {};  ///< weights are stored in 8 or 4 bits
-  /// Beginnings of the stored names of layers that predict further tokens. They are not read.
-  std::vector<std::string> further_layers = {};
+  bool tie_word_embeddings = false;  ///< the head uses the embedding's matrix
   NarrowForm form;
+  FileForm files;
 
   int64_t num_layers() const { return std::ssize(layers); }  ///< L
   int64_t num_sublayers() const { return 2 * num_layers(); }
@@ -130,7 +135,7 @@ struct ModelConfig {
   /// Returns true if a mixture has a shared expert.
   bool has_shared_expert() const;
   /// Bytes beside the text part that an output copies.
-  int64_t copied_bytes() const { return wrapper ? wrapper->other_bytes : 0; }
+  int64_t copied_bytes() const { return files.wrapper ? files.wrapper->other_bytes : 0; }
   /// Longest window in tokens: max_position_embeddings, times the factor of a dynamic rotary
   /// embedding.
   int64_t longest_window() const;

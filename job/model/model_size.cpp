@@ -81,14 +81,14 @@ const StorageType& q4_k_m(const ModelConfig& config, const PlacedTensor& placed)
 /// Size of the embedding and its projection.
 TensorsSize embedding_size(const ModelConfig& config) {
   return total_size(embedding_rows(config), "", 0, config.form.junction_widths.front(), 0,
-                    config.dtypes);
+                    config.files.dtypes);
 }
 
 /// Size of the head and what is before it.
 TensorsSize head_size(const ModelConfig& config) {
   std::vector<TensorRow> before = head_rows(config);
   before.pop_back();
-  return total_size(before, "", config.form.junction_widths.back(), 0, 0, config.dtypes) +
+  return total_size(before, "", config.form.junction_widths.back(), 0, 0, config.files.dtypes) +
          head_matrix_size(config);
 }
 
@@ -128,7 +128,7 @@ TensorsSize sublayer_size(const ModelConfig& config, int64_t sublayer, int64_t k
                           bool folded) {
   const SublayerForm form = folded ? SublayerForm::kFolded : SublayerForm::kDense;
   return total_size(sublayer_rows(config, sublayer, form), name_prefix(sublayer), k_in, k_out,
-                    mlp_count(config, sublayer), config.dtypes);
+                    mlp_count(config, sublayer), config.files.dtypes);
 }
 
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
@@ -149,13 +149,13 @@ int64_t prompt_multiplications(const ModelConfig& config) {
 }
 
 TensorsSize embedding_matrix_size(const ModelConfig& config) {
-  return total_size({embedding_rows(config).front()}, "", 0, 0, 0, config.dtypes);
+  return total_size({embedding_rows(config).front()}, "", 0, 0, 0, config.files.dtypes);
 }
 
 TensorsSize head_matrix_size(const ModelConfig& config) {
   if (config.tie_word_embeddings) return embedding_matrix_size(config);
   return total_size({head_rows(config).back()}, "", config.form.junction_widths.back(), 0, 0,
-                    config.dtypes);
+                    config.files.dtypes);
 }
 
 TensorsSize shard_size(const ModelConfig& config, int64_t first, int64_t end) {
@@ -164,7 +164,7 @@ TensorsSize shard_size(const ModelConfig& config, int64_t first, int64_t end) {
   if (first == 0) total = embedding_size(config);
   for (int64_t s = first; s < end; ++s) {
     total = total + total_size(sublayer_rows(config, s, stored_form(config, s)), name_prefix(s),
-                               widths[s], widths[s + 1], mlp_count(config, s), config.dtypes);
+                               widths[s], widths[s + 1], mlp_count(config, s), config.files.dtypes);
   }
   return end == config.num_sublayers() ? total + head_size(config) : total;
 }

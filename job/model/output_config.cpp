@@ -106,7 +106,7 @@ json text_config(const json& source, const std::set<std::string>& settings,
     const bool non_finite = *key == "NaN" || *key == "Infinity" || *key == "-Infinity";
     key = non_finite ? config.erase(key) : std::next(key);
   }
-  if (output.wrapper) config["model_type"] = output.family;
+  if (output.files.wrapper) config["model_type"] = output.family;
   if (output.compressed) {
     write_custom_code(config, output);
   } else {
@@ -116,7 +116,7 @@ json text_config(const json& source, const std::set<std::string>& settings,
   config["tie_word_embeddings"] = output.tie_word_embeddings;
   config["head_dim"] = attention.head_dim;
   config["num_key_value_heads"] = attention.num_kv_heads;
-  config["dtype"] = config["torch_dtype"] = to_string(output.dtypes.main);
+  config["dtype"] = config["torch_dtype"] = to_string(output.files.dtypes.main);
   write_rotary(config, output.rotaries.front());
   write_features(config, output);
   const ModelFamily& family = *find_family(output.family);
@@ -143,7 +143,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   const std::string origin = "config.json of the source";
   const json source = parse_json_object(with_quoted_non_finite(source_config_json), origin);
   const std::set<std::string> settings = parse_config(source_config_json, origin).settings;
-  if (!output.wrapper) return text_config(source, settings, output).dump(2) + "\n";
+  if (!output.files.wrapper) return text_config(source, settings, output).dump(2) + "\n";
   json config = kept_wrapper_config(source);
   config[kTextConfig] = text_config(source.at(kTextConfig), settings, output);
   for (const char* key : {"tie_word_embeddings", "dtype", "torch_dtype"}) {

@@ -37,7 +37,7 @@ void check_architectures(const ConfigFields& fields, const std::string& expected
 /// Reads the form of the weights. Refuses weights in a form or in a file that is not read.
 void read_weights(const ConfigFields& fields, ModelConfig& config) {
   const std::optional<Quantisation> quantisation = read_quantisation(fields);
-  if (quantisation) config.quantisation = quantisation;
+  if (quantisation) config.files.quantisation = quantisation;
   if (fields.has("transformers_weights")) {
     fields.fail("transformers_weights",
                 "names a file that transformers loads in place of model.safetensors; rename that "
@@ -65,11 +65,11 @@ std::optional<Wrapper> read_wrapper(const ConfigFields& whole, ModelConfig& conf
 /// Reads the family, and refuses settings that change the forward pass in an unimplemented way.
 const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) {
   auto model_type = fields.text("model_type");
-  if (!model_type && config.wrapper) {
-    model_type = std::string(find_wrapper(config.wrapper->model_type)->text_type);
+  if (!model_type && config.files.wrapper) {
+    model_type = std::string(find_wrapper(config.files.wrapper->model_type)->text_type);
   }
   if (!model_type) fields.fail("model_type", "is missing");
-  config.compressed = *model_type == kCompressedType && !config.wrapper;
+  config.compressed = *model_type == kCompressedType && !config.files.wrapper;
   if (config.compressed) fields.note({"auto_map"});  // names the code beside the weights
   const std::string key = config.compressed ? "source_model_type" : "model_type";
   config.family = config.compressed ? fields.text(key).value_or("") : *model_type;
@@ -141,7 +141,7 @@ void read_heads(const ConfigFields& fields, const ModelFamily& family, int64_t h
 
 void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   const auto absent = [&](std::optional<int64_t> otherwise, int64_t AbsentSizes::*size) {
-    const bool in_wrapper = config.wrapper && family.absent_in_wrapper;
+    const bool in_wrapper = config.files.wrapper && family.absent_in_wrapper;
     return in_wrapper ? std::optional(*family.absent_in_wrapper.*size) : otherwise;
   };
   config.hidden_size =
@@ -186,23 +186,23 @@ ParsedConfig parse_config(const std::string& json_text, const std::string& origi
   const ConfigFields whole(root, origin);
   ParsedConfig parsed;
   ModelConfig& config = parsed.model;
-  config.wrapper = read_wrapper(whole, config);
-  const ConfigFields fields = config.wrapper ? *whole.object("text_config") : whole;
+  config.files.wrapper = read_wrapper(whole, config);
+  const ConfigFields fields = config.files.wrapper ? *whole.object("text_config") : whole;
   const ModelFamily& family = read_family(fields, config);
   read_sizes(fields, family, config);
   config.rms_norm_eps = fields.positive("rms_norm_eps", 1.0).value_or(family.absent.rms_norm_eps);
   config.tie_word_embeddings =
       fields.boolean("tie_word_embeddings", family.absent.tie_word_embeddings);
   family.read(fields, config);
-  config.stated_dtype = read_dtype(fields);
-  if (config.wrapper) {
+  config.files.stated_dtype = read_dtype(fields);
+  if (config.files.wrapper) {
     parsed.text_ties = config.tie_word_embeddings;
     // transformers 4 ties by the text part's key, transformers 5 by the outer one.
     config.tie_word_embeddings = whole.boolean("tie_word_embeddings", config.tie_word_embeddings);
-    if (!config.stated_dtype) config.stated_dtype = read_dtype(whole);
+    if (!config.files.stated_dtype) config.files.stated_dtype = read_dtype(whole);
   }
-  config.dtypes.main =
-      config.stated_dtype.value_or(config.quantisation ? Dtype::kBFloat16 : Dtype::kFloat32);
+  config.files.dtypes.main = config.files.stated_dtype.value_or(
+      config.files.quantisation ? Dtype::kBFloat16 : Dtype::kFloat32);
   parsed.settings = known_settings(fields);
   read_narrow_form(fields, config);
   parsed.warnings = warnings_about_keys(fields, config.family);

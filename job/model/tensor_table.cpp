@@ -410,10 +410,10 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& c
 }
 
 StoredDtypes stored_dtypes(const ModelConfig& config) {
-  StoredDtypes dtypes{config.dtypes.main, {}};
-  if (config.dtypes.others.empty()) return dtypes;
+  StoredDtypes dtypes{config.files.dtypes.main, {}};
+  if (config.files.dtypes.others.empty()) return dtypes;
   for (const StoredTensor& tensor : shard_tensors(config, 0, config.num_sublayers())) {
-    dtypes.set(tensor.name, config.dtypes.of(tensor.name));
+    dtypes.set(tensor.name, config.files.dtypes.of(tensor.name));
   }
   return dtypes;
 }

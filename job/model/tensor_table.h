@@ -150,7 +150,7 @@ std::vector<StoredTensor> shard_tensors(const ModelConfig& config, int64_t first
 /// Returns the shape of every tensor in the files of the config's checkpoint, by name.
 std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& config);
 
-/// Returns config.dtypes without names that are not those of the config's tensors.
+/// Returns config.files.dtypes without names that are not those of the config's tensors.
 StoredDtypes stored_dtypes(const ModelConfig& config);
 
 /// Beginning of the names of a sublayer's tensors: "model.layers.3.".

@@ -61,8 +61,8 @@ bool is_of_text(std::string_view stored) {
 }
 
 std::string stored_name(const ModelConfig& config, const std::string& name) {
-  if (!config.wrapper) return name;
-  const Wrapper& wrapper = *config.wrapper;
+  if (!config.files.wrapper) return name;
+  const Wrapper& wrapper = *config.files.wrapper;
   if (name.starts_with(kTextHead)) return wrapper.head_names + name.substr(kTextHead.size());
   return wrapper.base_names + name.substr(kTextBase.size());
 }

@@ -13,7 +13,7 @@ namespace dotresize {
 namespace {
 
 ModelConfig with_dtypes(ModelConfig config, const StoredDtypes& dtypes) {
-  config.dtypes = dtypes;
+  config.files.dtypes = dtypes;
   return config;
 }
 

@@ -17,9 +17,9 @@ namespace dotresize {
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths) {
   ModelConfig output = with_cut_mlps(source, job.mlp);
-  output.dtypes = job.output.dtypes;
-  output.file_bytes = 0;
-  output.quantisation.reset();
+  output.files.dtypes = job.output.dtypes;
+  output.files.bytes = 0;
+  output.files.quantisation.reset();
   output.form.junction_widths = widths.all;
   if (job.stock_output()) {
     output.hidden_size = widths.largest();
@@ -113,7 +113,7 @@ ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job) {
       MlpTarget& cut = known.mlp.emplace();
       (job.mlp->expert_width > 0 ? cut.expert_width : cut.width) = features;
       ModelConfig output = with_cut_mlps(config, cut);
-      output.dtypes = job.output.dtypes;
+      output.files.dtypes = job.output.dtypes;
       if (stored_bytes(output) > most) continue;
       sizes.assumed_features = features;
       break;

@@ -172,24 +172,24 @@ json formats_json(const ServedSizes& sizes) {
 
 /// Row with the bytes of the source's files, if there is more in them than the model.
 std::string files_row(const ModelConfig& model, int64_t net_bytes) {
-  if (model.file_bytes > 0 && model.quantisation) {
+  if (model.files.bytes > 0 && model.files.quantisation) {
     return fmt::format("on disk     {} of tensors, {}; read as bfloat16, in which sizes count\n",
-                       human_bytes(model.file_bytes), model.quantisation->name);
+                       human_bytes(model.files.bytes), model.files.quantisation->name);
   }
   const int64_t read = net_bytes + model.copied_bytes();
-  if (model.file_bytes == 0 || model.file_bytes == read) return "";
+  if (model.files.bytes == 0 || model.files.bytes == read) return "";
   return fmt::format("on disk     {} of tensors, {} of them not of the model\n",
-                     human_bytes(model.file_bytes), human_bytes(model.file_bytes - read));
+                     human_bytes(model.files.bytes), human_bytes(model.files.bytes - read));
 }
 
 /// Rows about the model around the one of text. Empty if there is none.
 std::string wrapper_rows(const ModelConfig& model) {
-  if (!model.wrapper) return "";
+  if (!model.files.wrapper) return "";
   return fmt::format(
       "around it   {}: {}, {}, copied as they are; all sizes are those of the text part, a {}\n"
       "calibrated  on text alone, without images\n",
-      model.wrapper->model_type, counted(model.wrapper->other_tensors, "tensor"),
-      human_bytes(model.wrapper->other_bytes), model.family);
+      model.files.wrapper->model_type, counted(model.files.wrapper->other_tensors, "tensor"),
+      human_bytes(model.files.wrapper->other_bytes), model.family);
 }
 
 /// Warning about a result that is too large, or whose layers would be too small; empty: neither.
@@ -359,12 +359,12 @@ std::string plan_to_json(const JobPlan& planned, const std::optional<TimeEstimat
   }
   document["dense"]["parameters"] = size.dense_parameters;
   document["dense"]["bytes"] = size.dense_bytes;
-  if (planned.model.wrapper) {
-    document["wrapper"] = {{"model_type", planned.model.wrapper->model_type},
-                           {"copied_tensors", planned.model.wrapper->other_tensors},
+  if (planned.model.files.wrapper) {
+    document["wrapper"] = {{"model_type", planned.model.files.wrapper->model_type},
+                           {"copied_tensors", planned.model.files.wrapper->other_tensors},
                            {"copied_bytes", planned.model.copied_bytes()}};
   }
-  if (planned.model.file_bytes > 0) document["dense"]["file_bytes"] = planned.model.file_bytes;
+  if (planned.model.files.bytes > 0) document["dense"]["file_bytes"] = planned.model.files.bytes;
   add_size(document, planned);
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     document["ranks"].push_back(rank_json(planned.model, plan.ranks[rank], rank));

@@ -197,10 +197,10 @@ void check_stock_output(const ModelConfig& config, const ResolvedJob& job) {
 /// compute: it has one window for all layers, and neither factors nor sinks.
 void check_maps(const ModelConfig& config, const ResolvedJob& job) {
   if (job.widths.mapped_count == 0) return;
-  if (config.wrapper) {
+  if (config.files.wrapper) {
     fail("method",
          "a narrower residual stream is not available: the images of a " +
-             config.wrapper->model_type +
+             config.files.wrapper->model_type +
              " enter it with its full width; a size alone, such as {size: 0.8}, would do");
   }
   if (!config.norms_fold()) {
@@ -247,7 +247,8 @@ void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& con
   };
   if (!job.stock_output()) refuse("needs output.format: stock");
   if (asked == v1::Output::source || wanted == config.family) return;
-  if (config.wrapper) refuse("cannot be the text part of this " + config.wrapper->model_type);
+  if (config.files.wrapper)
+    refuse("cannot be the text part of this " + config.files.wrapper->model_type);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
   if (!twin || twin->model_type != wanted) {
     refuse("can be made of a " + std::string(family_with_twin(wanted)) + ", not of a " +
@@ -269,12 +270,12 @@ StoredDtypes output_dtypes(const v1::Output& given, const ModelConfig& config) {
       if (!config.is_mixture(sublayer) || !config.mlp(sublayer).mixture->choice_bias) continue;
       for (const StoredTensor& tensor : sublayer_tensors(config, sublayer)) {
         if (tensor.role != TensorRole::kChoiceBias) continue;
-        dtypes.set(tensor.name, config.dtypes.of(tensor.name));
+        dtypes.set(tensor.name, config.files.dtypes.of(tensor.name));
       }
     }
     return dtypes;
   }
-  StoredDtypes dtypes = config.dtypes;
+  StoredDtypes dtypes = config.files.dtypes;
   if (config.tie_word_embeddings) {
     dtypes.set(head_tensors(config).back().name, dtypes.of(embedding_tensor(config).name));
   };
@@ -289,7 +290,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_of(given);
   // The class of a wrapper makes its text part without code.
-  job.maps.shared = spec.output().format() == v1::Output::stock || config.wrapper.has_value();
+  job.maps.shared = spec.output().format() == v1::Output::stock || config.files.wrapper.has_value();
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) {
     job.target.allocation =
@@ -319,7 +320,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   check_stock_output(config, job);
   check_maps(config, job);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
-  if (architecture == v1::Output::auto_ && job.stock_output() && twin && !config.wrapper &&
+  if (architecture == v1::Output::auto_ && job.stock_output() && twin && !config.files.wrapper &&
       twin->is_read_better(config, job.widths.largest())) {
     job.output.stock_family = twin->model_type;
   }

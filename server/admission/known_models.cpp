@@ -46,7 +46,8 @@ KnownModels::DirectoryState KnownModels::state_of(const fs::path& dir) {
 
 bool KnownModels::may_be_kept(const DirectoryState& state, const SourceModel& model,
                               Wall::time_point now) {
-  if (state.size() > kMostFiles || model.config.dtypes.others.size() > kMostDtypes) return false;
+  if (state.size() > kMostFiles || model.config.files.dtypes.others.size() > kMostDtypes)
+    return false;
   const auto is_below = [](const std::string& name) { return name.find('/') != std::string::npos; };
   if (std::ranges::any_of(model.files.names, is_below)) return false;
   return std::ranges::all_of(state, [&](const FileState& file) {

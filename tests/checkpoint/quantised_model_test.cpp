@@ -27,8 +27,8 @@ TEST_F(SourceModelTest, WeightsOf8BitsAreReadAsBFloat16) {
   });
   const SourceModel model = read();
   EXPECT_THAT(model.warnings, IsEmpty());
-  EXPECT_EQ(model.config.quantisation->name, "compressed-tensors");
-  EXPECT_EQ(model.config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+  EXPECT_EQ(model.config.files.quantisation->name, "compressed-tensors");
+  EXPECT_EQ(model.config.files.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
   const CheckpointReader reader(dir_.path(), model.config);
   const at::Tensor expected = at::arange(-48, 48, at::kFloat).view({12, 8}) * scales;
   EXPECT_TRUE(at::equal(reader.get(kUp, {12, 8}), expected.to(at::kBFloat16)));
@@ -69,7 +69,7 @@ TEST_F(SourceModelTest, AQuantisedTextPartIsReadAndOtherQuantisedPartsAreRefused
   write(config, bend);
   const SourceModel model = read();
   EXPECT_THAT(model.warnings, IsEmpty());
-  EXPECT_EQ(model.config.wrapper->other_tensors, 2);
+  EXPECT_EQ(model.config.files.wrapper->other_tensors, 2);
   const at::Tensor weight = CheckpointReader(dir_.path(), model.config).get(kUp, {12, 8});
   EXPECT_TRUE(at::equal(weight, at::full({12, 8}, 1.5, at::kBFloat16)));
   write(config, [&](NamedTensors& tensors) {
@@ -132,7 +132,7 @@ TEST_F(SourceModelTest, WeightsOf4BitsAreReadAsBFloat16) {
   write(config, [&](NamedTensors& tensors) { pack(tensors, pairs, exponents); });
   const SourceModel model = read();
   EXPECT_THAT(model.warnings, IsEmpty());
-  EXPECT_EQ(model.config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+  EXPECT_EQ(model.config.files.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
   const std::string name = std::string(kExpertPrefix) + "2.gate_up_proj.weight";
   const at::Tensor weight = CheckpointReader(dir_.path(), model.config).get(name, {128, 32});
   constexpr std::array<double, 8> kValues = {0, 0.5, 1, 1.5, 2, 3, 4, 6};

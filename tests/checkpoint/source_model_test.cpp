@@ -12,21 +12,21 @@ using testing::IsEmpty;
 TEST_F(SourceModelTest, AModelAsTransformersWritesItHasNoWarnings) {
   write(llama_json());
   EXPECT_THAT(read().warnings, IsEmpty());
-  EXPECT_EQ(read().config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+  EXPECT_EQ(read().config.files.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
 }
 
 TEST_F(SourceModelTest, DtypesAreThoseOfTheTensors) {
   json config = llama_json();
   config["torch_dtype"] = "float32";
   write(config);
-  EXPECT_EQ(read().config.dtypes.main, Dtype::kBFloat16);
+  EXPECT_EQ(read().config.files.dtypes.main, Dtype::kBFloat16);
   EXPECT_THAT(read().warnings,
               ElementsAre(HasSubstr("config.json says float32, and the tensors are bfloat16")));
   write(llama_json(), [](NamedTensors& tensors) {
     at::Tensor& table = tensor_of(tensors, "model.embed_tokens.weight");
     table = table.to(at::kFloat);
   });
-  const StoredDtypes dtypes = read().config.dtypes;
+  const StoredDtypes dtypes = read().config.files.dtypes;
   EXPECT_EQ(dtypes.main, Dtype::kBFloat16);
   EXPECT_EQ(dtypes.of("model.embed_tokens.weight"), Dtype::kFloat32);
   EXPECT_EQ(dtypes.others.size(), 1u);

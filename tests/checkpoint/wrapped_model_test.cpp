@@ -17,9 +17,9 @@ TEST_F(SourceModelTest, TheTextPartOfAWrapperHasTheNamesOfAModelOfText) {
     const SourceModel model = read();
     EXPECT_THAT(model.warnings, IsEmpty());
     EXPECT_EQ(model.config.family, "llama");
-    EXPECT_EQ(model.config.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
-    EXPECT_EQ(model.config.wrapper->model_type, "llava");
-    EXPECT_EQ(model.config.wrapper->other_tensors, 2);
+    EXPECT_EQ(model.config.files.dtypes, (StoredDtypes{Dtype::kBFloat16, {}}));
+    EXPECT_EQ(model.config.files.wrapper->model_type, "llava");
+    EXPECT_EQ(model.config.files.wrapper->other_tensors, 2);
     EXPECT_EQ(model.config.copied_bytes(), 12 + 40);
     const CheckpointReader reader(dir_.path(), model.config);
     EXPECT_EQ(reader.shape("model.norm.weight"), std::vector<int64_t>{8});
@@ -77,7 +77,7 @@ TEST_F(SourceModelTest, LayersThatPredictFurtherTokensAreNeitherReadNorCopied) {
     tensors.emplace_back("mtp.layers.0.mlp.up_proj.weight_scale", at::full({1}, 0.5));
   });
   const SourceModel model = read();
-  EXPECT_EQ(model.config.wrapper->other_tensors, 2);
+  EXPECT_EQ(model.config.files.wrapper->other_tensors, 2);
   EXPECT_THAT(model.warnings,
               ElementsAre(AllOf(HasSubstr("tensors 'mtp.layers.0.mlp.up_proj.weight', "),
                                 HasSubstr("layers that predict further tokens are not read, and "

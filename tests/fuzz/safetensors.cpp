@@ -75,13 +75,13 @@ void check_table_of(const ModelConfig& config, const SafetensorsHeader& header,
 void check_table(const SafetensorsHeader& header, uint64_t file_size) {
   static const ModelConfig plain = tiny_mixture();
   ModelConfig quantised = plain;
-  quantised.quantisation = Quantisation{.name = "fp8", .weight_dtype = "F8_E4M3"};
+  quantised.files.quantisation = Quantisation{.name = "fp8", .weight_dtype = "F8_E4M3"};
   ModelConfig wrapped = quantised;
-  wrapped.quantisation->block_rows = wrapped.quantisation->block_columns = 2;
-  wrapped.wrapper = Wrapper{.model_type = "llava", .architecture = ""};
+  wrapped.files.quantisation->block_rows = wrapped.files.quantisation->block_columns = 2;
+  wrapped.files.wrapper = Wrapper{.model_type = "llava", .architecture = ""};
   ModelConfig stacked = plain;  // its experts are w1 [2, 32, 2] and w2 [2, 1, 32]
   stacked.hidden_size = 32;
-  stacked.quantisation = Quantisation{.name = "mxfp4", .weight_dtype = "U8", .packed = true};
+  stacked.files.quantisation = Quantisation{.name = "mxfp4", .weight_dtype = "U8", .packed = true};
   for (LayerSpec& layer : stacked.layers) {
     layer.mlp.fused = layer.mlp.interleaved = layer.mlp.bias = true;
     layer.mlp.mixture->names.stacked = true;

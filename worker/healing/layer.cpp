@@ -38,7 +38,7 @@ LayerWeights stored_copy_of(const LayerWeights& layer, const ModelConfig& config
   for (SublayerWeights* sublayer : {&copy.attention, &copy.mlp}) {
     std::map<std::pair<TensorRole, size_t>, at::ScalarType> dtypes;
     for (const StoredTensor& stored : sublayer_tensors(config, sublayer->sublayer)) {
-      dtypes[{stored.role, stored.index}] = scalar_type(config.dtypes.of(stored.name));
+      dtypes[{stored.role, stored.index}] = scalar_type(config.files.dtypes.of(stored.name));
     }
     for_each_slot(*sublayer, [&](TensorRole role, size_t index, at::Tensor& tensor) {
       if (tensor.defined()) tensor = copied(tensor, dtypes.at({role, index}));

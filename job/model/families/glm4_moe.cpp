@@ -69,9 +69,9 @@ void read_glm4_moe(const ConfigFields& fields, ModelConfig& config) {
   // Layers behind the last one predict further tokens. transformers reads none of them.
   for (const char* key : kFurtherLayers) {
     const int64_t count = fields.integer(key, 0, kMaxLayers).value_or(0);
-    while (std::ssize(config.further_layers) < count) {
-      const int64_t layer = config.num_layers() + std::ssize(config.further_layers);
-      config.further_layers.push_back("model.layers." + std::to_string(layer) + ".");
+    while (std::ssize(config.files.further_layers) < count) {
+      const int64_t layer = config.num_layers() + std::ssize(config.files.further_layers);
+      config.files.further_layers.push_back("model.layers." + std::to_string(layer) + ".");
     }
   }
   fields.refuse_null("use_qk_norm");

@@ -38,7 +38,7 @@ void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
   // Published, and of no effect.
   fields.note({"attn_output_gate", "mamba_ssm_dtype", "mlp_only_layers", kFurtherLayers,
                "mtp_use_dedicated_embeddings"});
-  config.further_layers = {"mtp."};
+  config.files.further_layers = {"mtp."};
   // These tell positions of images apart, and outputs keep them.
   if (const auto rotary = fields.object("rope_parameters")) {
     rotary->note({"mrope_section", "mrope_interleaved"});

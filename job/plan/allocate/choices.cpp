@@ -47,7 +47,7 @@ std::vector<int64_t> bytes_of_choices(const ModelConfig& config, const StoredDty
                                       int64_t sublayer, const std::vector<Choice>& choices) {
   const auto layer = static_cast<std::size_t>(layer_of(sublayer));
   ModelConfig output = config;
-  output.dtypes = dtypes;
+  output.files.dtypes = dtypes;
   const int64_t width = config.hidden_size;
   std::vector<int64_t> bytes;
   for (const auto& [unit, size] : choices) {

@@ -99,8 +99,9 @@ int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
   const RankOnDevice rank{config, job, shard, job.resources.device, job.resources.compute_dtype};
   const RankSizes sizes(rank);
   // A quantised weight is a copy in 16 bits, unlike others, which are views of their files.
-  const int64_t copies =
-      config.quantisation ? sizes.dense_sublayer * size_in_bytes(Dtype::kBFloat16) + kFactors : 0;
+  const int64_t copies = config.files.quantisation
+                             ? sizes.dense_sublayer * size_in_bytes(Dtype::kBFloat16) + kFactors
+                             : 0;
   if (job.resources.device == DeviceKind::kCpu) {
     return largest_peak(rank, &Step::memory) + copies + kHostLibraries;
   }

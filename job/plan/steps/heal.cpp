@@ -40,7 +40,7 @@ int64_t layer_memory(const RankSizes& r) {
   const int64_t batch = microbatches_per_step(fitted_microbatches(windows, r.seqlen));
   const int64_t gradients = (batch + ranks - 1) / ranks;
   ModelConfig output = r.config;
-  output.dtypes = r.job.output.dtypes;
+  output.files.dtypes = r.job.output.dtypes;
   int64_t layer = 0;
   int64_t stored = 0;
   int64_t graph = 0;

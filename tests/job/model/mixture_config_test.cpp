@@ -16,9 +16,9 @@ TEST(ModelConfig, GptOssHasSinksAndExpertsStoredAsOne) {
   const ParsedConfig parsed = parse_config(kGptOssConfig, "config.json");
   EXPECT_THAT(parsed.warnings, testing::IsEmpty());
   const ModelConfig& config = parsed.model;
-  EXPECT_EQ(config.quantisation,
+  EXPECT_EQ(config.files.quantisation,
             (Quantisation{.name = "mxfp4", .weight_dtype = "U8", .packed = true}));
-  EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);  // the config states none
+  EXPECT_EQ(config.files.dtypes.main, Dtype::kBFloat16);  // the config states none
   for (int64_t sublayer = 0; sublayer < 4; sublayer += 2) {
     const AttentionSpec& attention = config.attention(sublayer);
     EXPECT_TRUE(attention.sinks && attention.bias && attention.output_bias);

@@ -18,7 +18,7 @@ using testing::SizeIs;
 auto all_fields(const ModelConfig& c) {
   return std::tuple(c.family, c.compressed, c.hidden_size, c.layers, c.rotaries, c.vocab_size,
                     c.max_position_embeddings, c.rms_norm_eps, c.tie_word_embeddings,
-                    c.stated_dtype, c.form.junction_widths);
+                    c.files.stated_dtype, c.form.junction_widths);
 }
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
@@ -94,7 +94,7 @@ TEST(ModelConfig, ReadsLlama31AsPublished) {
   EXPECT_EQ(config.rotaries.front().theta, 500000.0);
   EXPECT_EQ(config.rotaries.front().factor, 8.0);
   EXPECT_EQ(config.rotaries.front().original_max_position_embeddings, 8192);
-  EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);
+  EXPECT_EQ(config.files.dtypes.main, Dtype::kBFloat16);
   EXPECT_EQ(config.layers.front().attention.sliding_window, std::nullopt);
   EXPECT_THAT(config.form.junction_widths, SizeIs(65));
   EXPECT_THAT(config.form.junction_widths, Each(4096));
@@ -145,7 +145,7 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(llama.rotaries.front().theta, 10000.0);
   EXPECT_EQ(llama.rotaries.front().type, "default");
   EXPECT_EQ(llama.max_position_embeddings, 2048);
-  EXPECT_FALSE(llama.stated_dtype);
+  EXPECT_FALSE(llama.files.stated_dtype);
   EXPECT_FALSE(llama.tie_word_embeddings);
   const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
   EXPECT_EQ(mistral.layers.front().attention.num_kv_heads, 8);
@@ -431,7 +431,7 @@ TEST(ModelConfig, ReadsTheExample) {
   const ModelConfig config = read_model_config(DOTRESIZE_SOURCE_DIR "/examples/docs-llama");
   EXPECT_EQ(config.hidden_size, 256);
   EXPECT_EQ(config.num_junctions(), 13);
-  EXPECT_EQ(config.dtypes.main, Dtype::kBFloat16);
+  EXPECT_EQ(config.files.dtypes.main, Dtype::kBFloat16);
 }
 
 }  // namespace

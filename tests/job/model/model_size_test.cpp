@@ -207,7 +207,7 @@ TensorsSize sum_of_tensors(const ModelConfig& config) {
   for (const auto& [name, shape] : expected_shapes(config)) {
     const int64_t elements =
         std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
-    sum = sum + TensorsSize{elements, elements * size_in_bytes(config.dtypes.of(name))};
+    sum = sum + TensorsSize{elements, elements * size_in_bytes(config.files.dtypes.of(name))};
   }
   return sum;
 }
@@ -215,17 +215,17 @@ TensorsSize sum_of_tensors(const ModelConfig& config) {
 TEST(ModelSize, BytesAreThoseOfEachTensorsDtype) {
   for (const char* text : {kLlama31Config, kQwen3Config, kPhi3MiniConfig, kQwen3MoeConfig}) {
     ModelConfig config = parse_model_config(text, "config.json");
-    config.dtypes = {Dtype::kFloat16, {}};
+    config.files.dtypes = {Dtype::kFloat16, {}};
     EXPECT_EQ(stored_bytes(config), 2 * stored_parameters(config));
     for (const auto& [name, shape] : expected_shapes(config)) {
       const bool is_expert = name.find("experts.5.up_proj") != std::string::npos;
       if (shape.size() == 1 || name.ends_with("mlp.gate.weight") || is_expert) {
-        config.dtypes.set(name, Dtype::kFloat32);
+        config.files.dtypes.set(name, Dtype::kFloat32);
       }
     }
-    config.dtypes.set("model.layers.1.self_attn.o_proj.weight", Dtype::kBFloat16);
-    config.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
-    config.dtypes.set("model.rotary.inv_freq", Dtype::kFloat32);  // no tensor of the model
+    config.files.dtypes.set("model.layers.1.self_attn.o_proj.weight", Dtype::kBFloat16);
+    config.files.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
+    config.files.dtypes.set("model.rotary.inv_freq", Dtype::kFloat32);  // no tensor of the model
     EXPECT_EQ(stored_bytes(config), sum_of_tensors(config).bytes);
     EXPECT_EQ(stored_parameters(config), sum_of_tensors(config).parameters);
     int64_t of_shards = 0;
@@ -243,7 +243,7 @@ TEST(ModelSize, TheFormOfTheEndsIsTheOneWithFewerBytes) {
   config.compressed = config.tie_word_embeddings = true;
   config.form.junction_widths.assign(config.form.junction_widths.size(), 136);
   EXPECT_FALSE(with_smaller_ends(config, true).tie_word_embeddings);
-  config.dtypes.set("lm_head.weight", Dtype::kFloat32);  // 2 and 4 bytes for 2 and 2
+  config.files.dtypes.set("lm_head.weight", Dtype::kFloat32);  // 2 and 4 bytes for 2 and 2
   EXPECT_TRUE(with_smaller_ends(config, true).tie_word_embeddings);
 }
 

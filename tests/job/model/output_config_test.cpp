@@ -54,7 +54,7 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.rotaries, source.rotaries);
     EXPECT_EQ(output.form.junction_widths.front(), 640);
     EXPECT_EQ(output.form.junction_widths.back(), source.hidden_size);
-    EXPECT_EQ(output.stated_dtype, Dtype::kBFloat16);
+    EXPECT_EQ(output.files.stated_dtype, Dtype::kBFloat16);
   }
 }
 
@@ -353,10 +353,10 @@ TEST(OutputConfig, OfAWrapperHasAllThatIsNotOfItsTextPart) {
   EXPECT_EQ(source.vocab_size, 262208);
   EXPECT_EQ(source.layers.front().attention.num_heads, 8);
   EXPECT_EQ(source.layers.front().attention.num_kv_heads, 4);
-  EXPECT_EQ(source.stated_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(source.files.stated_dtype, Dtype::kBFloat16);
   EXPECT_TRUE(source.tie_word_embeddings);
   ModelConfig output = source;
-  output.dtypes.main = Dtype::kFloat16;
+  output.files.dtypes.main = Dtype::kFloat16;
   for (LayerSpec& layer : output.layers) layer.mlp.intermediate_size = 7680;
   const std::string text = output_config_json(
       with(kGemma3Of4BConfig, R"("patch_size": 14)",
@@ -376,7 +376,7 @@ TEST(OutputConfig, OfAWrapperHasAllThatIsNotOfItsTextPart) {
   const ModelConfig again = parse_model_config(text, "config.json");
   EXPECT_EQ(again.layers, output.layers);
   EXPECT_EQ(again.rotaries, output.rotaries);
-  EXPECT_EQ(again.wrapper->architecture, "Gemma3ForConditionalGeneration");
+  EXPECT_EQ(again.files.wrapper->architecture, "Gemma3ForConditionalGeneration");
 }
 
 TEST(OutputConfig, TiedEmbeddingsStayTied) {

@@ -137,10 +137,10 @@ class MixedDtypes : public AllocationTest {
  protected:
   /// Gives the tensors whose names have one of these parts another dtype.
   void set_dtypes(Dtype main, Dtype other, std::initializer_list<const char*> parts) {
-    config_.dtypes = {main};
+    config_.files.dtypes = {main};
     for (const auto& [name, shape] : expected_shapes(config_)) {
       const auto is_in = [&](const char* part) { return name.find(part) != std::string::npos; };
-      if (std::ranges::any_of(parts, is_in)) config_.dtypes.set(name, other);
+      if (std::ranges::any_of(parts, is_in)) config_.files.dtypes.set(name, other);
     }
   }
   void expect_size_met(const std::string& output) {
@@ -148,15 +148,15 @@ class MixedDtypes : public AllocationTest {
     with_size("size: 0.7", output);
     const ResolvedJob job = resolve();
     ModelConfig whole = config_;
-    whole.dtypes = job.output.dtypes;
+    whole.files.dtypes = job.output.dtypes;
     const int64_t limit = largest_bytes(kSize, stored_bytes(config_));
     // A step of any width, or of all of a stock model's features.
     const int64_t step = job.stock_output() ? 600'000 : 100'000;
     const Allocation chosen = allocate(config_, job, squares(job, std::vector<double>(6, 0.1)));
     const int64_t bytes = size_of(job, chosen).compressed_bytes;
-    EXPECT_LE(bytes, limit) << output << ", " << to_string(config_.dtypes);
+    EXPECT_LE(bytes, limit) << output << ", " << to_string(config_.files.dtypes);
     EXPECT_GT(bytes, std::min(limit, stored_bytes(whole)) - step)
-        << output << ", " << to_string(config_.dtypes);
+        << output << ", " << to_string(config_.files.dtypes);
   }
 };
 

@@ -88,9 +88,9 @@ TEST(PlanTable, BytesCountAsTheyAreWritten) {
 TEST(PlanTable, MixedDtypesAreTold) {
   ModelConfig config = small_llama();
   ResolvedJob job = job_of_width(128);
-  config.dtypes.set("model.layers.1.input_layernorm.weight", Dtype::kFloat32);
-  config.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
-  job.output.dtypes = config.dtypes;
+  config.files.dtypes.set("model.layers.1.input_layernorm.weight", Dtype::kFloat32);
+  config.files.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
+  job.output.dtypes = config.files.dtypes;
   const JobPlan plan = make_job_plan(config, job);
   EXPECT_THAT(plan_table(plan), HasSubstr("  bfloat16, some float32\n"));
   const json document = json::parse(plan_to_json(plan));
@@ -109,9 +109,9 @@ TEST(PlanTable, BytesOnDiskAreToldIfTheModelHasFewer) {
   ModelConfig config = small_llama();
   const auto plan = [&] { return make_job_plan(config, job_of_width(128)); };
   EXPECT_FALSE(json::parse(plan_to_json(plan()))["dense"].contains("file_bytes"));
-  config.file_bytes = 13'244'928;
+  config.files.bytes = 13'244'928;
   EXPECT_THAT(plan_table(plan()), Not(HasSubstr("on disk")));
-  config.file_bytes += 1 << 20;
+  config.files.bytes += 1 << 20;
   EXPECT_THAT(plan_table(plan()),
               HasSubstr("\non disk     13.6 MiB of tensors, 1.00 MiB of them not of the model\n"));
   const json dense = json::parse(plan_to_json(plan()))["dense"];

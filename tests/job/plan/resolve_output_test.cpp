@@ -139,26 +139,26 @@ TEST_F(ResolveJob, WhatChoosesExpertsKeepsItsDtype) {
                                        .choice_bias = true};
   const std::string bias =
       name_prefix(config_.num_sublayers() - 1) + "mlp.gate.e_score_correction_bias";
-  config_.dtypes = {Dtype::kBFloat16,
-                    {{bias, Dtype::kFloat32}, {"model.norm.weight", Dtype::kFloat32}}};
+  config_.files.dtypes = {Dtype::kBFloat16,
+                          {{bias, Dtype::kFloat32}, {"model.norm.weight", Dtype::kFloat32}}};
   spec_.mutable_output()->set_dtype(v1::Output::float16);
   EXPECT_EQ(resolve().output.dtypes, (StoredDtypes{Dtype::kFloat16, {{bias, Dtype::kFloat32}}}));
 }
 
 TEST_F(ResolveJob, TheOutputHasTheDtypeOfTheModelOrTheOneAskedFor) {
-  config_.dtypes = {};
+  config_.files.dtypes = {};
   EXPECT_EQ(resolve().output.dtypes, StoredDtypes{});
-  config_.dtypes = {Dtype::kBFloat16, {{"model.norm.weight", Dtype::kFloat32}}};
-  EXPECT_EQ(resolve().output.dtypes, config_.dtypes);
+  config_.files.dtypes = {Dtype::kBFloat16, {{"model.norm.weight", Dtype::kFloat32}}};
+  EXPECT_EQ(resolve().output.dtypes, config_.files.dtypes);
   spec_.mutable_output()->set_dtype(v1::Output::float16);
   EXPECT_EQ(resolve().output.dtypes, StoredDtypes{Dtype::kFloat16});
 }
 
 TEST_F(ResolveJob, TheHeadOfATiedModelHasTheDtypeOfItsEmbedding) {
   config_.tie_word_embeddings = true;
-  config_.dtypes = {Dtype::kBFloat16, {{"model.embed_tokens.weight", Dtype::kFloat32}}};
+  config_.files.dtypes = {Dtype::kBFloat16, {{"model.embed_tokens.weight", Dtype::kFloat32}}};
   EXPECT_EQ(resolve().output.dtypes.of("lm_head.weight"), Dtype::kFloat32);
-  config_.dtypes = {Dtype::kBFloat16, {{"lm_head.weight", Dtype::kFloat32}}};  // not read
+  config_.files.dtypes = {Dtype::kBFloat16, {{"lm_head.weight", Dtype::kFloat32}}};  // not read
   EXPECT_EQ(resolve().output.dtypes, StoredDtypes{Dtype::kBFloat16});
 }
 

@@ -372,8 +372,8 @@ TEST(TimeEstimate, WhatIsReadHasTheDtypesOfTheFiles) {
     return estimate_traffic(config, job, make_shard_plan(config, job)).read_bytes;
   };
   ModelConfig mixed = small_llama();
-  mixed.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
-  mixed.dtypes.set("model.layers.3.mlp.up_proj.weight", Dtype::kFloat32);
+  mixed.files.dtypes.set("model.embed_tokens.weight", Dtype::kFloat32);
+  mixed.files.dtypes.set("model.layers.3.mlp.up_proj.weight", Dtype::kFloat32);
   const int64_t more = stored_bytes(mixed) - stored_bytes(small_llama());
   EXPECT_EQ(more, 2 * 256 * (4096 + 768));
   EXPECT_EQ((moved(mixed) - moved(small_llama())) % more, 0);

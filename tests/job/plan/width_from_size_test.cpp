@@ -81,10 +81,10 @@ TEST(WidthFromSize, CountsTheBytesOfEachTensor) {
   ResolvedJob job = job_of(cases().front(), config);
   const int64_t uniform = width_from_size(0.8, 64, config, job);
   for (const char* name : {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"}) {
-    config.dtypes.set(name, Dtype::kFloat32);
+    config.files.dtypes.set(name, Dtype::kFloat32);
   }
   EXPECT_GT(width_from_size(0.8, 64, config, job), uniform);  // the output is all bfloat16
-  job.output.dtypes = config.dtypes;
+  job.output.dtypes = config.files.dtypes;
   const int64_t width = width_from_size(0.8, 64, config, job);
   const auto bytes = [&](int64_t k) {
     return net_size(config, job, decided(uniform_widths(config, false, k), 4096)).bytes_fraction();

@@ -192,7 +192,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
       // final states.
       constexpr int64_t kUpdateBytes = 24;
       ModelConfig as_output = run.config;
-      as_output.dtypes = run.job.output.dtypes;
+      as_output.files.dtypes = run.job.output.dtypes;
       bytes += stored_bytes(as_output) + tokens.healing->windows.numel() * run.config.hidden_size *
                                              size_in_bytes(run.job.resources.compute_dtype);
       for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {

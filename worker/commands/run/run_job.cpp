@@ -54,7 +54,7 @@ void check_weights(JobContext& run) {
       const bool vocabulary =
           tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
       if (values || vocabulary) {
-        check_values(run.source, tensor, scalar_type(run.config.dtypes.of(tensor.name)));
+        check_values(run.source, tensor, scalar_type(run.config.files.dtypes.of(tensor.name)));
       } else {
         run.source.get(tensor.name, tensor.shape);
       }
@@ -167,8 +167,8 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   const ShardLayout& layout = calibrated.layout;
   report.compressed.parameters = layout.total_parameters - layout.copied_parameters;
   report.compressed.bytes = layout.total_bytes - layout.copied_bytes;
-  report.wrapper = run.config.wrapper;
-  report.quantisation = run.config.quantisation;
+  report.wrapper = run.config.files.wrapper;
+  report.quantisation = run.config.files.quantisation;
   report.compressed.dtypes = stored_dtypes(calibrated.output);
   report.calibration_tokens = tokens.calibration.windows.numel();
   report.calibration_s = calibrated.seconds;

@@ -231,7 +231,7 @@ void Comparison::compare_logits() {
   const at::Tensor found = logits_of(request_.dir, output_);
   const double difference =
       (found - expected).norm().item<double>() / expected.norm().item<double>();
-  const StoredDtypes dtypes = report_.output_dtypes.value_or(output_.dtypes);
+  const StoredDtypes dtypes = report_.output_dtypes.value_or(output_.files.dtypes);
   const double tolerance = logits_tolerance(dtypes);
   if (difference <= tolerance) return;
   problems_.push_back(fmt::format(
@@ -276,16 +276,17 @@ std::optional<StatedDtypes> stated_dtypes(const fs::path& dir, const ModelConfig
       return StatedDtypes{std::move(*dtypes), "the report"};
     }
   }
-  if (!config.stated_dtype) return std::nullopt;
-  return StatedDtypes{{*config.stated_dtype, {}}, "config.json"};
+  if (!config.files.stated_dtype) return std::nullopt;
+  return StatedDtypes{{*config.files.stated_dtype, {}}, "config.json"};
 }
 
 void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config,
                    const StatedDtypes& stated, Problems& problems) {
   const Dtype main = stated.dtypes.main;
-  if (config.stated_dtype && *config.stated_dtype != main) {
+  if (config.files.stated_dtype && *config.files.stated_dtype != main) {
     problems.push_back(fmt::format("config.json says dtype {}, {} says {}",
-                                   to_string(*config.stated_dtype), stated.by, to_string(main)));
+                                   to_string(*config.files.stated_dtype), stated.by,
+                                   to_string(main)));
   }
   for (const StoredTensor& tensor : shard_tensors(config, 0, config.num_sublayers())) {
     const bool apart = !tensor.slice || reader.has(tensor.name);
@@ -349,11 +350,12 @@ VerifyResult verify_output(const fs::path& dir) {
                      kReportDirectory + "/" + kReportFile + " nor SHA256SUMS");
   }
   const ModelConfig config = read_model_config(dir);
-  VerifyResult result = verify_model_dir(dir, expected_shapes(config), config.wrapper.has_value());
+  VerifyResult result =
+      verify_model_dir(dir, expected_shapes(config), config.files.wrapper.has_value());
   try {
     verify_listed_files(dir, result.problems);
     // Misshapen tensors of a wrapper, whose names are not those of the config, are not looked at.
-    const CheckpointReader reader = config.wrapper
+    const CheckpointReader reader = config.files.wrapper
                                         ? CheckpointReader(dir, read_source_model(dir).config)
                                         : CheckpointReader(dir);
     if (const auto stated = stated_dtypes(dir, config)) {

@@ -27,7 +27,7 @@ namespace {
 nlohmann::json kept_companion(const std::string& name, const nlohmann::json& given,
                               const ModelConfig& output) {
   if (name == "tokenizer_config.json") {
-    return kept_tokenizer_config(given, /*processor=*/output.wrapper.has_value());
+    return kept_tokenizer_config(given, /*processor=*/output.files.wrapper.has_value());
   }
   return name == "generation_config.json" ? kept_generation_config(given)
                                           : kept_wrapper_config(given);
@@ -50,7 +50,7 @@ void OutputShards::begin(const JunctionWidths& widths) {
   output_ = output_model_config(source_, job_, widths);
   std::vector<TensorSpec> specs;
   for (StoredTensor& tensor : shard_tensors(output_, 0, output_.num_sublayers())) {
-    const at::ScalarType dtype = scalar_type(output_.dtypes.of(tensor.name));
+    const at::ScalarType dtype = scalar_type(output_.files.dtypes.of(tensor.name));
     std::string in_file = stored_name(output_, tensor.name_in_files());
     specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape), std::move(in_file),
                      std::move(tensor.slice)});
@@ -70,7 +70,7 @@ void OutputShards::begin(const JunctionWidths& widths) {
 
 StockNorm OutputShards::norm_of(const std::string& tensor) const {
   return stock_norm(source_.hidden_size, output_.hidden_size,
-                    scalar_type(output_.dtypes.of(tensor)));
+                    scalar_type(output_.files.dtypes.of(tensor)));
 }
 
 void OutputShards::put_end(TensorRole role, const at::Tensor& rows, int64_t first) {
@@ -114,7 +114,8 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
     }
   }
   std::vector<std::string> names(kCompanionFiles.begin(), kCompanionFiles.end());
-  if (output.wrapper) names.insert(names.end(), kProcessorFiles.begin(), kProcessorFiles.end());
+  if (output.files.wrapper)
+    names.insert(names.end(), kProcessorFiles.begin(), kProcessorFiles.end());
   for (const std::string& name : names) {
     if (!fs::exists(job.model.path / name)) continue;
     std::string text = read_whole_file(job.model.path / name, kMaxCompanionBytes);
