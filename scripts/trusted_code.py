@@ -18,6 +18,7 @@ CLASSES = {
     "AutoModel": "modeling_dotresize.DotResizeModel",
     "AutoModelForCausalLM": "modeling_dotresize.DotResizeForCausalLM",
 }
+HEAD = "AutoModelForCausalLM"
 # Without maps the file derives classes from those of the family, which `architectures` names.
 LAYER_SIZES = {
     "AutoConfig": "modeling_layer_sizes.{}Config",
@@ -31,11 +32,14 @@ class UntrustedCode(Exception):
 
 
 def code_of(config):
-    """The classes that auto_map must name, and the files that have them."""
+    """The forms that auto_map may have, and the files that have the classes."""
     if not config.get("norm_weights"):
-        return CLASSES, ("configuration_dotresize.py", "modeling_dotresize.py")
-    stem = re.fullmatch(r"\['(DotResize\w+)ForCausalLM'\]", str(config.get("architectures")))
-    return {auto: name.format(stem and stem[1]) for auto, name in LAYER_SIZES.items()}, ("modeling_layer_sizes.py",)
+        return [CLASSES], ("configuration_dotresize.py", "modeling_dotresize.py")
+    head = re.fullmatch(r"\['(DotResize\w+)ForCausalLM'\]", str(config.get("architectures")))
+    # Some families have a wrapper with images, and name all classes of the text part but the head's with Text.
+    forms = [{auto: name.format(head[1] + text) for auto, name in LAYER_SIZES.items()} | {HEAD: LAYER_SIZES[HEAD].format(head[1])}
+             for text in ("", "Text") if head]  # fmt: skip
+    return forms, ("modeling_layer_sizes.py",)
 
 
 def require_code_of_nemotron_nas(model_dir, config):
@@ -61,8 +65,8 @@ def may_run_code(model_dir):
         return True
     if config.get("model_type") != "dotresize":
         return False
-    classes, files = code_of(config)
-    if config.get("auto_map") != classes:
+    forms, files = code_of(config)
+    if config.get("auto_map") not in forms:
         raise UntrustedCode(f"{model_dir}/config.json: auto_map does not name the code of dotresize")
     for name in files:
         if not (model_dir / name).is_file():

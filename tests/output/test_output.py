@@ -458,3 +458,13 @@ def test_every_family_has_its_reported_perplexity_in_transformers(tmp_path, acti
 
 def test_every_rotary_embedding_has_its_reported_perplexity_in_transformers(tmp_path):
     check_perplexities(tmp_path, ROTARY_SOURCES, "slicegpt", "original", ranks=1)
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen3_5_text", "qwen3_5_moe_text"])
+def test_text_parts_whose_classes_have_other_stems_run_with_their_code(tmp_path, family):
+    """Their configuration is that of a Gemma3Text, their head that of a Gemma3."""
+    job = random_job(tmp_path, random_dense(tiny_keys(family)), "text", method={"size": 0.85, "round_to": 4})
+    job["evaluation"] = {"tokens": str(tmp_path / "tokens.safetensors"), "seqlen": 64}
+    directory = run_worker(tmp_path, job, ranks=1)
+    reported = report_of(directory)["compressed"]["perplexity"]
+    assert score_all("5", [directory], tmp_path / "tokens.safetensors") == pytest.approx([reported], rel=1e-3)
