@@ -273,7 +273,7 @@ void Server::listen(const ServerOptions& options) {
           {&jobs_, &workers_},
           callers_.certificates.credentials(/*of_clients=*/true),
           [this](const std::string& method, int code, std::optional<double> seconds) {
-            metrics_.count_call(method, code, seconds);
+            monitoring_.metrics.count_call(method, code, seconds);
           },
           &callers_.gate.resources()});
   ports_.workers = std::make_unique<GuardedServer>(
@@ -306,18 +306,20 @@ void Server::listen_for_http(const ServerOptions& options) {
   }
   web_.http = std::make_unique<HttpServer>(
       endpoint, callers_.certificates, callers_.gate,
-      HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
+      HttpContent{[this] { return health(); },
+                  [this] { return monitoring_.metrics.text(figures()); },
                   [this](httplib::Server& server) {
                     if (web_.pages) web_.pages->add_to(server);
                   }});
 }
 
 std::vector<HealthCheck> Server::health() {
-  const Lock lock(health_.mutex);
-  if (health_.checks.empty() || std::chrono::steady_clock::now() - health_.time > kHealthAge) {
+  Health& cached = monitoring_.health;
+  const Lock lock(cached.mutex);
+  if (cached.checks.empty() || std::chrono::steady_clock::now() - cached.time > kHealthAge) {
     const std::string held = view_.state()->held;
     const bool stuck = background_.scheduler->time_since_round() > kLongestRound;
-    health_.checks = {
+    cached.checks = {
         {"job table", storage_.store.check()},
         {"disk", storage_.state.check_space()},
         {"scheduler",
@@ -328,21 +330,22 @@ std::vector<HealthCheck> Server::health() {
              ? Verdict()
              : Verdict::with_fault("held, because this machine cannot start jobs: " + held),
          /*needed=*/false}};
-    health_.time = std::chrono::steady_clock::now();
+    cached.time = std::chrono::steady_clock::now();
   }
-  return health_.checks;
+  return cached.checks;
 }
 
 double Server::queue_head_age_s() {
   using google::protobuf::util::TimeUtil;
   const auto since = storage_.store.head_queued_since();
   const std::string queued = since ? TimeUtil::ToString(*since) : "";
-  const Lock lock(head_.mutex);
-  if (queued != head_.queued) head_.clock.forget(std::exchange(head_.queued, queued));
+  Head& head = monitoring_.head;
+  const Lock lock(head.mutex);
+  if (queued != head.queued) head.clock.forget(std::exchange(head.queued, queued));
   if (!since) return 0.0;
   const std::chrono::milliseconds by_wall(
       TimeUtil::DurationToMilliseconds(TimeUtil::GetCurrentTime() - *since));
-  return std::chrono::duration<double>(head_.clock.passed(queued, by_wall)).count();
+  return std::chrono::duration<double>(head.clock.passed(queued, by_wall)).count();
 }
 
 ServerFigures Server::figures() {

@@ -96,6 +96,12 @@ class Server {
     std::string queued DOTRESIZE_GUARDED_BY(
         mutex);  ///< time when the head was queued, by which the clock knows it
   };
+  /// State behind the health checks and metrics of the HTTP port.
+  struct Monitoring {
+    Metrics metrics;
+    Health health;
+    Head head;
+  };
   struct Ports {
     std::string endpoint;  ///< HOST:PORT of clients, with the actual port
     std::unique_ptr<GuardedServer> clients;
@@ -124,9 +130,7 @@ class Server {
   QueueView view_;
   Callers callers_;
   Heartbeats heartbeats_;
-  Metrics metrics_;
-  Health health_;
-  Head head_;
+  Monitoring monitoring_;
   Streams streams_;
   JobsService jobs_;
   WorkersService workers_;
