@@ -1,5 +1,6 @@
 """Runs the tokeniser helper, as the worker does: in a Python that imports nothing of the user's."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -95,6 +96,18 @@ def test_a_text_that_is_not_utf8_is_named_with_the_place(tmp_path, texts):
     bad.write_bytes(b"caf\xe9 au lait")
     message = refused(run(MODEL, out, texts[0], bad), out)
     assert f"{bad}: not UTF-8: byte 3 is invalid" in message
+
+
+@pytest.mark.parametrize("content, fault", [
+    ("café au lait".encode("utf-16"), "it begins as UTF-16 does"),
+    ("au lait".encode("utf-16-le"), "byte 1 is zero, as in UTF-16 or in files that are no text"),  # valid UTF-8
+    (gzip.compress(b"au lait"), "it begins as gzip does"),
+    (b"%PDF-1.4\n%\xe2\xe3", "it begins as PDF does"),
+])  # fmt: skip
+def test_a_file_of_another_kind_is_named(tmp_path, texts, content, fault):
+    bad, out = tmp_path / "text.txt", tmp_path / "tokens.safetensors"
+    bad.write_bytes(content)
+    assert f"{bad}: not UTF-8: {fault}" in refused(run(MODEL, out, texts[0], bad), out)
 
 
 def test_a_model_without_tokenizer_is_refused(tmp_path, texts):

@@ -25,6 +25,8 @@ COLUMNS = ("messages", "conversations", "text")
 ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 BLANK_LINE = "\n\n"
 TODAY = datetime.datetime(2024, 7, 26)  # the date that templates write: the same tokens every day
+OTHER_KINDS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"(\xb5/\xfd": "zstd", b"\xfd7zXZ": "xz", b"BZh": "bzip2",
+               b"PK\x03\x04": "zip", b"%PDF-": "PDF"}  # first bytes of files that people take for text
 OLDEST_JINJA = (3, 1, 6)  # older sandboxes have known ways out
 
 
@@ -47,10 +49,16 @@ def read_bytes(path, sha256=None):
 
 
 def decode(path, content):
+    """Text of UTF-8."""
     try:
-        return content.decode("utf-8")
+        text = content.decode("utf-8")
+        fault = f"byte {content.index(0)} is zero, as in UTF-16 or in files that are no text" if "\0" in text else None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: byte {error.start} is invalid") from error
+        fault = f"byte {error.start} is invalid"
+    if fault is None:
+        return text
+    kind = next((kind for start, kind in OTHER_KINDS.items() if content.startswith(start)), None)
+    raise InputError(f"{path}: not UTF-8: {f'it begins as {kind} does' if kind else fault}")
 
 
 def load_json(text, place):
