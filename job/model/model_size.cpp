@@ -191,6 +191,11 @@ TensorsSize stored_size(const ModelConfig& config) {
 
 int64_t stored_parameters(const ModelConfig& config) { return stored_size(config).parameters; }
 
+ModelConfig with_dtypes(ModelConfig config, const StoredDtypes& dtypes) {
+  config.files.dtypes = dtypes;
+  return config;
+}
+
 int64_t stored_bytes(const ModelConfig& config) { return stored_size(config).bytes; }
 
 std::vector<FormatSize> format_sizes(const ModelConfig& config) {

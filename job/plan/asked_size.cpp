@@ -2,20 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
+#include "base/text/printable.h"
 #include "job/model/model_size.h"
 #include "job/model/units/unit.h"
 
 namespace dotresize {
 namespace {
-
-ModelConfig with_dtypes(ModelConfig config, const StoredDtypes& dtypes) {
-  config.files.dtypes = dtypes;
-  return config;
-}
 
 double size_of_bytes(const v1::Method& method, const ModelConfig& config) {
   const int64_t dense = stored_bytes(config);
@@ -56,6 +53,15 @@ double asked_size(const v1::Method& method, const ModelConfig& config, const Sto
   return method.size();
 }
 
+std::string asked_key(const v1::Method& method) {
+  return method.has_bytes() ? "method.bytes" : method.has_speed() ? "method.speed" : "method.size";
+}
+
+std::string asked_value(const v1::Method& method) {
+  if (method.has_bytes()) return printable(method.bytes());
+  return fmt::format("{:.6g}", method.has_speed() ? method.speed() : method.size());
+}
+
 std::optional<double> speed_at_size(double size, const ModelConfig& config,
                                     const StoredDtypes& output) {
   if (has_unit(config, kExperts)) return std::nullopt;
@@ -63,7 +69,8 @@ std::optional<double> speed_at_size(double size, const ModelConfig& config,
   const double removed =
       (whole - size * static_cast<double>(stored_bytes(config))) / size_in_bytes(output.main);
   const auto all = static_cast<double>(prompt_multiplications(config));
-  return removed < all ? std::optional(all / (all - removed)) : std::nullopt;
+  // Nothing is removed where the whole model fits, as it may in a narrower dtype.
+  return removed < all ? std::optional(all / (all - std::max(removed, 0.0))) : std::nullopt;
 }
 
 }  // namespace dotresize

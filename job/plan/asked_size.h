@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_config.h"
@@ -13,6 +14,11 @@ namespace dotresize {
 /// than the dense model's, for a speed that no cut of the layers gives, and for the speed of a
 /// mixture of experts. Must not be called for a job without any of these keys.
 double asked_size(const v1::Method& method, const ModelConfig& config, const StoredDtypes& output);
+
+/// Returns the key that asks for a size, and its value, also if `method.size` has the result of
+/// asked_size().
+std::string asked_key(const v1::Method& method);
+std::string asked_value(const v1::Method& method);
 
 /// Returns the speed of a model with the fraction `size` of the dense bytes that loses entries of
 /// matrices alone, as in asked_size(). Nothing for a mixture of experts: it depends on which are

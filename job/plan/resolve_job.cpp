@@ -1,5 +1,7 @@
 #include "job/plan/resolve_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -181,6 +183,18 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
   fail(key, warning + "; method.allow_larger: true allows it");
 }
 
+/// Does the same. Errors about a size name the key that asks for it.
+void resolve_asked_widths(const v1::Method& given, int64_t round_to, const ModelConfig& config,
+                          ResolvedJob& job) {
+  try {
+    resolve_widths(given, round_to, config, job);
+  } catch (const InputError& error) {
+    if (error.field() != "method.size" || asked_key(given) == error.field()) throw;
+    fail(asked_key(given), fmt::format("{} is a size of {:.6g}: {}", asked_value(given),
+                                       given.size(), error.description()));
+  }
+}
+
 /// Refuses a narrower stock model that its family does not have.
 void check_stock_output(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.stock_output() || job.widths.largest() == config.hidden_size) return;
@@ -293,8 +307,9 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   job.maps.shared = spec.output().format() == v1::Output::stock || config.files.wrapper.has_value();
   if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) {
-    job.target.allocation =
-        AllocationTarget{.size = given.size(), .narrows_values = config.value_heads_narrow()};
+    job.target.allocation = AllocationTarget{.size = given.size(),
+                                             .asked = asked_key(given) + " " + asked_value(given),
+                                             .narrows_values = config.value_heads_narrow()};
     job.maps.metric = Metric::kFisher;
   }
   if (given.has_lambda()) job.maps.lambda = given.lambda();
@@ -316,7 +331,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   } else {
     job.mlp = mlp_target(given, round_to, config);
   }
-  resolve_widths(given, round_to, config, job);
+  resolve_asked_widths(given, round_to, config, job);
   check_stock_output(config, job);
   check_maps(config, job);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;

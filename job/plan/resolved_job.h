@@ -22,6 +22,7 @@ namespace dotresize {
 /// their predicted effect on the loss (job/plan/allocate/allocation.h).
 struct AllocationTarget {
   double size = 1.0;           ///< net bytes over dense bytes, as in `method.size`
+  std::string asked = {};      ///< the key that asks for it, and its value, for warnings
   bool narrows_values = true;  ///< ModelConfig::value_heads_narrow
 };
 

@@ -23,6 +23,7 @@ constexpr uint32_t kMaxSeqlen = 1u << 20;
 constexpr uint32_t kMaxSamples = 1u << 24;
 constexpr uint32_t kMaxWidth = 1u << 22;
 constexpr double kMaxLambda = 1e6;
+constexpr double kMaxSize = 1e3;
 constexpr double kMaxSpeed = 1e3;
 constexpr uint32_t kMaxEpochs = 100;
 constexpr double kMaxLearningRate = 0.1;
@@ -104,8 +105,8 @@ class Validator {
   void check_method(const v1::Method& method) {
     check_target(method);
     // Comparisons are negated so that they refuse NaN too.
-    if (method.has_size() && !(method.size() > 0.0)) {
-      refuse("method.size", method.size(), "above 0");
+    if (method.has_size() && !(method.size() > 0.0 && method.size() <= kMaxSize)) {
+      refuse("method.size", method.size(), "above 0 and at most 1000");
     } else if (method.has_size() && method.size() >= 1.0 && !method.allow_larger()) {
       refuse(
           "method.size", method.size(),

@@ -137,18 +137,22 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
 std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.target.allocation) return "";
   constexpr double kUseful = 0.55;  // docs/results.md
-  const double size = job.target.allocation->size;
+  const AllocationTarget& target = *job.target.allocation;
   const auto dense = static_cast<double>(stored_bytes(config));
-  const auto ends = static_cast<double>(end_size(config).bytes);
-  const double kept = (size * dense - ends) / (dense - ends);
+  // Another dtype makes a model smaller without a cut.
+  const ModelConfig uncut = with_dtypes(config, job.output.dtypes);
+  const auto whole = static_cast<double>(stored_bytes(uncut));
+  const auto ends = static_cast<double>(end_size(uncut).bytes);
+  const double kept = (target.size * dense - ends) / (whole - ends);
   if (kept >= kUseful) return "";
   return fmt::format(
-      "method.size {:.6g}: embedding and head, {:.0f} % of the model, are not cut, so the layers "
+      "{}: embedding and head, {:.0f} % of the model, are not cut, so the layers "
       "would keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they "
       "know, "
-      "so give {:.2f} or more, or first take tokens from the model with `dotresize vocabulary`",
-      size, 100.0 * ends / dense, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
-      std::ceil(100.0 * (kUseful * (dense - ends) + ends) / dense) / 100.0);
+      "so give a size of {:.2f} or more, or first take tokens from the model with `dotresize "
+      "vocabulary`",
+      target.asked, 100.0 * ends / whole, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
+      std::ceil(100.0 * (kUseful * (whole - ends) + ends) / dense) / 100.0);
 }
 
 Allocation allocate(const ModelConfig& config, const ResolvedJob& job,

@@ -86,6 +86,15 @@ TEST_F(AskedSize, OfASpeedThatIsNotThereIsRefused) {
   EXPECT_THAT(error_of("speed: 1.2"), HasSubstr("a token uses some experts of this mixtral alone"));
 }
 
+TEST_F(AskedSize, IsNamedAsItWasAskedForWhereItIsNotThere) {
+  EXPECT_THAT(
+      error_of("bytes: 100MB"),
+      HasSubstr("method.bytes: 100MB is a size of 0.00622645: 0.00622645 is not available"));
+  EXPECT_THAT(error_of("name: slicegpt, bytes: 1MB"), HasSubstr("method.bytes: 1MB is a size of"));
+  EXPECT_THAT(plan_table(make_job_plan(config_, job("bytes: 8GB"))),
+              HasSubstr("warning: method.bytes 8GB: embedding and head"));
+}
+
 TEST_F(AskedSize, IsToldByThePlanInAllThreeForms) {
   const std::string plan = plan_table(make_job_plan(config_, job("speed: 1.25")));
   EXPECT_THAT(plan, HasSubstr("\nspeed       1.25 times the dense model's, by counted"));

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/plan/allocate/allocation.h"
+#include "job/plan/asked_size.h"
 #include "job/plan/rank_shard.h"
 #include "tests/job/model/test_configs.h"
 
@@ -141,14 +143,29 @@ TEST(PlanTable, SizesThatTheLossWillDecideHaveABoundAlone) {
 TEST(PlanTable, ASizeThatLeavesLittleOfTheLayersIsWarnedOf) {
   ResolvedJob job = job_of_width(256);
   job.target.sparsity.reset();
-  job.target.allocation = AllocationTarget{.size = 0.6};
+  job.target.allocation = AllocationTarget{.size = 0.6, .asked = "method.size 0.6"};
   const std::string warning =
       "method.size 0.6: embedding and head, 32 % of the model, are not cut, so the layers would "
       "keep 41 % of their bytes; below 55 % published models lose most of what they know, so give "
-      "0.70 or more, or first take tokens from the model with `dotresize vocabulary`";
+      "a "
+      "size of 0.70 or more, or first take tokens from the model with `dotresize vocabulary`";
   EXPECT_THAT(table(job),
               HasSubstr("by counted multiplications, the head's included\nwarning: " + warning));
   EXPECT_EQ(document(job)["warnings"], json({warning}));
+}
+
+TEST(PlanTable, BytesThatANarrowerDtypeSavesAreNotTakenFromTheLayers) {
+  ResolvedJob job = job_of_width(256);
+  job.target.sparsity.reset();
+  ModelConfig config = small_llama();
+  config.files.dtypes.main = Dtype::kFloat32;  // the output has bfloat16
+  job.target.allocation = AllocationTarget{.size = 0.4, .asked = "method.size 0.4"};
+  EXPECT_EQ(allocation_warning(config, job), "");
+  job.target.allocation->size = 0.3;
+  EXPECT_THAT(allocation_warning(config, job),
+              AllOf(HasSubstr("32 % of the model"), HasSubstr("keep 41 % of their bytes"),
+                    HasSubstr("give a size of 0.35 or more")));
+  EXPECT_DOUBLE_EQ(*speed_at_size(0.6, config, job.output.dtypes), 1.0);
 }
 
 TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {

@@ -158,6 +158,8 @@ std::vector<BadJob> bad_jobs() {
        "place"},
       {"SlowerThanDense", good_with("sparsity: 0.2", "speed: 0.9"),
        "8: method.speed: 0.9 is not above 1 and at most 1000"},
+      {"SizeBeyondAll", good_with("sparsity: 0.2", "size: 1e300"),
+       "8: method.size: 1e+300 is not above 0 and at most 1000"},
       {"SizeZero", good_with("sparsity: 0.2", "size: 0"), "8: method.size: 0 is not above 0"},
       {"SizeOne", good_with("sparsity: 0.2", "size: 1"),
        "8: method.size: 1 is not below 1, as it must be without method.allow_larger: true"},
