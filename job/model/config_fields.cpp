@@ -88,7 +88,7 @@ std::optional<int64_t> ConfigFields::integer(const std::string& key, int64_t low
 
 int64_t ConfigFields::integer_or(const std::string& key, std::optional<int64_t> otherwise,
                                  int64_t high) const {
-  return otherwise && !has(key) ? *otherwise : required_integer(key, 1, high);
+  return otherwise && !contains(key) ? *otherwise : required_integer(key, 1, high);
 }
 
 int64_t ConfigFields::required_integer(const std::string& key, int64_t low, int64_t high) const {

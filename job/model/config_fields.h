@@ -35,7 +35,8 @@ class ConfigFields {
   /// Returns a whole number in [low, high].
   std::optional<int64_t> integer(const std::string& key, int64_t low, int64_t high) const;
   int64_t required_integer(const std::string& key, int64_t low, int64_t high) const;
-  /// Returns a whole number in [1, high], or `otherwise`. Throws if there is neither.
+  /// Returns a whole number in [1, high], or `otherwise` if the key is absent. Throws if there is
+  /// neither, and for a null.
   int64_t integer_or(const std::string& key, std::optional<int64_t> otherwise, int64_t high) const;
   /// Overload for `value`, an entry of the list under `key`.
   int64_t required_integer(const std::string& key, const nlohmann::json& value, int64_t low,

@@ -85,7 +85,8 @@ const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) 
                                    : kNarrowedArchitecture;
   check_architectures(fields, expected);
   read_weights(fields, config);
-  for (const char* name : {"rms_norm_eps", family->activation_key, "attention_bias", "mlp_bias"}) {
+  for (const char* name : {"rms_norm_eps", family->activation_key, "attention_bias", "mlp_bias",
+                           "max_position_embeddings", "tie_word_embeddings"}) {
     fields.refuse_null(name);
   }
   // transformers 5 takes the causal mask away.

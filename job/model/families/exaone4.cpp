@@ -10,7 +10,10 @@ void read_exaone4_windows(const ConfigFields& fields, ModelConfig& config) {
   constexpr const char* kPattern = "sliding_window_pattern";
   fields.note({kPattern, "layer_types"});
   read_window(fields, /*if_absent=*/4096, config);
-  if (!config.layers.front().attention.sliding_window) return;
+  if (!config.layers.front().attention.sliding_window) {
+    if (fields.has("layer_types")) read_window(fields, {}, sliding_layers(fields, config), config);
+    return;
+  }
   // Published patterns are letters, which transformers reads no more; layer_types is beside them.
   const int64_t period =
       fields.has("layer_types") ? 1 : fields.integer(kPattern, 1, kMaxLayers).value_or(4);

@@ -26,6 +26,7 @@ void read_normed_layers(const ConfigFields& fields, const std::vector<bool>& sli
                         ModelConfig& config) {
   fields.note({"cache_implementation", "hidden_act"});  // published, and of no effect on results
   read_biases_and_factors(fields, config);
+  fields.refuse_null("query_pre_attn_scalar");
   const double scalar = fields.positive("query_pre_attn_scalar", kLargestScalar).value_or(256.0);
   read_window(fields, /*if_absent=*/4096, sliding, config);
   for (LayerSpec& layer : config.layers) {

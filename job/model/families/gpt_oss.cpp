@@ -36,7 +36,7 @@ void read_gpt_oss(const ConfigFields& fields, ModelConfig& config) {
   set_attention_biases(bias, bias, config);
   for (LayerSpec& layer : config.layers) layer.attention.sinks = true;
   read_window(fields, /*if_absent=*/128, sliding_layers(fields, /*period=*/2, config), config);
-  if (!fields.has("rope_parameters") && !fields.has("rope_scaling")) {
+  if (!fields.has("rope_parameters") && fields.raw("rope_scaling").empty()) {
     fields.fail("rope_scaling",
                 "is missing: transformers would take a yarn of its own; give the settings that the "
                 "model was trained with, as published configs do");

@@ -51,9 +51,23 @@ void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
 void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
                  const std::vector<bool>& layers, ModelConfig& config) {
   read_window(fields, if_absent, config);
+  const int64_t sliding = std::ranges::count(layers, true);
+  if (sliding > 0 && fields.contains("sliding_window") && !fields.has("sliding_window")) {
+    fields.fail("sliding_window", "is null, and " + std::to_string(sliding) + " of " +
+                                      std::to_string(layers.size()) +
+                                      " layers have a window: give its length");
+  }
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     if (!layers[layer]) config.layers[layer].attention.sliding_window.reset();
   }
+}
+
+std::vector<bool> listed_windows(const ConfigFields& fields, bool used, const ModelConfig& config) {
+  const std::vector<bool> sliding = sliding_layers(fields, config);
+  if (!used && std::ranges::count(sliding, true) > 0) {
+    fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
+  }
+  return sliding;
 }
 
 void read_window_by_layer(const ConfigFields& fields, ModelConfig& config) {
@@ -62,11 +76,10 @@ void read_window_by_layer(const ConfigFields& fields, ModelConfig& config) {
   const bool used = fields.boolean("use_sliding_window", false);
   const bool listed = fields.has("layer_types");
   const std::vector<bool> sliding =
-      listed ? sliding_layers(fields, config) : layers_from_max_window(fields, config);
-  if (listed && !used && std::ranges::count(sliding, true) > 0) {
-    fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
-  }
+      listed ? listed_windows(fields, used, config) : layers_from_max_window(fields, config);
   if (!used || std::ranges::count(sliding, true) == 0) return;
+  // Without a list, a null says that no layer has a window.
+  if (!listed && fields.contains("sliding_window") && !fields.has("sliding_window")) return;
   constexpr int64_t kWindowIfAbsent = 4096;
   read_window(fields, kWindowIfAbsent, sliding, config);
 }
@@ -141,6 +154,7 @@ void read_mixtures(const ConfigFields& fields, const MixtureKeys& keys, const Mi
 }
 
 std::vector<bool> mixtures_by_step(const ConfigFields& fields, const ModelConfig& config) {
+  fields.refuse_null("decoder_sparse_step");
   const int64_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers).value_or(1);
   std::vector<bool> layers;
   for (int64_t layer = 1; layer <= config.num_layers(); ++layer)

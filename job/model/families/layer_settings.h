@@ -28,7 +28,7 @@ void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent, M
 /// from max_window_layers on. `use_sliding_window` says whether there is a window at all.
 void read_window_by_layer(const ConfigFields& fields, ModelConfig& config);
 
-/// Sets `sliding_window`, or `if_absent`, in these layers.
+/// Sets `sliding_window`, or `if_absent`, in these layers. Throws if it is null and there are any.
 void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
                  const std::vector<bool>& layers, ModelConfig& config);
 
@@ -41,6 +41,9 @@ std::vector<bool> layers_of_type(const ConfigFields& fields, const char* type,
 /// full_attention.
 std::vector<bool> layers_of_type(const ConfigFields& fields, const char* type, int64_t period,
                                  const ModelConfig& config);
+
+/// Returns which layers have a window by `layer_types`, which must agree with use_sliding_window.
+std::vector<bool> listed_windows(const ConfigFields& fields, bool used, const ModelConfig& config);
 
 /// Layers of the type sliding_attention.
 std::vector<bool> sliding_layers(const ConfigFields& fields, const ModelConfig& config);

@@ -9,7 +9,7 @@ void read_ministral3(const ConfigFields& fields, ModelConfig& config) {
   refuse_biases(fields, {"attention_bias", "mlp_bias"}, config);
   read_window(fields, /*if_absent=*/std::nullopt, config);
   if (!fields.has("rope_parameters")) fields.fail("rope_parameters", "is missing");
-  read_rotary(fields, {.theta_if_absent = 1e6, .scales_queries = true}, config);
+  read_rotary(fields, {.scales_queries = true}, config);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "job/model/families/families.h"
@@ -14,10 +13,7 @@ void refuse_windows(const ConfigFields& fields, const ModelConfig& config) {
   if (fields.boolean("use_sliding_window", false)) {
     fields.fail("use_sliding_window", "true is refused; only false is supported");
   }
-  if (!fields.has("layer_types")) return;
-  if (std::ranges::count(sliding_layers(fields, config), true) > 0) {
-    fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
-  }
+  if (fields.has("layer_types")) listed_windows(fields, /*used=*/false, config);
 }
 
 void read_qwen2_moe(const ConfigFields& fields, ModelConfig& config) {

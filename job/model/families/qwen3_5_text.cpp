@@ -13,6 +13,7 @@ constexpr const char* kFurtherLayers = "mtp_num_hidden_layers";
 
 DeltaNetSpec read_delta_net(const ConfigFields& fields) {
   const auto number = [&](const char* key, int64_t most, int64_t if_absent) {
+    fields.refuse_null(key);
     return fields.integer(key, 1, most).value_or(if_absent);
   };
   const DeltaNetSpec net{.key_heads = number("linear_num_key_heads", kMostHeads, 16),

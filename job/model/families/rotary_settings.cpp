@@ -36,6 +36,7 @@ double required_factor(const Reading& read) {
 /// settings. transformers 4 uses only that one for longrope, and never uses it for yarn and llama3.
 /// So both values must agree.
 std::optional<int64_t> original_positions(const Reading& read) {
+  read.fields.refuse_null(kOriginalPositions);
   const auto inside = read.fields.integer(kOriginalPositions, 1, kMaxPositions);
   auto outside = read.config.integer(kOriginalPositions, 1, kMaxPositions);
   if (!outside) outside = read.rules.original_positions_if_absent;
@@ -226,11 +227,23 @@ std::optional<RotaryConfig> read_version4(const ConfigFields& config, const Rota
 /// Reads the rotated fraction of a head's channels into `rotary`.
 void read_partial_factor(const ConfigFields& config, const RotaryRules& rules,
                          const ModelConfig& model, RotaryConfig& rotary) {
-  const auto version4 = config.positive("partial_rotary_factor", 1.0);
+  constexpr const char* kPartial = "partial_rotary_factor";
+  const auto version4 = config.positive(kPartial, 1.0);
   const auto parameters = config.object("rope_parameters");
   const auto scaling = config.object("rope_scaling");
-  auto version5 = parameters ? parameters->positive("partial_rotary_factor", 1.0) : std::nullopt;
-  if (!version5 && scaling) version5 = scaling->positive("partial_rotary_factor", 1.0);
+  const auto within = [&](const std::optional<ConfigFields>& settings) {
+    if (settings) settings->refuse_null(kPartial);
+    return settings ? settings->positive(kPartial, 1.0) : std::nullopt;
+  };
+  const auto of_parameters = within(parameters);
+  const auto of_scaling = within(scaling);
+  // transformers 5 takes the whole of rope_scaling in place of rope_parameters.
+  if (parameters && !config.raw("rope_scaling").empty() &&
+      of_parameters.value_or(version4.value_or(rules.partial_if_absent)) !=
+          of_scaling.value_or(version4.value_or(rules.partial_if_absent))) {
+    config.fail("rope_scaling", "partial_rotary_factor contradicts that of rope_parameters");
+  }
+  const auto version5 = of_parameters ? of_parameters : of_scaling;
   if (version4 && version5 && *version4 != *version5) {
     config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
   }
@@ -285,6 +298,12 @@ void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& 
     sliding = start;
     sliding->theta = *theta;
   }
+  const auto scaling = config.object("rope_scaling");
+  if (scaling && scaling->has("type") && !scaling->has("rope_type")) {
+    scaling->fail("type",
+                  "is a name that transformers 5 does not look for in this family; call the "
+                  "key rope_type");
+  }
   const auto read_type = [&](const ConfigFields& parameters, const char* type, double if_absent,
                              std::optional<RotaryConfig>& known) {
     const auto of_type = parameters.object(type);
@@ -301,6 +320,12 @@ void read_rotaries_by_layer_type(const ConfigFields& config, const RotaryRules& 
   RotaryConfig otherwise = start;
   otherwise.theta = rules.theta_if_absent;
   model.rotaries = {full.value_or(otherwise), sliding.value_or(start)};
+  for (const RotaryConfig& rotary : model.rotaries) {
+    if (rotary.type != "yarn" || rotary.truncate) continue;
+    config.fail(scaling ? "rope_scaling" : "rope_parameters",
+                "truncate is false, which transformers 4 computes and transformers 5 does not in "
+                "this family; only true is supported");
+  }
 }
 
 nlohmann::json rotary_scaling(const RotaryConfig& rotary) {

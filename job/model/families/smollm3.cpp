@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "job/model/families/families.h"
@@ -29,13 +30,14 @@ void read_layers_without_rotary(const ConfigFields& fields, ModelConfig& config)
 /// Sets the windows: without `layer_types` on the layers that have no rotary embedding.
 void read_smollm3_windows(const ConfigFields& fields, ModelConfig& config) {
   fields.note({"sliding_window", "max_window_layers", "layer_types"});
-  if (!fields.boolean("use_sliding_window", false)) return;
+  const bool used = fields.boolean("use_sliding_window", false);
   std::vector<bool> sliding;
   if (fields.has("layer_types")) {
-    sliding = sliding_layers(fields, config);
-  } else {
+    sliding = listed_windows(fields, used, config);
+  } else if (used && fields.has("sliding_window")) {
     for (const LayerSpec& layer : config.layers) sliding.push_back(!layer.attention.rotary);
   }
+  if (std::ranges::count(sliding, true) == 0) return;
   read_window(fields, /*if_absent=*/std::nullopt, sliding, config);
 }
 

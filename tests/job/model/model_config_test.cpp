@@ -220,6 +220,14 @@ TEST(ModelConfig, SizesThatATextPartDoesNotStateAreThoseOfTransformers) {
   EXPECT_EQ(mistral.vocab_size, 32000);
 }
 
+TEST(ModelConfig, ThetaOfAMinistral3WhoseRotarySettingsHaveNoneIsThatOfTransformers) {
+  const ModelConfig config = parse(
+      R"({"model_type": "ministral3", "hidden_size": 64, "intermediate_size": 96,
+          "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 100, "head_dim": 16,
+          "rope_parameters": {"rope_type": "yarn", "factor": 8.0, "llama_4_scaling_beta": 0.1}})");
+  EXPECT_EQ(config.rotaries.front().theta, 1e4);
+}
+
 TEST(ModelConfig, NullCountsAsAbsent) {
   const ModelConfig config = parse(with(kMistralV03Config, R"("num_key_value_heads": 8)",
                                         R"("num_key_value_heads": null, "head_dim": null)"));

@@ -73,7 +73,9 @@ TEST(OutputConfig, StatesValuesThatTheFamilyHasOtherDefaultsFor) {
           "moe_intermediate_size": 8, "n_shared_experts": 2, )" +
           small + ", " + whole_heads + "}",
       R"({"model_type": "exaone4", "sliding_window": null, )" + small + "}",
-      R"({"model_type": "olmo3", "sliding_window": null, )" + small + "}"};
+      R"({"model_type": "olmo3", "sliding_window": null,
+          "layer_types": ["full_attention", "full_attention"], )" +
+          small + "}"};
   for (const std::string& text : texts) {
     const ModelConfig source = parse_model_config(text, "config.json");
     for (const std::string& written : {output_of(text), stock_output_of(text)}) {
