@@ -75,7 +75,10 @@ def choose(model, tokenizer, counts, keep):
     if keep >= len(ids):
         raise InputError(f"--keep {keep}: the model has {len(ids)} tokens; keep fewer")
     named = set().union(*(needed_ids(content, rows) for content in settings_of(model).values()))
-    return {number: new for new, number in enumerate(tokenizer.choose(counts, named & ids, keep))}
+    if without_token := sorted(named - ids):  # under its number the output would have another token
+        raise InputError(f"{model.directory}: the settings name the token {without_token[0]}, which {tokenizer.file.name} does not have; "
+                         "correct the key that names it")
+    return {number: new for new, number in enumerate(tokenizer.choose(counts, named, keep))}
 
 
 def require_same_tokens(lines, before, after, new_ids, file):

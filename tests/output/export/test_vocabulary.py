@@ -177,7 +177,19 @@ def without_merges(model):
     (model / "tokenizer.json").write_text(json.dumps(document))
 
 
+def last_row_without_token(model):
+    """As published embeddings with more rows than tokens, one of which a setting names."""
+    document = json.loads((model / "tokenizer.json").read_text())
+    vocabulary = document["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.get)
+    change_json(model / "generation_config.json", eos_token_id=[1, vocabulary.pop(last)])
+    merges = [merge if isinstance(merge, list) else merge.split(" ") for merge in document["model"]["merges"]]
+    document["model"]["merges"] = [merge for merge in merges if "".join(merge) != last]
+    (model / "tokenizer.json").write_text(json.dumps(document))
+
+
 REFUSALS = {
+    "an id without a token": (last_row_without_token, {}, "the settings name the token 511, which tokenizer.json does not have"),
     "fewer than the bytes": (lambda model: None, {"keep": 100}, "--keep 100: the added tokens, the tokens of bytes and those that settings name"),
     "as many as there are": (lambda model: None, {"keep": 512}, "--keep 512: the model has 512 tokens; keep fewer"),
     "no tokenizer": (lambda model: (model / "tokenizer.json").unlink(), {}, "has no tokenizer.json"),
