@@ -47,7 +47,7 @@ ModelConfig with_smaller_ends(const ModelConfig& config, bool projects_head);
 TensorsSize stored_size(const ModelConfig& config);
 int64_t stored_parameters(const ModelConfig& config);
 int64_t stored_bytes(const ModelConfig& config);
-/// The model with other dtypes.
+/// Returns the model with other dtypes.
 ModelConfig with_dtypes(ModelConfig config, const StoredDtypes& dtypes);
 
 // Sizes of a stock model in the formats that engines serve. Quantizers divide the rows of a matrix

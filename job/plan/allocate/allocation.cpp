@@ -146,10 +146,9 @@ std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job
   const double kept = (target.size * dense - ends) / (whole - ends);
   if (kept >= kUseful) return "";
   return fmt::format(
-      "{}: embedding and head, {:.0f} % of the model, are not cut, so the layers "
-      "would keep {:.0f} % of their bytes; below {:.0f} % published models lose most of what they "
-      "know, "
-      "so give a size of {:.2f} or more, or first take tokens from the model with `dotresize "
+      "{}: embedding and head, {:.0f} % of the model, are not cut, so the layers would keep "
+      "{:.0f} % of their bytes; below {:.0f} % published models lose most of what they know, so "
+      "give a size of {:.2f} or more, or first take tokens from the model with `dotresize "
       "vocabulary`",
       target.asked, 100.0 * ends / whole, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
       std::ceil(100.0 * (kUseful * (whole - ends) + ends) / dense) / 100.0);

@@ -147,8 +147,7 @@ TEST(PlanTable, ASizeThatLeavesLittleOfTheLayersIsWarnedOf) {
   const std::string warning =
       "method.size 0.6: embedding and head, 32 % of the model, are not cut, so the layers would "
       "keep 41 % of their bytes; below 55 % published models lose most of what they know, so give "
-      "a "
-      "size of 0.70 or more, or first take tokens from the model with `dotresize vocabulary`";
+      "a size of 0.70 or more, or first take tokens from the model with `dotresize vocabulary`";
   EXPECT_THAT(table(job),
               HasSubstr("by counted multiplications, the head's included\nwarning: " + warning));
   EXPECT_EQ(document(job)["warnings"], json({warning}));
