@@ -1,6 +1,7 @@
 """The rows of the tables: a job of `dotresize run` each, but for the baseline, which is measured in transformers."""
 
 import json
+import re
 import time
 from functools import cached_property
 
@@ -41,7 +42,7 @@ def run_job(recipe, model, size, work):
         file.write_text(json.dumps(job_of(recipe, model, size, output), indent=1) + "\n", encoding="utf-8")
         document = dotresize("run", file, accept=(0, EXIT_JOB_FAILED, EXIT_REFUSED))
         if error := document.get("error"):
-            return None, Row(recipe.name, size, model.name, reason=error["message"])
+            return None, Row(recipe.name, size, model.name, reason=re.sub(rf"^{re.escape(str(file))}:\d+: ", "", error["message"]))
     report = json.loads(report.read_text(encoding="utf-8"))
     return dense_of(model.name, report), Row(recipe.name, size, model.name, **measured(report), seconds=report["wall_time_s"])
 
@@ -69,11 +70,14 @@ class Others:
         from .peers import optipfair
 
         start = time.monotonic()
-        pruned = optipfair(self.model.directory, self._dropped.calibration, self.model.features_at(size))
+        features = self.model.features_at(size)
+        if features < 1:
+            return Row(recipe.name, size, self.model.name, reason="the MLPs have fewer bytes than are to go")
+        pruned = optipfair(self.model.directory, self._dropped.calibration, features)
         score = self._dropped.reference.score(pruned)
-        features = str(pruned.config.intermediate_size)
+        left = str(pruned.config.intermediate_size)
         net = pruned.num_parameters() / self.model.parameters
-        return Row(recipe.name, size, self.model.name, features=features, net=net, **vars(score), seconds=time.monotonic() - start)
+        return Row(recipe.name, size, self.model.name, features=left, net=net, **vars(score), seconds=time.monotonic() - start)
 
     @property
     def dense(self):
