@@ -134,10 +134,12 @@ std::vector<std::string> check_model_files(const fs::path& dir, const Checkpoint
   std::ranges::sort(others);
   std::vector<std::string> warnings;
   if (!weights.empty()) {
+    const bool whole = !files.names.empty() && files.index.empty();
     warnings.push_back(named(weights) + ": not read, because " +
-                       (files.index.empty() ? std::string(kSingleFile) + " is the whole model"
-                                            : std::string(kIndexFile) + " does not list " +
-                                                  (weights.size() == 1 ? "it" : "them")));
+                       (whole                 ? std::string(kSingleFile) + " is the whole model"
+                        : files.names.empty() ? "there is no " + std::string(kIndexFile)
+                                              : std::string(kIndexFile) + " does not list " +
+                                                    (weights.size() == 1 ? "it" : "them")));
   }
   if (!others.empty()) {
     warnings.push_back(named(others) + ": neither read nor copied to the output");

@@ -59,6 +59,7 @@ def quality_table(results, model):
     dense = results.dense[model].perplexity
     rows = [cells_of(row, dense) for size in SIZES for row in results.of(model, size)]
     missing = [row for row in results.rows.values() if row.model == model and not row.done]
+    missing.sort(key=lambda row: row.place)
     notes = [f"{percent(row.size)}, {RECIPE_OF[row.recipe].title} ({RECIPE_OF[row.recipe].format}): {row.reason}" for row in missing]
     return Table(model, model, COLUMNS, rows, notes)
 

@@ -188,6 +188,13 @@ TEST_F(SourceModelTest, ADirectoryWithoutWeightsSaysWhatItHas) {
   EXPECT_THAT(fault(), HasSubstr("git lfs pull"));
 }
 
+TEST_F(SourceModelTest, ShardsWithoutTheirIndexAreNamed) {
+  put_file(dir_ / "config.json", llama_json().dump());
+  put_file(dir_ / "model-00001-of-00002.safetensors", "");
+  EXPECT_THAT(read().warnings, ElementsAre("model-00001-of-00002.safetensors: not read, because "
+                                           "there is no model.safetensors.index.json"));
+}
+
 TEST_F(SourceModelTest, AnAdapterIsRefusedAndOtherWeightsAreNamed) {
   write(llama_json());
   put_file(dir_ / "model-00001-of-00006.safetensors", "");

@@ -81,6 +81,7 @@ std::vector<std::size_t> choose_alike(const ModelConfig& config,
   }
   if (!least) throw std::invalid_argument("the smallest sizes have more bytes than there may be");
   std::vector<std::size_t> chosen;
+  chosen.reserve(curves.size());
   for (const SublayerCurve& curve : curves) {
     chosen.push_back(best[config.is_mixture(curve.sublayer) ? 1 : 0]);
   }
