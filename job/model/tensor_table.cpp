@@ -154,13 +154,13 @@ std::vector<StoredTensor> expanded(const std::vector<TensorRow>& rows, const std
 void add_head_norm_rows(const AttentionSpec& attention, std::string_view block,
                         std::vector<TensorRow>& rows) {
   if (!attention.head_norms) return;
-  const auto [over_all_heads, behind_rotary, query, key] = *attention.head_norms;
+  const HeadNorms& norms = *attention.head_norms;
   const auto add = [&](std::string_view module, int64_t heads) {
-    const Extent channels = constant(attention.head_dim * (over_all_heads ? heads : 1));
+    const Extent channels = constant(attention.head_dim * (norms.over_all_heads ? heads : 1));
     rows.push_back({TensorRole::kHeadNorm, block, module, channels, {}});
   };
-  add(query, attention.num_heads);
-  add(key, attention.num_kv_heads);
+  add(norms.query, attention.num_heads);
+  add(norms.key, attention.num_kv_heads);
 }
 
 void add_sinks_row(const AttentionSpec& attention, std::string_view block,

@@ -63,7 +63,7 @@ void read_window(const ConfigFields& fields, std::optional<int64_t> if_absent,
 }
 
 std::vector<bool> listed_windows(const ConfigFields& fields, bool used, const ModelConfig& config) {
-  const std::vector<bool> sliding = sliding_layers(fields, config);
+  std::vector<bool> sliding = sliding_layers(fields, config);
   if (!used && std::ranges::count(sliding, true) > 0) {
     fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
   }

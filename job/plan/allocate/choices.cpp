@@ -19,6 +19,7 @@ std::vector<Choice> by_bytes(const ModelConfig& config, const ResolvedJob& job, 
   std::map<int64_t, Choice, std::greater<>> ordered;
   for (std::size_t i = 0; i < choices.size(); ++i) ordered.emplace(bytes[i], choices[i]);
   std::vector<Choice> found;
+  found.reserve(ordered.size());
   for (const auto& [of_choice, choice] : ordered) found.push_back(choice);
   return found;
 }

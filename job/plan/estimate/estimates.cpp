@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <ranges>
 #include <utility>
 
 #include "job/plan/allocate/inner_widths.h"
@@ -49,7 +48,9 @@ TimesByPhase times_by_phase(const ModelConfig& config, const ResolvedJob& job,
   const JobTime dense({config, job, plan}, rates);
   const JobTime cut({cut_config, job, plan}, rates);
   TimesByPhase by_phase;
-  for (const Step* step : steps() | std::views::reverse) {
+  const auto all = steps();
+  for (auto last = all.rbegin(); last != all.rend(); ++last) {
+    const Step* step = *last;
     if (step->time == nullptr || !step->runs(job) || !step->beside.empty()) continue;
     PhaseTimes times = step->time(step->after_cut ? cut : dense);
     times.add(by_phase[step->phase]);
