@@ -49,7 +49,7 @@ def read_bytes(path, sha256=None):
 
 
 def decode(path, content):
-    """Text of UTF-8."""
+    """Text of UTF-8. A file of another kind is named in the error."""
     try:
         text = content.decode("utf-8")
         fault = f"byte {content.index(0)} is zero, as in UTF-16 or in files that are no text" if "\0" in text else None
