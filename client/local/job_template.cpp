@@ -24,7 +24,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/check_files.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 
 namespace dotresize {
 namespace {

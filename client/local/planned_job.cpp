@@ -13,6 +13,7 @@
 #include "job/manifest/yaml_json.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/resolve/job_resources.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
 

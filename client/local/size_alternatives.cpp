@@ -6,10 +6,10 @@
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
-#include "job/plan/asked_size.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/job_plan.h"
+#include "job/plan/resolve/asked_size.h"
 #include "job/spec/validate_spec.h"
 
 namespace dotresize {

@@ -155,7 +155,7 @@ json config_json(const ModelConfig& config) {
                 {"norm_weights", config.form.norm_weights || !config.compressed}};
   for (const LayerSpec& layer : config.layers) {
     const std::optional<int64_t>& window = layer.attention.sliding_window;
-    for (const Unit* unit : units()) value[unit->key].push_back(unit->size(layer));
+    for (const Unit* unit : kUnits) value[unit->key].push_back(unit->size(layer));
     value["sliding_windows"].push_back(number_or_null(window));
     const auto& rotary = layer.attention.rotary;
     value["rotaries"].push_back(rotary ? rotary_json(config.rotaries[*rotary]) : json());

@@ -32,12 +32,6 @@ std::string_view ModelConfig::norm_behind(int64_t sublayer) const {
   return is_attention(sublayer) ? norms.behind_attention : norms.behind_mlp;
 }
 
-bool ModelConfig::value_heads_narrow() const {
-  return std::ranges::none_of(layers, [](const LayerSpec& layer) {
-    return layer.attention.gated || layer.attention.delta_net;
-  });
-}
-
 bool ModelConfig::norms_fold() const {
   return norm_offset == 0.0 && std::ranges::all_of(layers, [](const LayerSpec& layer) {
            return layer.norms.are_only_before();
@@ -104,12 +98,9 @@ int64_t active_mlps(const ModelConfig& config, int64_t sublayer) {
   return mixture ? mixture->experts_per_token : 1;
 }
 
-int64_t value_head_dim(const ModelConfig& config, int64_t sublayer) {
-  return is_attention(sublayer) ? config.attention(sublayer).value_head_dim : 0;
-}
-
 int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
-  return is_attention(sublayer) ? value_head_dim(config, sublayer) : mlp_width(config, sublayer);
+  return is_attention(sublayer) ? config.attention(sublayer).value_head_dim
+                                : mlp_width(config, sublayer);
 }
 
 bool is_skipped(const ModelConfig& config, int64_t sublayer) {

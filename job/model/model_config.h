@@ -147,9 +147,6 @@ struct ModelConfig {
   int64_t head_width() const {
     return tie_word_embeddings ? hidden_size : form.junction_widths.back();
   }
-  /// Returns true if channels of value heads can be removed: every layer has an attention without a
-  /// gate.
-  bool value_heads_narrow() const;
   /// Returns true if the weights of all norms can be folded into the matrices behind them.
   bool norms_fold() const;
   /// Returns true if the last norm has a weight, which is then not folded into the matrix behind
@@ -182,10 +179,7 @@ int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
 /// Number of them that a token goes through.
 int64_t active_mlps(const ModelConfig& config, int64_t sublayer);
 
-/// Channels of each value head of the sublayer's attention. 0 for an MLP.
-int64_t value_head_dim(const ModelConfig& config, int64_t sublayer);
-
-/// mlp_width of an MLP, value_head_dim of an attention.
+/// mlp_width of an MLP, the channels of each value head of an attention.
 int64_t inner_width(const ModelConfig& config, int64_t sublayer);
 
 /// Returns true for a sublayer of inner width 0: it is only its skip path, without projections or

@@ -149,7 +149,7 @@ void read_narrow_form(const ConfigFields& fields, ModelConfig& config) {
   config.form.norm_weights = read_norm_weights(fields, config);
   config.form.junction_groups = read_junction_groups(fields, config);
   config.form.shortcuts = read_shortcuts(fields, config);
-  for (const Unit* unit : units()) {
+  for (const Unit* unit : kUnits) {
     if (read_sizes(fields, *unit, config)) config.form.sizes_by_layer = true;
   }
 }

@@ -68,8 +68,8 @@ void write_custom_code(json& config, const ModelConfig& output) {
     config["shortcut_factors"] = factors;
   }
   if (output.form.sizes_by_layer) {
-    for (const Unit* unit : units()) {
-      if (!has_unit(output, *unit)) continue;
+    for (const Unit* unit : kUnits) {
+      if (!unit->in_model(output)) continue;
       for (const LayerSpec& layer : output.layers) config[unit->key].push_back(unit->size(layer));
     }
   }

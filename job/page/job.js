@@ -4,6 +4,17 @@
 const MAX_SPECTRA = 8;  // curves in one figure
 const MAX_PHASES = 7;   // series in one figure, besides one for the other phases
 
+// Units that may be cut: the list of report.json with their sublayers, the keys of their sizes, and
+// for the first one of a list the name of the predicted damage.
+const CUTS = [
+  { list: "mlps", part: "MLPs", id: "mlp-width", title: "Features of the MLPs (d_ff)", parts: "features",
+    left: "width", source: "intermediate_size" },
+  { list: "mlps", id: "experts", title: "Experts of the mixtures", parts: "experts",
+    left: "experts", source: "source_experts" },
+  { list: "attentions", part: "value heads", id: "value-head-dim", title: "Channels of a value head",
+    parts: "channels", left: "value_head_dim", source: "head_dim" },
+];
+
 // Settings and measures that the page lists if the report has them: name, and place in the report.
 const FACTS = [
   ["Model", "model.path"],
@@ -98,7 +109,7 @@ function ranksTable({ ranks = [] }) {
 
 /** Plots the predicted rise of the loss by layer, stacked by part, if the metric is the loss's. */
 function damageFigures(report) {
-  const { junctions = [], mlps = [], attentions = [], shortcuts = [], method, compressed } = report;
+  const { junctions = [], shortcuts = [], method, compressed } = report;
   if (method.metric !== "fisher") return [];
   const layerOf = (name) => (name.startsWith("layers.") ? name.split(".", 2).join(".") : name);
   const layers = [];
@@ -111,7 +122,8 @@ function damageFigures(report) {
     }
     return { name, sums };
   };
-  const parts = [partOf("maps", junctions), partOf("MLPs", mlps), partOf("value heads", attentions),
+  const parts = [partOf("maps", junctions),
+                 ...CUTS.filter(({ part }) => part).map(({ part, list }) => partOf(part, report[list] ?? [])),
                  partOf("shortcuts", shortcuts)];
   const series = parts.filter(({ sums }) => sums.size > 0)
     .map(({ name, sums }) => seriesOver(name, layers, (layer) => sums.get(layer)));
@@ -189,31 +201,26 @@ function spectrumFigures({ junctions = [] }) {
   }];
 }
 
-/** Plots the sizes that are left of shortcuts, MLPs and value heads over the sublayers. */
-function sublayerFigures({ shortcuts = [], mlps = [], attentions = [], method }) {
+/** Plots the sizes that are left of shortcuts and of cut sublayers. */
+function sublayerFigures(report) {
   const over = (entries, id, title, y, keys) => {
     if (entries.length === 0) return [];
     const series = keys.map(([name, key]) => seriesOver(name, entries, (entry) => entry[key]));
     return [categoryFigure({ id, title, x: { title: "sublayer" }, y }, entries, series)];
   };
+  const { shortcuts = [], mlps = [], method } = report;
   // With the metric of the loss, the figure of the predicted damage has these errors.
   const mlpsWithErrors = method.metric === "fisher" ? [] : mlps;
   return [
     ...over(shortcuts, "shortcut-rank", "Rank of the shortcuts over depth",
             { title: "rank beside the identity", fromZero: true },
             [["rank", "rank"], ["exact rank", "exact_rank"]]),
-    ...over(mlps, "mlp-width", "Features of the MLPs (d_ff) over depth",
-            { title: "features", fromZero: true },
-            [["left", "width"], ["of the source", "intermediate_size"]]),
-    ...over(mlps.filter((mlp) => mlp.source_experts), "experts", "Experts of the mixtures over depth",
-            { title: "experts", fromZero: true },
-            [["left", "experts"], ["of the source", "source_experts"]]),
+    ...CUTS.flatMap(({ list, id, title, parts, left, source }) =>
+      over((report[list] ?? []).filter((entry) => entry[source]), id, `${title} over depth`,
+           { title: parts, fromZero: true }, [["left", left], ["of the source", source]])),
     ...over(mlpsWithErrors, "mlp-predicted-rise", "Predicted error by the cut of the MLPs",
             { title: "half the squared error of the sublayer's output" },
-            [["predicted error", "predicted_rise"]]),
-    ...over(attentions, "value-head-dim", "Channels of a value head over depth",
-            { title: "channels", fromZero: true },
-            [["left", "value_head_dim"], ["of the source", "head_dim"]])];
+            [["predicted error", "predicted_rise"]])];
 }
 
 function healingFigures({ heal }) {

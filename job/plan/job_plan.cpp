@@ -40,7 +40,7 @@ JobPlan make_job_plan(const ModelConfig& config, ResolvedJob job) {
   plan.model = config;
   plan.shards = make_shard_plan(config, job);
   plan.output = output_model_config(config, job, job.widths);
-  plan.size = net_size(config, job, job.widths);
+  plan.size = net_size(config, plan.output);
   plan.traffic = estimate_traffic(config, job, plan.shards);
   plan.served = served_sizes(config, job);
   plan.job = std::move(job);

@@ -6,8 +6,9 @@
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/net_size.h"
 #include "job/plan/rank_shard.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/served_sizes.h"
 
 namespace dotresize {
 

@@ -1,14 +1,12 @@
 #include "job/plan/net_size.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 
 #include "base/errors.h"
 #include "base/text/human_text.h"
 #include "job/model/model_size.h"
-#include "job/model/units/unit.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/shortcut_forms.h"
 
@@ -42,9 +40,9 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
   return with_smaller_ends(output, head_is_mapped || head_is_turned);
 }
 
-NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths) {
-  const TensorsSize dense = stored_size(config);
-  const TensorsSize compressed = stored_size(output_model_config(config, job, widths));
+NetSize net_size(const ModelConfig& source, const ModelConfig& output) {
+  const TensorsSize dense = stored_size(source);
+  const TensorsSize compressed = stored_size(output);
   return {dense.parameters, dense.bytes, compressed.parameters, compressed.bytes};
 }
 
@@ -63,8 +61,9 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
                         const ResolvedJob& job) {
   NetSize net;
   for (int64_t k = config.hidden_size / round_to * round_to; k > 0; k -= round_to) {
-    net = net_size(config, job,
-                   decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size));
+    const JunctionWidths widths =
+        decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size);
+    net = net_size(config, output_model_config(config, job, widths));
     if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
   }
   if (round_to > config.hidden_size) {
@@ -99,54 +98,6 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job, const Stor
   }
   remedies.push_back("method.size, which finds the width for a size");
   return text + "; remedies: " + listed(remedies);
-}
-
-ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job) {
-  ServedSizes sizes;
-  if (!job.stock_output()) return sizes;
-  ResolvedJob known = job;
-  if (!job.sizes_known()) {
-    // The largest number of features, in each MLP or in each expert, with which the output meets
-    // the size.
-    const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
-    for (const int64_t features : kFeatures.sizes(config.layers.front(), job.mlp->round_to)) {
-      MlpTarget& cut = known.mlp.emplace();
-      (job.mlp->expert_width > 0 ? cut.expert_width : cut.width) = features;
-      ModelConfig output = with_cut_mlps(config, cut);
-      output.files.dtypes = job.output.dtypes;
-      if (stored_bytes(output) > most) continue;
-      sizes.assumed_features = features;
-      break;
-    }
-    if (sizes.assumed_features == 0) return sizes;
-  }
-  const std::vector<FormatSize> dense = format_sizes(config);
-  const std::vector<FormatSize> compressed =
-      format_sizes(output_model_config(config, known, known.widths));
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    sizes.formats.push_back(
-        {dense[i].format, dense[i].bytes, compressed[i].bytes, compressed[i].unfit_rows});
-  }
-  return sizes;
-}
-
-std::string served_sizes_table(const ServedSizes& sizes) {
-  if (sizes.formats.empty()) return "";
-  const std::string output = sizes.assumed_features == 0
-                                 ? "compressed"
-                                 : fmt::format("{} features", sizes.assumed_features);
-  std::vector<std::vector<std::string>> rows = {{"served as", "dense", output, "of dense"}};
-  std::string warnings;
-  for (const ServedSize& each : sizes.formats) {
-    rows.push_back({each.format, human_bytes(each.dense_bytes), human_bytes(each.compressed_bytes),
-                    format_percent(static_cast<double>(each.compressed_bytes) /
-                                   static_cast<double>(each.dense_bytes))});
-    if (each.unfit_rows.empty()) continue;
-    warnings += fmt::format(
-        "warning: {} stores rows of {} in a larger type: they are not a multiple of its block\n",
-        each.format, fmt::join(each.unfit_rows, ", "));
-  }
-  return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight}) + warnings;
 }
 
 }  // namespace dotresize

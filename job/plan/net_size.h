@@ -34,8 +34,8 @@ struct NetSize {
   }
 };
 
-/// Returns the net size of the job's output with these widths.
-NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths);
+/// Returns the net size of an output (output_model_config).
+NetSize net_size(const ModelConfig& source, const ModelConfig& output);
 
 /// Text of a fraction of bytes, rounded up: as `method.size` it is large enough.
 std::string size_text(double fraction);
@@ -54,29 +54,5 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
 /// the remedies. Else empty. `dense`, `compressed`: stored_dtypes() of both models.
 std::string size_warning(const NetSize& size, const ResolvedJob& job, const StoredDtypes& dense,
                          const StoredDtypes& compressed);
-
-/// Sizes of the dense model and of the job's output, ends included, in one format of engines.
-struct ServedSize {
-  std::string format;
-  int64_t dense_bytes = 0;
-  int64_t compressed_bytes = 0;
-  std::vector<int64_t> unfit_rows;  ///< FormatSize::unfit_rows of the output
-};
-
-struct ServedSizes {
-  std::vector<ServedSize> formats;
-  /// Features of each MLP or expert that meet the size without other cuts. Set while the widths are
-  /// still to be decided by the loss: the sizes are those of that output. Else 0.
-  int64_t assumed_features = 0;
-};
-
-/// Returns the sizes of a stock output. Empty for other outputs, which engines do not load, and if
-/// cutting features alone cannot meet the size.
-ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job);
-
-/// Table of the sizes with a heading, and a line that starts with "warning:" for each format that
-/// stores rows of the output in a larger type. Empty if there are no sizes; else it ends with a
-/// newline.
-std::string served_sizes_table(const ServedSizes& sizes);
 
 }  // namespace dotresize

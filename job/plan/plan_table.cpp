@@ -14,7 +14,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/inner_widths.h"
-#include "job/plan/asked_size.h"
+#include "job/plan/resolve/asked_size.h"
 
 namespace dotresize {
 namespace {
@@ -99,27 +99,23 @@ std::string shortcuts_text(const ResolvedJob& job, const ModelConfig& output) {
   return text;
 }
 
-/// Rows of the heading for MLPs and experts, "640 of 768 features", and for value heads. Empty if
-/// they are not cut.
+/// Returns the row of the heading for what the loss will choose: "up to 1536 features".
+std::string parts_row(const ModelConfig& config, const ResolvedJob& job) {
+  std::vector<std::string> parts;
+  for (const Unit* unit : job.target.allocation->units) {
+    int64_t most = 0;
+    for (const LayerSpec& layer : config.layers) most = std::max(most, unit->size(layer));
+    parts.push_back(fmt::format("{} {}", most, unit->parts));
+  }
+  return fmt::format("parts       of a layer up to {}, known once the activations are\n",
+                     listed(parts));
+}
+
+/// Returns the row of the heading for MLPs and experts, "640 of 768 features". Empty if they are
+/// not cut.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
-  if (!job.sizes_known()) {
-    int64_t widest = 0;
-    for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
-      widest = std::max(widest, mlp_width(config, s));
-    }
-    const std::string values =
-        job.allocates_values() ? fmt::format("values      channels of a head up to {}, likewise\n",
-                                             config.layers.front().attention.head_dim)
-                               : "";
-    int64_t most = 0;
-    for (const LayerSpec& layer : config.layers) most = std::max(most, kExperts.size(layer));
-    const std::string experts =
-        most > 0 ? fmt::format("experts     up to {} of a mixture, in place of features\n", most)
-                 : "";
-    return fmt::format("mlp         features up to {}, known once the activations are\n{}{}",
-                       widest, experts, values);
-  }
+  if (!job.sizes_known()) return parts_row(config, job);
   std::string text;
   if (job.mlp->width > 0) {
     text = fmt::format("{} of {} features", job.mlp->width, dense_features(config));

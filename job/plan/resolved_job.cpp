@@ -49,7 +49,7 @@ int64_t expected_evaluation_tokens(const ResolvedJob& job, const ModelConfig& co
 }
 
 bool may_be_cut(const ResolvedJob& job, int64_t sublayer) {
-  return is_attention(sublayer) ? job.allocates_values() : job.mlp.has_value();
+  return is_attention(sublayer) ? job.cuts_attentions() : job.mlp.has_value();
 }
 
 int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end) {

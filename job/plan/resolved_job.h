@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "job/model/dtype.h"
 #include "job/model/model_config.h"
+#include "job/model/units/unit.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "job/plan/device.h"
@@ -18,12 +20,13 @@
 
 namespace dotresize {
 
-/// `method.allocate: auto`: the features of MLPs and the channels of value heads are chosen by
-/// their predicted effect on the loss (job/plan/allocate/allocation.h).
+/// `method.allocate: auto`: the sizes of all units are chosen by their predicted effect on the loss
+/// (job/plan/allocate/allocation.h).
 struct AllocationTarget {
-  double size = 1.0;           ///< net bytes over dense bytes, as in `method.size`
-  std::string asked = {};      ///< the key that asks for it, and its value, for warnings
-  bool narrows_values = true;  ///< ModelConfig::value_heads_narrow
+  double size = 1.0;       ///< net bytes over dense bytes, as in `method.size`
+  std::string asked = {};  ///< the key that asks for it, and its value, for warnings
+  /// Units of the model that may get smaller, in the order of kUnits.
+  std::vector<const Unit*> units = {kUnits.begin(), kUnits.end()};
 };
 
 /// `calibration.statistics`: at most one of the two is set.
@@ -111,7 +114,7 @@ inline bool within_budget(int64_t bytes, const std::optional<int64_t>& budget) {
 }
 
 /// A JobSpec with every default decided. Plan, worker and report work from it. resolve_job
-/// (job/plan/resolve_job.h) makes it, and it is constant from then on.
+/// (job/plan/resolve/resolve_job.h) makes it, and it is constant from then on.
 struct ResolvedJob {
   std::string name;
   JobModel model;
@@ -134,10 +137,9 @@ struct ResolvedJob {
   bool oblique_maps() const { return gradients() && method.pca(); }
   /// True if the output is a stock model, which needs no code of its own.
   bool stock_output() const { return maps.shared; }
-  /// True if value heads may become narrower than query and key heads. No stock model can state
-  /// that.
-  bool allocates_values() const {
-    return target.allocation && target.allocation->narrows_values && !stock_output();
+  /// True if parts of attentions may be removed.
+  bool cuts_attentions() const {
+    return target.allocation && std::ranges::any_of(target.allocation->units, &Unit::of_attentions);
   }
   /// False if the loss decides what the sublayers keep. That is then known while the job runs.
   bool sizes_known() const { return !target.allocation; }

@@ -1,52 +1,17 @@
 #include "job/plan/shard_plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
+#include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "base/errors.h"
-#include "base/process/work_budget.h"
 #include "job/model/model_size.h"
-#include "job/plan/allocate/inner_widths.h"
-#include "job/plan/block_sizes.h"
+#include "job/plan/balanced_partition.h"
 #include "job/plan/estimate/estimates.h"
 
 namespace dotresize {
 namespace {
-
-/// Fewest ranges of sum <= bound that cover the costs from each start on; n+1 if one cost alone is
-/// above the bound. Each range takes as much as fits, which is optimal.
-std::vector<std::size_t> ranges_needed(const std::vector<double>& prefix, double bound) {
-  const std::size_t n = prefix.size() - 1;
-  std::vector<std::size_t> needed(n + 1, 0);
-  std::size_t end = n;
-  for (std::size_t start = n; start-- > 0;) {
-    while (end > start && prefix[end] - prefix[start] > bound) --end;
-    needed[start] = end == start ? n + 1 : std::min(n + 1, 1 + needed[end]);
-  }
-  return needed;
-}
-
-/// Share of costs[start..) that each of `parts` ranges gets in the best case. A cost above that
-/// share has a range to itself, and the others share the remaining ranges.
-double fair_share(const std::vector<double>& costs, std::size_t start, std::size_t parts) {
-  double fair = std::numeric_limits<double>::infinity();
-  while (true) {
-    double shared = 0.0;
-    std::size_t ranges = parts;
-    for (std::size_t i = start; i < costs.size(); ++i) {
-      if (costs[i] > fair && ranges > 1) {
-        --ranges;
-      } else {
-        shared += costs[i];
-      }
-    }
-    const double next = shared / static_cast<double>(ranges);
-    if (!(next < fair)) return fair;
-    fair = next;
-  }
-}
 
 /// Sets the fewest groups of sublayers that are within the budgets. If none is, a rank cuts one
 /// sublayer at a time.
@@ -79,16 +44,6 @@ int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const Ra
   return job.schedule.pipelined ? shard.junctions(summed_junctions(config, job)) : 1;
 }
 
-void set_peaks(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
-  for (RankShard& shard : plan.ranks) {
-    WorkBudget::check();
-    shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
-    if (job.resources.gpu_compute_dtype) {
-      shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
-    }
-  }
-}
-
 /// Sets the shards for this number of junction groups, with overlaps if the budgets have room for
 /// them. Returns false if the shards exceed the budgets in any case.
 bool fits_in_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups,
@@ -104,8 +59,7 @@ bool fits_in_groups(const ModelConfig& config, const ResolvedJob& job, int64_t g
         shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
         shard.overlaps = overlaps;
       }
-      set_peaks(config, job, plan);
-      if (fits(plan, job)) return true;
+      if (set_peaks(config, job, plan)) return true;
     }
   }
   return false;
@@ -117,8 +71,7 @@ bool change_if_it_fits(const ModelConfig& config, const ResolvedJob& job, const 
                        ShardPlan& plan) {
   ShardPlan changed = plan;
   for (RankShard& shard : changed.ranks) change(shard);
-  set_peaks(config, job, changed);
-  if (!fits(changed, job)) return false;
+  if (!set_peaks(config, job, changed)) return false;
   plan = std::move(changed);
   return true;
 }
@@ -147,39 +100,6 @@ void set_cut_passes(const ModelConfig& config, const ResolvedJob& job, ShardPlan
 }
 
 }  // namespace
-
-std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
-  const std::size_t n = costs.size();
-  std::vector<double> prefix(n + 1, 0.0);
-  std::partial_sum(costs.begin(), costs.end(), prefix.begin() + 1);
-  // Smallest bound, to the last bit, that `parts` ranges can keep.
-  double too_small = -1.0;
-  double bound = prefix.back();
-  while (true) {
-    const double middle = too_small + (bound - too_small) / 2;
-    if (middle <= too_small || middle >= bound) break;
-    (ranges_needed(prefix, middle)[0] <= parts ? bound : too_small) = middle;
-  }
-  const std::vector<std::size_t> needed = ranges_needed(prefix, bound);
-
-  std::vector<std::size_t> boundaries = {0};
-  for (std::size_t left = parts - 1; left > 0; --left) {
-    WorkBudget::check();
-    const std::size_t start = boundaries.back();
-    const double fair = fair_share(costs, start, left + 1);
-    std::size_t best = n;
-    // Consider only ends that keep the bound here and leave each later range something to take.
-    for (std::size_t end = start + 1; end + left <= n; ++end) {
-      if (prefix[end] - prefix[start] > bound) break;
-      if (needed[end] > left) continue;
-      const auto off = [&](std::size_t e) { return std::abs(prefix[e] - prefix[start] - fair); };
-      if (best == n || off(end) < off(best)) best = end;
-    }
-    boundaries.push_back(best);
-  }
-  boundaries.push_back(n);
-  return boundaries;
-}
 
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   if (job.resources.ranks < 1 || job.resources.ranks > config.num_sublayers()) {

@@ -90,23 +90,21 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
 }
 
 /// Sentence about the result of `method.allocate`, in place of the two sentences above.
-std::string allocation_sentence(const Report& report, int64_t head_dim) {
+std::string allocation_sentence(const Report& report) {
   const Allocation& allocation = *report.allocation;
-  const std::vector<int64_t> values = sizes_of(allocation.of(kValueChannels));
-  const auto by_layer = [](const std::vector<int64_t>& sizes) {
-    return std::ranges::min(sizes) == std::ranges::max(sizes)
-               ? std::to_string(sizes.front())
-               : fmt::format("{} (by layer)", fmt::join(sizes, ", "));
-  };
-  std::string text = fmt::format(
-      " Sizes were chosen such that the loss is predicted to rise least within {} of the "
-      "bytes: its MLPs keep {} features",
-      format_percent(report.job.target.allocation->size), by_layer(features_left(report.mlps)));
-  const std::vector<int64_t> experts = experts_left(report.mlps);
-  if (!experts.empty()) text += fmt::format(", its mixtures {} experts", by_layer(experts));
-  if (!values.empty()) {
-    text += fmt::format(" and its value heads {} of {} channels", by_layer(values), head_dim);
+  std::vector<std::string> kept;
+  for (const Unit* unit : kUnits) {
+    std::vector<int64_t> sizes = sizes_left(report.cuts, *unit);
+    if (sizes.empty()) continue;
+    const bool alike = std::ranges::min(sizes) == std::ranges::max(sizes);
+    if (alike) sizes.resize(1);
+    kept.push_back(
+        fmt::format("{} {}{}", unit->parts, fmt::join(sizes, ", "), alike ? "" : " (by layer)"));
   }
+  std::string text = fmt::format(
+      " Sizes were chosen such that the loss is predicted to rise least within {} of the bytes. "
+      "Left are {}",
+      format_percent(report.job.target.allocation->size), fmt::join(kept, "; "));
   text += fmt::format(". KL(dense ‖ this one) is predicted to be {} nats{}",
                       format_nats(allocation.predicted_loss_increase()),
                       report.healing ? " before healing" : "");
@@ -191,8 +189,7 @@ std::string serving(const Report& report, const ModelConfig& config) {
 std::string model_card(const Report& report, const ModelConfig& config) {
   const ResolvedJob& job = report.job;
   std::string about = method_sentence(report, config);
-  about += report.allocation ? allocation_sentence(report, config.layers.front().attention.head_dim)
-                             : mlp_sentence(job, config);
+  about += report.allocation ? allocation_sentence(report) : mlp_sentence(job, config);
   about += healing_sentence(report);
   about += wrapper_sentence(report);
   if (job.output.stock_family) {

@@ -52,16 +52,15 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
 json allocation_json(const Report& report) {
   const Allocation& allocation = *report.allocation;
   const double predicted = allocation.predicted_loss_increase();
-  const double of_mlps = predicted_loss_increase(allocation.of(kFeatures)) +
-                         predicted_loss_increase(allocation.of(kExperts));
-  const std::vector<ChosenSize> attentions = allocation.of(kValueChannels);
-  json object = {
-      {"predicted_kl", predicted}, {"of_mlps", of_mlps}, {"features", features_left(report.mlps)}};
-  const std::vector<int64_t> experts = experts_left(report.mlps);
-  if (!experts.empty()) object["experts"] = experts;
-  if (!attentions.empty()) {
-    object["of_values"] = predicted_loss_increase(attentions);
-    object["value_head_dims"] = sizes_of(attentions);
+  json object = {{"predicted_kl", predicted}};
+  for (const bool of_attentions : {false, true}) {
+    const std::vector<ChosenSize> chosen = allocation.in(of_attentions);
+    if (chosen.empty()) continue;
+    object[of_attentions ? "of_values" : "of_mlps"] = predicted_loss_increase(chosen);
+  }
+  for (const Unit* unit : kUnits) {
+    const std::vector<int64_t> left = sizes_left(report.cuts, *unit);
+    if (!left.empty()) object[unit->report.all] = left;
   }
   set_if(object, "held_out_kl", report.held_out_kl);
   if (report.compressed.kl) {
@@ -142,10 +141,10 @@ std::vector<std::string> warnings_of(const Report& report) {
                        std::to_string(*junction.sinkhorn_iterations) +
                        " iterations; its map was accepted as the job asked");
   }
-  for (const MlpReport& mlp : report.mlps) {
-    if (mlp.unseen_experts == 0) continue;
-    warnings.push_back(mlp.name + ": no calibration token has chosen " +
-                       std::to_string(mlp.unseen_experts) +
+  for (const CutReport& cut : report.cuts) {
+    if (cut.unseen_experts == 0) continue;
+    warnings.push_back(cut.name + ": no calibration token has chosen " +
+                       std::to_string(cut.unseen_experts) +
                        " of its experts, whose features were cut by the size of down's columns");
   }
   return warnings;
@@ -205,10 +204,8 @@ std::string report_to_json(const Report& report) {
     set_if(heal, "samples", job.healing->samples);
     if (report.healing) heal.update(to_json(*report.healing));
   }
-  if (!report.mlps.empty()) document["mlps"] = json::array();
-  for (const auto& mlp : report.mlps) document["mlps"].push_back(to_json(mlp));
-  for (const auto& attention : report.attentions) {
-    document["attentions"].push_back(to_json(attention));
+  for (const CutReport& cut : report.cuts) {
+    document[cut.of_attention() ? "attentions" : "mlps"].push_back(to_json(cut));
   }
   // Paths need not be UTF-8, JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

@@ -35,10 +35,9 @@ struct Report {
   ResolvedJob job;
   JunctionWidths widths;  ///< widths of the output
   std::vector<JunctionReport> junctions;
-  std::vector<ShortcutReport> shortcuts;         ///< empty: the output has no shortcuts
-  std::vector<MlpReport> mlps;                   ///< MLPs that were cut
-  std::vector<AttentionReport> attentions = {};  ///< attentions whose value heads may have been cut
-  std::optional<Allocation> allocation;          ///< result of `method.allocate`
+  std::vector<ShortcutReport> shortcuts;  ///< empty: the output has no shortcuts
+  std::vector<CutReport> cuts;            ///< sublayers that may have been cut, in their order
+  std::optional<Allocation> allocation;   ///< result of `method.allocate`
   /// KL(dense || compressed) of the allocation's trial, in nats per token, on windows that nothing
   /// was fitted to.
   std::optional<double> held_out_kl = {};

@@ -149,54 +149,37 @@ ShortcutReport shortcut_report_from_json(const json& object) {
   return shortcut;
 }
 
-std::vector<int64_t> features_left(const std::vector<MlpReport>& mlps) {
-  std::vector<int64_t> features;
-  std::ranges::transform(mlps, std::back_inserter(features), &MlpReport::width);
-  return features;
+std::vector<int64_t> sizes_left(const std::vector<CutReport>& cuts, const Unit& unit) {
+  std::vector<int64_t> left;
+  bool found = false;
+  for (const CutReport& cut : cuts) {
+    if (cut.of_attention() != unit.of_attentions) continue;
+    const auto size = std::ranges::find(cut.sizes, &unit, &CutReport::Size::unit);
+    found = found || size != cut.sizes.end();
+    left.push_back(size == cut.sizes.end() ? 0 : size->left);
+  }
+  return found ? left : std::vector<int64_t>();
 }
 
-std::vector<int64_t> experts_left(const std::vector<MlpReport>& mlps) {
-  std::vector<int64_t> experts;
-  if (std::ranges::all_of(mlps, [](const MlpReport& mlp) { return mlp.source_experts == 0; })) {
-    return experts;
+json to_json(const CutReport& cut) {
+  json object = {{"name", cut.name}, {"predicted_rise", cut.predicted_loss_increase}};
+  for (const auto& [unit, left, source] : cut.sizes) {
+    object[unit->report.left] = left;
+    object[unit->report.source] = source;
   }
-  std::ranges::transform(mlps, std::back_inserter(experts), &MlpReport::experts);
-  return experts;
-}
-
-json to_json(const MlpReport& mlp) {
-  json object = {{"name", mlp.name},
-                 {"width", mlp.width},
-                 {"intermediate_size", mlp.intermediate_size},
-                 {"predicted_rise", mlp.predicted_loss_increase},
-                 {"unseen_experts", mlp.unseen_experts}};
-  if (mlp.source_experts > 0) {
-    object["experts"] = mlp.experts;
-    object["source_experts"] = mlp.source_experts;
-  }
+  if (!cut.of_attention()) object["unseen_experts"] = cut.unseen_experts;
   return object;
 }
 
-MlpReport mlp_report_from_json(const json& object) {
-  return {object.at("name"),
-          object.at("width"),
-          object.at("intermediate_size"),
-          object.at("predicted_rise"),
-          object.at("unseen_experts"),
-          object.value("experts", int64_t{0}),
-          object.value("source_experts", int64_t{0})};
-}
-
-json to_json(const AttentionReport& attention) {
-  return {{"name", attention.name},
-          {"value_head_dim", attention.value_head_dim},
-          {"head_dim", attention.head_dim},
-          {"predicted_rise", attention.predicted_loss_increase}};
-}
-
-AttentionReport attention_report_from_json(const json& object) {
-  return {object.at("name"), object.at("value_head_dim"), object.at("head_dim"),
-          object.at("predicted_rise")};
+CutReport cut_report_from_json(const json& object, bool of_attention) {
+  CutReport cut{object.at("name"), {}, object.at("predicted_rise")};
+  for (const Unit* unit : kUnits) {
+    if (unit->of_attentions != of_attention) continue;
+    if (!cut.sizes.empty() && !object.contains(unit->report.left)) continue;
+    cut.sizes.push_back({unit, object.at(unit->report.left), object.at(unit->report.source)});
+  }
+  if (!of_attention) cut.unseen_experts = object.at("unseen_experts");
+  return cut;
 }
 
 json to_json(const HealedLayerReport& layer) {

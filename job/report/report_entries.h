@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/model/units/unit.h"
 #include "job/report/transport_picture.h"
 
 namespace dotresize {
@@ -64,41 +65,32 @@ nlohmann::json to_json(const ShortcutReport& shortcut);
 /// Throws nlohmann::json::exception if `object` is not a shortcut entry.
 ShortcutReport shortcut_report_from_json(const nlohmann::json& object);
 
-/// Report entry of one sublayer whose MLP, or whose experts, were cut.
-struct MlpReport {
-  std::string name;               ///< name of the sublayer
-  int64_t width = 0;              ///< remaining features
-  int64_t intermediate_size = 0;  ///< features in the source
+/// Report entry of one sublayer that may have been cut.
+struct CutReport {
+  /// Parts of a unit in the sublayer.
+  struct Size {
+    const Unit* unit = nullptr;
+    int64_t left = 0;
+    int64_t source = 0;
+  };
+  std::string name;  ///< name of the sublayer
+  std::vector<Size>
+      sizes;  ///< of each unit that the sublayer has in the source, the main one first
   /// Predicted loss increase per token in the metric of the loss, else half the squared error.
   double predicted_loss_increase = 0.0;
   int64_t unseen_experts = 0;  ///< experts whose features were cut without any token of theirs
-  int64_t experts = 0;         ///< remaining experts of a mixture; 0: an MLP, or none is left
-  int64_t source_experts = 0;  ///< experts in the source; 0: an MLP
+
+  bool of_attention() const { return sizes.front().unit->of_attentions; }
 };
 
-/// Returns the features that are left in each MLP.
-std::vector<int64_t> features_left(const std::vector<MlpReport>& mlps);
-/// Returns the experts that are left in each mixture, 0 for another MLP. Empty: there is no
-/// mixture.
-std::vector<int64_t> experts_left(const std::vector<MlpReport>& mlps);
+/// Returns the sizes of a unit, in the order of the sublayers that may have been cut; 0 in a
+/// sublayer of its kind that lacks it. Empty: no sublayer has it.
+std::vector<int64_t> sizes_left(const std::vector<CutReport>& cuts, const Unit& unit);
 
-/// Report entry of one attention whose value heads may have been cut.
-struct AttentionReport {
-  std::string name;                      ///< name of the sublayer
-  int64_t value_head_dim = 0;            ///< remaining channels of a value head
-  int64_t head_dim = 0;                  ///< channels of a head in the source
-  double predicted_loss_increase = 0.0;  ///< predicted loss increase per token
-};
-
-/// Converts to an entry of `attentions` in report.json.
-nlohmann::json to_json(const AttentionReport& attention);
-/// Throws nlohmann::json::exception if `object` is not an attention entry.
-AttentionReport attention_report_from_json(const nlohmann::json& object);
-
-/// Converts to an entry of `mlps` in report.json.
-nlohmann::json to_json(const MlpReport& mlp);
-/// Throws nlohmann::json::exception if `object` is not an MLP entry.
-MlpReport mlp_report_from_json(const nlohmann::json& object);
+/// Converts to an entry of `mlps` or of `attentions` in report.json.
+nlohmann::json to_json(const CutReport& cut);
+/// Throws nlohmann::json::exception if `object` is not an entry of `attentions`, or of `mlps`.
+CutReport cut_report_from_json(const nlohmann::json& object, bool of_attention);
 
 /// Report entry of one distilled decoder layer.
 struct HealedLayerReport {

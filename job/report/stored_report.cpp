@@ -61,8 +61,8 @@ std::optional<StoredDtypes> read_dtypes(const ConfigFields& root, const std::str
 }
 
 /// Reads the list `key` of the document, if it is there, and leaves in its place what was read.
-template <class Entry>
-void check_entries(json& document, const std::string& key, Entry (*read)(const json&)) {
+template <class Read>
+void check_entries(json& document, const std::string& key, const Read& read) {
   if (!document.contains(key)) return;
   if (!document.at(key).is_array()) throw InputError(key + ": must be a list");
   for (json& entry : document.at(key)) entry = to_json(read(entry));
@@ -141,8 +141,10 @@ StoredReport parse_report(const std::string& text, const std::string& origin) {
   try {
     check_entries(document, "junctions", junction_report_from_json);
     check_entries(document, "shortcuts", shortcut_report_from_json);
-    check_entries(document, "mlps", mlp_report_from_json);
-    check_entries(document, "attentions", attention_report_from_json);
+    for (const bool of_attention : {false, true}) {
+      check_entries(document, of_attention ? "attentions" : "mlps",
+                    [&](const json& object) { return cut_report_from_json(object, of_attention); });
+    }
     if (document.contains("heal") && document.at("heal").contains("update_share")) {
       check_entries(document.at("heal"), "layers", healed_layer_report_from_json);
       healing_report_from_json(document.at("heal"));

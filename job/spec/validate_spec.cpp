@@ -169,8 +169,7 @@ class Validator {
     if (method.has_metric() && method.metric() != v1::Method::fisher) {
       add(key, "auto needs method.metric: fisher (or no metric), by which it predicts the loss");
     }
-    const char* const no_maps =
-        "because it makes no maps: it removes features of MLPs and channels of value heads";
+    const char* const no_maps = "because it makes no maps: it removes parts of MLPs and attentions";
     refuse_with(method.has_name(), "name", no_maps);
     refuse_with(method.has_lambda(), "lambda", no_maps);
     refuse_with(method.has_head(), "head", no_maps);

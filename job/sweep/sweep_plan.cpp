@@ -19,6 +19,7 @@
 #include "job/checkpoint/source_model.h"
 #include "job/plan/check_files.h"
 #include "job/plan/job_plan.h"
+#include "job/plan/resolve/resolve_method.h"
 #include "job/plan/text_files.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
@@ -238,7 +239,7 @@ std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::Jo
   std::string name = job.method.pca() ? "pca" : "identity";
   name += fmt::format(" {} ", to_string(job.maps.metric));
   if (job.target.allocation) {
-    name += fmt::format("allocation {} {} ", job.mlp->round_to, job.allocates_values());
+    name += fmt::format("allocation {} {} ", job.mlp->round_to, job.cuts_attentions());
   }
   name += kVersion + job_spec_to_json(of) + facts_of_model_ + facts_of_tokens(spec.calibration());
   Statistics statistics{name, {}};

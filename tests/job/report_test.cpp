@@ -437,17 +437,19 @@ TEST(ModelCard, OfAnAllocationThatKeepsTheWidthsSaysWhatWasCutAndHowItIsServed) 
   report.job.target.allocation = AllocationTarget{.size = 0.8};
   report.allocation = Allocation{
       {{0, &kValueChannels, 8}, {1, &kFeatures, 10}, {2, &kValueChannels, 6}, {3, &kExperts, 3}}};
-  report.mlps = {{.name = "layers.0.mlp", .width = 10}, {.name = "layers.1.mlp", .width = 20}};
+  report.cuts = {{"layers.0.attention", {{&kValueChannels, 8, 32}}},
+                 {"layers.0.mlp", {{&kFeatures, 10, 768}}},
+                 {"layers.1.attention", {{&kValueChannels, 6, 32}}},
+                 {"layers.1.mlp", {{&kFeatures, 20, 768}}}};
   report.healing = HealingReport{{}, {0.5, 0.25}, 1.0};
   report.healing_tokens = 4096;
   const std::string card = model_card(report, small_llama());
   EXPECT_THAT(card, HasSubstr("The residual stream keeps its 256 channels."));
   EXPECT_THAT(card,
-              HasSubstr("keep 10, 20 (by layer) features and its value heads 8, 6 (by layer)"));
-  report.mlps.back().experts = 3;
-  report.mlps.back().source_experts = 4;
+              HasSubstr("Left are features 10, 20 (by layer); value channels 8, 6 (by layer). KL"));
+  report.cuts.back().sizes.push_back({&kExperts, 3, 4});
   EXPECT_THAT(model_card(report, small_llama()),
-              HasSubstr("features, its mixtures 0, 3 (by layer) experts and its value heads"));
+              HasSubstr("Left are features 10, 20 (by layer); experts 0, 3 (by layer); value "));
   EXPECT_THAT(card, HasSubstr("nats before healing, and measured 0.1250."));
   EXPECT_THAT(card, HasSubstr("on 4,096 tokens: on windows held out of them, KL went from 0.5000"));
   EXPECT_THAT(card, HasSubstr("`--to nemotron-nas` a model that vLLM"));

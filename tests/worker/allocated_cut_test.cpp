@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,7 +17,7 @@
 
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 #include "job/plan/shard_plan.h"
 #include "job/plan/steps/step.h"
 #include "job/spec/job_file.h"
@@ -29,6 +30,14 @@ namespace dotresize {
 namespace {
 
 using testing::Each;
+using testing::Field;
+using testing::IsEmpty;
+
+std::vector<int64_t> sizes_of(const Allocation& allocation) {
+  std::vector<int64_t> sizes;
+  std::ranges::transform(allocation.chosen, std::back_inserter(sizes), &ChosenSize::size);
+  return sizes;
+}
 
 /// Sizes by loss, from few tokens.
 class AllocatedCutTest : public testing::Test {
@@ -141,7 +150,7 @@ TEST_F(AllocatedCutTest, IsTheSameInManyPassesThatComputeAgain) {
   new_journal();
   short_of_memory_ = true;
   const AllocatedCut found = run();
-  EXPECT_EQ(sizes_of(found.allocation.chosen), sizes_of(once.allocation.chosen));
+  EXPECT_EQ(sizes_of(found.allocation), sizes_of(once.allocation));
   EXPECT_EQ(found.allocation.predicted_loss_increase(), once.allocation.predicted_loss_increase());
   const auto cuts_again = cuts();
   ASSERT_EQ(cuts_again.size(), cuts_once.size());
@@ -175,7 +184,7 @@ TEST_F(AllocatedCutTest, OtherFeaturesGoOnceAllWindowsAreSeen) {
   const AllocatedCut found = run();
   int64_t cut = 0;
   int64_t same = 0;
-  for (const ChosenSize& one : found.allocation.of(kFeatures)) {
+  for (const ChosenSize& one : found.allocation.in(/*attentions=*/false)) {
     if (one.size == mlp_width(config_, one.sublayer)) continue;
     const std::string entry = fmt::format("mlp-{}-{}", one.sublayer, one.size);
     const std::string gate =
@@ -214,7 +223,7 @@ TEST_F(AllocatedCutTest, AKilledRunGoesOnToTheSameCut) {
   journal_->remove("curve-3");  // another kill, before this curve
   journal_->remove("gradients-6");
   journal_->remove("held-out-gradients-7");
-  EXPECT_EQ(sizes_of(run().allocation.chosen), sizes_of(whole.allocation.chosen));
+  EXPECT_EQ(sizes_of(run().allocation), sizes_of(whole.allocation));
   for (const auto& [name, tensor] : cuts())
     EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
 }
@@ -223,9 +232,9 @@ TEST_F(AllocatedCutTest, AStockModelKeepsEquallyManyFeaturesInAllLayers) {
   spec_.mutable_output()->set_format(v1::Output::stock);
   const AllocatedCut found = run();
   EXPECT_LT(mlp_width(found.config, 1), mlp_width(config_, 1));
-  EXPECT_THAT(sizes_of(found.allocation.chosen), Each(mlp_width(found.config, 1)));
+  EXPECT_THAT(found.allocation.chosen, Each(Field(&ChosenSize::size, mlp_width(found.config, 1))));
   EXPECT_FALSE(found.config.form.sizes_by_layer);
-  EXPECT_EQ(found.allocation.of(kValueChannels).size(), 0u);
+  EXPECT_THAT(found.allocation.in(/*attentions=*/true), IsEmpty());
 }
 
 /// Directory of a mixture with random weights. The first experts of each layer add less to its
@@ -287,7 +296,7 @@ TEST_F(AllocatedMixtureTest, AKilledRunGoesOnToTheSameExperts) {
   fails_in_trial_ = false;
   journal_->remove("curve-3");
   short_of_memory_ = true;
-  EXPECT_EQ(sizes_of(run().allocation.chosen), sizes_of(whole.allocation.chosen));
+  EXPECT_EQ(sizes_of(run().allocation), sizes_of(whole.allocation));
   const auto found = cuts("mlp- values- experts-");
   ASSERT_EQ(found.size(), expected.size());
   for (const auto& [name, tensor] : found) {

@@ -15,7 +15,7 @@
 
 namespace dotresize {
 
-// Narrower MLPs and value heads (docs/method.md). Before the calibration proper, the inputs of the
+// Smaller MLPs and attentions (docs/method.md). Before the calibration proper, the inputs of the
 // dense model's out_proj (features of an MLP, or outputs of an attention's heads) are summed over
 // the tokens. One rank cuts each sublayer: the rank of its stage, or the ranks in turn if they
 // share the tokens. The journal keeps the changed tensors under their names in the checkpoint. The
@@ -45,7 +45,7 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
                                           std::vector<SublayerSums>& kept,
                                           const CalibrationObserver& observer, PhaseClock& clock);
 
-/// Cuts the MLPs and value heads of `dense` to the widths of `cut`, except those in the journal.
+/// Cuts the sublayers of `dense` to the sizes of `cut`, except those in the journal.
 /// Ranks are pipeline stages or share the tokens, as in the job's schedule; then there is one
 /// round, without gradients, and only MLPs are cut. The result does not depend, bit by bit, on the
 /// number of ranks or groups. Collective.

@@ -30,7 +30,13 @@ constinit const Unit kExperts{
     .name = "experts",
     .of_attentions = false,
     .key = "expert_counts",
+    .report = {.left = "experts", .source = "source_experts", .all = "experts"},
     .parts = "experts",
+    .in_model =
+        [](const ModelConfig& config) {
+          return std::ranges::any_of(
+              config.layers, [](const LayerSpec& layer) { return layer.mlp.mixture.has_value(); });
+        },
     .size =
         [](const LayerSpec& layer) { return layer.mlp.mixture ? layer.mlp.mixture->experts : 0; },
     .set_size =

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -9,13 +9,24 @@
 
 namespace dotresize {
 
+/// Names of a unit's sizes in report.json (docs/output.md).
+struct UnitReportKeys {
+  const char* left = nullptr;    ///< in an entry of `mlps` or `attentions`: the size that is left
+  const char* source = nullptr;  ///< beside it: the size in the source
+  const char* all = nullptr;     ///< in `allocation`: the list of all sizes that are left
+};
+
 /// Part of a sublayer that can be had in several sizes. Each has a file in this folder, and one in
-/// worker/units/ that cuts it.
+/// worker/calibration/units/ that cuts it.
 struct Unit {
   std::string_view name;       ///< "features"
   bool of_attentions = false;  ///< a part of an attention, else of an MLP
+  bool in_stock = true;        ///< a stock config can state another size
   const char* key = nullptr;   ///< list in config.json: the size in each layer
-  std::string_view parts;      ///< what the size counts, for messages
+  UnitReportKeys report;
+  std::string_view parts;  ///< what the size counts, for messages
+  /// True if layers of the model have the unit, and outputs can state a size for each.
+  bool (*in_model)(const ModelConfig& config) = nullptr;
   /// Number of parts in the layer. 0: the layer has no such sublayer.
   int64_t (*size)(const LayerSpec& layer) = nullptr;
   void (*set_size)(int64_t size, LayerSpec& layer) = nullptr;
@@ -29,6 +40,10 @@ struct Unit {
   std::vector<int64_t> (*sizes)(const LayerSpec& layer, int64_t round_to) = nullptr;
 
   bool is_in(int64_t sublayer) const { return is_attention(sublayer) == of_attentions; }
+  /// Number of parts in the sublayer, which the unit must be in.
+  int64_t size_in(const ModelConfig& config, int64_t sublayer) const {
+    return size(config.layers.at(static_cast<std::size_t>(layer_of(sublayer))));
+  }
 };
 
 /// Features of an MLP, or of each expert of a mixture.
@@ -39,13 +54,10 @@ extern const Unit kExperts;
 extern const Unit kValueChannels;
 
 /// All units. The first one of a kind of sublayer states that the sublayer is gone, by size 0.
-std::span<const Unit* const> units();
+inline constexpr std::array kUnits = {&kFeatures, &kExperts, &kValueChannels};
 
 /// Returns `all`, then the multiples of `step` below it, descending, without 0.
 std::vector<int64_t> sizes_in_steps(int64_t all, int64_t step);
-
-/// Returns true if layers of the model have the unit, and outputs can state a size for each.
-bool has_unit(const ModelConfig& config, const Unit& unit);
 
 /// The first unit of the sublayer's kind.
 const Unit& main_unit(int64_t sublayer);

@@ -1,6 +1,7 @@
 #include "job/plan/allocate/allocation.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -22,7 +23,8 @@ namespace dotresize {
 namespace {
 
 int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Allocation& allocation) {
-  return net_size(with_chosen_sizes(config, job, allocation), job, job.widths).compressed_bytes;
+  return stored_bytes(
+      output_model_config(with_chosen_sizes(config, job, allocation), job, job.widths));
 }
 
 /// Returns the last choices, which are the smallest, without predictions.
@@ -94,17 +96,12 @@ double Allocation::predicted_loss_increase() const {
   return dotresize::predicted_loss_increase(chosen);
 }
 
-std::vector<ChosenSize> Allocation::of(const Unit& unit) const {
+std::vector<ChosenSize> Allocation::in(bool attentions) const {
   std::vector<ChosenSize> found;
-  std::ranges::copy_if(chosen, std::back_inserter(found),
-                       [&](const ChosenSize& one) { return one.unit == &unit; });
+  std::ranges::copy_if(chosen, std::back_inserter(found), [&](const ChosenSize& one) {
+    return is_attention(one.sublayer) == attentions;
+  });
   return found;
-}
-
-std::vector<int64_t> sizes_of(const std::vector<ChosenSize>& chosen) {
-  std::vector<int64_t> sizes;
-  std::ranges::transform(chosen, std::back_inserter(sizes), &ChosenSize::size);
-  return sizes;
 }
 
 double predicted_loss_increase(const std::vector<ChosenSize>& chosen) {
@@ -126,13 +123,12 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
                 "residual stream",
                 size)
           : "give a larger size";
+  std::vector<std::string> parts;
+  for (const Unit* unit : job.target.allocation->units) parts.emplace_back(unit->parts);
   throw InputError(
       "method.size",
-      fmt::format(
-          "{:.6g} is not available: the fewest features{}{} leave {} of the dense model's bytes; "
-          "{}",
-          size, has_unit(config, kExperts) ? " or experts" : "",
-          job.allocates_values() ? " and value channels" : "", size_text(fraction), advice));
+      fmt::format("{:.6g} is not available: the fewest {} leave {} of the dense model's bytes; {}",
+                  size, fmt::join(parts, " and "), size_text(fraction), advice));
 }
 
 std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job) {

@@ -10,9 +10,8 @@
 
 namespace dotresize {
 
-// `method.allocate: auto` (docs/method.md, "All sizes by loss"): chooses the features of all MLPs
-// and the channels of all value heads together. The predicted loss increase is the smallest within
-// the net size.
+// `method.allocate: auto` (docs/method.md, "All sizes by loss"): chooses the sizes of all units
+// together. The predicted loss increase is the smallest within the net size.
 
 /// Predicted loss increases of a sublayer that may be cut.
 struct SublayerCurve {
@@ -35,12 +34,10 @@ struct Allocation {
   /// Sum of all predicted increases: the KL divergence of a token from the dense model's
   /// prediction.
   double predicted_loss_increase() const;
-  /// The choices of this unit.
-  std::vector<ChosenSize> of(const Unit& unit) const;
+  /// The choices of attentions, or of MLPs.
+  std::vector<ChosenSize> in(bool attentions) const;
 };
 
-/// Returns the sizes alone.
-std::vector<int64_t> sizes_of(const std::vector<ChosenSize>& chosen);
 /// Returns the sum of the predicted increases.
 double predicted_loss_increase(const std::vector<ChosenSize>& chosen);
 

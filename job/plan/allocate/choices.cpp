@@ -29,7 +29,7 @@ std::vector<Choice> by_bytes(const ModelConfig& config, const ResolvedJob& job, 
 std::vector<Choice> choices(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
   const LayerSpec& layer = config.layers.at(static_cast<std::size_t>(layer_of(sublayer)));
   std::vector<Choice> found;
-  for (const Unit* unit : units()) {
+  for (const Unit* unit : job.target.allocation->units) {
     if (!unit->is_in(sublayer)) continue;
     for (const int64_t size : unit->sizes(layer, job.mlp->round_to)) {
       const bool whole = size == unit->size(layer);

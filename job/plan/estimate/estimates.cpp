@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/process/work_budget.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/job_time.h"
@@ -117,6 +118,17 @@ int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob
   const Dtype compute = *job.resources.gpu_compute_dtype;
   return largest_peak({config, job, shard, DeviceKind::kCuda, compute}, &Step::memory) +
          kDeviceLibraries;
+}
+
+bool set_peaks(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+  for (RankShard& shard : plan.ranks) {
+    WorkBudget::check();
+    shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
+    if (job.resources.gpu_compute_dtype) {
+      shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
+    }
+  }
+  return fits(plan, job);
 }
 
 std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {

@@ -23,6 +23,9 @@ int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard);
 
+/// Sets these peaks of all ranks. Returns true if they are within the job's budgets.
+bool set_peaks(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan);
+
 /// True if the rank's budgets have room to cut shard.cuts_at_once sublayers.
 bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard);
 

@@ -10,7 +10,7 @@
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 #include "job/spec/yaml_file.h"
 
 namespace dotresize {

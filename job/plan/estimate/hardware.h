@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "dotresize/v1/hardware.pb.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 
 namespace dotresize {
 

@@ -1,8 +1,8 @@
-// Cuts MLPs (`method.mlp`, `method.allocate`) and value heads (`method.allocate`). f: features, of
+// Cuts MLPs (`method.mlp`, `method.allocate`) and attentions (`method.allocate`). f: features, of
 // which l are left. Features of MLPs are removed in blocks: 6 m² each, where m counts those that
 // are present (between f and l) and up to a seventh more that have been removed; in total
 // 2.3 (f³ − l³), half of which a CPU saves (worker/maps/removal/feature_removal.cpp). Each removal
-// reads about 100 m numbers. Channels of value heads are removed one after the other, `heads`
+// reads about 100 m numbers. Channels of attentions are removed one after the other, `heads`
 // features at a time. An allocation computes its curves like that, down to the fewest parts that it
 // may keep. Its trial cuts in the order of the curves. Its output has more windows, and so a
 // removal of its own.
@@ -28,7 +28,7 @@ int64_t most_features(const RankSizes& r) {
   int64_t most = 0;
   for (const LayerSpec& layer : r.config.layers) {
     most = std::max({most, layer.mlp.intermediate_size, shared_features(layer.mlp)});
-    if (r.job.allocates_values()) most = std::max(most, attention_features(layer.attention));
+    if (r.job.cuts_attentions()) most = std::max(most, attention_features(layer.attention));
   }
   return most;
 }
@@ -129,9 +129,10 @@ bool makes_curves(const ResolvedJob& job) {
   return job.target.allocation && !job.statistics.used();
 }
 
-CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+CutCounts attention_cut_counts(const ModelConfig& config, const ResolvedJob& job,
+                               int64_t sublayer) {
   CutCounts counts;
-  if (!job.allocates_values()) return counts;
+  if (!job.cuts_attentions()) return counts;
   const AttentionSpec& attention = config.attention(sublayer);
   const double d = number(config.hidden_size);
   const double f = number(attention_features(attention));
@@ -140,7 +141,7 @@ CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job, in
   // widths are not known.
   const double cut_share = kCutsOfAllocation * (1.0 - job.target.allocation->size);
   const double of_curve =
-      dim - number(kValueChannels.sizes(config.layers[layer_of(sublayer)], 1).back());
+      dim - number(main_unit(sublayer).sizes(config.layers[layer_of(sublayer)], 1).back());
   const double of_cut = of_curve * (1.0 - job.target.allocation->size);
   const auto removal = [&](double channels) {
     return f * f * f + 4.0 * f * f * dim +
@@ -170,7 +171,7 @@ double fewest_features(const ModelConfig& config, const ResolvedJob& job, int64_
 }
 
 CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
-  if (is_attention(sublayer)) return value_cut_counts(config, job, sublayer);
+  if (is_attention(sublayer)) return attention_cut_counts(config, job, sublayer);
   CutCounts counts;
   const double d = number(config.hidden_size);
   const double features = number(mlp_width(config, sublayer));

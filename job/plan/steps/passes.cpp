@@ -136,7 +136,7 @@ int64_t RankSizes::insides() const {
   int64_t numbers = 0;
   for_each_form(config, [&](std::size_t layer) {
     numbers =
-        std::max(numbers, numbers_inside(config.layers[layer], d, seqlen, job.allocates_values()));
+        std::max(numbers, numbers_inside(config.layers[layer], d, seqlen, job.cuts_attentions()));
   });
   // Everything between two float16 products is float32.
   const int64_t bytes = compute == Dtype::kFloat16 ? kFloat : compute_bytes;

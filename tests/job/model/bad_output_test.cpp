@@ -80,7 +80,7 @@ std::vector<BadConfig> bad_outputs() {
        "expert_counts: 7 is not a multiple of 2, as layer 1 needs"},
       {"ExpertCountsAreFractions", glm4_moe_with_experts("[0, 6.5]"), "expert_counts: 6.5 is not"},
       {"TooManyValueHeadDims", put(kNarrowLlama, R"("value_head_dims": [4, 4])"),
-       "value_head_dims: must be a list of num_hidden_layers, 1, numbers of channels"},
+       "value_head_dims: must be a list of num_hidden_layers, 1, numbers of value channels"},
       {"ValueHeadDimAboveHeadDim", put(kNarrowLlama, R"("value_head_dims": [5])"),
        "value_head_dims: 5 is not a whole number from 0 to 4"},
       {"ValueHeadDimZeroWithABias",

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "job/model/engine_formats.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/allocate/junction_widths.h"
 #include "tests/job/model/test_configs.h"

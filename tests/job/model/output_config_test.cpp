@@ -154,9 +154,8 @@ TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
   const ModelConfig written = output_model_config(cut, ResolvedJob(), widths);
   const ModelConfig output =
       parse_model_config(output_config_json(kQwen3Config, written), "config.json");
-  EXPECT_EQ(value_head_dim(output, 0), 128);
-  EXPECT_EQ(value_head_dim(output, 1), 0);
-  EXPECT_EQ(value_head_dim(output, 2), 37);
+  EXPECT_EQ(inner_width(output, 0), 128);
+  EXPECT_EQ(inner_width(output, 2), 37);
   EXPECT_TRUE(is_skipped(output, 4));
   EXPECT_EQ(output.layers.front().attention.head_dim, 128);
   EXPECT_FALSE(json::parse(output_of(kQwen3Config)).contains("value_head_dims"));

@@ -60,9 +60,8 @@ class AllocationTest : public ResolveJob {
     return curves;
   }
   NetSize size_of(const ResolvedJob& job, const Allocation& allocation) const {
-    NetSize size = net_size(with_chosen_sizes(config_, job, allocation), job, job.widths);
-    size.dense_bytes = net_size(config_, job, job.widths).dense_bytes;
-    return size;
+    return net_size(
+        config_, output_model_config(with_chosen_sizes(config_, job, allocation), job, job.widths));
   }
   /// Returns the unit's number of parts in each MLP.
   std::vector<int64_t> sizes_in_mlps(const Allocation& allocation, const Unit& unit) const {
@@ -79,7 +78,10 @@ class AllocationTest : public ResolveJob {
     return sizes_in_mlps(allocation, kFeatures);
   }
   std::vector<int64_t> values(const Allocation& allocation) const {
-    return sizes_of(allocation.of(kValueChannels));
+    std::vector<int64_t> sizes;
+    std::ranges::transform(allocation.in(/*attentions=*/true), std::back_inserter(sizes),
+                           &ChosenSize::size);
+    return sizes;
   }
   /// Returns the lowest loss increase predicted for one number of features of all layers, without
   /// cut value heads.
@@ -202,7 +204,7 @@ TEST_F(AllocationTest, TheOutputIsAsLargeAsItsTensors) {
   EXPECT_TRUE(is_skipped(cut, 2));
   const ModelConfig output = output_model_config(cut, job, job.widths);
   for (int64_t s = 0; s < 12; s += 2) {
-    EXPECT_EQ(value_head_dim(output, s), values(chosen)[static_cast<std::size_t>(s / 2)]);
+    EXPECT_EQ(inner_width(output, s), values(chosen)[static_cast<std::size_t>(s / 2)]);
   }
   EXPECT_EQ(stored_parameters(output), size_of(job, chosen).compressed_parameters);
   ModelConfig wide = output;
@@ -337,7 +339,8 @@ TEST_F(MixtureAllocation, ExpertsGoInTheLayersWhereTheyCostNothing) {
   const ResolvedJob job = resolve();
   const Allocation chosen = allocate(config_, job, curves_of(job, kExperts, {1, 4}));
   EXPECT_THAT(sizes_in_mlps(chosen, kExperts), ElementsAre(12, 3, 12, 12, 3, 12));
-  EXPECT_THAT(plan_table(make_job_plan(config_, job)), HasSubstr("\nexperts     up to 12"));
+  EXPECT_THAT(plan_table(make_job_plan(config_, job)),
+              HasSubstr("\nparts       of a layer up to 96 features, 12 experts"));
 }
 
 /// Removing a whole sublayer saves more than its features or channels: queries and keys go, too.
@@ -455,8 +458,10 @@ TEST_F(AllocationTest, ThePlanSaysWhatIsKnown) {
   EXPECT_THAT(table, HasSubstr("n: sizes by loss, metric fisher, format any, pipeline schedule\n"
                                "target      size 0.8, allocated by loss\n"
                                "nominal     width 256 of 256, 0.0 % narrower\n"));
-  EXPECT_THAT(table, HasSubstr("mlp         features up to 768, known once the activations are\n"
-                               "values      channels of a head up to 32, likewise\n"));
+  EXPECT_THAT(
+      table,
+      HasSubstr("parts       of a layer up to 768 features, 32 value channels, known once the "
+                "activations are\n"));
   EXPECT_THAT(table, HasSubstr("passes      1 over the tokens and 1 back"));
   EXPECT_THAT(table, HasSubstr("compressed  at most 10,595,942 bytes"));
   const auto document = nlohmann::json::parse(plan_to_json(make_job_plan(config_, job)));

@@ -1,4 +1,4 @@
-#include "job/plan/asked_size.h"
+#include "job/plan/resolve/asked_size.h"
 
 #include <gmock/gmock.h>
 

@@ -98,7 +98,8 @@ TEST(MlpWidthsTexts, ExpertsThatNoTokenHasChosenAreWarnedOf) {
   Report report;
   report.dense.parameters = report.dense.bytes = 1000;
   report.compressed.parameters = report.compressed.bytes = 800;
-  report.mlps = {{"layers.0.mlp", 8, 16, 0.1, 0}, {"layers.1.mlp", 8, 16, 0.1, 3}};
+  report.cuts = {{"layers.0.mlp", {{&kFeatures, 8, 16}}, 0.1, 0},
+                 {"layers.1.mlp", {{&kFeatures, 8, 16}}, 0.1, 3}};
   EXPECT_THAT(
       warnings_of(report),
       testing::ElementsAre("layers.1.mlp: no calibration token has chosen 3 of its experts, "

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "job/plan/shard_plan.h"
+#include "job/plan/balanced_partition.h"
 
 namespace dotresize {
 namespace {

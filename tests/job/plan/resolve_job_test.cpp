@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 
 namespace dotresize {
 namespace {

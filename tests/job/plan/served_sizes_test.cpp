@@ -1,10 +1,12 @@
+#include "job/plan/served_sizes.h"
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "job/model/engine_formats.h"
 #include "job/model/model_size.h"
-#include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/rank_shard.h"
 #include "tests/job/model/test_configs.h"

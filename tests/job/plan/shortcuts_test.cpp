@@ -50,7 +50,9 @@ ResolvedJob job_of(int64_t width, bool head_sliced = false) {
   return job;
 }
 
-NetSize size_of(const ResolvedJob& job) { return net_size(small_llama(), job, job.widths); }
+NetSize size_of(const ResolvedJob& job) {
+  return net_size(small_llama(), output_model_config(small_llama(), job, job.widths));
+}
 
 /// Returns the config of an output of earlier versions, whose shortcuts are one matrix each.
 ModelConfig with_matrices(const ResolvedJob& job) {

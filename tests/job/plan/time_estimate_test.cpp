@@ -9,7 +9,7 @@
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 #include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"

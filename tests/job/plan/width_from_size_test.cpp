@@ -87,7 +87,9 @@ TEST(WidthFromSize, CountsTheBytesOfEachTensor) {
   job.output.dtypes = config.files.dtypes;
   const int64_t width = width_from_size(0.8, 64, config, job);
   const auto bytes = [&](int64_t k) {
-    return net_size(config, job, decided(uniform_widths(config, false, k), 4096)).bytes_fraction();
+    return net_size(config, output_model_config(config, job,
+                                                decided(uniform_widths(config, false, k), 4096)))
+        .bytes_fraction();
   };
   EXPECT_LE(bytes(width), 0.8);
   EXPECT_GT(bytes(width + 64), 0.8);

@@ -6,7 +6,7 @@
 
 #include "base/errors.h"
 #include "base/files/partial_path.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 #include "job/spec/job_file.h"
 #include "tests/job/model/test_configs.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/errors.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/resolve_job.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/spec/hardware_text.h"
 

@@ -23,18 +23,11 @@ struct EntryKind {
 /// Number of the one map that all junctions share (docs/method.md, "Sharing maps").
 inline constexpr int64_t kSharedMap = 0;
 
-// The names of all entries of a Journal. docs/architecture.md, "Journal", says what each contains.
-// J is a junction, of a shared map kSharedMap; S a sublayer, W its width, L a layer, E a number
-// of epochs, NxS a number of windows and their length.
+// The names of the entries of a Journal, but for those of cut sublayers (UnitCut).
+// docs/architecture.md, "Journal", says what each contains. J is a junction, of a shared map
+// kSharedMap; S a sublayer, W its width, L a layer, E a number of epochs, NxS a number of windows
+// and their length.
 namespace entries {
-
-// Cut sublayers.
-inline constexpr EntryKind kMlp{"mlp"};                     // S-W
-inline constexpr EntryKind kExperts{"experts"};             // S-W
-inline constexpr EntryKind kValues{"values"};               // S-W
-inline constexpr EntryKind kTrialMlp{"trial-mlp"};          // S-W, cut only for the trial
-inline constexpr EntryKind kTrialExperts{"trial-experts"};  // S-W
-inline constexpr EntryKind kTrialValues{"trial-values"};    // S-W
 
 // An allocation. Curves and gradients do not depend on `size`.
 inline constexpr EntryKind kCurve{"curve"};  // S

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "worker/calibration/calibration_job.h"
+#include "worker/calibration/junction_passes.h"
 
 namespace dotresize {
 

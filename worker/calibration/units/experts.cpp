@@ -104,8 +104,8 @@ std::vector<double> expert_curve(const MixtureSpec& mixture, const std::vector<d
 }
 
 constinit const UnitCut kExpertsCut{.unit = &kExperts,
-                                    .entry = entries::kExperts,
-                                    .trial_entry = entries::kTrialExperts,
+                                    .entry = EntryKind{"experts"},
+                                    .trial_entry = EntryKind{"trial-experts"},
                                     .add_curve = nullptr,
                                     .cut = cut_experts};
 

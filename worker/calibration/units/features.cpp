@@ -95,8 +95,8 @@ std::map<std::string, at::Tensor> cut_features(const CutSublayer& from, int64_t 
 }  // namespace
 
 constinit const UnitCut kFeaturesCut{.unit = &kFeatures,
-                                     .entry = entries::kMlp,
-                                     .trial_entry = entries::kTrialMlp,
+                                     .entry = EntryKind{"mlp"},
+                                     .trial_entry = EntryKind{"trial-mlp"},
                                      .add_curve = add_curve_of_features,
                                      .cut = cut_features};
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -34,7 +35,7 @@ struct CutSublayer {
 struct UnitCut {
   const Unit* unit = nullptr;
   EntryKind entry;        ///< entries S-W of the journal: a cut of sublayer S to size W
-  EntryKind trial_entry;  ///< the same, for the trial of an allocation
+  EntryKind trial_entry;  ///< the same, for the trial of an allocation alone
   /// Adds the predicted loss increase of the matrix at each of `sizes`, largest first, to
   /// `loss_increases`. Returns the order in which the parts go, if a cut can be made from that and
   /// the sums; else an undefined tensor. Null: the unit is whole matrices (expert_curve).
@@ -63,6 +64,8 @@ std::vector<double> expert_curve(const MixtureSpec& mixture, const std::vector<d
 extern const UnitCut kExpertsCut;
 extern const UnitCut kFeaturesCut;
 extern const UnitCut kValueChannelsCut;
+
+inline constexpr std::array kUnitCuts = {&kFeaturesCut, &kExpertsCut, &kValueChannelsCut};
 
 /// Throws std::logic_error if the unit has none.
 const UnitCut& cut_of(const Unit& unit);

@@ -64,8 +64,8 @@ std::map<std::string, at::Tensor> cut_values(const CutSublayer& from, int64_t si
 }  // namespace
 
 constinit const UnitCut kValueChannelsCut{.unit = &kValueChannels,
-                                          .entry = entries::kValues,
-                                          .trial_entry = entries::kTrialValues,
+                                          .entry = EntryKind{"values"},
+                                          .trial_entry = EntryKind{"trial-values"},
                                           .add_curve = add_curve_of_values,
                                           .cut = cut_values};
 

@@ -10,7 +10,7 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "job/plan/resolve_job.h"
+#include "job/plan/resolve/job_resources.h"
 #include "worker/calibration/reason.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/comm/mpi_communicator.h"

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -26,55 +27,46 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// Returns the predictions of an allocation by sublayer.
-std::map<int64_t, double> predictions_of(const std::optional<Allocation>& allocation) {
-  std::map<int64_t, double> predictions;
-  if (!allocation) return predictions;
-  for (const ChosenSize& one : allocation->chosen) {
-    predictions[one.sublayer] = one.predicted_loss_increase;
+/// Returns the entry of a sublayer that may have been cut. `predicted`: that of the allocation.
+CutReport report_cut(const JobContext& run, const ModelConfig& cut, int64_t sublayer,
+                     const std::optional<double>& predicted, const Journal& journal) {
+  CutReport report{sublayer_name(sublayer), {}};
+  const bool gone = is_skipped(cut, sublayer);
+  for (const Unit* unit : kUnits) {
+    if (!unit->is_in(sublayer) || unit->size_in(run.config, sublayer) == 0) continue;
+    report.sizes.push_back(
+        {unit, gone ? 0 : unit->size_in(cut, sublayer), unit->size_in(run.config, sublayer)});
   }
-  return predictions;
+  const auto is_whole = [](const CutReport::Size& size) { return size.left == size.source; };
+  if (std::ranges::all_of(report.sizes, is_whole)) return report;
+  const CutDiagnostics found = cut_diagnostics(journal, run.config, cut, sublayer);
+  report.predicted_loss_increase = predicted.value_or(found.predicted_loss_increase);
+  report.unseen_experts = found.unseen_experts;
+  return report;
 }
 
-std::vector<AttentionReport> report_attentions(const JobContext& run,
-                                               const Allocation& allocation) {
-  std::vector<AttentionReport> reports;
-  for (const ChosenSize& one : allocation.of(kValueChannels)) {
-    const int64_t head_dim = value_head_dim(run.config, one.sublayer);
-    const double predicted = one.size == head_dim ? 0.0 : one.predicted_loss_increase;
-    reports.push_back({sublayer_name(one.sublayer), one.size, head_dim, predicted});
-  }
-  return reports;
-}
-
-std::vector<MlpReport> report_mlps(const JobContext& run,
+std::vector<CutReport> report_cuts(const JobContext& run,
                                    const std::optional<Allocation>& allocation,
                                    const ModelConfig& cut, const Journal& journal) {
-  std::vector<MlpReport> reports;
-  if (!run.job.mlp) return reports;
-  const std::map<int64_t, double> predictions = predictions_of(allocation);
-  for (int64_t s = 1; s < run.config.num_sublayers(); s += 2) {
-    MlpReport& report = reports.emplace_back();
-    report.name = sublayer_name(s);
-    report.width = mlp_width(cut, s);
-    report.intermediate_size = mlp_width(run.config, s);
-    const auto layer = static_cast<std::size_t>(layer_of(s));
-    const LayerSpec& whole = run.config.layers[layer];
-    const LayerSpec& left = cut.layers[layer];
-    report.source_experts = kExperts.size(whole);
-    report.experts = report.width == 0 ? 0 : kExperts.size(left);
-    if (cut_unit(whole, left, s) == nullptr) continue;
-    const CutDiagnostics found = cut_diagnostics(journal, run.config, cut, s);
-    const auto prediction = predictions.find(s);
-    report.predicted_loss_increase =
-        prediction == predictions.end() ? found.predicted_loss_increase : prediction->second;
-    report.unseen_experts = found.unseen_experts;
+  std::map<int64_t, double> predictions;
+  if (allocation) {
+    for (const ChosenSize& one : allocation->chosen) {
+      predictions[one.sublayer] = one.predicted_loss_increase;
+    }
+  }
+  std::vector<CutReport> reports;
+  for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
+    if (!may_be_cut(run.job, s)) continue;
+    const auto found = predictions.find(s);
+    reports.push_back(report_cut(
+        run, cut, s, found == predictions.end() ? std::nullopt : std::optional(found->second),
+        journal));
   }
   return reports;
 }
 
 /// Calibrates the maps and folds the model into `sink`. `cut`: the dense model, with
-/// narrower MLPs and value heads if the job asks for them.
+/// cut sublayers if the job asks for them.
 void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& cut,
                     const TokenWindows& tokens, OpenedJournal& opened,
                     std::optional<StatisticsDirectory>& statistics,
@@ -250,8 +242,7 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   found.layout = shards.layout();
   if (run.root) {
     found.junctions = report_junctions(opened.journal, found.widths, run.job.method.transport());
-    found.mlps = report_mlps(run, found.allocation, found.cut, opened.journal);
-    if (found.allocation) found.attentions = report_attentions(run, *found.allocation);
+    found.cuts = report_cuts(run, found.allocation, found.cut, opened.journal);
     const PhaseClock::Scope scope(run.clock, "write");
     write_companion_files(run.partial, found.layout, found.output, run.job);
   }

@@ -22,6 +22,7 @@
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/job_plan.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/resolve/job_resources.h"
 #include "job/report/job_identity.h"
 #include "job/report/report.h"
 #include "job/report/report_tables.h"
@@ -106,9 +107,11 @@ void print_summary(const Report& report) {
       {"target", target_text(report.job)},
       {"width", width_text(report.widths, report.job.model.hidden_size)}};
   if (report.allocation) {
-    rows.push_back({"features", fmt::format("{}", fmt::join(features_left(report.mlps), ", "))});
-    const std::vector<int64_t> experts = experts_left(report.mlps);
-    if (!experts.empty()) rows.push_back({"experts", fmt::format("{}", fmt::join(experts, ", "))});
+    for (const Unit* unit : kUnits) {
+      const std::vector<int64_t> left = sizes_left(report.cuts, *unit);
+      if (!left.empty())
+        rows.push_back({std::string(unit->parts), fmt::format("{}", fmt::join(left, ", "))});
+    }
     rows.push_back({"predicted KL", format_nats(report.allocation->predicted_loss_increase())});
   }
   if (report.wrapper) {

@@ -39,12 +39,11 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
 /// Results of calibration: the written output's shape, and the reports.
 struct Calibrated {
   JunctionWidths widths;
-  ModelConfig cut;  ///< the dense model with the MLPs and value heads of the output
+  ModelConfig cut;  ///< the dense model with the sublayers of the output
   ModelConfig output;
   ShardLayout layout;
-  std::vector<JunctionReport> junctions;    ///< rank 0
-  std::vector<MlpReport> mlps;              ///< rank 0
-  std::vector<AttentionReport> attentions;  ///< rank 0
+  std::vector<JunctionReport> junctions;  ///< rank 0
+  std::vector<CutReport> cuts;            ///< rank 0
   std::optional<Allocation> allocation;
   /// KL divergence of the trial from the dense model, in nats a token of the held-out windows; only
   /// with an allocation.

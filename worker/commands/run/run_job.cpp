@@ -156,8 +156,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   report.widths = calibrated.widths;
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
-  report.mlps = calibrated.mlps;
-  report.attentions = calibrated.attentions;
+  report.cuts = calibrated.cuts;
   report.allocation = calibrated.allocation;
   report.job.mlp = known_target(run.job.mlp, calibrated.cut);
   report.held_out_kl = calibrated.held_out_kl;

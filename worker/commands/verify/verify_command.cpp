@@ -121,7 +121,7 @@ void Comparison::run() {
       output_.form.junction_widths, [&](int64_t width) { return width == source_.hidden_size; });
   for (int64_t s = 0; s < std::min(output_.num_sublayers(), source_.num_sublayers()); ++s) {
     const auto layer = static_cast<std::size_t>(layer_of(s));
-    full_width = full_width && std::ranges::all_of(units(), [&](const Unit* unit) {
+    full_width = full_width && std::ranges::all_of(kUnits, [&](const Unit* unit) {
                    return unit->size(output_.layers[layer]) == unit->size(source_.layers[layer]);
                  });
   }

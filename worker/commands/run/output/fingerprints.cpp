@@ -82,7 +82,7 @@ Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibrat
   add_calibration(calibration, fingerprint);
   if (job.target.allocation) {
     fingerprint["allocation"] = {{"round_to", job.mlp->round_to},
-                                 {"value_heads", job.allocates_values()}};
+                                 {"value_heads", job.cuts_attentions()}};
   }
   fingerprint["basis"] = job.method.pca() ? "pca" : "identity";
   fingerprint["metric"] = to_string(job.maps.metric);

@@ -44,14 +44,4 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
 /// True if the schedule has everything that the job needs.
 bool offers(const Schedule& schedule, const ResolvedJob& job);
 
-/// Method of a spec whose defaults are set (complete_method). An allocation has none: it makes no
-/// maps, and what it counts as takes one pass over the tokens.
-const Method& method_of(const v1::Method& completed);
-
-/// Device that `resources.device` asks for; nullopt for `auto`.
-std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);
-
-/// Dtype that `compute_dtype: auto` means on GPUs of this compute capability (90 for sm_90).
-Dtype auto_gpu_dtype(int capability);
-
 }  // namespace dotresize

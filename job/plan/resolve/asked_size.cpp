@@ -1,4 +1,4 @@
-#include "job/plan/asked_size.h"
+#include "job/plan/resolve/asked_size.h"
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ double size_of_bytes(const v1::Method& method, const ModelConfig& config) {
 }
 
 double size_of_speed(double speed, const ModelConfig& config, const StoredDtypes& output) {
-  if (has_unit(config, kExperts)) {
+  if (kExperts.in_model(config)) {
     throw InputError("method.speed", "a token uses some experts of this " + config.family +
                                          " alone, so bytes do not give a speed; give size or "
                                          "bytes");
@@ -64,7 +64,7 @@ std::string asked_value(const v1::Method& method) {
 
 std::optional<double> speed_at_size(double size, const ModelConfig& config,
                                     const StoredDtypes& output) {
-  if (has_unit(config, kExperts)) return std::nullopt;
+  if (kExperts.in_model(config)) return std::nullopt;
   const auto whole = static_cast<double>(stored_bytes(with_dtypes(config, output)));
   const double removed =
       (whole - size * static_cast<double>(stored_bytes(config))) / size_in_bytes(output.main);

@@ -1,0 +1,148 @@
+#include "job/plan/resolve/resolve_method.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/errors.h"
+#include "job/model/families/families.h"
+#include "job/plan/allocate/allocation.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/junction_widths.h"
+#include "job/plan/net_size.h"
+#include "job/plan/resolve/asked_size.h"
+#include "job/plan/resolve/output_form.h"
+#include "job/spec/validate_spec.h"
+
+namespace dotresize {
+namespace {
+
+/// Sets the widths, or what decides them. Everything else that affects the output's size must be
+/// set before.
+void resolve_widths(const v1::Method& given, int64_t asked_round_to, const ModelConfig& config,
+                    ResolvedJob& job) {
+  const auto set_width = [&](int64_t k) {
+    job.widths = decided(uniform_widths(config, job.maps.head_sliced, k), config.hidden_size);
+  };
+  set_width(config.hidden_size);
+  // The output's architecture may need widths that its heads divide.
+  const bool heads_count =
+      job.stock_output() &&
+      find_family(job.output.stock_family.value_or(config.family))->heads_divide_hidden_size;
+  const AttentionSpec& attention = config.layers.front().attention;
+  const int64_t unit = heads_count ? attention.num_heads : 1;
+  const int64_t round_to = std::lcm(asked_round_to, unit);
+  job.target.allow_larger = given.allow_larger();
+  if (given.has_width()) {
+    if (given.width() > config.hidden_size) {
+      throw InputError("method.width", std::to_string(given.width()) +
+                                           " is more than the model's hidden_size, " +
+                                           std::to_string(config.hidden_size));
+    }
+    if (given.width() % unit != 0) {
+      throw InputError("method.width",
+                       std::to_string(given.width()) + " is not a multiple of " +
+                           std::to_string(unit) + ", the number of attention heads, as a " +
+                           config.family + " model needs it (output.format is stock)");
+    }
+    set_width(given.width());
+  } else if (given.has_sparsity()) {
+    job.target.sparsity = given.sparsity();
+    const int64_t width = width_from_sparsity(given.sparsity(), config.hidden_size, round_to);
+    if (width == 0) {
+      const bool rounded =
+          width_from_sparsity(given.sparsity(), config.hidden_size, /*round_to=*/unit) > 0;
+      throw InputError("method.sparsity", std::to_string(given.sparsity()) + " of hidden size " +
+                                              std::to_string(config.hidden_size) +
+                                              " leaves no width that is a multiple of " +
+                                              std::to_string(round_to) + "; a smaller sparsity" +
+                                              (rounded ? ", a smaller round_to" : "") +
+                                              " or an explicit width would do");
+    }
+    set_width(width);
+  } else if (job.target.allocation) {
+    check_allocation_target(config, job);
+  } else {
+    job.target.size = given.size();
+    set_width(width_from_size(given.size(), round_to, config, job));
+  }
+  if (job.target.allow_larger || !job.sizes_known()) return;
+  const ModelConfig output = output_model_config(config, job, job.widths);
+  const std::string warning =
+      size_warning(net_size(config, output), job, stored_dtypes(config), stored_dtypes(output));
+  if (warning.empty()) return;
+  const char* const key = given.has_sparsity() ? "method.sparsity"
+                          : given.has_width()  ? "method.width"
+                                               : "method.size";
+  throw InputError(key, warning + "; method.allow_larger: true allows it");
+}
+
+/// Does the same. Errors about a size name the key that asks for it.
+void resolve_asked_widths(const v1::Method& given, int64_t round_to, const ModelConfig& config,
+                          ResolvedJob& job) {
+  try {
+    resolve_widths(given, round_to, config, job);
+  } catch (const InputError& error) {
+    if (error.field() != "method.size" || asked_key(given) == error.field()) throw;
+    throw InputError(asked_key(given), fmt::format("{} is a size of {:.6g}: {}", asked_value(given),
+                                                   given.size(), error.description()));
+  }
+}
+
+}  // namespace
+
+void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, ResolvedJob& job) {
+  v1::Method given = spec.method();
+  complete_method(given);
+  const bool asks = asks_for_size(given);
+  if (asks) given.set_size(asked_size(given, config, job.output.dtypes));
+  const v1::Output::Architecture architecture = spec.output().architecture();
+  job.method = method_of(given);
+  // The class of a wrapper makes its text part without code.
+  job.maps.shared = spec.output().format() == v1::Output::stock || config.files.wrapper.has_value();
+  if (given.metric() == v1::Method::fisher) job.maps.metric = Metric::kFisher;
+  if (given.allocate() == v1::Method::auto_) {
+    AllocationTarget& target = job.target.allocation.emplace();
+    target.size = given.size();
+    target.asked = asked_key(given) + " " + asked_value(given);
+    std::erase_if(target.units, [&](const Unit* unit) {
+      return !unit->in_model(config) || (job.stock_output() && !unit->in_stock);
+    });
+    job.maps.metric = Metric::kFisher;
+  }
+  if (given.has_lambda()) job.maps.lambda = given.lambda();
+  job.maps.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
+  job.maps.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
+  resolve_architecture(architecture, config, job);
+  job.model.hidden_size = config.hidden_size;
+  // With a size, the widths of a stock output are free, so they are such that engines, whose
+  // quantizers divide rows, quantize them well. A sparsity is met as closely as in the paper.
+  const bool for_engines = job.stock_output() && asks;
+  const int64_t usual = config.hidden_size < 2048 ? 8 : for_engines ? 256 : 64;
+  const int64_t round_to = given.round_to() != 0 ? given.round_to() : usual;
+  if (job.target.allocation) {
+    job.mlp.emplace().allocated = true;
+    job.mlp->by_layer = !job.stock_output();
+    job.mlp->round_to = round_to;
+    job.mlp->width = dense_features(config);
+    job.mlp->expert_width = expert_features(config);
+  } else {
+    job.mlp = mlp_target(given, round_to, config);
+  }
+  resolve_asked_widths(given, round_to, config, job);
+  check_output_form(config, job);
+  const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
+  if (architecture == v1::Output::auto_ && job.stock_output() && twin && !config.files.wrapper &&
+      twin->is_read_better(config, job.widths.largest())) {
+    job.output.stock_family = twin->model_type;
+  }
+}
+
+const Method& method_of(const v1::Method& completed) {
+  return method_named(completed.has_name() ? v1::Method::Name_Name(completed.name()) : "slicegpt");
+}
+
+}  // namespace dotresize
