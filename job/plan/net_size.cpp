@@ -8,7 +8,7 @@
 #include "base/text/human_text.h"
 #include "job/model/model_size.h"
 #include "job/plan/allocate/inner_widths.h"
-#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/allocate/junction_widths.h"
 
 namespace dotresize {
 
@@ -68,15 +68,15 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
   }
   if (round_to > config.hidden_size) {
     throw InputError(
-        "method.size",
+        job.target.asked.key,
         fmt::format("no width up to the hidden size, {}, is a multiple of {}; a smaller round_to "
                     "would do",
                     config.hidden_size, round_to));
   }
-  throw InputError("method.size",
-                   fmt::format("{} is not available: the smallest width, {}, gives {} of the dense "
-                               "model's bytes",
-                               size, round_to, size_text(net.bytes_fraction())));
+  job.target.asked.refuse(
+      size, fmt::format("is not available: the smallest width, {}, gives {} of the dense model's "
+                        "bytes",
+                        round_to, size_text(net.bytes_fraction())));
 }
 
 std::string size_warning(const NetSize& size, const ResolvedJob& job, const StoredDtypes& dense,

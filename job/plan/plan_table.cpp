@@ -99,6 +99,13 @@ std::string shortcuts_text(const ResolvedJob& job, const ModelConfig& output) {
   return text;
 }
 
+/// Returns the bound of an output whose sizes the loss will choose: the bytes that the job asks
+/// for, or the whole model in the output's dtypes if that has fewer.
+int64_t bytes_at_most(const JobPlan& plan) {
+  return std::min(largest_bytes(plan.job.target.allocation->size, plan.size.dense_bytes),
+                  plan.size.compressed_bytes);
+}
+
 /// Returns the row of the heading for what the loss will choose: "up to 1536 features".
 std::string parts_row(const ModelConfig& config, const ResolvedJob& job) {
   std::vector<std::string> parts;
@@ -213,9 +220,9 @@ void add_size(json& document, const JobPlan& plan) {
   if (!warning.empty()) document["warnings"].push_back(warning);
   json& compressed = document["compressed"];
   if (!job.sizes_known()) {
-    const double asked = job.target.allocation->size;
-    compressed["bytes_at_most"] = largest_bytes(asked, size.dense_bytes);
-    compressed["bytes_fraction_at_most"] = asked;
+    compressed["bytes_at_most"] = bytes_at_most(plan);
+    compressed["bytes_fraction_at_most"] =
+        std::min(job.target.allocation->size, size.bytes_fraction());
     if (const auto speed = speed_of(plan)) compressed["speed"] = *speed;
     return;
   }
@@ -285,9 +292,9 @@ std::string plan_table(const JobPlan& plan, const std::optional<TimeEstimate>& t
              fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes",
                          100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction());
   } else {  // an upper bound, until the loss decides
-    const double asked = job.target.allocation->size;
     result = fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
-                         with_separators(largest_bytes(asked, size.dense_bytes)), 100.0 * asked);
+                         with_separators(bytes_at_most(plan)),
+                         100.0 * std::min(job.target.allocation->size, size.bytes_fraction()));
   }
   if (const auto speed = speed_of(plan)) {
     result += fmt::format(

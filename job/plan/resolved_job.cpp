@@ -1,11 +1,20 @@
 #include "job/plan/resolved_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 
+#include "base/errors.h"
 #include "job/plan/block_sizes.h"
 
 namespace dotresize {
+
+void AskedSize::refuse(double size, const std::string& reason) const {
+  const std::string of = key == "method.size" ? fmt::format("{:.6g}", size)
+                                              : fmt::format("{}, a size of {:.6g},", value, size);
+  throw InputError(key, of + " " + reason);
+}
 
 int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
   const bool all = job.statistics.saved() && !job.target.allocation;

@@ -23,8 +23,7 @@ namespace dotresize {
 /// `method.allocate: auto`: the sizes of all units are chosen by their predicted effect on the loss
 /// (job/plan/allocate/allocation.h).
 struct AllocationTarget {
-  double size = 1.0;       ///< net bytes over dense bytes, as in `method.size`
-  std::string asked = {};  ///< the key that asks for it, and its value, for warnings
+  double size = 1.0;  ///< net bytes over dense bytes, as in `method.size`
   /// Units of the model that may get smaller, in the order of kUnits.
   std::vector<const Unit*> units = {kUnits.begin(), kUnits.end()};
 };
@@ -64,11 +63,21 @@ struct OutputTarget {
   std::optional<std::string> stock_family = {};
 };
 
+/// Key that asks for a size: `method.size`, `method.bytes` or `method.speed`.
+struct AskedSize {
+  std::string key = "method.size";
+  std::string value = {};  ///< as given
+
+  /// Throws InputError naming the key. `reason` follows the value: "is not available".
+  [[noreturn]] void refuse(double size, const std::string& reason) const;
+};
+
 /// Target of the widths in the spec. If all three are absent, the spec gives the width itself.
 struct WidthTarget {
   std::optional<double> sparsity;
   std::optional<double> size;
   std::optional<AllocationTarget> allocation;
+  AskedSize asked = {};  ///< used only with `size` or `allocation`
   bool allow_larger = false;
 };
 

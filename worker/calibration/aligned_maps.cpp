@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/stage/stream_guard.h"

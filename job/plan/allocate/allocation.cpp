@@ -125,10 +125,9 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
           : "give a larger size";
   std::vector<std::string> parts;
   for (const Unit* unit : job.target.allocation->units) parts.emplace_back(unit->parts);
-  throw InputError(
-      "method.size",
-      fmt::format("{:.6g} is not available: the fewest {} leave {} of the dense model's bytes; {}",
-                  size, fmt::join(parts, " and "), size_text(fraction), advice));
+  job.target.asked.refuse(
+      size, fmt::format("is not available: the fewest {} leave {} of the dense model's bytes; {}",
+                        fmt::join(parts, " and "), size_text(fraction), advice));
 }
 
 std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job) {
@@ -143,11 +142,12 @@ std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job
   const double kept = (target.size * dense - ends) / (whole - ends);
   if (kept >= kUseful) return "";
   return fmt::format(
-      "{}: embedding and head, {:.0f} % of the model, are not cut, so the layers would keep "
+      "{} {}: embedding and head, {:.0f} % of the model, are not cut, so the layers would keep "
       "{:.0f} % of their bytes; below {:.0f} % published models lose most of what they know, so "
       "give a size of {:.2f} or more, or first take tokens from the model with `dotresize "
       "vocabulary`",
-      target.asked, 100.0 * ends / whole, 100.0 * std::max(kept, 0.0), 100.0 * kUseful,
+      job.target.asked.key, job.target.asked.value, 100.0 * ends / whole,
+      100.0 * std::max(kept, 0.0), 100.0 * kUseful,
       std::ceil(100.0 * (kUseful * (whole - ends) + ends) / dense) / 100.0);
 }
 

@@ -38,4 +38,16 @@ JunctionWidths decided(JunctionWidths widths, int64_t hidden_size);
 /// features of an MLP, and r = round_to. 0: no width is left.
 int64_t width_from_sparsity(double sparsity, int64_t full, int64_t round_to);
 
+// Storage of an output's skip paths (docs/method.md, "Shortcuts"): the form with fewest bytes that
+// computes the same.
+
+/// Form of a shortcut between maps of these widths. `oblique`: ResolvedJob::oblique_maps().
+ShortcutForm shortcut_form(int64_t k_in, int64_t k_out, int64_t hidden_size, bool oblique);
+
+/// Form of each sublayer's shortcut in a model with junction widths `widths`, made from a model of
+/// width `hidden_size`, if each junction has a map of its own. Empty, as in ModelConfig, if maps
+/// are not oblique and no shortcut has a rank.
+std::vector<ShortcutForm> shortcut_forms(std::span<const int64_t> widths, int64_t hidden_size,
+                                         bool oblique);
+
 }  // namespace dotresize

@@ -53,13 +53,10 @@ double asked_size(const v1::Method& method, const ModelConfig& config, const Sto
   return method.size();
 }
 
-std::string asked_key(const v1::Method& method) {
-  return method.has_bytes() ? "method.bytes" : method.has_speed() ? "method.speed" : "method.size";
-}
-
-std::string asked_value(const v1::Method& method) {
-  if (method.has_bytes()) return printable(method.bytes());
-  return fmt::format("{:.6g}", method.has_speed() ? method.speed() : method.size());
+AskedSize asked_by(const v1::Method& method) {
+  if (method.has_bytes()) return {"method.bytes", printable(method.bytes())};
+  if (method.has_speed()) return {"method.speed", fmt::format("{:.6g}", method.speed())};
+  return {"method.size", fmt::format("{:.6g}", method.size())};
 }
 
 std::optional<double> speed_at_size(double size, const ModelConfig& config,

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
 
 namespace dotresize {
 
@@ -15,10 +15,8 @@ namespace dotresize {
 /// mixture of experts. Must not be called for a job without any of these keys.
 double asked_size(const v1::Method& method, const ModelConfig& config, const StoredDtypes& output);
 
-/// Returns the key that asks for a size, and its value, also if `method.size` has the result of
-/// asked_size().
-std::string asked_key(const v1::Method& method);
-std::string asked_value(const v1::Method& method);
+/// Returns the key that asks for a size, and its value.
+AskedSize asked_by(const v1::Method& method);
 
 /// Returns the speed of a model with the fraction `size` of the dense bytes that loses entries of
 /// matrices alone, as in asked_size(). Nothing for a mixture of experts: it depends on which are

@@ -1,11 +1,27 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "dotresize/v1/job.pb.h"
-#include "job/plan/resolve/resolve_job.h"
+#include "job/plan/resolved_job.h"
 
 namespace dotresize {
+
+/// Facts that are known once a job's ranks are launched. They decide what the spec leaves open.
+struct LaunchFacts {
+  int ranks = 1;  ///< replaces the number in the spec
+  DeviceFacts devices = {};
+  /// Budgets in bytes: host memory per rank, and memory of the smallest GPU. Budgets in the spec
+  /// replace them.
+  std::optional<int64_t> memory = {};
+  std::optional<int64_t> device_memory = {};
+  /// Schedule of the interrupted run whose maps the job continues with; empty if there is none. If
+  /// the job can use it with its activations, it is kept, and no other schedule is tried to save
+  /// memory.
+  std::string schedule = {};
+};
 
 /// Returns the ranks, their device and budgets. What the spec leaves open follows from the launch.
 /// Throws InputError naming the key if there are more ranks than sublayers.

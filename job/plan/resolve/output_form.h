@@ -5,7 +5,7 @@
 
 namespace dotresize {
 
-// What outputs a model can have. All throw InputError naming the key.
+// Outputs that a model can have. All functions throw InputError naming the key.
 
 /// Applies the architecture that the job asks for by name.
 void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& config,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/files/confinement.h"
+#include "job/plan/resolve/job_resources.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
@@ -12,20 +13,6 @@ namespace dotresize {
 namespace v1 {
 class JobSpec;
 }
-
-/// Facts that are known once a job's ranks are launched. They decide what the spec leaves open.
-struct LaunchFacts {
-  int ranks = 1;  ///< replaces the number in the spec
-  DeviceFacts devices = {};
-  /// Budgets in bytes: host memory per rank, and memory of the smallest GPU. Budgets in the spec
-  /// replace them.
-  std::optional<int64_t> memory = {};
-  std::optional<int64_t> device_memory = {};
-  /// Schedule of the interrupted run whose maps the job continues with; empty if there is none. If
-  /// the job can use it with its activations, it is kept, and no other schedule is tried to save
-  /// memory.
-  std::string schedule = {};
-};
 
 /// Applies the defaults of proto/dotresize/v1/job.proto and checks the job. The schedule is the
 /// preferred one; plan_job (job/plan/job_plan.h) replaces it if it does not fit the budgets. Throws

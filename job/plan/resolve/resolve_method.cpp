@@ -74,22 +74,10 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
   const std::string warning =
       size_warning(net_size(config, output), job, stored_dtypes(config), stored_dtypes(output));
   if (warning.empty()) return;
-  const char* const key = given.has_sparsity() ? "method.sparsity"
+  const std::string key = given.has_sparsity() ? "method.sparsity"
                           : given.has_width()  ? "method.width"
-                                               : "method.size";
+                                               : job.target.asked.key.c_str();
   throw InputError(key, warning + "; method.allow_larger: true allows it");
-}
-
-/// Does the same. Errors about a size name the key that asks for it.
-void resolve_asked_widths(const v1::Method& given, int64_t round_to, const ModelConfig& config,
-                          ResolvedJob& job) {
-  try {
-    resolve_widths(given, round_to, config, job);
-  } catch (const InputError& error) {
-    if (error.field() != "method.size" || asked_key(given) == error.field()) throw;
-    throw InputError(asked_key(given), fmt::format("{} is a size of {:.6g}: {}", asked_value(given),
-                                                   given.size(), error.description()));
-  }
 }
 
 }  // namespace
@@ -98,7 +86,10 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   v1::Method given = spec.method();
   complete_method(given);
   const bool asks = asks_for_size(given);
-  if (asks) given.set_size(asked_size(given, config, job.output.dtypes));
+  if (asks) {
+    job.target.asked = asked_by(given);
+    given.set_size(asked_size(given, config, job.output.dtypes));
+  }
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_of(given);
   // The class of a wrapper makes its text part without code.
@@ -107,7 +98,6 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   if (given.allocate() == v1::Method::auto_) {
     AllocationTarget& target = job.target.allocation.emplace();
     target.size = given.size();
-    target.asked = asked_key(given) + " " + asked_value(given);
     std::erase_if(target.units, [&](const Unit* unit) {
       return !unit->in_model(config) || (job.stock_output() && !unit->in_stock);
     });
@@ -132,7 +122,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   } else {
     job.mlp = mlp_target(given, round_to, config);
   }
-  resolve_asked_widths(given, round_to, config, job);
+  resolve_widths(given, round_to, config, job);
   check_output_form(config, job);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
   if (architecture == v1::Output::auto_ && job.stock_output() && twin && !config.files.wrapper &&

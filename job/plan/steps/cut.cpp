@@ -16,7 +16,6 @@
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/estimate/job_time.h"
 #include "job/plan/healing.h"
-#include "job/plan/steps/pass_times.h"
 #include "job/plan/steps/step.h"
 
 namespace dotresize {

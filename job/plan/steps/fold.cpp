@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "job/model/model_size.h"
-#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/estimate/job_time.h"
 #include "job/plan/net_size.h"
 #include "job/plan/steps/step.h"

@@ -5,7 +5,6 @@
 #include "job/plan/estimate/job_time.h"
 #include "job/plan/healing.h"
 #include "job/plan/net_size.h"
-#include "job/plan/steps/pass_times.h"
 #include "job/plan/steps/step.h"
 
 namespace dotresize {

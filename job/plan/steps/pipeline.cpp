@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "job/plan/estimate/job_time.h"
 #include "job/plan/steps/maps.h"
-#include "job/plan/steps/pass_times.h"
 
 namespace dotresize {
 namespace {

@@ -143,7 +143,8 @@ TEST(PlanTable, SizesThatTheLossWillDecideHaveABoundAlone) {
 TEST(PlanTable, ASizeThatLeavesLittleOfTheLayersIsWarnedOf) {
   ResolvedJob job = job_of_width(256);
   job.target.sparsity.reset();
-  job.target.allocation = AllocationTarget{.size = 0.6, .asked = "method.size 0.6"};
+  job.target.allocation = AllocationTarget{.size = 0.6};
+  job.target.asked.value = "0.6";
   const std::string warning =
       "method.size 0.6: embedding and head, 32 % of the model, are not cut, so the layers would "
       "keep 41 % of their bytes; below 55 % published models lose most of what they know, so give "
@@ -158,13 +159,18 @@ TEST(PlanTable, BytesThatANarrowerDtypeSavesAreNotTakenFromTheLayers) {
   job.target.sparsity.reset();
   ModelConfig config = small_llama();
   config.files.dtypes.main = Dtype::kFloat32;  // the output has bfloat16
-  job.target.allocation = AllocationTarget{.size = 0.4, .asked = "method.size 0.4"};
+  job.target.allocation = AllocationTarget{.size = 0.4};
   EXPECT_EQ(allocation_warning(config, job), "");
   job.target.allocation->size = 0.3;
   EXPECT_THAT(allocation_warning(config, job),
               AllOf(HasSubstr("32 % of the model"), HasSubstr("keep 41 % of their bytes"),
                     HasSubstr("give a size of 0.35 or more")));
   EXPECT_DOUBLE_EQ(*speed_at_size(0.6, config, job.output.dtypes), 1.0);
+  job.widths = decided(job.widths, config.hidden_size);  // no maps
+  job.target.allocation->size = 0.6;
+  const json compressed = json::parse(plan_to_json(make_job_plan(config, job)))["compressed"];
+  EXPECT_EQ(compressed["bytes_at_most"], 13'244'928);
+  EXPECT_EQ(compressed["bytes_fraction_at_most"], 0.5);
 }
 
 TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {

@@ -5,7 +5,7 @@
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/allocate/junction_widths.h"
 #include "job/plan/net_size.h"
 #include "tests/job/model/test_configs.h"
 
