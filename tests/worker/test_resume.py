@@ -198,6 +198,26 @@ def test_weights_that_are_changed_during_the_run_are_refused(spec, tmp_path):
     interrupted.run_to_entries(in_many_groups(spec, tmp_path), tmp_path, 2, change_and_wait)
 
 
+def test_a_journal_does_not_take_weights_that_came_during_its_run_for_its_own(tmp_path):
+    shutil.copytree(harness.MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
+    spec = small_job(tmp_path / "out")
+    spec["model"]["path"] = str(tmp_path / "model")
+    spec["evaluation"] = {"tokens": str(harness.EVALUATION)}
+    running = harness.Running(spec, tmp_path, threads=1)
+    assert interrupted.wait_for_entries(running, interrupted.journal_of(spec), 1), running.log  # of the dense model's evaluation
+    (rank,) = running.ranks()
+    rank.suspend()
+    assert not list(interrupted.journal_of(spec).glob("model*.sha256"))
+    change_weights(spec)
+    rank.resume()
+    while not list(interrupted.journal_of(spec).glob("map-0.json")):
+        assert running.process.poll() is None, running.log
+    interrupted.kill(running, "all ranks")
+    done = harness.run(spec, tmp_path, threads=1)
+    assert done.returncode == 65, done.stderr
+    assert "was replaced or changed since the interrupted run" in done.stderr
+
+
 def end_with_sigterm(running):
     ranks = running.ranks()
     os.kill(ranks[0].pid, signal.SIGTERM)

@@ -81,6 +81,31 @@ def test_statistics_of_something_else_are_refused_by_what_differs(saved, tmp_pat
     assert "model.model.safetensors.modified is" in error
 
 
+def test_only_the_very_weights_may_use_them_whatever_their_time_says(tmp_path):
+    """Archives and image layers give all files one time, and models of one config have files of one size."""
+    method = {"name": "slicegpt", "width": 200}
+    model = shutil.copytree(harness.MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
+    (weights,) = model.glob("*.safetensors")
+
+    def written(content):
+        """Writes the weights as another file of the same time."""
+        weights.unlink()
+        weights.write_bytes(content)
+        os.utime(weights, (1, 1))
+
+    source, content = {"path": str(model)}, weights.read_bytes()
+    written(content)
+    save = job(tmp_path / "saving", method, {"save": str(tmp_path / "kept")}, model=source)
+    harness.run_to_report(save, tmp_path, threads=1)
+    use = {"use": str(tmp_path / "kept")}
+    written(content)
+    harness.run_to_report(job(tmp_path / "copied", method, use, model=source), tmp_path, threads=1)
+    assert harness.shard_hashes(tmp_path / "copied") == harness.shard_hashes(tmp_path / "saving")
+    written(content[:-1] + bytes([content[-1] ^ 1]))
+    error = refusal(tmp_path, method, use, model=source)
+    assert "has the statistics of another model" in error and weights.name in error
+
+
 @pytest.mark.parametrize("damage", [interrupted.truncate, os.remove])
 def test_statistics_that_are_not_whole_are_refused(damage, saved, tmp_path):
     copy = shutil.copytree(saved[0], tmp_path / "pca")

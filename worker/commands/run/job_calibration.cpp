@@ -204,7 +204,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   return open_journal(run.comm, dir,
                       job_fingerprint(run.job, tokens.calibration,
                                       tokens.healing.value_or(TokenWindows()), run.source.files()),
-                      run.input_files(), run.job.widths.mapped_count, run.job.maps.shared,
+                      run.inputs(), run.job.widths.mapped_count, run.job.maps.shared,
                       run.environment.decomposition_threads, run.environment.svd_driver);
 }
 
@@ -212,7 +212,7 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
   if (!run.job.statistics.given()) return std::nullopt;
   std::optional<StatisticsDirectory> statistics;
   statistics.emplace(run.comm, run.job, run.config,
-                     statistics_fingerprint(run.job, tokens, run.source.files()),
+                     statistics_fingerprint(run.job, tokens, run.source.files()), run.inputs(),
                      run.environment.output.rights());
   if (run.root && !statistics->whole()) {
     const fs::path unfinished = partial_path(run.job.statistics.save);

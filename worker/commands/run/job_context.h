@@ -12,6 +12,7 @@
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
+#include "worker/commands/run/output/input_stamps.h"
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/token_input.h"
 
@@ -43,8 +44,7 @@ struct JobContext {
   const std::function<void(int64_t)> count_tokens =
       [&progress = environment.progress](int64_t tokens) { progress.add({.tokens = tokens}); };
 
-  /// Returns the source's config.json and weights.
-  std::vector<std::filesystem::path> input_files() const;
+  InputStamps inputs() const;
   /// Throws InputError if an input file has changed since it was opened.
   void require_unchanged_inputs() const;
 };

@@ -227,17 +227,15 @@ void publish(OutputDirectory& output, Report& report, const ModelConfig& config,
 
 }  // namespace
 
-std::vector<fs::path> JobContext::input_files() const {
-  std::vector<fs::path> files = source.files();
-  files.push_back(job.model.path / kConfigFile);
-  return files;
+InputStamps JobContext::inputs() const {
+  InputStamps inputs = {{job.model.path / kConfigFile, config_stamp}};
+  for (const auto& [name, stamp] : source.stamps()) inputs.emplace(job.model.path / name, stamp);
+  return inputs;
 }
 
 void JobContext::require_unchanged_inputs() const {
-  std::map<std::string, FileStamp> opened = source.stamps();
-  opened.emplace(kConfigFile, config_stamp);
-  for (const fs::path& file : input_files()) {
-    if (InputFile(file.string()).stamp() == opened.at(file.filename().string())) continue;
+  for (const auto& [file, opened] : inputs()) {
+    if (InputFile(file.string()).stamp() == opened) continue;
     throw InputError("model.path", file.string() + " was replaced or changed while the job ran");
   }
 }
@@ -259,12 +257,14 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   OpenedJournal opened = open_journal_of(run, tokens);
   std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
-  // The journal keeps the hashes for a run that resumes with files whose stamps changed.
-  const auto keep_hash = [journal = environment.output.journal()](const std::string& name,
-                                                                  const std::string& hash) {
-    write_file_atomically(journal / (name + kInputHash), hash);
+  const InputStamps opened_inputs = run.inputs();
+  // Kept for a run that resumes, or uses the statistics, with files whose stamps changed.
+  std::vector<fs::path> keepers = {environment.output.journal()};
+  if (statistics && !statistics->whole()) keepers.push_back(statistics->directory());
+  const auto keep_hash = [&opened_inputs, keepers](const fs::path& file, const std::string& hash) {
+    for (const fs::path& dir : keepers) keep_input_hash(dir, file, opened_inputs.at(file), hash);
   };
-  BackgroundHashes of_inputs(run.comm, run.input_files(), keep_hash);
+  BackgroundHashes of_inputs(run.comm, files_of(opened_inputs), keep_hash);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
   if (run.job.output.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
   const std::optional<HealingReport> healed = heal(run, tokens, opened, calibrated);
