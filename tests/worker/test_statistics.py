@@ -113,13 +113,18 @@ def test_statistics_that_are_not_whole_are_refused(damage, saved, tmp_path):
     assert "second-3 is damaged" in refusal(tmp_path, PCA, {"use": str(copy)})
 
 
+def rewrite(entry, change):
+    """Changes the tensors of an entry, with the hash that they then have."""
+    save_file(change(load_file(entry)), entry)
+    about = json.loads(entry.with_suffix(".json").read_text())
+    about["sha256"] = hashlib.sha256(entry.read_bytes()).hexdigest()
+    entry.with_suffix(".json").write_text(json.dumps(about))
+
+
 def test_statistics_with_the_precision_that_earlier_versions_kept_are_used(saved, tmp_path):
     copy = shutil.copytree(saved[0], tmp_path / "pca")
     for file in (copy / "junctions").glob("second-*.safetensors"):
-        save_file(load_file(file) | {"precision": torch.zeros(3, dtype=torch.float64)}, file)
-        about = json.loads(file.with_suffix(".json").read_text())
-        about["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-        file.with_suffix(".json").write_text(json.dumps(about))
+        rewrite(file, lambda tensors: tensors | {"precision": torch.zeros(3, dtype=torch.float64)})
     assert weights(tmp_path, "used", PCA, {"use": str(copy)}) == saved[1]
 
 
@@ -155,6 +160,12 @@ def test_a_job_that_is_killed_while_it_saves_goes_on(saved, tmp_path):
 
 
 ALLOCATED = {"allocate": "auto", "round_to": 32}
+# Tensors with a hash that matches, as another version may have written.
+BAD_CURVES = [
+    ("curve-3", lambda tensors: {"widths": tensors["widths"]}, " have no tensor rises"),
+    ("curve-3", lambda tensors: tensors | {"widths": tensors["widths"].flip(0)}, " are of other sizes"),
+    ("gradients-3", lambda tensors: {"gradients": tensors["gradients"][1:].clone()}, ": tensor gradients is not F64 of shape"),
+]
 
 
 @pytest.mark.parametrize("form", ["any", "stock"])
@@ -170,5 +181,10 @@ def test_the_curves_of_an_allocation_serve_another_size(form, tmp_path):
 
     steps = method(1.4) | {"round_to": 64}
     assert "allocation.round_to is 64, and 32 in the statistics" in refusal(tmp_path, steps, {"use": str(kept)})
+    for entry, change, complaint in BAD_CURVES:
+        copy = shutil.copytree(kept, tmp_path / "bad")
+        rewrite(copy / "junctions" / f"{entry}.safetensors", change)
+        assert f"the statistics of {entry}{complaint}" in refusal(tmp_path, method(1.4), {"use": str(copy)})
+        shutil.rmtree(copy)
     os.remove(kept / "junctions" / "gradients-3.json")
     assert "gradients-3 is missing" in refusal(tmp_path, method(1.4), {"use": str(kept)})
