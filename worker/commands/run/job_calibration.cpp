@@ -81,7 +81,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                     const CalibrationObserver& observer) {
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
-    cut_source.emplace(run.job.model.path, run.config, cut_files(opened.journal, run.config, cut));
+    cut_source.emplace(run.source_with(cut_files(opened.journal, run.config, cut)));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
@@ -124,8 +124,8 @@ AllocatedCut cut_allocated(JobContext& run, const JobTokens& tokens, OpenedJourn
   // KL divergence from the dense model in nats a token, rounded to four digits. The same on every
   // rank and for any number of ranks.
   const auto trial = [&](const ModelConfig& cut) {
-    const CheckpointReader source(run.job.model.path, run.config,
-                                  cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
+    const CheckpointReader source =
+        run.source_with(cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
     const PhaseClock::Scope scope(run.clock, "check");
     const EvaluatedReference reference{run.source, run.config,
                                        [&](int64_t microbatch) { return states.get(microbatch); }};

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
@@ -47,6 +48,9 @@ struct JobContext {
   InputStamps inputs() const;
   /// Throws InputError if an input file has changed since it was opened.
   void require_unchanged_inputs() const;
+  /// Opens the source again, with the tensors of these files in place of its own. Throws InputError
+  /// if an input file has changed: the journal must not get results of two models.
+  CheckpointReader source_with(const std::vector<std::filesystem::path>& replacements) const;
 };
 
 /// Tokens for calibration, healing and evaluation.
