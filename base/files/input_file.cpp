@@ -10,6 +10,23 @@
 #include "base/errors.h"
 
 namespace dotresize {
+namespace {
+
+FileStamp stamp_of(const struct stat& status) {
+  const auto nanoseconds = [](const timespec& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  return {status.st_ino, static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim),
+          nanoseconds(status.st_ctim)};
+}
+
+}  // namespace
+
+std::optional<FileStamp> stamp_of_file(const std::filesystem::path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return stamp_of(status);
+}
 
 InputFile::InputFile(const std::string& path, const Confinement& confinement)
     // O_NONBLOCK: opening a FIFO must fail below, not wait for a writer.
@@ -29,11 +46,7 @@ FileStamp InputFile::stamp() const {
   if (::fstat(fd_.get(), &status) != 0) {
     throw InputError(shown_path(path_) + ": cannot read: " + std::strerror(errno));
   }
-  const auto nanoseconds = [](const timespec& time) {
-    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  };
-  return {status.st_ino, static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim),
-          nanoseconds(status.st_ctim)};
+  return stamp_of(status);
 }
 
 void InputFile::read(char* to, uint64_t count, uint64_t offset) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/files/confinement.h"
@@ -19,6 +20,10 @@ struct FileStamp {
 
   bool operator==(const FileStamp&) const = default;
 };
+
+/// Returns the stamp of a file without opening it; follows symbolic links, whatever the
+/// confinement. Nothing if there is no such file.
+std::optional<FileStamp> stamp_of_file(const std::filesystem::path& path);
 
 /// A regular file, open for reading.
 class InputFile {

@@ -229,7 +229,8 @@ class ExpertSplitter {
   std::size_t made_ = 0;
 };
 
-void require_tensor(const CheckpointTable& table, const fs::path& dir, const StoredTensor& tensor) {
+void require_tensor(const CheckpointTable& table, const fs::path& dir, const ModelConfig& config,
+                    const StoredTensor& tensor) {
   auto found = table.tensors.find(tensor.name);
   // A tensor of all experts that is there has not been taken apart, because of its shape.
   const bool whole = found == table.tensors.end() && tensor.slice;
@@ -237,7 +238,7 @@ void require_tensor(const CheckpointTable& table, const fs::path& dir, const Sto
   if (found == table.tensors.end()) {
     const std::string& missing = tensor.name_in_files();
     throw InputError(dir.string() + ": the checkpoint has no tensor " + in_quotes(missing) +
-                     advice_on_missing_tensor(table, dir, missing));
+                     advice_on_missing_tensor(table, dir, missing, config.files.quantisation));
   }
   const std::vector<int64_t> expected = whole ? tensor.shape_in_files() : tensor.shape;
   const TensorPlace& place = found->second;
@@ -245,7 +246,7 @@ void require_tensor(const CheckpointTable& table, const fs::path& dir, const Sto
                             in_quotes(whole ? tensor.slice->whole : tensor.name);
   if (!is_weight_dtype(place.dtype)) {
     throw InputError(where + " has dtype " + place.dtype + ", expected one of F32, F16, BF16" +
-                     advice_on_dtype(table));
+                     advice_on_dtype(table, config.files.quantisation));
   }
   if (place.shape == expected) return;
   throw InputError(where + " has shape " + shape_text(place.shape) + ", expected " +
@@ -297,7 +298,7 @@ void require_tensors(const CheckpointTable& table, const fs::path& dir, const Mo
   // One sublayer at a time: a hostile config may describe more tensors than fit in memory.
   for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
     for (const StoredTensor& tensor : shard_tensors(config, sublayer, sublayer + 1)) {
-      require_tensor(table, dir, tensor);
+      require_tensor(table, dir, config, tensor);
     }
   }
 }

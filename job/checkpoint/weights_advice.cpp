@@ -62,7 +62,12 @@ const NameSign* sign_in(const Signs& signs, const CheckpointTable& table) {
   return nullptr;
 }
 
-std::string advice_on_quantised(const NameSign* quantiser) {
+std::string advice_on_quantised(const NameSign* quantiser,
+                                const std::optional<Quantisation>& stated) {
+  if (stated) {
+    return "; config.json says quantization_config " + in_quotes(stated->name) +
+           " with weights in " + stated->weight_dtype + ", so one of the two is of another model";
+  }
   return std::string("; quantised weights") +
          (quantiser == nullptr ? "" : ", as " + std::string(quantiser->advice) + " stores them,") +
          " are not read without the quantization_config that says what they are: fetch the "
@@ -165,8 +170,9 @@ std::string advice_on_missing_shard(const fs::path& dir) {
          (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "");
 }
 
-std::string advice_on_dtype(const CheckpointTable& table) {
-  return advice_on_quantised(sign_in(kQuantisers, table));
+std::string advice_on_dtype(const CheckpointTable& table,
+                            const std::optional<Quantisation>& stated) {
+  return advice_on_quantised(sign_in(kQuantisers, table), stated);
 }
 
 std::string advice_on_shape(const std::string& tensor, const std::vector<int64_t>& found) {
@@ -178,10 +184,11 @@ std::string advice_on_shape(const std::string& tensor, const std::vector<int64_t
 }
 
 std::string advice_on_missing_tensor(const CheckpointTable& table, const fs::path& dir,
-                                     const std::string& missing) {
+                                     const std::string& missing,
+                                     const std::optional<Quantisation>& stated) {
   if (const NameSign* layout = sign_in(kLayouts, table)) return std::string(layout->advice);
   const NameSign* quantiser = sign_in(kQuantisers, table);
-  if (quantiser != nullptr) return advice_on_quantised(quantiser);
+  if (quantiser != nullptr) return advice_on_quantised(quantiser, stated);
   if (missing == "lm_head.weight" && table.tensors.size() > 1) {
     return ": the model is not tied; if its head is the embedding, config.json needs "
            "\"tie_word_embeddings\": true";

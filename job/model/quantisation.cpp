@@ -122,6 +122,13 @@ Quantisation read_compressed_tensors(const ConfigFields& fields) {
 
 std::optional<Quantisation> read_quantisation(const ConfigFields& fields) {
   std::optional<Quantisation> found;
+  const auto take = [&](const char* section, const Quantisation& one) {
+    if (found && *found != one) {
+      fields.fail(section,
+                  "differs from quantization_config: remove the one that is not of the model");
+    }
+    found = one;
+  };
   for (const char* section : {"quantization_config", "compression_config"}) {
     const json& keys = fields.raw(section);
     if (keys.is_null() || keys == json::object()) continue;
@@ -131,12 +138,12 @@ std::optional<Quantisation> read_quantisation(const ConfigFields& fields) {
             .value_or(section == std::string_view("compression_config") ? "compressed-tensors"
                                                                         : "");
     if (method == "fp8") {
-      found = read_fp8(given);
+      take(section, read_fp8(given));
     } else if (method == "compressed-tensors") {
-      found = read_compressed_tensors(given);
+      take(section, read_compressed_tensors(given));
     } else if (method == "mxfp4") {
       given.note({"modules_to_not_convert", "dequantize"});  // the files say what is quantised
-      found = Quantisation{.name = "mxfp4", .weight_dtype = "U8", .packed = true};
+      take(section, {.name = "mxfp4", .weight_dtype = "U8", .packed = true});
     } else {
       refuse(fields, section,
              "quantised checkpoints are refused (" +

@@ -1,8 +1,8 @@
 #include "job/report/job_identity.h"
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -22,12 +22,11 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// Size and modification time alone are no proof, because both can be set.
 Json stamp_of(const fs::path& file) {
-  std::error_code error;
-  const auto bytes = fs::file_size(file, error);
-  if (error) return nullptr;
-  const auto changed = fs::last_write_time(file, error).time_since_epoch();
-  return {bytes, std::chrono::duration_cast<std::chrono::nanoseconds>(changed).count()};
+  const std::optional<FileStamp> stamp = stamp_of_file(file);
+  if (!stamp) return nullptr;
+  return {stamp->bytes, stamp->modified_ns, stamp->changed_ns};
 }
 
 }  // namespace

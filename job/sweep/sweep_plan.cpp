@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/files/directory.h"
+#include "base/files/input_file.h"
 #include "base/process/program.h"
 #include "base/process/work_budget.h"
 #include "base/text/human_text.h"
@@ -43,15 +44,15 @@ fs::path real_path(const fs::path& path) {
   return error || path.empty() ? path : real;
 }
 
-/// Text that identifies a file's version without reading it: path, size and time.
+/// Text that identifies a file's version without reading it: path, size and times. The modification
+/// time can be set, the time of the last change cannot.
 std::string facts_of(const fs::path& named) {
   WorkBudget::check();
   const fs::path file = real_path(named);
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  if (error) return file.string() + " missing\n";
-  const auto time = fs::last_write_time(file, error).time_since_epoch().count();
-  return fmt::format("{} {} {}\n", file.string(), size, time);
+  const std::optional<FileStamp> stamp = stamp_of_file(file);
+  if (!stamp) return file.string() + " missing\n";
+  return fmt::format("{} {} {} {}\n", file.string(), stamp->bytes, stamp->modified_ns,
+                     stamp->changed_ns);
 }
 
 std::string facts_of_model(const fs::path& dir) {

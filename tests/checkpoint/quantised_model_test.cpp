@@ -91,6 +91,11 @@ TEST_F(SourceModelTest, ScalesThatDoNotFitAreRefused) {
     return fault();
   };
   EXPECT_THAT(fault_of({}), HasSubstr("has no scales: neither"));
+  write(config, [&](NamedTensors& tensors) {
+    tensor_of(tensors, kUp) = at::ones({12, 8}, at::kByte);
+  });
+  EXPECT_THAT(fault(), HasSubstr("has dtype U8, expected one of F32, F16, BF16; config.json says "
+                                 "quantization_config 'compressed-tensors' with weights in I8"));
   EXPECT_THAT(fault_of({{"_scale", at::ones({1})}, {"_scale_inv", at::ones({1})}}),
               HasSubstr("has both '_scale_inv' and '_scale'"));
   EXPECT_THAT(fault_of({{"_scale", at::ones({1})}, {"_zero_point", at::ones({1})}}),

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import shutil
 import subprocess
 import time
 
@@ -90,6 +92,20 @@ def test_a_job_is_the_same_however_its_values_and_paths_are_written(offline, job
     assert [row["values"] for row in result["variants"]] == [
         {"method.size": "0.80", "method.lambda": "1e-3", "method.name": "dotresize"}]
     assert [row["id"] for row in result["variants"]] == before
+
+
+def test_jobs_of_other_weights_are_other_jobs_whatever_their_time_says(offline, job_files, tmp_path):
+    file = sweep_file(job_files, **{"method.size": [0.8], "method.name": ["slicegpt"]})
+    spec = json.loads(file.read_text())
+    model = shutil.copytree(spec["model"]["path"], tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
+    file.write_text(json.dumps(spec | {"model": {"path": str(model)}}))
+    weights, ids = model / "model.safetensors", set()
+    for _ in range(2):
+        content = weights.read_bytes()
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        os.utime(weights, (1, 1))
+        ids |= {row["id"] for row in offline.json("sweep", file, "--dry-run")["variants"]}
+    assert len(ids) == 2
 
 
 def test_a_dry_run_shows_every_job_with_its_size(offline, job_files):

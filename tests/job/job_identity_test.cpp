@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
+#include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/text/sha256.h"
 #include "job/report/report.h"
@@ -71,6 +73,14 @@ TEST_F(JobIdentityTest, DependsOnWhatTheJobReads) {
   for (const char* file : {"m/config.json", "m/model.safetensors", "c.txt"}) {
     identity_before_ = job_identity(spec());
     fs::last_write_time(dir_ / file, fs::last_write_time(dir_ / file) + std::chrono::seconds(1));
+    EXPECT_FALSE(is_same_after([](v1::JobSpec&) {})) << file;
+    // Another content of the same size, whose time somebody has set.
+    identity_before_ = job_identity(spec());
+    const auto time = fs::last_write_time(dir_ / file);
+    std::string content = read_whole_file(dir_ / file, 1 << 10);
+    content.back() ^= 1;
+    dir_.write(file, content);
+    fs::last_write_time(dir_ / file, time);
     EXPECT_FALSE(is_same_after([](v1::JobSpec&) {})) << file;
   }
   identity_before_ = job_identity(spec());

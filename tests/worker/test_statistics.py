@@ -81,6 +81,31 @@ def test_statistics_of_something_else_are_refused_by_what_differs(saved, tmp_pat
     assert "model.model.safetensors.modified is" in error
 
 
+def test_only_the_very_weights_may_use_them_whatever_their_time_says(tmp_path):
+    """Archives and image layers give all files one time, and models of one config have files of one size."""
+    method = {"name": "slicegpt", "width": 200}
+    model = shutil.copytree(harness.MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
+    (weights,) = model.glob("*.safetensors")
+
+    def written(content):
+        """Writes the weights as another file of the same time."""
+        weights.unlink()
+        weights.write_bytes(content)
+        os.utime(weights, (1, 1))
+
+    source, content = {"path": str(model)}, weights.read_bytes()
+    written(content)
+    save = job(tmp_path / "saving", method, {"save": str(tmp_path / "kept")}, model=source)
+    harness.run_to_report(save, tmp_path, threads=1)
+    use = {"use": str(tmp_path / "kept")}
+    written(content)
+    harness.run_to_report(job(tmp_path / "copied", method, use, model=source), tmp_path, threads=1)
+    assert harness.shard_hashes(tmp_path / "copied") == harness.shard_hashes(tmp_path / "saving")
+    written(content[:-1] + bytes([content[-1] ^ 1]))
+    error = refusal(tmp_path, method, use, model=source)
+    assert "has the statistics of another model" in error and weights.name in error
+
+
 @pytest.mark.parametrize("damage", [interrupted.truncate, os.remove])
 def test_statistics_that_are_not_whole_are_refused(damage, saved, tmp_path):
     copy = shutil.copytree(saved[0], tmp_path / "pca")
@@ -88,13 +113,18 @@ def test_statistics_that_are_not_whole_are_refused(damage, saved, tmp_path):
     assert "second-3 is damaged" in refusal(tmp_path, PCA, {"use": str(copy)})
 
 
+def rewrite(entry, change):
+    """Changes the tensors of an entry, with the hash that they then have."""
+    save_file(change(load_file(entry)), entry)
+    about = json.loads(entry.with_suffix(".json").read_text())
+    about["sha256"] = hashlib.sha256(entry.read_bytes()).hexdigest()
+    entry.with_suffix(".json").write_text(json.dumps(about))
+
+
 def test_statistics_with_the_precision_that_earlier_versions_kept_are_used(saved, tmp_path):
     copy = shutil.copytree(saved[0], tmp_path / "pca")
     for file in (copy / "junctions").glob("second-*.safetensors"):
-        save_file(load_file(file) | {"precision": torch.zeros(3, dtype=torch.float64)}, file)
-        about = json.loads(file.with_suffix(".json").read_text())
-        about["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-        file.with_suffix(".json").write_text(json.dumps(about))
+        rewrite(file, lambda tensors: tensors | {"precision": torch.zeros(3, dtype=torch.float64)})
     assert weights(tmp_path, "used", PCA, {"use": str(copy)}) == saved[1]
 
 
@@ -130,6 +160,12 @@ def test_a_job_that_is_killed_while_it_saves_goes_on(saved, tmp_path):
 
 
 ALLOCATED = {"allocate": "auto", "round_to": 32}
+# Tensors with a hash that matches, as another version may have written.
+BAD_CURVES = [
+    ("curve-3", lambda tensors: {"widths": tensors["widths"]}, " have no tensor rises"),
+    ("curve-3", lambda tensors: tensors | {"widths": tensors["widths"].flip(0)}, " are of other sizes"),
+    ("gradients-3", lambda tensors: {"gradients": tensors["gradients"][1:].clone()}, ": tensor gradients is not F64 of shape"),
+]
 
 
 @pytest.mark.parametrize("form", ["any", "stock"])
@@ -145,5 +181,10 @@ def test_the_curves_of_an_allocation_serve_another_size(form, tmp_path):
 
     steps = method(1.4) | {"round_to": 64}
     assert "allocation.round_to is 64, and 32 in the statistics" in refusal(tmp_path, steps, {"use": str(kept)})
+    for entry, change, complaint in BAD_CURVES:
+        copy = shutil.copytree(kept, tmp_path / "bad")
+        rewrite(copy / "junctions" / f"{entry}.safetensors", change)
+        assert f"the statistics of {entry}{complaint}" in refusal(tmp_path, method(1.4), {"use": str(copy)})
+        shutil.rmtree(copy)
     os.remove(kept / "junctions" / "gradients-3.json")
     assert "gradients-3 is missing" in refusal(tmp_path, method(1.4), {"use": str(kept)})

@@ -3,9 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "base/errors.h"
 #include "job/model/tensor_table.h"
+#include "worker/calibration/storage/kept_sums.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/scoped_threads.h"
 #include "worker/transformer/load.h"
@@ -28,6 +31,14 @@ std::vector<int64_t> sizes_of(const std::vector<Choice>& choices, const Unit& un
   return sizes;
 }
 
+/// Returns kSizes of these choices.
+std::vector<int64_t> main_sizes(const std::vector<Choice>& choices) {
+  const Unit* main = choices.front().unit;
+  std::vector<int64_t> sizes;
+  for (const auto& [unit, size] : choices) sizes.push_back(unit == main ? size : -1);
+  return sizes;
+}
+
 at::Tensor stacked(std::vector<at::Tensor> rows) {
   int64_t longest = 0;
   for (const at::Tensor& row : rows) longest = std::max(longest, row.size(0));
@@ -37,6 +48,24 @@ at::Tensor stacked(std::vector<at::Tensor> rows) {
 
 }  // namespace
 
+at::ScalarType gradients_dtype(const CalibrationJob& job) {
+  return job.halves_precision() ? at::kFloat : at::kDouble;
+}
+
+std::vector<double> kept_curve(const Journal& curves, int64_t sublayer,
+                               const std::vector<Choice>& choices) {
+  const std::string entry = entries::kCurve(sublayer);
+  const NamedTensors curve = curves.get(entry);
+  const int64_t count = std::ssize(choices);
+  const at::Tensor increases = kept_tensor(curve, entry, kLossIncreases, at::kDouble, {count});
+  const at::Tensor sizes = kept_tensor(curve, entry, kSizes, at::kLong, {count});
+  if (!sizes.equal(at::tensor(main_sizes(choices), at::kLong))) {
+    throw InputError("the statistics of " + entry + " are of other sizes");
+  }
+  const auto* data = increases.const_data_ptr<double>();
+  return {data, data + count};
+}
+
 at::Tensor SublayerCutter::metric(SublayerSums& sums) const {
   at::Tensor fisher;
   if (sums.gradients) {
@@ -44,7 +73,10 @@ at::Tensor SublayerCutter::metric(SublayerSums& sums) const {
     fisher = std::move(sums.gradients->gram);
   }
   for (const EntryKind& kind : from_.gradients) {
-    const at::Tensor kept = from_.curves->get(kind(sums.sublayer)).at(kGradientSum);
+    const std::string entry = kind(sums.sublayer);
+    const int64_t d = job_.config.hidden_size;
+    const at::Tensor kept =
+        kept_tensor(from_.curves->get(entry), entry, kGradientSum, gradients_dtype(job_), {d, d});
     const at::Tensor known = to_device(kept, job_.device).to(at::kDouble);
     fisher = fisher.defined() ? fisher.add_(known) : known;
   }
@@ -91,14 +123,12 @@ std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
   }
   std::map<const Unit*, size_t> next;
   std::vector<double> loss_increases;
-  std::vector<int64_t> main_sizes;
-  for (const auto& [unit, size] : choices) {
-    loss_increases.push_back(curves.at(unit).at(next[unit]++));
-    main_sizes.push_back(unit == &main ? size : -1);
+  for (const Choice& choice : choices) {
+    loss_increases.push_back(curves.at(choice.unit).at(next[choice.unit]++));
   }
   std::map<std::string, at::Tensor> found = {
       {kLossIncreases, at::tensor(loss_increases, at::kDouble)},
-      {kSizes, at::tensor(main_sizes, at::kLong)}};
+      {kSizes, at::tensor(main_sizes(choices), at::kLong)}};
   if (!orders.empty()) found[kOrder] = stacked(std::move(orders));
   return found;
 }

@@ -40,8 +40,14 @@ inline constexpr char kSeenTokens[] = "tokens";            ///< [cut matrices] i
 /// [choices] float64, summed over experts
 inline constexpr char kLossIncreases[] = "rises";
 
-/// Sum of the gradients behind a sublayer: Σ gᵀg [d, d].
+/// Sum of the gradients behind a sublayer: Σ gᵀg [d, d]. Sums in float32 are stored in float32.
 inline constexpr char kGradientSum[] = "gradients";
+at::ScalarType gradients_dtype(const CalibrationJob& job);
+
+/// Returns the loss increase at each of the choices from a curve (SublayerCutter::curve), which may
+/// be of statistics. Throws InputError if the curve is of other choices.
+std::vector<double> kept_curve(const Journal& curves, int64_t sublayer,
+                               const std::vector<Choice>& choices);
 
 /// Computes the cut of a sublayer from its sums.
 class SublayerCutter {

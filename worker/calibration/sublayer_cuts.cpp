@@ -37,13 +37,6 @@ bool lacks_cut(const CalibrationJob& dense, const ModelConfig& cut, int64_t subl
   return choice && !dense.journal.has(cut_entry(sublayer, *choice, for_trial));
 }
 
-std::vector<double> read_curve(const Journal& curves, int64_t sublayer) {
-  const at::Tensor loss_increases =
-      curves.get(entries::kCurve(sublayer)).at(kLossIncreases).to(at::kDouble).contiguous();
-  const auto* data = loss_increases.const_data_ptr<double>();
-  return {data, data + loss_increases.numel()};
-}
-
 /// Returns the rank's sublayers of which `wanted` is true.
 template <class Wanted>
 std::vector<int64_t> sublayers_of(const RankShard& shard, const Wanted& wanted) {
@@ -85,12 +78,11 @@ void cut_in_stages(SublayerPasses& passes, const std::vector<int64_t>& sublayers
       others, from.rounds, [](int64_t) { return std::nullopt; }, cut_one);
 }
 
-/// Writes a sum of gradients. Sums in float32 are stored in float32.
+/// Writes a sum of gradients.
 void put_gradients(const CalibrationJob& dense, Journal& curves, const std::string& entry,
                    Moments gradients) {
   gradients.mirror();
-  const at::ScalarType stored = dense.halves_precision() ? at::kFloat : at::kDouble;
-  curves.put(entry, {{kGradientSum, gradients.gram.to(stored).cpu()}});
+  curves.put(entry, {{kGradientSum, gradients.gram.to(gradients_dtype(dense)).cpu()}});
 }
 
 /// Sums the gradients behind this rank's sublayers, unless `curves` has those of every rank.
@@ -152,7 +144,8 @@ std::vector<SublayerCurve> measure_curves(Communicator& comm, const CalibrationJ
   comm.barrier();  // every curve is in the journal
   std::vector<SublayerCurve> found;
   for (int64_t s = 0; s < dense.config.num_sublayers(); ++s) {
-    if (may_be_cut(job, s)) found.push_back({s, read_curve(curves, s)});
+    if (may_be_cut(job, s))
+      found.push_back({s, kept_curve(curves, s, choices(dense.config, job, s))});
   }
   return found;
 }

@@ -52,6 +52,10 @@ std::vector<BadConfig> bad_quantisations() {
        quantised(R"("quant_method": "compressed-tensors", "format": "float-quantized",
                     "transform_config": {"config_groups": {}})"),
        "quantization_config.transform_config: is there"},
+      {"TwoForms",
+       put(kLlama31Config, R"("quantization_config": {"quant_method": "fp8"}, "compression_config":
+           {"format": "int-quantized", "config_groups": {"one": {"weights": {}}}})"),
+       "compression_config: differs from quantization_config"},
       {"NoGroups",
        quantised(R"("quant_method": "compressed-tensors", "format": "float-quantized")"),
        "quantization_config.config_groups: is missing"},

@@ -14,4 +14,9 @@ namespace dotresize {
 NamedTensors kept_sums(const CalibrationJob& job, const std::string& entry,
                        const std::vector<std::string>& required);
 
+/// Returns a tensor of an entry, which may be of statistics. Throws InputError if it is missing, or
+/// has another shape or dtype.
+at::Tensor kept_tensor(const NamedTensors& tensors, const std::string& entry,
+                       const std::string& name, at::ScalarType dtype, at::IntArrayRef shape);
+
 }  // namespace dotresize

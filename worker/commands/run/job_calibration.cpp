@@ -73,7 +73,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                     const CalibrationObserver& observer) {
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
-    cut_source.emplace(run.job.model.path, run.config, cut_files(opened.journal, run.config, cut));
+    cut_source.emplace(run.source_with(cut_files(opened.journal, run.config, cut)));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
@@ -116,8 +116,8 @@ AllocatedCut cut_allocated(JobContext& run, const JobTokens& tokens, OpenedJourn
   // KL divergence from the dense model in nats a token, rounded to four digits. The same on every
   // rank and for any number of ranks.
   const auto trial = [&](const ModelConfig& cut) {
-    const CheckpointReader source(run.job.model.path, run.config,
-                                  cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
+    const CheckpointReader source =
+        run.source_with(cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
     const PhaseClock::Scope scope(run.clock, "check");
     const EvaluatedReference reference{run.source, run.config,
                                        [&](int64_t microbatch) { return states.get(microbatch); }};
@@ -196,7 +196,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   return open_journal(run.comm, dir,
                       job_fingerprint(run.job, tokens.calibration,
                                       tokens.healing.value_or(TokenWindows()), run.source.files()),
-                      run.input_files(), run.job.widths.mapped_count, run.job.maps.shared,
+                      run.inputs(), run.job.widths.mapped_count, run.job.maps.shared,
                       run.environment.decomposition_threads, run.environment.svd_driver);
 }
 
@@ -204,7 +204,7 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
   if (!run.job.statistics.given()) return std::nullopt;
   std::optional<StatisticsDirectory> statistics;
   statistics.emplace(run.comm, run.job, run.config,
-                     statistics_fingerprint(run.job, tokens, run.source.files()),
+                     statistics_fingerprint(run.job, tokens, run.source.files()), run.inputs(),
                      run.environment.output.rights());
   if (run.root && !statistics->whole()) {
     const fs::path unfinished = partial_path(run.job.statistics.save);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
@@ -12,6 +13,7 @@
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
+#include "worker/commands/run/output/input_stamps.h"
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/token_input.h"
 
@@ -43,10 +45,12 @@ struct JobContext {
   const std::function<void(int64_t)> count_tokens =
       [&progress = environment.progress](int64_t tokens) { progress.add({.tokens = tokens}); };
 
-  /// Returns the source's config.json and weights.
-  std::vector<std::filesystem::path> input_files() const;
+  InputStamps inputs() const;
   /// Throws InputError if an input file has changed since it was opened.
   void require_unchanged_inputs() const;
+  /// Opens the source again, with the tensors of these files in place of its own. Throws InputError
+  /// if an input file has changed: the journal must not get results of two models.
+  CheckpointReader source_with(const std::vector<std::filesystem::path>& replacements) const;
 };
 
 /// Tokens for calibration, healing and evaluation.

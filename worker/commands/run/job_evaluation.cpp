@@ -25,10 +25,11 @@ constexpr size_t kMaxDenseLossBytes = 16 << 20;
 
 /// Returns on every rank the dense model's loss that jobs share which are evaluated on the same
 /// tokens (`dotresize-worker --dense-loss FILE`); nothing if there is no file that
-/// matches its seal. It is JSON with the loss and the fingerprint of its inputs. Throws InputError
-/// if it belongs to another model or other tokens. Collective.
+/// matches its seal and has these stamps of the inputs. It is JSON with the loss and the
+/// fingerprint of its inputs. Throws InputError if it belongs to another model or other tokens.
+/// Collective.
 std::optional<NegativeLogLikelihood> read_dense_loss(Communicator& comm, const fs::path& file,
-                                                     const Json& fingerprint) {
+                                                     const Json& fingerprint, const Json& stamps) {
   std::string text;
   if (comm.rank() == 0 && is_sealed(file)) {
     const Json found = read_json_object(file, kMaxDenseLossBytes);
@@ -37,12 +38,13 @@ std::optional<NegativeLogLikelihood> read_dense_loss(Communicator& comm, const f
     if (!what.empty()) {
       throw InputError(kDenseLossOption, file.string() + " holds a different loss: " + what);
     }
+    const bool same_inputs = found.value(kInputStamps, Json()) == stamps;
     const Json nll = found.value("nll", Json());
     const Json tokens = found.value("tokens", Json());
     if (!nll.is_number() || !tokens.is_number_integer() || tokens < 1) {
       throw InputError(kDenseLossOption, file.string() + " is damaged: it has no loss");
     }
-    text = Json{{"nll", nll}, {"tokens", tokens}}.dump();
+    if (same_inputs) text = Json{{"nll", nll}, {"tokens", tokens}}.dump();
   }
   text = broadcast_string(comm, text, 0);
   if (text.empty()) return std::nullopt;
@@ -111,8 +113,9 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
   }
   const fs::path& file = run.environment.dense_loss;
   const Json fingerprint = dense_loss_fingerprint(run.job, *tokens.evaluation, run.source.files());
+  const Json stamps = stamps_to_json(run.inputs());
   if (!file.empty() && !dense.states) {
-    if (const auto known = read_dense_loss(run.comm, file, fingerprint)) {
+    if (const auto known = read_dense_loss(run.comm, file, fingerprint, stamps)) {
       dense.loss = *known;
       return dense;
     }
@@ -128,8 +131,10 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
   if (run.root) {
     journal.put_value(entry, {{"nll", dense.loss.nll}, {"tokens", dense.loss.tokens}});
     if (!file.empty()) {
-      const Json content = {
-          {"of", fingerprint}, {"nll", dense.loss.nll}, {"tokens", dense.loss.tokens}};
+      const Json content = {{"of", fingerprint},
+                            {kInputStamps, stamps},
+                            {"nll", dense.loss.nll},
+                            {"tokens", dense.loss.tokens}};
       write_file_atomically(file, content.dump(2) + "\n");
       seal_file(file);
     }

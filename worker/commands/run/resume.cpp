@@ -24,10 +24,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxFingerprintBytes = 16 << 20;
-constexpr size_t kMaxHashBytes = 64;
 constexpr char kThreads[] = "decomposition_threads";
 constexpr char kSvd[] = "svd_driver";
-constexpr char kInputs[] = "input_stamps";
 constexpr char kFresh[] = "; --fresh starts the job again from the beginning";
 
 [[noreturn]] void refuse_damaged(const std::string& what) {
@@ -48,31 +46,20 @@ struct Decompositions {
   std::optional<SvdDriver> svd_driver;  ///< GPUs only
 };
 
-Json stamp_of(const fs::path& file) {
-  const FileStamp stamp = InputFile(file.string()).stamp();
-  return {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns};
-}
-
 /// Checks that an existing journal is undamaged, of the same job, and of the same inputs. `file`:
 /// its fingerprint.
 Decompositions check_journal(const fs::path& dir, const fs::path& file, const Json& fingerprint,
-                             const std::vector<fs::path>& inputs) {
+                             const InputStamps& inputs) {
   const Json found = read_fingerprint(file);
   Json of_job = found;
-  for (const char* key : {kThreads, kSvd, kInputs}) of_job.erase(key);
+  for (const char* key : {kThreads, kSvd, kInputStamps}) of_job.erase(key);
   const std::string what = difference(fingerprint, of_job, "the journal");
   if (!what.empty()) {
     throw InputError("output.path",
                      shown_path(dir) + " is the journal of another job: " + what + kFresh);
   }
-  // The fingerprint's sizes and modification times are no proof, because both can be set.
-  const bool stamped = found.contains(kInputs);
-  for (const fs::path& input : inputs) {
-    const std::string name = input.filename().string();
-    if (!stamped || found.at(kInputs).value(name, Json()) == stamp_of(input)) continue;
-    const fs::path hash = dir / (name + kInputHash);
-    if (fs::exists(hash) && read_whole_file(hash, kMaxHashBytes) == sha256_of_file(input)) continue;
-    throw InputError("model.path", input.string() +
+  if (const auto input = changed_input(inputs, found, dir)) {
+    throw InputError("model.path", input->string() +
                                        " was replaced or changed since the interrupted run, and "
                                        "its content is not, or not known to be, the same" +
                                        kFresh);
@@ -94,7 +81,7 @@ Decompositions check_journal(const fs::path& dir, const fs::path& file, const Js
 
 /// Begins the journal, or checks an existing one. Runs on rank 0.
 Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
-                              const std::vector<fs::path>& inputs, const Decompositions& own) {
+                              const InputStamps& inputs, const Decompositions& own) {
   files::create_directory(dir);
   Journal::remove_unfinished(dir);
   const fs::path file = dir / kJournalOfJob;
@@ -103,8 +90,7 @@ Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
   Json begun = fingerprint;
   begun[kThreads] = own.threads;
   if (own.svd_driver) begun[kSvd] = to_string(*own.svd_driver);
-  begun[kInputs] = Json::object();
-  for (const fs::path& input : inputs) begun[kInputs][input.filename().string()] = stamp_of(input);
+  begun[kInputStamps] = stamps_to_json(inputs);
   write_file_atomically(file, begun.dump(2) + "\n");
   return own;
 }
@@ -153,9 +139,8 @@ std::string name_of(const TokenWindows& evaluation) {
 }
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
-                           const std::vector<fs::path>& inputs, int64_t mapped_junctions,
-                           bool shared_map, int decomposition_threads,
-                           std::optional<SvdDriver> svd_driver) {
+                           const InputStamps& inputs, int64_t mapped_junctions, bool shared_map,
+                           int decomposition_threads, std::optional<SvdDriver> svd_driver) {
   Decompositions begun{decomposition_threads > 0 ? decomposition_threads : at::get_num_threads(),
                        svd_driver};
   if (comm.rank() == 0) begun = begin_or_check(dir, fingerprint, inputs, begun);

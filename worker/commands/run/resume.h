@@ -12,6 +12,7 @@
 #include "job/report/report_entries.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/comm/communicator.h"
+#include "worker/commands/run/output/input_stamps.h"
 #include "worker/commands/token_input.h"
 #include "worker/kernels/svd.h"
 
@@ -31,10 +32,6 @@ std::vector<std::string> gather_names(Communicator& comm, const std::vector<std:
 /// Ranks share the work. Collective.
 void remove_damaged(Communicator& comm, const std::filesystem::path& dir);
 
-/// Extension of the file beside the journal's entries that has the hash of an input, written once
-/// it is known.
-inline constexpr char kInputHash[] = ".sha256";
-
 /// Name of these windows in the journal's entries with the dense model's loss and final states
 /// over them (entries::kDenseLoss, entries::kStates).
 std::string name_of(const TokenWindows& evaluation);
@@ -51,12 +48,11 @@ struct OpenedJournal {
 /// Begins the journal in `dir` on rank 0, or checks that an existing one has this fingerprint.
 /// Damaged entries are removed, with a note on stderr. `inputs`: files whose content the job
 /// depends on; a file whose stamp differs from the earlier run's must have the hash that it had
-/// then. `shared_map`: see CalibrationJob. `decomposition_threads`: for a new journal; 0:
-/// libtorch's number of threads. `svd_driver`: for a new journal, on rank 0. Throws InputError
-/// naming the difference if the journal belongs to another job. Collective.
+/// then (changed_input). `shared_map`: see CalibrationJob. `decomposition_threads`: for a new
+/// journal; 0: libtorch's number of threads. `svd_driver`: for a new journal, on rank 0. Throws
+/// InputError naming the difference if the journal belongs to another job. Collective.
 OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
-                           const nlohmann::json& fingerprint,
-                           const std::vector<std::filesystem::path>& inputs,
+                           const nlohmann::json& fingerprint, const InputStamps& inputs,
                            int64_t mapped_junctions, bool shared_map, int decomposition_threads = 0,
                            std::optional<SvdDriver> svd_driver = {});
 

@@ -224,31 +224,8 @@ void publish(OutputDirectory& output, Report& report, const ModelConfig& config,
   output.commit();
 }
 
-}  // namespace
-
-std::vector<fs::path> JobContext::input_files() const {
-  std::vector<fs::path> files = source.files();
-  files.push_back(job.model.path / kConfigFile);
-  return files;
-}
-
-void JobContext::require_unchanged_inputs() const {
-  std::map<std::string, FileStamp> opened = source.stamps();
-  opened.emplace(kConfigFile, config_stamp);
-  for (const fs::path& file : input_files()) {
-    if (InputFile(file.string()).stamp() == opened.at(file.filename().string())) continue;
-    throw InputError("model.path", file.string() + " was replaced or changed while the job ran");
-  }
-}
-
-Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
-               const RunEnvironment& environment) {
-  const c10::InferenceMode no_autograd;
-  environment.progress.plan({{.name = kPrepare, .uncounted_seconds = 1.0}});
-  environment.progress.enter(kPrepare);
-  JobContext run{job, config, plan, environment};
-  run.comm.barrier();  // gives all ranks the same time origin
-  run.clock.set_origin();
+/// Runs the steps of the job. Returns the report on rank 0.
+Report run_steps(JobContext& run) {
   const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(run.clock, "other");
   if (run.root) require_regular_companions(run.job.model.path);
@@ -258,12 +235,14 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   OpenedJournal opened = open_journal_of(run, tokens);
   std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
-  // The journal keeps the hashes for a run that resumes with files whose stamps changed.
-  const auto keep_hash = [journal = environment.output.journal()](const std::string& name,
-                                                                  const std::string& hash) {
-    write_file_atomically(journal / (name + kInputHash), hash);
+  const InputStamps opened_inputs = run.inputs();
+  // Kept for a run that resumes, or uses the statistics, with files whose stamps changed.
+  std::vector<fs::path> keepers = {run.environment.output.journal()};
+  if (statistics && !statistics->whole()) keepers.push_back(statistics->directory());
+  const auto keep_hash = [&opened_inputs, keepers](const fs::path& file, const std::string& hash) {
+    for (const fs::path& dir : keepers) keep_input_hash(dir, file, opened_inputs.at(file), hash);
   };
-  BackgroundHashes of_inputs(run.comm, run.input_files(), keep_hash);
+  BackgroundHashes of_inputs(run.comm, files_of(opened_inputs), keep_hash);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
   if (run.job.output.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
   const std::optional<HealingReport> healed = heal(run, tokens, opened, calibrated);
@@ -282,15 +261,56 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   const double wall_time_s = seconds_since(start);
 
   run.progress.enter("finish");
-  if (!environment.trace.empty()) write_trace(run.comm, run.clock, environment.trace);
-  if (!run.root) environment.output.leave();
-  std::vector<RankReport> ranks = gather_ranks(run.comm, plan, run.clock, environment.device);
+  if (!run.environment.trace.empty()) write_trace(run.comm, run.clock, run.environment.trace);
+  if (!run.root) run.environment.output.leave();
+  std::vector<RankReport> ranks =
+      gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
   if (!run.root) return {};
   Report report = make_report(run, tokens, dense, calibrated, healed, compressed, inputs);
   report.ranks = std::move(ranks);
   report.wall_time_s = wall_time_s;
-  publish(environment.output, report, config, shards);
+  publish(run.environment.output, report, run.config, shards);
   return report;
+}
+
+}  // namespace
+
+InputStamps JobContext::inputs() const {
+  InputStamps inputs = {{job.model.path / kConfigFile, config_stamp}};
+  for (const auto& [name, stamp] : source.stamps()) inputs.emplace(job.model.path / name, stamp);
+  return inputs;
+}
+
+void JobContext::require_unchanged_inputs() const {
+  for (const auto& [file, opened] : inputs()) {
+    const std::optional<FileStamp> now = stamp_of_file(file);
+    if (now == opened) continue;
+    throw InputError(
+        "model.path",
+        file.string() + (now ? " was replaced or changed" : " was removed") + " while the job ran");
+  }
+}
+
+CheckpointReader JobContext::source_with(const std::vector<fs::path>& replacements) const {
+  CheckpointReader reader(job.model.path, config, replacements);
+  require_unchanged_inputs();
+  return reader;
+}
+
+Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
+               const RunEnvironment& environment) {
+  const c10::InferenceMode no_autograd;
+  environment.progress.plan({{.name = kPrepare, .uncounted_seconds = 1.0}});
+  environment.progress.enter(kPrepare);
+  JobContext run{job, config, plan, environment};
+  run.comm.barrier();  // gives all ranks the same time origin
+  run.clock.set_origin();
+  try {
+    return run_steps(run);
+  } catch (const InputError&) {
+    run.require_unchanged_inputs();  // what it names is the reason
+    throw;
+  }
 }
 
 }  // namespace dotresize

@@ -9,7 +9,7 @@ namespace dotresize {
 
 BackgroundHashes::BackgroundHashes(
     const Communicator& comm, const std::vector<std::filesystem::path>& files,
-    std::function<void(const std::string&, const std::string&)> keep) {
+    std::function<void(const std::filesystem::path&, const std::string&)> keep) {
   std::vector<std::filesystem::path> mine;
   for (auto i = static_cast<size_t>(comm.rank()); i < files.size();
        i += static_cast<size_t>(comm.size())) {
@@ -21,7 +21,7 @@ BackgroundHashes::BackgroundHashes(
         for (const auto& file : mine) {
           const std::string name = file.filename().string();
           hashes[name] = sha256_of_file(file, stop);
-          if (keep) keep(name, hashes[name]);
+          if (keep) keep(file, hashes[name]);
         }
         return hashes;
       });

@@ -19,9 +19,9 @@ class BackgroundHashes {
   using Hashes = std::map<std::string, std::string>;  ///< SHA-256 by file name
 
   /// `files`: complete files, the same list on all ranks. `keep`, if set, is called with each
-  /// file's name and hash on the thread.
+  /// file and its hash on the thread.
   BackgroundHashes(const Communicator& comm, const std::vector<std::filesystem::path>& files,
-                   std::function<void(const std::string&, const std::string&)> keep = {});
+                   std::function<void(const std::filesystem::path&, const std::string&)> keep = {});
   // The destructor stops the thread.
 
   /// Waits for all hashes and returns them on rank 0; other ranks get an empty result. Collective.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/files/confinement.h"
@@ -33,16 +34,21 @@ Json read_manifest(const fs::path& dir) {
   return read_json_object(dir / kStatisticsFile, kMaxManifestBytes);
 }
 
+Json without_stamps(Json manifest) {
+  manifest.erase(kInputStamps);
+  return manifest;
+}
+
 }  // namespace
 
 StatisticsDirectory::StatisticsDirectory(Communicator& comm, const ResolvedJob& job,
                                          const ModelConfig& config, const Json& fingerprint,
-                                         const OutputRights& rights)
+                                         const InputStamps& inputs, const OutputRights& rights)
     : job_(job), dir_(job.statistics.directory()) {
   std::string state;
   if (comm.rank() == 0) {
-    whole_ = find(fingerprint);
-    if (!whole_) begin(fingerprint, rights);
+    whole_ = find(fingerprint, inputs);
+    if (!whole_) begin(fingerprint, inputs, rights);
     state = "begun";
     if (whole_) state = read_manifest(kept_.path()).value(kBases, kOwnBases);
   }
@@ -70,7 +76,7 @@ PinnedDirectory StatisticsDirectory::open_kept() const {
                    in_quotes(dir_.string()) + " has no statistics written by dotresize");
 }
 
-bool StatisticsDirectory::find(const Json& fingerprint) {
+bool StatisticsDirectory::find(const Json& fingerprint, const InputStamps& inputs) {
   const std::string key = job_.statistics.key();
   const UniqueFd entry = Confinement::of_process().open(dir_, O_PATH | O_NOFOLLOW);
   if (!entry && errno == ENOENT) {
@@ -80,6 +86,7 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   kept_ = open_kept();
   Json wanted = fingerprint;
   Json found = read_manifest(kept_.path());
+  const Json kept = std::exchange(found, without_stamps(found));
   for (Json* each : {&wanted, &found}) {
     // Statistics may have parts that the method does not need.
     const SumsOfPasses sums = job_.method.sums();
@@ -90,10 +97,15 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
   if (!what.empty()) {
     throw InputError(key, in_quotes(dir_.string()) + " has the statistics of another job: " + what);
   }
+  if (const auto input = changed_input(inputs, kept, kept_.path())) {
+    throw InputError(key, in_quotes(dir_.string()) + " has the statistics of another model: " +
+                              input->string() + " is not, or not known to be, the file of then");
+  }
   return true;
 }
 
-void StatisticsDirectory::begin(const Json& fingerprint, const OutputRights& rights) {
+void StatisticsDirectory::begin(const Json& fingerprint, const InputStamps& inputs,
+                                const OutputRights& rights) {
   const std::string key = job_.statistics.key();
   unfinished_.emplace(dir_, key, UnfinishedDirectory::Parent::kMake);
   unfinished_->lock();
@@ -109,15 +121,21 @@ void StatisticsDirectory::begin(const Json& fingerprint, const OutputRights& rig
   if ((begun || mark) && !rights.cover(mark)) {
     throw InputError(key, shown + " " + ownership_fault(mark.value_or(OutputOwner{}).name));
   }
-  if (begun && difference(fingerprint, read_manifest(partial), "").empty()) {
-    return Journal::remove_unfinished(partial / kEntries);
+  if (begun) {
+    const Json found = read_manifest(partial);
+    if (difference(fingerprint, without_stamps(found), "").empty() &&
+        !changed_input(inputs, found, partial)) {
+      return Journal::remove_unfinished(partial / kEntries);
+    }
   }
   // The content belongs to another job, and nobody can use it.
   const std::error_code error = empty_directory(partial);
   if (error) throw InputError(key, shown + ": " + error.message());
   if (!rights.owner.job_id.empty()) write_output_owner(partial, rights.owner);
   files::create_directory(partial / kEntries);
-  write_file_atomically(partial / kStatisticsFile, fingerprint.dump(2) + "\n");
+  Json manifest = fingerprint;
+  manifest[kInputStamps] = stamps_to_json(inputs);
+  write_file_atomically(partial / kStatisticsFile, manifest.dump(2) + "\n");
 }
 
 void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& config,

@@ -10,6 +10,7 @@
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/comm/communicator.h"
+#include "worker/commands/run/output/input_stamps.h"
 #include "worker/commands/run/output/unfinished_directory.h"
 
 namespace dotresize {
@@ -22,11 +23,15 @@ class StatisticsDirectory {
  public:
   /// Opens existing statistics, even if the job would save new ones, or begins new ones. Throws
   /// InputError naming the key if statistics to be used do not exist, if existing ones belong to
-  /// another model, tokens, basis or dtype, if an entry is missing or damaged, or if another job is
-  /// writing them, or if `rights` (of rank 0) do not cover unfinished ones. Collective.
+  /// another model (`inputs`, see changed_input), tokens, basis or dtype, if an entry is missing or
+  /// damaged, or if another job is writing them, or if `rights` (of rank 0) do not cover unfinished
+  /// ones. Collective.
   StatisticsDirectory(Communicator& comm, const ResolvedJob& job, const ModelConfig& config,
-                      const nlohmann::json& fingerprint, const OutputRights& rights);
+                      const nlohmann::json& fingerprint, const InputStamps& inputs,
+                      const OutputRights& rights);
 
+  /// Returns the path by descriptor of unfinished statistics.
+  std::filesystem::path directory() const { return unfinished_->path(); }
   /// True if all entries are there.
   bool whole() const { return whole_; }
   Journal& journal() { return *journal_; }
@@ -37,10 +42,11 @@ class StatisticsDirectory {
  private:
   /// find() and begin() run on rank 0. find() returns true if the directory exists; begin() begins
   /// the unfinished one.
-  bool find(const nlohmann::json& fingerprint);
+  bool find(const nlohmann::json& fingerprint, const InputStamps& inputs);
   /// Opens existing statistics. Throws InputError if the directory has none.
   PinnedDirectory open_kept() const;
-  void begin(const nlohmann::json& fingerprint, const OutputRights& rights);
+  void begin(const nlohmann::json& fingerprint, const InputStamps& inputs,
+             const OutputRights& rights);
   void check_entries(Communicator& comm, const ModelConfig& config, bool shared_basis) const;
 
   const ResolvedJob& job_;

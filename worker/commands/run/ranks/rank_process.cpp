@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -37,6 +38,20 @@ void die_with_launcher() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
+namespace {
+
+/// Ends the process: there is no way back into the code that reads the mapped file.
+void end_by_bus_error(int) {
+  constexpr char kReason[] =
+      "dotresize-worker: error: a file that is being read, of a model or of the journal, has "
+      "become "
+      "shorter, or its disk cannot be read (SIGBUS)\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kReason, sizeof(kReason) - 1);
+  ::_exit(kExitJobFailed);
+}
+
+}  // namespace
+
 MpiSession::MpiSession() {
   // The environment is read before MPI starts, which sets variables itself. An mpirun within an
   // allocation starts its daemons with srun.
@@ -45,6 +60,7 @@ MpiSession::MpiSession() {
   const std::string started = by_srun == nullptr || by_mpirun ? "" : by_srun;
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  std::signal(SIGBUS, end_by_bus_error);  // in place of MPI's, which prints a stack
   if (started.empty() || started == std::to_string(world_size())) return;
   const std::string size = std::to_string(world_size());
   MPI_Finalize();

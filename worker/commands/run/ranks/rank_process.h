@@ -31,7 +31,8 @@ void die_with_launcher();
 class MpiSession {
  public:
   /// Throws std::runtime_error if srun started several processes that MPI does not connect, because
-  /// each would compute the whole job.
+  /// each would compute the whole job. From here on a mapped file that has become shorter ends the
+  /// process with a sentence.
   MpiSession();
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
