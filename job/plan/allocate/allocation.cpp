@@ -1,7 +1,6 @@
 #include "job/plan/allocate/allocation.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -13,7 +12,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/plan/allocate/choices.h"
 #include "job/plan/allocate/loss_allocation.h"
@@ -110,24 +108,8 @@ double predicted_loss_increase(const std::vector<ChosenSize>& chosen) {
   });
 }
 
-void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
-  const int64_t dense_bytes = stored_bytes(config);
-  const int64_t least_bytes = bytes_of(config, job, smallest_sizes(config, job));
-  if (least_bytes <= largest_bytes(job.target.allocation->size, dense_bytes)) return;
-  const double fraction = static_cast<double>(least_bytes) / static_cast<double>(dense_bytes);
-  const double size = job.target.allocation->size;
-  const std::string advice =
-      config.norms_fold() && !config.has_shared_expert()
-          ? fmt::format(
-                "a method by name, such as {{name: slicegpt, size: {:.6g}}}, also narrows the "
-                "residual stream",
-                size)
-          : "give a larger size";
-  std::vector<std::string> parts;
-  for (const Unit* unit : job.target.allocation->units) parts.emplace_back(unit->parts);
-  job.target.asked.refuse(
-      size, fmt::format("is not available: the fewest {} leave {} of the dense model's bytes; {}",
-                        fmt::join(parts, " and "), size_text(fraction), advice));
+int64_t fewest_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  return bytes_of(config, job, smallest_sizes(config, job));
 }
 
 std::string allocation_warning(const ModelConfig& config, const ResolvedJob& job) {
@@ -165,7 +147,7 @@ Allocation allocate(const ModelConfig& config, const ResolvedJob& job,
     fewest += by_bytes.back().sizes.back();
   }
   const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
-  const int64_t limit = most - bytes_of(config, job, smallest_sizes(config, job)) + fewest;
+  const int64_t limit = most - fewest_bytes(config, job) + fewest;
   const std::vector<std::size_t> sizes = job.stock_output()
                                              ? choose_alike(config, curves, by_bytes, limit)
                                              : allocate_by_loss(by_bytes, limit);

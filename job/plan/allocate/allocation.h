@@ -41,9 +41,8 @@ struct Allocation {
 /// Returns the sum of the predicted increases.
 double predicted_loss_increase(const std::vector<ChosenSize>& chosen);
 
-/// Checks the size before any activation is seen. Throws InputError naming method.size if even the
-/// smallest sizes do not meet it.
-void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
+/// Returns the bytes of the output with the smallest size of each sublayer that may be cut.
+int64_t fewest_bytes(const ModelConfig& config, const ResolvedJob& job);
 
 /// Returns a warning if the layers would keep so small a part of their bytes that published models
 /// have lost most of what they knew at it. Else empty.

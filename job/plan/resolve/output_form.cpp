@@ -10,66 +10,64 @@
 namespace dotresize {
 namespace {
 
-/// Refuses a narrower stock model that its family does not have.
-void check_stock_output(const ModelConfig& config, const ResolvedJob& job) {
-  if (!job.stock_output() || job.widths.largest() == config.hidden_size) return;
+/// Returns why the family has no narrower stock model of this config. Empty: it has.
+std::string reason_against_stock(const ModelConfig& config) {
   const ModelFamily& family = *find_family(config.family);
-  const auto refuse = [&](const std::string& reason) {
-    throw InputError("output.format", "a stock model of the family '" + config.family + "' " +
-                                          reason + "; 'any' is available");
-  };
-  const std::string reason = family.refuses_stock == nullptr ? "" : family.refuses_stock(config);
-  if (!reason.empty()) refuse(reason);
+  return family.refuses_stock == nullptr ? "" : family.refuses_stock(config);
 }
 
-/// Refuses maps for models that the code of an output with maps (modeling_dotresize.py) does not
-/// compute: it has one window for all layers, and neither factors nor sinks.
-void check_maps(const ModelConfig& config, const ResolvedJob& job) {
-  if (job.widths.mapped_count == 0) return;
-  if (config.files.wrapper) {
-    throw InputError(
-        "method", "a narrower residual stream is not available: the images of a " +
-                      config.files.wrapper->model_type +
-                      " enter it with its full width; a size alone, such as {size: 0.8}, would do");
-  }
-  if (!config.norms_fold()) {
-    const std::string norms = config.norm_offset == 0.0
-                                  ? "the model norms what its layers add to the stream"
-                                  : "the model adds 1 to the weights of its norms";
-    throw InputError(
-        "method", "a narrower residual stream is not available: " + norms +
-                      ", and such a norm does not fold; a size alone, such as {size: 0.8}, would "
-                      "do");
-  }
-  if (config.has_shared_expert()) {
-    throw InputError(
-        "method",
-        "a narrower residual stream is not available: the model has an expert that all tokens "
-        "share; a size alone, such as {size: 0.8}, would do");
-  }
-  if (job.stock_output()) return;
-  const auto refuse = [](const std::string& reason) {
-    throw InputError("method",
-                     "a narrower residual stream is not available: " + reason +
-                         "; a size alone, such as {size: 0.8}, or output.format: stock would do");
-  };
+void check_stock_output(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.stock_output() || job.widths.largest() == config.hidden_size) return;
+  const std::string reason = reason_against_stock(config);
+  if (reason.empty()) return;
+  throw InputError("output.format", "a stock model of the family '" + config.family + "' " +
+                                        reason + "; 'any' is available");
+}
+
+/// Returns what the code of an output with maps (modeling_dotresize.py) lacks to compute the model:
+/// it has one window for all layers, and neither factors nor sinks. Empty: nothing.
+std::string reason_against_custom_maps(const ModelConfig& config) {
   const bool scaled = std::ranges::any_of(
       config.layers, [](const LayerSpec& layer) { return layer.residual_scale != 1.0; });
   if (scaled || config.embedding_scale != 1.0 || config.logit_scale != 1.0 || config.logit_cap) {
-    refuse("the model multiplies its embedding, its layers' outputs or its logits by factors");
+    return "the model multiplies its embedding, its layers' outputs or its logits by factors";
   }
   const auto has_sinks = [](const LayerSpec& layer) { return layer.attention.sinks; };
   if (std::ranges::any_of(config.layers, has_sinks)) {
-    refuse("each head of the model's attention has a sink, a score without a key");
+    return "each head of the model's attention has a sink, a score without a key";
   }
   const auto& first = config.layers.front().attention.sliding_window;
   const bool differ = std::ranges::any_of(config.layers, [&](const LayerSpec& layer) {
     return layer.attention.sliding_window != first;
   });
-  if (differ) refuse("some layers of the model have a sliding window and others have none");
+  return differ ? "some layers of the model have a sliding window and others have none" : "";
+}
+
+void check_maps(const ModelConfig& config, const ResolvedJob& job) {
+  if (job.widths.mapped_count == 0) return;
+  const std::string reason = reason_against_maps(config, job.stock_output());
+  if (reason.empty()) return;
+  const bool stock_would_do = reason_against_maps(config, /*stock=*/true).empty();
+  throw InputError("method", "a narrower residual stream is not available: " + reason +
+                                 "; a size alone, such as {size: 0.8}," +
+                                 (stock_would_do ? " or output.format: stock" : "") + " would do");
 }
 
 }  // namespace
+
+std::string reason_against_maps(const ModelConfig& config, bool stock) {
+  if (config.files.wrapper) {
+    return "the images of a " + config.files.wrapper->model_type + " enter it with its full width";
+  }
+  if (!config.norms_fold()) {
+    return std::string(config.norm_offset == 0.0
+                           ? "the model norms what its layers add to the stream"
+                           : "the model adds 1 to the weights of its norms") +
+           ", and such a norm does not fold";
+  }
+  if (config.has_shared_expert()) return "the model has an expert that all tokens share";
+  return stock ? reason_against_stock(config) : reason_against_custom_maps(config);
+}
 
 void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& config,
                           ResolvedJob& job) {

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <string>
+
 #include "dotresize/v1/job.pb.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
 
-// Outputs that a model can have. All functions throw InputError naming the key.
+// Outputs that a model can have. Checks throw InputError naming the key.
+
+/// Returns why the residual stream of a stock or a custom output cannot be narrower. Empty: it can.
+std::string reason_against_maps(const ModelConfig& config, bool stock);
 
 /// Applies the architecture that the job asks for by name.
 void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& config,

@@ -1,6 +1,7 @@
 #include "job/plan/resolve/resolve_method.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <numeric>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "base/errors.h"
 #include "job/model/families/families.h"
+#include "job/model/model_size.h"
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/allocate/junction_widths.h"
@@ -19,6 +21,40 @@
 
 namespace dotresize {
 namespace {
+
+/// Returns true if a method by name can make the stream so narrow that the model has this size.
+bool maps_meet(double size, const ModelConfig& config, const ResolvedJob& job) {
+  if (!reason_against_maps(config, job.stock_output()).empty()) return false;
+  ResolvedJob named = job;
+  named.target.allocation.reset();
+  named.mlp.reset();
+  const JunctionWidths narrowest =
+      uniform_widths(config, named.maps.head_sliced, job.mlp->round_to);
+  const NetSize net = net_size(config, output_model_config(config, named, narrowest));
+  return net.compressed_bytes <= largest_bytes(size, net.dense_bytes);
+}
+
+/// Refuses a size that even the smallest sublayers do not meet, before any activation is seen.
+void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
+  const double size = job.target.allocation->size;
+  const int64_t dense = stored_bytes(config);
+  const int64_t fewest = fewest_bytes(config, job);
+  if (fewest <= largest_bytes(size, dense)) return;
+  const std::string advice =
+      maps_meet(size, config, job)
+          ? fmt::format(
+                "a method by name, such as {{name: slicegpt, size: {:.6g}}}, also narrows "
+                "the residual stream",
+                size)
+          : "give a larger size";
+  std::vector<std::string> parts;
+  for (const Unit* unit : job.target.allocation->units) parts.emplace_back(unit->parts);
+  job.target.asked.refuse(
+      size,
+      fmt::format("is not available: the fewest {} leave {} of the dense model's bytes; {}",
+                  fmt::join(parts, " and "),
+                  size_text(static_cast<double>(fewest) / static_cast<double>(dense)), advice));
+}
 
 /// Sets the widths, or what decides them. Everything else that affects the output's size must be
 /// set before.

@@ -422,6 +422,8 @@ TEST_F(AllocationTest, ASizeThatCannotBeHadIsRefused) {
               HasSubstr("method.size: 0.31 is not available: the fewest features and value "
                         "channels leave 0.316712"));
   EXPECT_THAT(error(), HasSubstr("{name: slicegpt, size: 0.31}"));
+  spec_.mutable_method()->set_size(0.001);  // nor can any width
+  EXPECT_THAT(error(), HasSubstr("bytes; give a larger size"));
 }
 
 TEST_F(AllocationTest, LossIncreasesOfAnotherModelAreRefused) {
