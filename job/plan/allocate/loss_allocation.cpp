@@ -33,7 +33,7 @@ struct Edge {
 };
 
 /// Edges of the curve's hull, in ascending order of price.
-std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
+std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index) {
   std::vector<Edge> edges;
   for (std::size_t i = 1; i < curve.sizes.size(); ++i) {
     Edge edge{index, 1, curve.sizes[i - 1] - curve.sizes[i],
@@ -85,14 +85,6 @@ void give_back(const std::vector<LossCurve>& curves, int64_t room,
 }
 
 }  // namespace
-
-std::vector<HullCorner> lower_hull(const LossCurve& curve) {
-  check(curve);
-  std::vector<HullCorner> corners;
-  std::size_t size = 0;
-  for (const Edge& edge : hull_of(curve)) corners.push_back({size += edge.steps, edge.price()});
-  return corners;
-}
 
 std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves, int64_t limit) {
   std::vector<Edge> edges;

@@ -13,16 +13,6 @@ struct LossCurve {
   std::vector<double> loss_increases;  ///< loss increase of a token at each of these sizes; finite
 };
 
-/// Corner of the lower convex hull of a curve. The first size of the curve is not listed.
-struct HullCorner {
-  std::size_t size = 0;  ///< index in the curve
-  double price = 0.0;    ///< loss increase per unit of size saved since the corner before
-};
-
-/// Returns the corners of the hull in ascending order of price. Throws std::invalid_argument for an
-/// invalid curve.
-std::vector<HullCorner> lower_hull(const LossCurve& curve);
-
 /// Chooses a size of each curve, such that their sum is at most `limit`. Returns the indices of the
 /// sizes.
 /// Starts at the largest sizes. The next edge of a lower convex hull is always the one with the
