@@ -1,5 +1,5 @@
-# The precompiled header of all code without libtorch (which has one of its own, TorchTarget.cmake): JSON, protobuf
-# and gRPC take seconds to read, their users far less. CLI11 is not in it: it has objects of its own in every file that
+# The precompiled header of all code without libtorch (which has one of its own, TorchTarget.cmake): JSON, protobuf,
+# gRPC and fmt take seconds to read, their users far less. CLI11 is not in it: it has objects of its own in every file that
 # includes it, three seconds of compiling.
 #
 # dotresize_precompiled(TARGETS...): these use it. dotresize_precompiled_by(HEADER TARGETS...): another such header.
@@ -7,13 +7,15 @@
 function(dotresize_plain_header name)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
   dotresize_warnings(${name})  # -Wpedantic changes predefined macros: all users must agree on it
-  target_link_libraries(${name} PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json)
+  target_link_libraries(${name} PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json fmt::fmt)
   target_precompile_headers(${name} PRIVATE
     <algorithm> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string> <thread> <vector>
-    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp> ${ARGN})
+    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp>
+    ${CMAKE_SOURCE_DIR}/cmake/fmt_once.h ${ARGN})
 endfunction()
 
 if(NOT DOTRESIZE_NUMERICS_ONLY AND NOT TARGET dotresize_plain_pch)
+  find_package(fmt REQUIRED GLOBAL)
   find_package(gRPC CONFIG REQUIRED GLOBAL)
   find_package(nlohmann_json 3.11 REQUIRED GLOBAL)
   find_package(Protobuf REQUIRED GLOBAL)
@@ -32,6 +34,7 @@ function(dotresize_precompiled_by header)
       target_compile_options(${target} PRIVATE -fPIC)
     endif()
     target_compile_options(${target} PRIVATE -pthread)  # defines a macro, as gRPC's users have it
+    target_link_libraries(${target} PRIVATE fmt::fmt)  # defines a macro too
     target_precompile_headers(${target} REUSE_FROM ${header})
   endforeach()
 endfunction()

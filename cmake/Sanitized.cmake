@@ -1,15 +1,18 @@
 # dotresize_sanitized_library(NAME SOURCES ... LIBRARIES ...): sources once more, under AddressSanitizer and
 # UndefinedBehaviorSanitizer. Whatever links it is compiled and linked with them too; an error ends the program.
-# -O0: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there.
+# -O0: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there. Reports name
+# functions; for lines, which take a sixth of the compilation, configure with -DCMAKE_CXX_FLAGS=-g1.
 # Twelve sources are compiled as one, as DOTRESIZE_UNITY has it for the libraries themselves.
 # -fsanitize-coverage: the fuzzers of tests/fuzz link the same libraries. Others pay for it with a few calls that do next to nothing.
+# GTEST_HAS_PTHREAD: the precompiled header has GoogleTest for the tests, which define it.
 include(Precompiled)
 set(DOTRESIZE_SANITIZERS -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
-    -fsanitize-coverage=trace-pc,trace-cmp)
+    -fsanitize-coverage=trace-pc,trace-cmp -DGTEST_HAS_PTHREAD=1)
 if(NOT TARGET dotresize_sanitized_pch)
   add_library(dotresize_coverage STATIC ${CMAKE_SOURCE_DIR}/tests/fuzz/coverage.cpp)
-  dotresize_plain_header(dotresize_sanitized_pch)
-  target_compile_options(dotresize_sanitized_pch PRIVATE ${DOTRESIZE_SANITIZERS} -O0 -g1 -Wno-restrict)
+  dotresize_plain_header(dotresize_sanitized_pch <gmock/gmock.h> <gtest/gtest.h>)
+  target_link_libraries(dotresize_sanitized_pch PRIVATE GTest::gmock)
+  target_compile_options(dotresize_sanitized_pch PRIVATE ${DOTRESIZE_SANITIZERS} -O0 -Wno-restrict)
 endif()
 
 function(dotresize_sanitized_library name)
@@ -17,7 +20,8 @@ function(dotresize_sanitized_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   dotresize_warnings(${name})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_compile_options(${name} PUBLIC ${DOTRESIZE_SANITIZERS} -O0 -g1 -Wno-restrict PRIVATE -pthread)
+  target_compile_options(${name} PUBLIC ${DOTRESIZE_SANITIZERS} -O0 -Wno-restrict PRIVATE -pthread)
+  target_link_libraries(${name} PRIVATE fmt::fmt)
   target_precompile_headers(${name} REUSE_FROM dotresize_sanitized_pch)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   target_link_options(${name} PUBLIC ${DOTRESIZE_SANITIZERS})

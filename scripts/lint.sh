@@ -102,5 +102,5 @@ echo "lint: ${#sources[@]} sources"
 # The number of warnings suppressed in foreign headers is no news.
 printf '%s\0' "${sources[@]}" |
   xargs -0 -n 1 -P "$(nproc)" clang-tidy -p build-tidy --quiet --extra-arg=-Wno-unknown-warning-option \
-    --extra-arg=-Wthread-safety \
+    --extra-arg=-Wno-unused-command-line-argument --extra-arg=-Wthread-safety \
     2> >(grep -vE '^[0-9]+ warnings? generated\.$' >&2)

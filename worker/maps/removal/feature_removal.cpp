@@ -22,7 +22,7 @@
 namespace dotresize {
 namespace {
 
-constexpr double kRidge = 0.01;  // relative to the mean of the diagonal
+constexpr double kGramRidge = 0.01;  // relative to the mean of the diagonal
 
 /// Rows of a matrix that one product changes up to their last diagonal entry.
 constexpr int64_t kTriangleRows = 512;
@@ -92,7 +92,7 @@ void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left
 void add_ridge(at::Tensor& gram) {
   const double mean = gram.diagonal().mean().item<double>();
   if (!std::isfinite(mean)) throw NonFiniteError("the features are not finite");
-  gram.diagonal().add_(mean > 0 ? kRidge * mean : 1.0);
+  gram.diagonal().add_(mean > 0 ? kGramRidge * mean : 1.0);
 }
 
 }  // namespace
