@@ -1,6 +1,7 @@
 """The places of situations, what transformers 4 gives for them, and a table of what was found."""
 
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -25,6 +26,11 @@ from situations import session_folder  # noqa: E402
 
 def pytest_addoption(parser):
     parser.addoption("--found", metavar="FILE", help="write a table of what every command gave beside what was expected")
+
+
+def pytest_collection_finish(session):
+    gc.freeze()
+    gc.enable()
 
 
 def program_environment(situation):

@@ -5,14 +5,17 @@
 PAIRS is a list of [MODEL_DIR, TOKENS.safetensors]; stdout has a list with a perplexity, or the reason of a refusal, for each.
 """
 
+import gc
 import json
 import math
 import sys
 from pathlib import Path
 
-import torch
-from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, logging
+gc.disable()  # see tests/output/conftest.py
+
+import torch  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from transformers import AutoModelForCausalLM, logging  # noqa: E402
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()

@@ -1,10 +1,16 @@
+import gc
 import os
 import tempfile
 
 import pytest
-import torch
-from running import DATA
-from safetensors.torch import load_file, save_file
+
+# The collector of cycles takes a fifth of the time in which torch and transformers are imported, and would then go through what
+# they have made again and again.
+gc.disable()
+
+import torch  # noqa: E402
+from running import DATA  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 # The models are tiny: more threads would only wait for each other, here and in the programs that the tests start.
 torch.set_num_threads(1)
@@ -27,6 +33,12 @@ def pytest_sessionstart(session):
             f"these tests are meant for transformers {expected}, found {transformers.__version__} "
             f"in {transformers.__path__[0]}: run scripts/setup.sh"
         )
+
+
+def pytest_collection_finish(session):
+    """Leaves what the imports have made to the end of the process."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 // support, M and (for oblique maps) M_inv of every junction to DIR/junction-NN.safetensors, so that
 // a test can compare the maps of different numbers of ranks. Runs under mpirun. METHOD may be
 // followed by a comma and the metric. The metric fisher may be followed by another comma and
-// float16, the dtype of the computation.
+// float16, the dtype of the computation. All windows of 128 tokens are used.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -92,7 +92,7 @@ void dump(char** argv) {
       .plan = plan,
       .journal = journal,
       .finished = {},
-      .windows = calibration_windows(tokens.tokens, 16, 128),
+      .windows = evaluation_windows(tokens.tokens, 128),
       .map = {.basis = method.basis, .kind = method.map, .metric = metric},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
       .compute_dtype = name.ends_with(",float16") ? at::kHalf : at::kFloat,

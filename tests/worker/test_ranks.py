@@ -26,13 +26,22 @@ JUNCTIONS = 13
 WIDTH = 200
 
 
+def write_tokens(folder, samples):
+    """Writes some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
+    for source in (harness.CALIBRATION, harness.EVALUATION):
+        save_file({"tokens": load_file(source)["tokens"][:samples, :SEQLEN].clone()}, folder / source.name)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    """Writes some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
-    folder = tmp_path_factory.mktemp("tokens")
-    for source in (harness.CALIBRATION, harness.EVALUATION):
-        save_file({"tokens": load_file(source)["tokens"][:SAMPLES, :SEQLEN].clone()}, folder / source.name)
-    return folder
+    return write_tokens(tmp_path_factory.mktemp("tokens"), SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def few_tokens(tmp_path_factory):
+    """A processor multiplies in float16 at a tenth of the speed of float32."""
+    return write_tokens(tmp_path_factory.mktemp("few-tokens"), 4)
 
 
 def maps(tokens, method, schedule, ranks, directory, sharing="own"):
@@ -79,9 +88,9 @@ def test_maps_in_the_metric_of_the_loss_do_not_depend_on_the_ranks(tokens, tmp_p
         assert not torch.allclose(found["M_inv"], found["M"].T, atol=1e-2)
 
 
-def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(tokens, tmp_path):
-    half = check_ranks(tokens, tmp_path, "slicegpt,fisher,float16", "pipeline", more_ranks=[3])
-    for one, other in zip(half, maps(tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32"), strict=True):
+def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(few_tokens, tmp_path):
+    half = check_ranks(few_tokens, tmp_path, "slicegpt,fisher,float16", "pipeline", more_ranks=[3])
+    for one, other in zip(half, maps(few_tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32"), strict=True):
         difference = one["M"] @ one["M_inv"] - other["M"] @ other["M_inv"]
         assert torch.linalg.matrix_norm(difference) < 0.5 * WIDTH**0.5
 

@@ -13,7 +13,8 @@ RANKS = 3
 def traced(tmp_path_factory):
     """Returns the events of a job's timeline, its report and its output."""
     folder = tmp_path_factory.mktemp("traced")
-    spec = job(folder / "out", method={"name": "pca_dotresize", "width": 192}, samples=8, ranks=RANKS)
+    windows = {"samples": 2 * RANKS}
+    spec = job(folder / "out", method={"name": "pca_dotresize", "width": 192}, samples=8, ranks=RANKS, evaluation=windows)
     path = folder / "trace.json"
     done = subprocess.run(
         [*command(spec, folder), "--trace", path], capture_output=True, text=True, timeout=300

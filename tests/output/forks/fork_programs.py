@@ -10,6 +10,7 @@ is the exit status. Ends with its standard input.
 """
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -90,7 +91,10 @@ def wait_for_ended():
 
 def main(descriptor, imports):
     del sys.path[0]  # this folder
+    gc.disable()  # see tests/output/conftest.py
     exec(imports, {})
+    gc.freeze()
+    gc.enable()
     listener = socket.socket(fileno=int(descriptor))
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
         connection, _ = listener.accept()
