@@ -1,10 +1,12 @@
 """Tests of models whose weights are stored in 8 or 4 bits: they are read as what they stand for in bfloat16."""
 
 import json
+import os
 import subprocess
 
 import pytest
 import torch
+from forking import MODELS, forking_python
 from running import VERSIONS, WORKER, keys_of, report_of, run_worker, score_all
 from safetensors.torch import save_file
 from tiny_models import random_dense, tensors_of, tiny_keys
@@ -147,6 +149,17 @@ def test_transformers_measures_the_reported_perplexities(folder, version):
     assert score_all(version, [folder / f"{form}-out" for form in QUANTISED], tokens) == pytest.approx(
         [report["compressed"]["perplexity"] for report in reports], rel=1e-5
     )
+
+
+@pytest.mark.parametrize("form", ["fp8-blocks", "mxfp4"])
+def test_eval_measures_a_source_in_transformers_too(folder, form):
+    environment = os.environ | {"DOTRESIZE_PYTHON": forking_python(MODELS)}
+    tokens = folder / "tokens.safetensors"
+    command = [WORKER, "eval", folder / form, "--tokens", tokens, "--runtime", "transformers", "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    expected = report_of(folder / f"{form}-out")["dense"]["perplexity"]
+    assert json.loads(done.stdout)["models"][0]["perplexity"] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("form", ["fp8-blocks", "fp8-whole", "mxfp4"])

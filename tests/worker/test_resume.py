@@ -208,6 +208,10 @@ def replaced_by_larger(model):
     (model / "new.safetensors").rename(model / "model.safetensors")
 
 
+def with_another_tokenizer(model):
+    (model / "tokenizer_config.json").write_text("{}")
+
+
 def truncated(model):
     interrupted.truncate(model / "model.safetensors")
 
@@ -215,8 +219,9 @@ def truncated(model):
 @pytest.mark.parametrize(("change", "code", "reason"), [
     (removed, 65, "config.json was removed while the job ran"),
     (replaced_by_larger, 65, "model.safetensors was replaced or changed while the job ran"),
+    (with_another_tokenizer, 65, "tokenizer_config.json was replaced or changed while the job ran"),
     (truncated, 1, "has become shorter, or its disk cannot be read"),
-], ids=["removed", "replaced", "truncated"])  # fmt: skip
+], ids=["removed", "replaced", "tokenizer", "truncated"])  # fmt: skip
 def test_a_model_that_changes_while_a_job_runs_is_the_reason(change, code, reason, tmp_path):
     shutil.copytree(harness.MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
     spec = small_job(tmp_path / "out", "allocated")  # opens the model again for its trial

@@ -123,21 +123,27 @@ def latency(model, arguments):
     return {"prompt_ms": prompt_ms, "decode_ms": decode_ms}
 
 
+def read_config(model_dir):
+    try:
+        with open(os.path.join(model_dir, "config.json"), encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{model_dir}: config.json: {error}") from error
+
+
 def auto_class(model_dir):
     """The class that loads the model: another one if its text model is a part of it."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    try:
-        with open(os.path.join(model_dir, "config.json"), encoding="utf-8") as file:
-            return AutoModelForImageTextToText if "text_config" in json.load(file) else AutoModelForCausalLM
-    except (OSError, ValueError) as error:
-        raise InputError(f"{model_dir}: config.json: {error}") from error
+    return AutoModelForImageTextToText if "text_config" in read_config(model_dir) else AutoModelForCausalLM
 
 
 def load(model_dir, trust_remote_code):
     import torch
     from transformers import logging
 
+    # Quantised weights become what they stand for in bfloat16 only if bfloat16 is the model's dtype.
+    is_quantised = bool(read_config(model_dir).get("quantization_config"))
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -146,8 +152,8 @@ def load(model_dir, trust_remote_code):
             trust_remote_code=trust_remote_code,
             local_files_only=True,
             use_safetensors=True,
-            torch_dtype=torch.float32,
-        )
+            torch_dtype="auto" if is_quantised else torch.float32,
+        ).float()
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"{model_dir}: transformers cannot load it: {error}") from error
     return model.eval()

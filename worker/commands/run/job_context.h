@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -21,6 +22,10 @@ namespace dotresize {
 
 inline constexpr char kConfigFile[] = "config.json";
 
+/// Stamps of the model's files that an output may get copies of; none for one that is not there.
+std::map<std::filesystem::path, std::optional<FileStamp>> stamps_of_companions(
+    const std::filesystem::path& model_dir);
+
 /// State shared by the steps of a job. Each step takes the results of the ones before.
 struct JobContext {
   const ResolvedJob& job;
@@ -36,6 +41,9 @@ struct JobContext {
   CheckpointReader source{job.model.path, config};
   const FileStamp config_stamp = InputFile((job.model.path / kConfigFile).string()).stamp();
 
+  const std::map<std::filesystem::path, std::optional<FileStamp>> companions =
+      stamps_of_companions(job.model.path);
+
   const bool root = comm.rank() == 0;
   const RankShard& shard = plan.of_rank(comm.rank());
   /// Directory that all ranks write to while the output is unfinished.
@@ -46,7 +54,7 @@ struct JobContext {
       [&progress = environment.progress](int64_t tokens) { progress.add({.tokens = tokens}); };
 
   InputStamps inputs() const;
-  /// Throws InputError if an input file has changed since it was opened.
+  /// Throws InputError if an input file, or one that goes with it, has changed since the job began.
   void require_unchanged_inputs() const;
   /// Opens the source again, with the tensors of these files in place of its own. Throws InputError
   /// if an input file has changed: the journal must not get results of two models.

@@ -281,8 +281,19 @@ InputStamps JobContext::inputs() const {
   return inputs;
 }
 
+std::map<fs::path, std::optional<FileStamp>> stamps_of_companions(const fs::path& model_dir) {
+  std::map<fs::path, std::optional<FileStamp>> stamps;
+  for (const char* name : kCompanionFiles)
+    stamps[model_dir / name] = stamp_of_file(model_dir / name);
+  for (const char* name : kProcessorFiles)
+    stamps[model_dir / name] = stamp_of_file(model_dir / name);
+  return stamps;
+}
+
 void JobContext::require_unchanged_inputs() const {
-  for (const auto& [file, opened] : inputs()) {
+  std::map<fs::path, std::optional<FileStamp>> before = companions;
+  for (const auto& [file, stamp] : inputs()) before.emplace(file, stamp);
+  for (const auto& [file, opened] : before) {
     const std::optional<FileStamp> now = stamp_of_file(file);
     if (now == opened) continue;
     throw InputError(
