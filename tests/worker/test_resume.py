@@ -4,7 +4,6 @@ import copy
 import functools
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -167,20 +166,8 @@ def test_sidecars_that_are_still_json_are_noticed_too(spec, journal, uninterrupt
     assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
 
 
-def change_weights(spec):
-    """Flips a bit of the source's last weight. Its size and modification time do not change."""
-    weights = max(pathlib.Path(spec["model"]["path"]).glob("*.safetensors"))
-    before = weights.stat()
-    with weights.open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        byte = file.read(1)[0]
-        file.seek(-1, os.SEEK_END)
-        file.write(bytes([byte ^ 1]))
-    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
 def test_weights_that_were_changed_since_are_refused(spec, tmp_path):
-    change_weights(spec)
+    interrupted.change_weights(spec)
     done = harness.run(spec, tmp_path, threads=1)
     assert done.returncode == 65, done.stderr
     assert "was replaced or changed since the interrupted run" in done.stderr
@@ -189,72 +176,13 @@ def test_weights_that_were_changed_since_are_refused(spec, tmp_path):
 
 def test_weights_that_are_changed_during_the_run_are_refused(spec, tmp_path):
     def change_and_wait(running):
-        change_weights(spec)
+        interrupted.change_weights(spec)
         code, _ = running.end()
         assert code == 65, running.log
         assert "was replaced or changed while the job ran" in running.log
 
     shutil.rmtree(interrupted.partial_of(spec))
     interrupted.run_to_entries(in_many_groups(spec, tmp_path), tmp_path, 2, change_and_wait)
-
-
-def removed(model):
-    model.rename(model.with_name("moved"))
-
-
-def replaced_by_larger(model):
-    tensors = load_file(model / "model.safetensors")
-    save_file(tensors | {"other": torch.zeros(9)}, model / "new.safetensors", metadata={"format": "pt"})
-    (model / "new.safetensors").rename(model / "model.safetensors")
-
-
-def with_another_tokenizer(model):
-    (model / "tokenizer_config.json").write_text("{}")
-
-
-def truncated(model):
-    interrupted.truncate(model / "model.safetensors")
-
-
-@pytest.mark.parametrize(("change", "code", "reason"), [
-    (removed, 65, "config.json was removed while the job ran"),
-    (replaced_by_larger, 65, "model.safetensors was replaced or changed while the job ran"),
-    (with_another_tokenizer, 65, "tokenizer_config.json was replaced or changed while the job ran"),
-    (truncated, 1, "has become shorter, or its disk cannot be read"),
-], ids=["removed", "replaced", "tokenizer", "truncated"])  # fmt: skip
-def test_a_model_that_changes_while_a_job_runs_is_the_reason(change, code, reason, tmp_path):
-    shutil.copytree(harness.MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
-    spec = small_job(tmp_path / "out", "allocated")  # opens the model again for its trial
-    spec["model"]["path"] = str(tmp_path / "model")
-    running = harness.Running(spec, tmp_path, threads=1)
-    assert interrupted.wait_for_entries(running, interrupted.journal_of(spec), 1), running.log
-    (rank,) = running.ranks()
-    rank.suspend()
-    change(tmp_path / "model")
-    rank.resume()
-    ended, _ = running.end(120)
-    assert reason in running.log and ended == code, running.log
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_journal_does_not_take_weights_that_came_during_its_run_for_its_own(tmp_path):
-    shutil.copytree(harness.MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
-    spec = small_job(tmp_path / "out")
-    spec["model"]["path"] = str(tmp_path / "model")
-    spec["evaluation"] = {"tokens": str(harness.EVALUATION)}
-    running = harness.Running(spec, tmp_path, threads=1)
-    assert interrupted.wait_for_entries(running, interrupted.journal_of(spec), 1), running.log  # of the dense model's evaluation
-    (rank,) = running.ranks()
-    rank.suspend()
-    assert not list(interrupted.journal_of(spec).glob("model*.sha256"))
-    change_weights(spec)
-    rank.resume()
-    while not list(interrupted.journal_of(spec).glob("map-0.json")):
-        assert running.process.poll() is None, running.log
-    interrupted.kill(running, "all ranks")
-    done = harness.run(spec, tmp_path, threads=1)
-    assert done.returncode == 65, done.stderr
-    assert "was replaced or changed since the interrupted run" in done.stderr
 
 
 def end_with_sigterm(running):
