@@ -148,6 +148,8 @@ def add_model(writer, model, tokenizer, gguf):
 
 def add_tokenizer(writer, model, gguf):
     file = model.directory / "tokenizer.json"
+    if not file.exists():
+        raise InputError(f"{model.directory} has no tokenizer.json, which a GGUF file holds: copy that of the dense model there")
     tokenizer = model.read_json("tokenizer.json")
     try:
         if (kind := tokenizer["model"]["type"]) != "BPE":

@@ -133,6 +133,12 @@ def test_other_splittings_are_refused_in_the_name_of_the_exporter(model, tmp_pat
         assert "deepseek-llm, deepseek-v3, gpt-2, gpt-4o, llama-bpe" in refusal
 
 
+def test_a_model_without_a_tokenizer_is_refused_with_what_would_help(model, tmp_path):
+    (model / "tokenizer.json").unlink()
+    refusal = export(model, tmp_path / "model.gguf", exit_code=65)
+    assert f"{model} has no tokenizer.json, which a GGUF file holds: copy that of the dense model there" in refusal
+
+
 def test_a_sentencepiece_tokenizer_has_scores(model, tmp_path):
     """The byte tokens of Llama 2 and Mistral 7B, and merges by rank."""
     with_steps(model, [{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}])
