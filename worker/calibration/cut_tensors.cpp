@@ -35,6 +35,7 @@ std::vector<int64_t> sizes_of(const std::vector<Choice>& choices, const Unit& un
 std::vector<int64_t> main_sizes(const std::vector<Choice>& choices) {
   const Unit* main = choices.front().unit;
   std::vector<int64_t> sizes;
+  sizes.reserve(choices.size());
   for (const auto& [unit, size] : choices) sizes.push_back(unit == main ? size : -1);
   return sizes;
 }
@@ -123,6 +124,7 @@ std::map<std::string, at::Tensor> SublayerCutter::curve(SublayerSums& sums,
   }
   std::map<const Unit*, size_t> next;
   std::vector<double> loss_increases;
+  loss_increases.reserve(choices.size());
   for (const Choice& choice : choices) {
     loss_increases.push_back(curves.at(choice.unit).at(next[choice.unit]++));
   }
