@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -28,8 +29,8 @@ bool maps_meet(double size, const ModelConfig& config, const ResolvedJob& job) {
   ResolvedJob named = job;
   named.target.allocation.reset();
   named.mlp.reset();
-  const JunctionWidths narrowest =
-      uniform_widths(config, named.maps.head_sliced, job.mlp->round_to);
+  const JunctionWidths narrowest = uniform_widths(config, named.maps.head_sliced,
+                                                  std::min(job.mlp->round_to, config.hidden_size));
   const NetSize net = net_size(config, output_model_config(config, named, narrowest));
   return net.compressed_bytes <= largest_bytes(size, net.dense_bytes);
 }
