@@ -60,7 +60,7 @@ def read_tokens(inputs, model_dir):
 
 def load(model_dir, dtype):
     """dtype: torch's, or "auto" for that of the checkpoint."""
-    model = run_in_transformers.auto_class(model_dir).from_pretrained(
+    model = run_in_transformers.auto_class(run_in_transformers.read_config(model_dir)).from_pretrained(
         model_dir,
         trust_remote_code=may_run_code(model_dir),
         torch_dtype=dtype,

@@ -74,7 +74,7 @@ struct CutReport {
     int64_t source = 0;
   };
   std::string name;         ///< name of the sublayer
-  std::vector<Size> sizes;  ///< each unit that the sublayer has in the source, the main one first
+  std::vector<Size> sizes;  ///< main_unit(), then others that the source has
   /// Predicted loss increase per token in the metric of the loss, else half the squared error.
   double predicted_loss_increase = 0.0;
   int64_t unseen_experts = 0;  ///< experts whose features were cut without any token of theirs

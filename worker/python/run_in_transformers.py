@@ -131,28 +131,29 @@ def read_config(model_dir):
         raise InputError(f"{model_dir}: config.json: {error}") from error
 
 
-def auto_class(model_dir):
-    """The class that loads the model: another one if its text model is a part of it."""
+def auto_class(config):
+    """The class that loads the model of this config.json: another one if its text model is a part of it."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    return AutoModelForImageTextToText if "text_config" in read_config(model_dir) else AutoModelForCausalLM
+    return AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
 
 
 def load(model_dir, trust_remote_code):
     import torch
     from transformers import logging
 
+    config = read_config(model_dir)
     # Quantised weights become what they stand for in bfloat16 only if bfloat16 is the model's dtype.
-    is_quantised = bool(read_config(model_dir).get("quantization_config"))
+    dtype = "auto" if config.get("quantization_config") else torch.float32
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        model = auto_class(model_dir).from_pretrained(
+        model = auto_class(config).from_pretrained(
             model_dir,
             trust_remote_code=trust_remote_code,
             local_files_only=True,
             use_safetensors=True,
-            torch_dtype="auto" if is_quantised else torch.float32,
+            torch_dtype=dtype,
         ).float()
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"{model_dir}: transformers cannot load it: {error}") from error

@@ -11,7 +11,8 @@ std::vector<int64_t> sizes_of_value_channels(const LayerSpec& layer, int64_t /*r
   return sizes_in_steps(all, std::max<int64_t>(1, all / 32));
 }
 
-/// Every attention has neither a gate, which multiplies all channels, nor a memory in its place.
+/// Returns true if no attention has a gate, which multiplies all channels, or a memory in its
+/// place.
 bool narrows_in(const ModelConfig& config) {
   return std::ranges::none_of(config.layers, [](const LayerSpec& layer) {
     return layer.attention.gated || layer.attention.delta_net;

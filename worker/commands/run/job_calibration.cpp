@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -27,40 +26,34 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// Returns the entry of a sublayer that may have been cut. `predicted`: that of the allocation.
-CutReport report_cut(const JobContext& run, const ModelConfig& cut, int64_t sublayer,
-                     const std::optional<double>& predicted, const Journal& journal) {
+/// Returns the entry of a sublayer that may have been cut. An allocation has a prediction for each.
+CutReport report_cut(const JobContext& run, const std::optional<Allocation>& allocation,
+                     const ModelConfig& cut, int64_t sublayer, const Journal& journal) {
   CutReport report{sublayer_name(sublayer), {}};
   const bool gone = is_skipped(cut, sublayer);
   for (const Unit* unit : kUnits) {
-    if (!unit->is_in(sublayer) || unit->size_in(run.config, sublayer) == 0) continue;
-    report.sizes.push_back(
-        {unit, gone ? 0 : unit->size_in(cut, sublayer), unit->size_in(run.config, sublayer)});
+    if (!unit->is_in(sublayer)) continue;
+    const int64_t source = unit->size_in(run.config, sublayer);
+    if (source == 0 && unit != &main_unit(sublayer)) continue;
+    report.sizes.push_back({unit, gone ? 0 : unit->size_in(cut, sublayer), source});
   }
   const auto is_whole = [](const CutReport::Size& size) { return size.left == size.source; };
   if (std::ranges::all_of(report.sizes, is_whole)) return report;
   const CutDiagnostics found = cut_diagnostics(journal, run.config, cut, sublayer);
-  report.predicted_loss_increase = predicted.value_or(found.predicted_loss_increase);
   report.unseen_experts = found.unseen_experts;
+  report.predicted_loss_increase =
+      allocation ? std::ranges::find(allocation->chosen, sublayer, &ChosenSize::sublayer)
+                       ->predicted_loss_increase
+                 : found.predicted_loss_increase;
   return report;
 }
 
 std::vector<CutReport> report_cuts(const JobContext& run,
                                    const std::optional<Allocation>& allocation,
                                    const ModelConfig& cut, const Journal& journal) {
-  std::map<int64_t, double> predictions;
-  if (allocation) {
-    for (const ChosenSize& one : allocation->chosen) {
-      predictions[one.sublayer] = one.predicted_loss_increase;
-    }
-  }
   std::vector<CutReport> reports;
   for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
-    if (!may_be_cut(run.job, s)) continue;
-    const auto found = predictions.find(s);
-    reports.push_back(report_cut(
-        run, cut, s, found == predictions.end() ? std::nullopt : std::optional(found->second),
-        journal));
+    if (may_be_cut(run.job, s)) reports.push_back(report_cut(run, allocation, cut, s, journal));
   }
   return reports;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -283,10 +284,10 @@ InputStamps JobContext::inputs() const {
 
 std::map<fs::path, std::optional<FileStamp>> stamps_of_companions(const fs::path& model_dir) {
   std::map<fs::path, std::optional<FileStamp>> stamps;
-  for (const char* name : kCompanionFiles)
-    stamps[model_dir / name] = stamp_of_file(model_dir / name);
-  for (const char* name : kProcessorFiles)
-    stamps[model_dir / name] = stamp_of_file(model_dir / name);
+  for (const std::span<const char* const> names : {std::span<const char* const>(kCompanionFiles),
+                                                   std::span<const char* const>(kProcessorFiles)}) {
+    for (const char* name : names) stamps[model_dir / name] = stamp_of_file(model_dir / name);
+  }
   return stamps;
 }
 

@@ -44,8 +44,7 @@ namespace {
 void end_by_bus_error(int) {
   constexpr char kReason[] =
       "dotresize-worker: error: a file that is being read, of a model or of the journal, has "
-      "become "
-      "shorter, or its disk cannot be read (SIGBUS)\n";
+      "become shorter, or its disk cannot be read (SIGBUS)\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kReason, sizeof(kReason) - 1);
   ::_exit(kExitJobFailed);
 }
