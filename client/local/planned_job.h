@@ -7,7 +7,7 @@
 #include "client/local/size_alternatives.h"
 #include "job/plan/check_files.h"
 #include "job/plan/estimate/estimates.h"
-#include "job/plan/job_plan.h"
+#include "job/plan/plan_job.h"
 #include "job/remote/localized_job.h"
 #include "job/spec/job_file.h"
 

@@ -8,7 +8,7 @@
 #include "base/text/human_text.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/job_plan.h"
+#include "job/plan/plan_job.h"
 #include "job/plan/resolve/asked_size.h"
 #include "job/spec/validate_spec.h"
 

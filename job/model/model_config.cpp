@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "job/model/units/unit.h"
+
 namespace dotresize {
 
 int64_t layer_of(int64_t sublayer) { return sublayer / 2; }
@@ -99,8 +101,7 @@ int64_t active_mlps(const ModelConfig& config, int64_t sublayer) {
 }
 
 int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
-  return is_attention(sublayer) ? config.attention(sublayer).value_head_dim
-                                : mlp_width(config, sublayer);
+  return main_unit(sublayer).size_in(config, sublayer);
 }
 
 bool is_skipped(const ModelConfig& config, int64_t sublayer) {

@@ -53,8 +53,8 @@ struct NarrowForm {
   std::vector<int64_t> junction_groups;
   /// Shortcut of each sublayer. Empty: one matrix each, the identity within a group.
   std::vector<ShortcutForm> shortcuts;
-  /// The config states the MLP's features and the value heads' channels of each layer. Else it
-  /// states one size for all layers.
+  /// The config states the sizes of units (job/model/units/unit.h) in each layer. Else it states
+  /// one size for all layers.
   bool sizes_by_layer = false;
   // With tied embeddings, whose shared table is hidden_size wide: a matrix lies between the table
   // and the first junction, and between the last junction and the table.
@@ -179,7 +179,7 @@ int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
 /// Number of them that a token goes through.
 int64_t active_mlps(const ModelConfig& config, int64_t sublayer);
 
-/// mlp_width of an MLP, the channels of each value head of an attention.
+/// Size of the first unit of the sublayer's kind (job/model/units/unit.h).
 int64_t inner_width(const ModelConfig& config, int64_t sublayer);
 
 /// Returns true for a sublayer of inner width 0: it is only its skip path, without projections or

@@ -139,10 +139,13 @@ void read_narrow_form(const ConfigFields& fields, ModelConfig& config) {
   if (!config.compressed) {
     config.form.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()),
                                        config.hidden_size);
-    if (!fields.has(kValueChannels.key)) return;
-    fields.fail(kValueChannels.key,
-                "the value heads of a model of the family " + config.family +
-                    " are as wide as head_dim says; those of model_type dotresize may not be");
+    for (const Unit* unit : kUnits) {
+      if (unit->in_stock || !fields.has(unit->key)) continue;
+      fields.fail(unit->key, "a model of the family " + config.family + " has all " +
+                                 std::string(unit->parts) +
+                                 " in every layer; one of model_type dotresize may have fewer");
+    }
+    return;
   }
   config.form.junction_widths = read_junction_widths(fields, config);
   read_projections(fields, config);

@@ -152,6 +152,7 @@ struct ResolvedJob {
   }
   /// False if the loss decides what the sublayers keep. That is then known while the job runs.
   bool sizes_known() const { return !target.allocation; }
+  ScheduleNeeds schedule_needs() const { return {stock_output(), gradients(), statistics.given()}; }
   bool heals() const { return healing && healing->epochs > 0; }
   /// True if the compressed model's predictions are compared with the dense model's.
   bool compares_predictions() const { return evaluation && evaluation->kl; }

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/errors.h"
+
 namespace dotresize {
 namespace {
 
@@ -19,6 +21,11 @@ constexpr std::array<Schedule, 3> kSchedules = {{
 
 }  // namespace
 
+bool Schedule::offers(const ScheduleNeeds& needs) const {
+  return (shares_maps || !needs.shares_maps) && (gradients || !needs.gradients) &&
+         (keeps_statistics || !needs.keeps_statistics);
+}
+
 std::span<const Schedule> schedules() { return kSchedules; }
 
 const Schedule& schedule_for_activations(std::string_view activations) {
@@ -27,6 +34,19 @@ const Schedule& schedule_for_activations(std::string_view activations) {
     throw std::invalid_argument("no schedule has activations " + std::string(activations));
   }
   return *found;
+}
+
+const Schedule& choose_schedule(std::optional<std::string_view> asked, std::string_view usual,
+                                const ScheduleNeeds& needs) {
+  const Schedule& preferred = schedule_for_activations(asked.value_or(usual));
+  if (preferred.offers(needs)) return preferred;
+  if (asked) {
+    throw InputError("calibration.activations",
+                     std::string(*asked) +
+                         " does not go with shared maps, the metric fisher or kept statistics");
+  }
+  return *std::ranges::find_if(kSchedules,
+                               [&](const Schedule& other) { return other.offers(needs); });
 }
 
 }  // namespace dotresize

@@ -1,11 +1,19 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "job/plan/method.h"
 
 namespace dotresize {
+
+/// Abilities of a schedule that a job needs.
+struct ScheduleNeeds {
+  bool shares_maps = false;
+  bool gradients = false;
+  bool keeps_statistics = false;
+};
 
 /// Order in which ranks, sublayers and calibration tokens are processed: a row of schedules(). The
 /// step of the same name (job/plan/steps/) has what it takes, the function in
@@ -22,6 +30,8 @@ struct Schedule {
   /// other.
   bool pipelined = false;
 
+  /// True if the schedule has everything that a job needs.
+  bool offers(const ScheduleNeeds& needs) const;
   bool operator==(const Schedule&) const = default;
 };
 
@@ -31,5 +41,11 @@ std::span<const Schedule> schedules();
 /// The first schedule of a value of `calibration.activations`. Throws std::invalid_argument if
 /// there is none.
 const Schedule& schedule_for_activations(std::string_view activations);
+
+/// The first schedule of the activations `asked` (`calibration.activations`). If they are absent,
+/// that of the `usual` ones if it offers what the job needs, else the first one that does. Throws
+/// InputError if the asked ones do not go with the needs.
+const Schedule& choose_schedule(std::optional<std::string_view> asked, std::string_view usual,
+                                const ScheduleNeeds& needs);
 
 }  // namespace dotresize

@@ -4,37 +4,39 @@
 #include <fmt/ranges.h>
 
 #include <cstddef>
+#include <optional>
 
 #include "base/text/human_text.h"
 #include "job/model/engine_formats.h"
 #include "job/model/model_size.h"
-#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {
 
-ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job) {
+ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job,
+                         const ModelConfig& output) {
   ServedSizes sizes;
   if (!job.stock_output()) return sizes;
-  ResolvedJob known = job;
-  if (!job.sizes_known()) {
+  std::optional<ModelConfig> served;
+  if (job.sizes_known()) {
+    served = output;
+  } else {
     // The largest number of features, in each MLP or in each expert, with which the output meets
     // the size.
     const int64_t most = largest_bytes(job.target.allocation->size, stored_bytes(config));
+    ResolvedJob assumed = job;
     for (const int64_t features : kFeatures.sizes(config.layers.front(), job.mlp->round_to)) {
-      MlpTarget& cut = known.mlp.emplace();
+      MlpTarget& cut = assumed.mlp.emplace();
       (job.mlp->expert_width > 0 ? cut.expert_width : cut.width) = features;
-      ModelConfig output = with_cut_mlps(config, cut);
-      output.files.dtypes = job.output.dtypes;
-      if (stored_bytes(output) > most) continue;
+      served = output_model_config(config, assumed, assumed.widths);
+      if (stored_bytes(*served) > most) continue;
       sizes.assumed_features = features;
       break;
     }
     if (sizes.assumed_features == 0) return sizes;
   }
   const std::vector<FormatSize> dense = format_sizes(config);
-  const std::vector<FormatSize> compressed =
-      format_sizes(output_model_config(config, known, known.widths));
+  const std::vector<FormatSize> compressed = format_sizes(*served);
   for (std::size_t i = 0; i < dense.size(); ++i) {
     sizes.formats.push_back(
         {dense[i].format, dense[i].bytes, compressed[i].bytes, compressed[i].unfit_rows});

@@ -23,9 +23,10 @@ struct ServedSizes {
   int64_t assumed_features = 0;
 };
 
-/// Returns the sizes of a stock output. Empty for other outputs, which engines do not load, and if
-/// cutting features alone cannot meet the size.
-ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job);
+/// Returns the sizes of a stock output. `output`: its config if its sizes are known. Empty for
+/// other outputs, which engines do not load, and if cutting features alone cannot meet the size.
+ServedSizes served_sizes(const ModelConfig& config, const ResolvedJob& job,
+                         const ModelConfig& output);
 
 /// Table of the sizes with a heading, and a line that starts with "warning:" for each format that
 /// stores rows of the output in a larger type. Empty if there are no sizes; else it ends with a

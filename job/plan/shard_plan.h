@@ -6,11 +6,9 @@
 
 namespace dotresize {
 
-/// Gives each rank contiguous sublayers, balanced by estimated time (embedding and head counted).
-/// Uses the fewest groups of junctions whose peaks are within the job's budgets, with overlaps and
-/// as few checkpoints as memory allows. If nothing is within the budgets, a group has one junction
-/// per rank. MLPs are grouped likewise. Deterministic. Throws InputError if there are more ranks
-/// than sublayers.
+/// Gives each rank contiguous sublayers, balanced by estimated time (embedding and head counted),
+/// and fits what it holds at once into the budgets (budget_fit.h). Needs as many ranks as sublayers
+/// at most, which job_resources() checks. Deterministic.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 
 }  // namespace dotresize

@@ -19,7 +19,7 @@
 #include "base/text/sha256.h"
 #include "job/checkpoint/source_model.h"
 #include "job/plan/check_files.h"
-#include "job/plan/job_plan.h"
+#include "job/plan/plan_job.h"
 #include "job/plan/resolve/resolve_method.h"
 #include "job/plan/text_files.h"
 #include "job/spec/job_file.h"

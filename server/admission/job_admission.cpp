@@ -10,7 +10,7 @@
 #include "base/text/printable.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/check_files.h"
-#include "job/plan/job_plan.h"
+#include "job/plan/plan_job.h"
 #include "job/plan/plan_table.h"
 #include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"

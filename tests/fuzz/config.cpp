@@ -1,6 +1,6 @@
 #include "base/errors.h"
 #include "job/model/read_model_config.h"
-#include "job/plan/job_plan.h"
+#include "job/plan/plan_job.h"
 #include "job/plan/plan_table.h"
 #include "job/spec/job_file.h"
 #include "tests/fuzz/targets.h"

@@ -10,7 +10,6 @@
 
 #include "job/plan/allocate/junction_widths.h"
 #include "worker/maps/scoped_threads.h"
-#include "worker/transformer/load.h"
 #include "worker/transformer/stage/stream_guard.h"
 #include "worker/transformer/weights.h"
 
@@ -138,17 +137,12 @@ void AlignedMaps::next() {
   ++junction_;
 }
 
-at::Tensor read_final_norm(const CalibrationJob& job, PhaseClock& clock) {
-  const PhaseClock::Scope scope(clock, "read");
-  return to_device(load_before_head(job.reader, job.config, job.fold_dtype).norm, job.device);
-}
-
 std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,
                                           const ModelConfig& output, PhaseClock& clock) {
   if (job.widths.mapped_count == 0) return std::nullopt;
   const bool tied = job.shared_map && output.tie_word_embeddings;
   return std::optional<AlignedMaps>(std::in_place, comm, job, clock,
-                                    tied ? read_final_norm(job, clock) : at::Tensor());
+                                    tied ? job.read_final_norm(clock) : at::Tensor());
 }
 
 }  // namespace dotresize

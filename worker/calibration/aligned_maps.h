@@ -75,9 +75,6 @@ class AlignedMaps {
   JunctionMap whole_;  ///< rotated map of a last junction of full width; M undefined: the identity
 };
 
-/// Returns γ of the source's final norm, [d] in the fold dtype on the device.
-at::Tensor read_final_norm(const CalibrationJob& job, PhaseClock& clock);
-
 /// Returns the maps of the output, or nothing if no junction is mapped. All maps must be in the
 /// journal. References outlive the result. Collective.
 std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,

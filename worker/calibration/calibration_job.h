@@ -53,6 +53,12 @@ struct CalibrationJob {
   int64_t map_of(int64_t junction) const { return shared_map ? kSharedMap : junction; }
   /// Loads the junction's map from the journal, in the fold dtype on the device.
   JunctionMap load_map(int64_t junction) const;
+  // Tensors of the source, in the fold dtype on the device. `clock` counts the time as "read".
+  /// Rows [first, first + count) of the embedding or the head.
+  at::Tensor read_rows(const StoredTensor& matrix, int64_t first, int64_t count,
+                       PhaseClock& clock) const;
+  /// γ of the final norm, [d].
+  at::Tensor read_final_norm(PhaseClock& clock) const;
 };
 
 /// Receives the folded weights of this rank's sublayers, in the fold dtype, each as soon as it is

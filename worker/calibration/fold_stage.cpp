@@ -10,26 +10,22 @@
 #include "worker/calibration/aligned_maps.h"
 #include "worker/maps/fold.h"
 #include "worker/transformer/fold_sublayer.h"
-#include "worker/transformer/load.h"
 #include "worker/transformer/sublayer_loader.h"
 
 namespace dotresize {
 namespace {
 
-/// Calls fold(first, rows) with blocks of rows of the embedding or the head, in the fold dtype on
-/// the device.
+/// Calls fold(first, rows) with blocks of rows of the embedding or the head, as `role` says, in the
+/// fold dtype on the device.
 template <typename Fold>
-void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseClock& clock,
+void for_each_rows(const CalibrationJob& job, TensorRole role, PhaseClock& clock,
                    const Fold& fold) {
+  const StoredTensor matrix =
+      role == TensorRole::kEmbedding ? embedding_tensor(job.config) : head_matrix(job.config);
   const int64_t count = matrix.shape.at(0);
   for (int64_t first = 0; first < count; first += kFoldedVocabularyRows) {
-    at::Tensor rows;
-    {
-      const PhaseClock::Scope scope(clock, "read");
-      rows = to_device(load_rows(job.reader, matrix, first,
-                                 std::min(kFoldedVocabularyRows, count - first), job.fold_dtype),
-                       job.device);
-    }
+    const at::Tensor rows =
+        job.read_rows(matrix, first, std::min(kFoldedVocabularyRows, count - first), clock);
     const PhaseClock::Scope scope(clock, "fold");
     fold(first, rows);
   }
@@ -37,10 +33,10 @@ void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseC
 
 void put_head(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
               PhaseClock& clock) {
-  const at::Tensor gamma = read_final_norm(job, clock);
+  const at::Tensor gamma = job.read_final_norm(clock);
   const ModelConfig& output = sink.output();
   if (!output.tie_word_embeddings) {
-    for_each_rows(job, head_matrix(job.config), clock, [&](int64_t first, const at::Tensor& rows) {
+    for_each_rows(job, TensorRole::kHead, clock, [&](int64_t first, const at::Tensor& rows) {
       sink.put_end(TensorRole::kHead, fold_head({gamma, rows}, map.M_inv).weight, first);
     });
   } else if (output.form.head_projection) {
@@ -50,15 +46,9 @@ void put_head(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink
   }
 }
 
-/// Takes a sublayer of the stage; the next one is read ahead.
-SublayerWeights next_sublayer(SublayerLoader& loader, int64_t sublayer, PhaseClock& clock) {
-  SublayerWeights weights;
-  {
-    const PhaseClock::Scope scope(clock, "read");
-    weights = loader.take(sublayer);
-  }
-  loader.read_ahead(sublayer + 1);
-  return weights;
+SublayerWeights next_sublayer(SublayerLoader& loader, PhaseClock& clock) {
+  const PhaseClock::Scope scope(clock, "read");
+  return loader.next();
 }
 
 /// Copies the shard: all of its tensors except those of a tied head.
@@ -66,19 +56,19 @@ void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
                 PhaseClock& clock) {
   const RankShard& shard = job.shard(comm);
   if (shard.first_sublayer == 0) {
-    for_each_rows(job, embedding_tensor(job.config), clock,
-                  [&](int64_t first, const at::Tensor& rows) {
-                    sink.put_end(TensorRole::kEmbedding, rows, first);
-                  });
+    for_each_rows(job, TensorRole::kEmbedding, clock, [&](int64_t first, const at::Tensor& rows) {
+      sink.put_end(TensorRole::kEmbedding, rows, first);
+    });
   }
-  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
+  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.first_sublayer,
+                        shard.end_sublayer);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    sink.put_sublayer(next_sublayer(loader, sublayer, clock));
+    sink.put_sublayer(next_sublayer(loader, clock));
   }
   if (shard.end_sublayer < job.config.num_sublayers()) return;
-  sink.put_end(TensorRole::kFinalNorm, read_final_norm(job, clock), 0);
+  sink.put_end(TensorRole::kFinalNorm, job.read_final_norm(clock), 0);
   if (sink.output().tie_word_embeddings) return;
-  for_each_rows(job, head_matrix(job.config), clock, [&](int64_t first, const at::Tensor& rows) {
+  for_each_rows(job, TensorRole::kHead, clock, [&](int64_t first, const at::Tensor& rows) {
     sink.put_end(TensorRole::kHead, rows, first);
   });
 }
@@ -95,16 +85,15 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
   JunctionMap map = maps.map();
   if (shard.first_sublayer == 0) {
     const bool projects = sink.output().form.embedding_projection;
-    for_each_rows(job, embedding_tensor(job.config), clock,
-                  [&](int64_t first, const at::Tensor& rows) {
-                    sink.put_end(TensorRole::kEmbedding,
-                                 projects ? rows : fold_embedding(rows, map.M), first);
-                  });
+    for_each_rows(job, TensorRole::kEmbedding, clock, [&](int64_t first, const at::Tensor& rows) {
+      sink.put_end(TensorRole::kEmbedding, projects ? rows : fold_embedding(rows, map.M), first);
+    });
     if (projects) sink.put_end(TensorRole::kEmbeddingProjection, map.M.t(), 0);
   }
-  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.end_sublayer);
+  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device, shard.first_sublayer,
+                        shard.end_sublayer);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    SublayerWeights weights = next_sublayer(loader, sublayer, clock);
+    SublayerWeights weights = next_sublayer(loader, clock);
     const PhaseClock::Scope scope(clock, "fold");
     weights = fold_input(weights, map.M_inv);
     maps.next();

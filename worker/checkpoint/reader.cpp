@@ -24,6 +24,11 @@ namespace {
 
 constexpr int64_t kNumbersAtOnce = int64_t{1} << 20;  // that are dequantised
 
+/// Beginning of an error about a tensor.
+std::string tensor_of_file(const fs::path& path, const std::string& name) {
+  return path.string() + ": tensor " + in_quotes(name);
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const fs::path& file_path, const InputFile& file)
@@ -46,7 +51,7 @@ std::string SafetensorsFile::sha256() const { return sha256_of_bytes(mapping_.ge
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const auto found = header.tensors.find(name);
   if (found == header.tensors.end()) {
-    throw InputError(path.string() + ": tensor " + in_quotes(name) + " is not there");
+    throw InputError(tensor_of_file(path, name) + " is not there");
   }
   const TensorInfo& info = found->second;
   return tensor(TensorPlace{"", name, info.dtype, info.shape, info.begin, info.end});
@@ -57,8 +62,7 @@ at::Tensor SafetensorsFile::tensor(const TensorPlace& place) const {
   try {
     dtype = torch_dtype(place.dtype);
   } catch (const InputError& error) {
-    throw InputError(path.string() + ": tensor " + in_quotes(place.stored_name) + ": " +
-                     error.what());
+    throw InputError(tensor_of_file(path, place.stored_name) + ": " + error.what());
   }
   if (place.begin == place.end) return at::empty(place.shape, dtype);
   if (place.transposed) {
@@ -162,8 +166,8 @@ const CheckpointReader::MappedTensor& CheckpointReader::tensor_with(const std::s
   const MappedTensor& tensor = tensor_named(name);
   const at::IntArrayRef found = tensor.place.shape;
   if (shape == found) return tensor;
-  throw InputError(c10::str(tensor.file->path.string(), ": tensor ", in_quotes(name), " has shape ",
-                            found, ", expected ", shape));
+  throw InputError(c10::str(tensor_of_file(tensor.file->path, name), " has shape ", found,
+                            ", expected ", shape));
 }
 
 void CheckpointReader::read_ahead(const std::string& name, at::IntArrayRef expected_shape) const {
@@ -210,7 +214,7 @@ at::Tensor CheckpointReader::dequantised(const MappedTensor& tensor) const {
   const at::Tensor weight = form.dtype == "F8_E4M3" ? stored.view(at::kFloat8_e4m3fn) : stored;
   at::Tensor scales = files_.at(form.scales.file).tensor(form.scales).to(at::kFloat);
   if (!all_finite(scales)) {
-    throw InputError(tensor.file->path.string() + ": tensor " + in_quotes(form.scales.stored_name) +
+    throw InputError(tensor_of_file(tensor.file->path, form.scales.stored_name) +
                      " holds NaN or infinity");
   }
   at::Tensor result = at::empty(tensor.place.shape, at::kBFloat16);
@@ -240,8 +244,8 @@ at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expect
   const auto& [file, place] = mapped;
   at::Tensor tensor = file->tensor(place);
   if (!tensor.is_floating_point()) {
-    throw InputError(file->path.string() + ": tensor " + in_quotes(name) + " has dtype " +
-                     place.dtype + ", expected a floating one (F64, F32, F16, BF16)");
+    throw InputError(tensor_of_file(file->path, name) + " has dtype " + place.dtype +
+                     ", expected a floating one (F64, F32, F16, BF16)");
   }
   return tensor;
 }

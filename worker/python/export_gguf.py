@@ -6,8 +6,8 @@ Standard input has the description of the model that `dotresize export` makes; t
 and the tokenizer's files that it names.
 
 A stock model is one of its family. A custom output whose junctions all keep their width becomes a `deci`, whose layers have
-numbers of heads and features of their own; narrower value heads are filled up with zeros. So are the features of an MLP, to a
-multiple of 32, without which its matrices would have no quantized type.
+numbers of heads and features of their own; narrower heads are filled up with zeros. So are the features of an MLP, to a multiple
+of 32, without which its matrices would have no quantized type.
 
 Matrices get the type; vectors and a mixture's router stay float32. A number that becomes infinite in the type is refused.
 Tokenizer, special tokens and chat template are in the file. OUT must not exist, and appears whole or not at all. Progress is

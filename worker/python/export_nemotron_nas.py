@@ -4,7 +4,7 @@ or lack a sublayer: what vLLM computes with code of its own.
     python export_nemotron_nas.py MODEL_DIR OUT_DIR [--json]
 
 Standard input has the description of the model that `dotresize export` makes; this program reads nothing else but the files
-that it names. Tensors keep names and dtype. Narrower value heads are filled up with zeros. OUT_DIR must not exist, and appears
+that it names. Tensors keep names and dtype. Narrower heads are filled up with zeros. OUT_DIR must not exist, and appears
 whole or not at all; tokenizer, chat template and settings of generation are copied. Its one file of code,
 configuration_decilm.py, reads config.json: transformers knows no such model type. Progress is one line on stderr for each file
 of weights.
@@ -15,11 +15,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from exporting import DTYPES, InputError, Parser, attention_shapes, refuse_maps, run, value_filling
+from exporting import DTYPES, SIZES, InputError, Parser, attention_shapes, attentions_of, refuse_maps, run, value_filling
 from model_directory import Shards, whole_or_nothing, write_json
 
-OWN_KEYS = ("source_model_type", "junction_widths", "junction_groups", "shortcut_ranks", "shortcut_factors", "intermediate_sizes",
-            "value_head_dims", "embedding_projection", "head_projection", "norm_weights", "sliding_window")  # fmt: skip
+OWN_KEYS = ("source_model_type", "junction_widths", "junction_groups", "shortcut_ranks", "shortcut_factors", *SIZES,
+            "embedding_projection", "head_projection", "norm_weights", "sliding_window")  # fmt: skip
 CONFIGURATION = '''"""Configuration of a model of type nemotron-nas: a llama whose layers have sizes of their own."""
 
 from transformers import PretrainedConfig
@@ -58,24 +58,23 @@ def refuse_what_decilm_lacks(model):
 
 
 class Layers:
-    """Features and value channels of each layer, and what the form makes of them."""
+    """Sublayers of each layer, and what the form makes of them."""
 
     def __init__(self, config):
         self.config = config
-        self.features, self.value_dims = config["intermediate_sizes"], config["value_head_dims"]
+        self.attends = attentions_of(config)
 
     def blocks(self):
         """vLLM's first layer must have an attention: one that was removed is there with zeros."""
         group = self.config["num_attention_heads"] // self.config["num_key_value_heads"]
-        for layer, (features, dim) in enumerate(zip(self.features, self.value_dims, strict=True)):
-            attends = layer == 0 or dim > 0
-            attention = {"no_op": False, "n_heads_in_group": group} if attends else {"no_op": True}
+        for layer, (features, attends) in enumerate(zip(self.config["intermediate_sizes"], self.attends, strict=True)):
+            attention = {"no_op": False, "n_heads_in_group": group} if attends or layer == 0 else {"no_op": True}
             ffn = {"no_op": False, "intermediate_size": features} if features else {"no_op": True}
             yield {"attention": attention, "ffn": ffn}
 
     def added(self):
         """Name and shape of the first layer's attention, if it was removed."""
-        if self.value_dims[0] > 0:
+        if self.attends[0]:
             return
         yield "model.layers.0.input_layernorm.weight", (self.config["hidden_size"],)
         for part, shape in attention_shapes(self.config).items():

@@ -19,6 +19,8 @@ EXIT_UNAVAILABLE = 69
 
 # Families of the custom outputs that engines with layers of different sizes compute as they are.
 LAYERED_FAMILIES = ("llama", "mistral")
+# Keys of a custom output's config.json: the sizes of each layer's sublayers.
+SIZES = ("intermediate_sizes", "value_head_dims")
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 # Raised where tokenizer.json has values of other kinds than transformers writes.
@@ -107,6 +109,11 @@ class Model:
             now = {"inode": found.st_ino, "bytes": found.st_size, "modified_ns": found.st_mtime_ns, "changed_ns": found.st_ctime_ns}
             if now != stamp:
                 raise InputError(f"{self.directory / name}: was changed while it was read; run the command again")
+
+
+def attentions_of(config):
+    """Tells for each layer of a custom output whether its attention is there."""
+    return [channels > 0 for channels in config["value_head_dims"]]
 
 
 def attention_shapes(config):

@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from exporting import Filling, InputError, attention_shapes, value_filling
+from exporting import Filling, InputError, attention_shapes, attentions_of, value_filling
 from gguf_families import divides, family_of, name_of, query_factor, rotaries_of
 
 BLOCK = 32  # numbers of a row that most quantized types store together: features are filled up with zeros to whole blocks
@@ -180,9 +180,9 @@ class Layers:
         return sizes[0] if sizes else model.settings["intermediate_size"]
 
     def take_by_layer(self):
-        self.value_dims, self.sizes = self.config["value_head_dims"], self.config["intermediate_sizes"]
+        self.sizes = self.config["intermediate_sizes"]
         # llama.cpp takes the size of heads from the first layer.
-        self.attends = [number == 0 or dim > 0 for number, dim in enumerate(self.value_dims)]
+        self.attends = [True, *attentions_of(self.config)[1:]]
         self.features = [whole_blocks(size) or EMPTY_FEATURES * attends for size, attends in zip(self.sizes, self.attends, strict=True)]
         self.heads = [self.heads * attends for attends in self.attends]
         self.kv_heads = [self.kv_heads * attends for attends in self.attends]
@@ -192,7 +192,7 @@ class Layers:
         if not self.config["compressed"]:
             return
         d = self.config["hidden_size"]
-        if self.value_dims[0] == 0:
+        if not attentions_of(self.config)[0]:
             yield "blk.0.attn_norm.weight", (d,)
             for part, shape in attention_shapes(self.config).items():
                 yield f"blk.0.attn_{'output' if part == 'o' else part}.weight", shape

@@ -42,7 +42,7 @@ class KeyValueCache {
 /// (linear.h). The attention itself runs in the weights' dtype. Query head h attends to key
 /// head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added. `cache`: x follows
 /// its positions and is appended; the context must start at x's first position. `visit`:
-/// receives the input of o, [batch, tokens, heads · value_head_dim], one head after the other.
+/// receives the input of o, [batch, tokens, columns of o], one head after the other.
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
                              const LayerContext& context, const at::Tensor& x,
                              KeyValueCache* cache = nullptr, const FeatureVisitor& visit = nullptr);

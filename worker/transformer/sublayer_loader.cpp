@@ -7,26 +7,30 @@
 
 namespace dotresize {
 
-SublayerWeights SublayerLoader::take(int64_t sublayer) {
-  if (!next_.valid()) return to_device(load_sublayer(reader_, config_, sublayer, dtype_), device_);
-  SublayerWeights weights = next_.get();
-  TORCH_CHECK(weights.sublayer == sublayer, "sublayer ", weights.sublayer, " was read ahead, not ",
-              sublayer);
-  // The tensors' memory must not be reused before the calling thread's stream has used them.
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
-  for_each_tensor(weights, [&](const at::Tensor& tensor) { tensor.record_stream(stream); });
+SublayerWeights SublayerLoader::next() {
+  SublayerWeights weights;
+  if (read_.valid()) {
+    weights = read_.get();
+    // The tensors' memory must not be reused before the calling thread's stream has used them.
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+    for_each_tensor(weights, [&](const at::Tensor& tensor) { tensor.record_stream(stream); });
+  } else {
+    weights = to_device(load_sublayer(reader_, config_, sublayer_, dtype_), device_);
+  }
+  sublayer_ += step_;
+  read_ahead();
   return weights;
 }
 
-void SublayerLoader::read_ahead(int64_t sublayer) {
-  if (sublayer >= end_) return;
+void SublayerLoader::read_ahead() {
+  if (sublayer_ >= end_) return;
   if (device_.is_cpu()) {
-    for (const StoredTensor& tensor : sublayer_tensors(config_, sublayer)) {
+    for (const StoredTensor& tensor : sublayer_tensors(config_, sublayer_)) {
       reader_.read_ahead(tensor.name, tensor.shape);
     }
     return;
   }
-  next_ = std::async(std::launch::async, [this, sublayer] {
+  read_ = std::async(std::launch::async, [this, sublayer = sublayer_] {
     const c10::InferenceMode no_autograd;
     const StreamGuard stream(stream_);
     SublayerWeights weights = to_device(load_sublayer(reader_, config_, sublayer, dtype_), device_);
@@ -41,18 +45,13 @@ SublayerStream::SublayerStream(Communicator& comm, const CheckpointReader& reade
       config_(config),
       dtype_(dtype),
       device_(device),
-      loader_(reader, config, dtype, device, config.num_sublayers()) {
-  loader_.read_ahead(comm.rank());
-}
+      loader_(reader, config, dtype, device, comm.rank(), config.num_sublayers(), comm.size()) {}
 
 SublayerWeights SublayerStream::next() {
   const int64_t sublayer = next_++;
   const int owner = rank_in_turn(comm_, sublayer);
   SublayerWeights weights;
-  if (owner == comm_.rank()) {
-    weights = loader_.take(sublayer);
-    loader_.read_ahead(sublayer + comm_.size());
-  }
+  if (owner == comm_.rank()) weights = loader_.next();
   if (comm_.size() == 1) return weights;
   return broadcast_sublayer(comm_, sublayer_tensors(config_, sublayer), weights, sublayer, dtype_,
                             device_, owner);

@@ -15,32 +15,39 @@ namespace dotresize {
 /// used.
 class SublayerLoader {
  public:
-  /// `end_sublayer`: end of the sublayers that will be taken. References outlive the object.
+  /// Starts to read `first`. Every `step`-th sublayer from there, below `end`, can be taken.
+  /// References outlive the object. Throws for tensors that are missing or have wrong shapes.
   SublayerLoader(const CheckpointReader& reader, const ModelConfig& config, at::ScalarType dtype,
-                 at::Device device, int64_t end_sublayer)
+                 at::Device device, int64_t first, int64_t end, int64_t step = 1)
       : reader_(reader),
         config_(config),
         dtype_(dtype),
         device_(device),
-        end_(end_sublayer),
-        stream_(device) {}
+        sublayer_(first),
+        end_(end),
+        step_(step),
+        stream_(device) {
+    read_ahead();
+  }
 
-  /// Returns the sublayer in the dtype, on the device. Waits if it is being read ahead, else reads
-  /// it. Throws as load_sublayer does.
-  SublayerWeights take(int64_t sublayer);
-  /// Starts to read the sublayer of the next take(), unless it is behind the last one. On a GPU a
-  /// thread reads and uploads it. On the CPU, whose cores are busy, the system reads the file.
-  /// Throws for tensors that are missing or have wrong shapes.
-  void read_ahead(int64_t sublayer);
+  /// Returns the next sublayer in the dtype, on the device, and starts to read the one behind it.
+  /// Throws as load_sublayer does.
+  SublayerWeights next();
 
  private:
+  /// Starts to read sublayer_, unless it is behind the last one. On a GPU a thread reads and
+  /// uploads it. On the CPU, whose cores are busy, the system reads the file.
+  void read_ahead();
+
   const CheckpointReader& reader_;
   const ModelConfig& config_;
   at::ScalarType dtype_;
   at::Device device_;
+  int64_t sublayer_;  ///< the next one
   int64_t end_;
+  int64_t step_;
   KeptStream stream_;
-  std::future<SublayerWeights> next_;
+  std::future<SublayerWeights> read_;  ///< valid if a thread reads sublayer_
 };
 
 /// Reads every sublayer of a checkpoint in order, for all ranks. Ranks take turns to read one in

@@ -1,7 +1,7 @@
 #include "job/plan/resolve/resolve_job.h"
 
-#include <algorithm>
-#include <string>
+#include <optional>
+#include <string_view>
 
 #include "base/errors.h"
 #include "dotresize/v1/job.pb.h"
@@ -12,31 +12,6 @@
 #include "job/spec/validate_spec.h"
 
 namespace dotresize {
-namespace {
-
-const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
-  const auto offers_all = [&](const Schedule& schedule) { return offers(schedule, job); };
-  if (activations == v1::Calibration::auto_) {
-    const Schedule& usual = schedule_for_activations(job.method.pca() ? "original" : "compressed");
-    return offers_all(usual) ? usual : *std::ranges::find_if(schedules(), offers_all);
-  }
-  const Schedule& asked = schedule_for_activations(v1::Calibration::Activations_Name(activations));
-  if (!offers(asked, job)) {
-    throw InputError("calibration.activations",
-                     std::string(asked.activations) +
-                         " does not go with shared maps, the metric fisher or kept "
-                         "statistics");
-  }
-  return asked;
-}
-
-}  // namespace
-
-bool offers(const Schedule& schedule, const ResolvedJob& job) {
-  return (schedule.shares_maps || !job.stock_output()) &&
-         (schedule.gradients || !job.gradients()) &&
-         (schedule.keeps_statistics || !job.statistics.given());
-}
 
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
                         const std::optional<LaunchFacts>& launch, const Confinement& confinement) {
@@ -52,7 +27,12 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.output = output_target(spec.output(), config);
   resolve_method(spec, config, job);
   job.statistics = {spec.calibration().statistics().save(), spec.calibration().statistics().use()};
-  job.schedule = schedule_of(spec.calibration().activations(), job);
+  const v1::Calibration::Activations activations = spec.calibration().activations();
+  const auto asked = activations == v1::Calibration::auto_
+                         ? std::optional<std::string_view>()
+                         : v1::Calibration::Activations_Name(activations);
+  job.schedule =
+      choose_schedule(asked, job.method.pca() ? "original" : "compressed", job.schedule_needs());
   job.resources = job_resources(spec, config, launch);
   job.calibration = calibration_source(spec.calibration(), config, confinement);
   check_seqlen("calibration", spec.calibration().has_seqlen(), job.calibration, config);

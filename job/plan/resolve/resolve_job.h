@@ -15,7 +15,7 @@ class JobSpec;
 }
 
 /// Applies the defaults of proto/dotresize/v1/job.proto and checks the job. The schedule is the
-/// preferred one; plan_job (job/plan/job_plan.h) replaces it if it does not fit the budgets. Throws
+/// preferred one; plan_job (job/plan/plan_job.h) replaces it if it does not fit the budgets. Throws
 /// InputError naming the key.
 /// Checks against the model: the width is at most hidden_size; the size is available, and below the
 /// dense model's unless larger ones are allowed; there are at most as many ranks as sublayers;
@@ -27,8 +27,5 @@ class JobSpec;
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
                         const std::optional<LaunchFacts>& launch = {},
                         const Confinement& confinement = Confinement::of_process());
-
-/// True if the schedule has everything that the job needs.
-bool offers(const Schedule& schedule, const ResolvedJob& job);
 
 }  // namespace dotresize

@@ -87,7 +87,7 @@ std::vector<BadConfig> bad_outputs() {
        put(kNarrowLlama, R"("attention_bias": true, "value_head_dims": [0])"),
        "value_head_dims: 0 is not"},
       {"StockModelWithValueHeadDims", put(kLlama31Config, R"("value_head_dims": [128])"),
-       "value_head_dims: the value heads of a model of the family llama are as wide as head_dim"},
+       "value_head_dims: a model of the family llama has all value channels in every layer"},
       {"TiedWithoutAProjection", put(kNarrowLlama, R"("tie_word_embeddings": true)"),
        "embedding_projection: is false, but the junction is 6 wide, and the common table "
        "hidden_size, 8"},

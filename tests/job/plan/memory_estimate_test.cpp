@@ -1,7 +1,8 @@
 #include <gmock/gmock.h>
 
 #include "base/text/human_text.h"
-#include "job/plan/estimate/estimates.h"
+#include "job/plan/estimate/peak_memory.h"
+#include "job/plan/steps/step.h"
 #include "job/plan/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 

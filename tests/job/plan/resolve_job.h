@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "job/plan/job_plan.h"
+#include "job/plan/plan_job.h"
 #include "job/spec/job_file.h"
 #include "tests/job/model/test_configs.h"
 

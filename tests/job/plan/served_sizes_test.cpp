@@ -52,7 +52,7 @@ class ServedSizesOf : public ResolveJob {
     return resolve();
   }
   double q4_k_m_of_dense(const ResolvedJob& job) const {
-    const ServedSize size = served_sizes(config_, job).formats.at(2);
+    const ServedSize size = make_job_plan(config_, job).served.formats.at(2);
     EXPECT_EQ(size.format, "Q4_K_M");
     return static_cast<double>(size.compressed_bytes) / static_cast<double>(size.dense_bytes);
   }
@@ -62,7 +62,7 @@ class ServedSizesOf : public ResolveJob {
 TEST_F(ServedSizesOf, AStockOutputOfASizeHasNoRowsThatQuantizersCannotDivide) {
   for (const bool allocated : {true, false}) {
     const ResolvedJob stock = job(allocated ? "{size: 0.8}" : "{name: slicegpt, size: 0.8}");
-    const ServedSizes sizes = served_sizes(config_, stock);
+    const ServedSizes sizes = make_job_plan(config_, stock).served;
     ASSERT_EQ(sizes.formats.size(), 5u);
     for (const ServedSize& each : sizes.formats) {
       EXPECT_THAT(each.unfit_rows, IsEmpty()) << each.format;
@@ -89,7 +89,7 @@ TEST_F(ServedSizesOf, RowsThatAreNoMultipleOfTheBlockTakeALargerType) {
 }
 
 TEST_F(ServedSizesOf, EnginesLoadNoCustomOutput) {
-  EXPECT_THAT(served_sizes(config_, job("{size: 0.8}", "any")).formats, IsEmpty());
+  EXPECT_THAT(make_job_plan(config_, job("{size: 0.8}", "any")).served.formats, IsEmpty());
   EXPECT_THAT(plan(job("{size: 0.8}", "any")), Not(HasSubstr("served as")));
 }
 

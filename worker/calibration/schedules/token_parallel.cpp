@@ -32,8 +32,9 @@ struct TokenParallelRun {
   LayerContext context = make_layer_context(job.config, job.windows.size(1), job.device);
   JunctionMap map = JunctionMap();  ///< map of the last junction, in the fold dtype
   /// The stream ends at the last junction that has a map.
-  SublayerLoader loader{job.reader, job.config, job.fold_dtype, job.device,
-                        job.widths.mapped_count - 1};
+  SublayerLoader loader{job.reader, job.config,  job.fold_dtype,
+                        job.device, comm.rank(), job.widths.mapped_count - 1,
+                        comm.size()};
   JunctionRecorder recorder{job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps};
 };
 
@@ -69,8 +70,7 @@ void TokenParallelRun::forward(int64_t sublayer, Microbatches& x) {
     SublayerWeights weights;
     {
       const PhaseClock::Scope scope(clock, "read");
-      weights = loader.take(sublayer);
-      loader.read_ahead(sublayer + comm.size());
+      weights = loader.next();
     }
     const PhaseClock::Scope scope(clock, "fold");
     folded = to_device(to_dtype(fold_input(weights, map.M_inv), job.compute_dtype), job.device);
@@ -95,7 +95,6 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
   sink.begin(job.widths);
   {
     TokenParallelRun run{comm, job, observer, clock};
-    run.loader.read_ahead(comm.rank());
     Microbatches x = embed_share(comm, job, at::kFloat, clock);
     run.solve(0, x);
     for (int64_t sublayer = 0; sublayer + 1 < job.widths.mapped_count; ++sublayer) {

@@ -20,7 +20,7 @@
 #include "job/attempt/attempt_client.h"
 #include "job/checkpoint/source_model.h"
 #include "job/plan/allocate/allocation.h"
-#include "job/plan/job_plan.h"
+#include "job/plan/plan_job.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve/job_resources.h"
 #include "job/report/job_identity.h"
