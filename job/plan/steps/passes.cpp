@@ -36,7 +36,7 @@ int64_t delta_net_numbers(const DeltaNetSpec& net) {
 }
 
 /// Numbers per token inside the layer's sublayers, of which one computes at a time. Heads are
-/// rotated and repeated into copies. `padded`: value heads may be narrower than the others. Scores
+/// rotated and repeated into copies. `padded`: values may have fewer channels than keys. Scores
 /// that are held are those of all pairs of the window's tokens, twice.
 int64_t numbers_inside(const LayerSpec& layer, int64_t d, int64_t seqlen, bool padded) {
   const AttentionSpec& spec = layer.attention;
