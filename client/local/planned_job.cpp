@@ -11,6 +11,7 @@
 #include "job/checkpoint/source_model.h"
 #include "job/manifest/mpi_job.h"
 #include "job/manifest/yaml_json.h"
+#include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve/job_resources.h"
@@ -80,6 +81,7 @@ PlannedJob plan_job(const PlanRequest& request) {
   const SourceModel source = with_place(planned.file, "model.path", [&] {
     const std::string& path = spec.model().path();
     require_model_directory(path);
+    check_companions(path);
     SourceModel read = read_source_model(path);
     require_equal_tied_head(path, read);
     return read;

@@ -190,6 +190,7 @@ ModelDescription describe_model(const fs::path& dir, const DescriptionRefusals& 
   const CheckpointFiles files = find_checkpoint_files(dir);
   const std::vector<std::string> companions = companions_in(dir);
   const json stamps = stamps_of(dir, files, companions);
+  check_companions(dir);
   SourceModel model = read_model_with_weights(dir);
   if (const auto& wrapper = model.config.files.wrapper) {
     throw InputError(dir.string() + ": is the text part of a " + wrapper->model_type + ", " +

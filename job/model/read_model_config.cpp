@@ -1,6 +1,7 @@
 #include "job/model/read_model_config.h"
 
 #include <algorithm>
+#include <string_view>
 #include <system_error>
 
 #include "base/errors.h"
@@ -229,7 +230,7 @@ ParsedConfig read_parsed_config(const std::filesystem::path& model_dir,
   return parse_config(read_whole_file(path, kMaxConfigBytes, confinement), shown_path(path));
 }
 
-void require_regular_companions(const std::filesystem::path& model_dir) {
+void check_companions(const std::filesystem::path& model_dir) {
   std::vector<const char*> names(kCompanionFiles.begin(), kCompanionFiles.end());
   names.insert(names.end(), kProcessorFiles.begin(), kProcessorFiles.end());
   for (const char* name : names) {
@@ -239,7 +240,9 @@ void require_regular_companions(const std::filesystem::path& model_dir) {
     throw InputError("model.path", (model_dir / name).string() +
                                        " is not a regular file, and the output needs a copy of it");
   }
-  for (const char* name : kFilteredFiles) {
+  for (const char* name : names) {
+    const bool is_vocabulary = std::ranges::count(kVocabularyFiles, std::string_view(name)) > 0;
+    if (is_vocabulary || !std::string_view(name).ends_with(".json")) continue;
     if (std::error_code error; !std::filesystem::exists(model_dir / name, error)) continue;
     read_json_object(model_dir / name, kMaxCompanionBytes);
   }

@@ -51,6 +51,10 @@ inline constexpr std::array<const char*, 4> kProcessorFiles = {
     "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
     "image_processor_config.json"};
 
+/// Companion files that hold a vocabulary; the others of JSON hold settings.
+inline constexpr std::array<const char*, 3> kVocabularyFiles = {"tokenizer.json", "vocab.json",
+                                                                "tekken.json"};
+
 /// Companion files whose known keys alone go to an output (job/model/config_keys.h):
 /// transformers may load what others name.
 inline constexpr std::array<const char*, 2> kFilteredFiles = {"tokenizer_config.json",
@@ -58,8 +62,9 @@ inline constexpr std::array<const char*, 2> kFilteredFiles = {"tokenizer_config.
 /// Limit of a companion file; vocabularies of a million tokens take a tenth of it.
 inline constexpr uint64_t kMaxCompanionBytes = uint64_t{1} << 30;
 
-/// Throws InputError if one of the companion files exists but is not a regular file, or not JSON
-/// although its keys are looked at, so that the job fails at its start and not at its end.
-void require_regular_companions(const std::filesystem::path& model_dir);
+/// Throws InputError if one of the companion files exists but is not a regular file, or if one that
+/// holds settings is not a JSON object. Then a job fails at its start and not at its end, and
+/// programs that read these files name the one that is wrong.
+void check_companions(const std::filesystem::path& model_dir);
 
 }  // namespace dotresize

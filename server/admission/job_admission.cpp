@@ -158,7 +158,7 @@ void check_output_name(const std::string& output) {
 ModelConfig checked_config(const v1::JobSpec& spec, const AdmissionContext& context) {
   return with_field("model.path", [&] {
     require_model_directory(spec.model().path());
-    require_regular_companions(spec.model().path());
+    check_companions(spec.model().path());
     return context.models.config_of(spec.model().path(), context.paths.confinement());
   });
 }

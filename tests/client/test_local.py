@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -235,6 +236,11 @@ def test_plan_sees_what_would_fail_later(offline, job_files, tmp_path):
     text.write_text("too short")
     job = job_files("text", calibration={"tokens": None, "text": [str(text)]})
     assert f"{job}:1: calibration.text: " in offline("plan", job, exit_code=65).stderr
+    model = tmp_path / "model"
+    shutil.copytree(SOURCE / "examples/docs-llama", model)
+    (model / "generation_config.json").write_text("[1]")
+    error = offline("plan", job_files("settings", model={"path": str(model)}), exit_code=65).stderr
+    assert "model.path: " in error and "generation_config.json: must be a JSON object" in error
     # The text may be longer on another machine.
     offline("plan", job, "--hardware", HARDWARE / "cpu.yaml")
     (tmp_path / "there").mkdir()

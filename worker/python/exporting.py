@@ -23,12 +23,21 @@ LAYERED_FAMILIES = ("llama", "mistral")
 SIZES = ("intermediate_sizes", "value_head_dims")
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
-# Raised where tokenizer.json has values of other kinds than transformers writes.
+# Raised where a file has values of other kinds than transformers writes.
 MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, ValueError)
 
 
 class InputError(Exception):
     """The model cannot be exported; the message names what is in the way."""
+
+
+@contextlib.contextmanager
+def reading(file, what):
+    """Names the file of values that are of other kinds than transformers writes. `what`: "a tokenizer"."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise InputError(f"{file}: not {what} as transformers writes it: {error!r}") from error
 
 
 @dataclass

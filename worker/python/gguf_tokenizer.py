@@ -6,7 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from exporting import MALFORMED, InputError
+from exporting import InputError, reading
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",)
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",)
@@ -114,7 +114,8 @@ def special_tokens(model, gguf, loads_merges):
         for name in model.companions:
             os.symlink(os.path.abspath(model.directory / name), Path(folder) / name)
         (Path(folder) / "config.json").write_text(json.dumps(model.settings), encoding="utf-8")
-        return gguf.SpecialVocab(folder, load_merges=loads_merges, n_vocab=model.config["vocab_size"])
+        with reading(model.directory / "tokenizer_config.json", "a file of settings"):
+            return gguf.SpecialVocab(folder, load_merges=loads_merges, n_vocab=model.config["vocab_size"])
 
 
 def begins_with_space(tokenizer):
@@ -151,9 +152,7 @@ def add_tokenizer(writer, model, gguf):
     if not file.exists():
         raise InputError(f"{model.directory} has no tokenizer.json, which a GGUF file holds: copy that of the dense model there")
     tokenizer = model.read_json("tokenizer.json")
-    try:
+    with reading(file, "a tokenizer"):
         if (kind := tokenizer["model"]["type"]) != "BPE":
             raise InputError(f"{file}: a {kind} tokenizer is not exported; one of BPE is")
         add_model(writer, model, tokenizer, gguf)
-    except MALFORMED as error:
-        raise InputError(f"{file}: not a tokenizer as transformers writes it: {error!r}") from error

@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from exporting import MALFORMED, InputError, Parser, run
+from exporting import InputError, Parser, reading, run
 from model_directory import Shards, whole_or_nothing, write_json
 from smaller_tokenizer import BpeTokenizer, needed_ids, with_new_ids
 from text_files import ChatTemplate, text_of_file
@@ -74,7 +74,10 @@ def choose(model, tokenizer, counts, keep):
         raise InputError(f"{tokenizer.file}: has a token {max(ids)}, and the embedding {rows} rows")
     if keep >= len(ids):
         raise InputError(f"--keep {keep}: the model has {len(ids)} tokens; keep fewer")
-    named = set().union(*(needed_ids(content, rows) for content in settings_of(model).values()))
+    named = set()
+    for name, content in settings_of(model).items():
+        with reading(model.directory / name, "a file of settings"):
+            named |= needed_ids(content, rows)
     if without_token := sorted(named - ids):  # under its number the output would have another token
         raise InputError(f"{model.directory}: the settings name the token {without_token[0]}, which {tokenizer.file.name} does not have; "
                          "correct the key that names it")
@@ -105,7 +108,8 @@ def write_weights(model, new_ids, directory):
 
 def write_settings(model, tokenizer, new_ids, directory):
     for name, content in settings_of(model).items():
-        changed = with_new_ids(content, new_ids, model.directory / name)
+        with reading(model.directory / name, "a file of settings"):
+            changed = with_new_ids(content, new_ids, model.directory / name)
         write_json(directory / name, changed | {"vocab_size": len(new_ids)} if name == "config.json" else changed)
     for name in set(COPIED) & set(model.companions):
         shutil.copyfile(model.directory / name, directory / name)
@@ -117,19 +121,18 @@ def shrink(model, options):
     refuse_what_cannot_lose_tokens(model)
     file = model.directory / TOKENIZER
     try:
-        tokenizer, before = BpeTokenizer(model.read_json(TOKENIZER), file), load_tokenizer(model.directory)
-        texts = Texts(model, before, options.text)
-        checked = Texts(model, before, options.check) if options.check else texts
-        new_ids = choose(model, tokenizer, texts.counts, options.keep)
-        with whole_or_nothing(options.out, model) as partial:
-            write_settings(model, tokenizer, new_ids, partial)
-            after = load_tokenizer(partial)
-            require_same_tokens(texts.lines(), before, after, new_ids, file)
-            written = write_weights(model, new_ids, partial)
+        with reading(file, "a tokenizer"):
+            tokenizer, before = BpeTokenizer(model.read_json(TOKENIZER), file), load_tokenizer(model.directory)
+            texts = Texts(model, before, options.text)
+            checked = Texts(model, before, options.check) if options.check else texts
+            new_ids = choose(model, tokenizer, texts.counts, options.keep)
+            with whole_or_nothing(options.out, model) as partial:
+                write_settings(model, tokenizer, new_ids, partial)
+                after = load_tokenizer(partial)
+                require_same_tokens(texts.lines(), before, after, new_ids, file)
+                written = write_weights(model, new_ids, partial)
     except TextError as error:
         raise InputError(str(error)) from error
-    except MALFORMED as error:
-        raise InputError(f"{file}: not a tokenizer as transformers writes it: {error!r}") from error
     return {"file": str(options.out), "vocabulary": len(new_ids), "vocabulary_before": len(tokenizer.ids()),
             "parameters_before": sum(math.prod(model.shape(name)) for name in model.tensors),
             **written, **checked.coverage(new_ids, after)}  # fmt: skip

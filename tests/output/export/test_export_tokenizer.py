@@ -139,6 +139,13 @@ def test_a_model_without_a_tokenizer_is_refused_with_what_would_help(model, tmp_
     assert f"{model} has no tokenizer.json, which a GGUF file holds: copy that of the dense model there" in refusal
 
 
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "chat_template.json", "special_tokens_map.json"])
+def test_settings_beside_the_tokenizer_are_named_if_they_are_wrong(name, tmp_path):
+    make_model(tmp_path / "model", "llama")
+    (tmp_path / "model" / name).write_text("[3]")
+    assert f"{name}: must be a JSON object, not array" in export(tmp_path / "model", tmp_path / "model.gguf", exit_code=65)
+
+
 def test_a_sentencepiece_tokenizer_has_scores(model, tmp_path):
     """The byte tokens of Llama 2 and Mistral 7B, and merges by rank."""
     with_steps(model, [{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}])

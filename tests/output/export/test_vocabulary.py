@@ -188,6 +188,10 @@ def last_row_without_token(model):
     (model / "tokenizer.json").write_text(json.dumps(document))
 
 
+def write(name, text):
+    return lambda model: (model / name).write_text(text)
+
+
 REFUSALS = {
     "an id without a token": (last_row_without_token, {}, "the settings name the token 511, which tokenizer.json does not have"),
     "fewer than the bytes": (lambda model: None, {"keep": 100}, "--keep 100: the added tokens, the tokens of bytes and those that settings name"),
@@ -197,6 +201,10 @@ REFUSALS = {
     "malformed": (without_merges, {}, "not a tokenizer"),
     "more tokens than rows": (lambda model: change_json(model / "config.json", vocab_size=256), {}, "embed_tokens"),
     "ids in pairs": (lambda model: change_json(model / "generation_config.json", forced_decoder_ids=[[1, 7]]), {}, "forced_decoder_ids names"),
+    "settings that are a list": (write("generation_config.json", "[1]"), {}, "generation_config.json: must be a JSON object, not array"),
+    "a key given twice": (write("tokenizer_config.json", '{"a": 1, "a": 2}'), {}, "tokenizer_config.json: the key 'a' is given twice"),
+    "an id that is a word": (lambda model: change_json(model / "generation_config.json", eos_token_id="two"), {},
+                             "generation_config.json: not a file of settings"),
     "an empty text": (lambda model: (model / "text.txt").write_text(""), {}, "no tokens in the text"),
     "a text that is not there": (lambda model: None, {"texts": ["missing.txt"]}, "missing.txt"),
 }  # fmt: skip

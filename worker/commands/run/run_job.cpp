@@ -229,7 +229,7 @@ void publish(OutputDirectory& output, Report& report, const ModelConfig& config,
 Report run_steps(JobContext& run) {
   const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(run.clock, "other");
-  if (run.root) require_regular_companions(run.job.model.path);
+  if (run.root) check_companions(run.job.model.path);
   check_weights(run);
   const JobTokens tokens = load_tokens(run);
   run.progress.plan(expected_phases(run, tokens));
