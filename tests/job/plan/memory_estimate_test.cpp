@@ -229,7 +229,7 @@ TEST(MemoryEstimate, OfAGroupCountsEachOfItsJunctions) {
     return estimate_peak_memory(config, job, shard);
   };
   // Second pass: U in float64 and float32, and the costs.
-  constexpr int64_t kJunction = 20 * 4096 * 4096;
+  constexpr int64_t kJunction = int64_t{20} * 4096 * 4096;
   EXPECT_EQ(peak(6) - peak(5), kJunction);
   EXPECT_EQ(peak(5) - peak(4), kJunction);
 }
