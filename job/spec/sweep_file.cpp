@@ -12,10 +12,9 @@
 
 #include "base/files/input_file.h"
 #include "base/process/work_budget.h"
+#include "base/text/encodings.h"
 #include "base/text/human_text.h"
-#include "base/text/parse_number.h"
 #include "base/text/printable.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/yaml_file.h"
 

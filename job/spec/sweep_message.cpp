@@ -1,5 +1,3 @@
-#include "job/spec/sweep_message.h"
-
 #include <google/protobuf/util/json_util.h>
 
 #include <nlohmann/json.hpp>
@@ -7,8 +5,9 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
+#include "job/spec/sweep_file.h"
 
 namespace dotresize {
 namespace {

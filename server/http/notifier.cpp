@@ -16,7 +16,6 @@
 #include "base/text/printable.h"
 #include "server/common/log_format.h"
 #include "server/http/http_connection.h"
-#include "server/http/webhook_message.h"
 
 namespace dotresize {
 namespace {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <thread>
 
-#include "base/verdict.h"
+#include "base/errors.h"
+#include "dotresize/v1/jobs.pb.h"
 #include "server/access/access.h"
 #include "server/access/webhook_policy.h"
 #include "server/store/job_store.h"
@@ -42,5 +44,16 @@ class Notifier {
   std::map<std::string, Clock::time_point> silent_until_;  ///< keyed by URL origin
   std::jthread thread_;                                    ///< last member: it uses all the others
 };
+
+/// A message in the format of https://www.standardwebhooks.com.
+struct WebhookMessage {
+  std::string id;         ///< webhook-id
+  int64_t time_s = 0;     ///< webhook-timestamp: Unix time of this attempt
+  std::string body;       ///< JSON
+  std::string signature;  ///< webhook-signature: "v1,BASE64"
+};
+
+/// Makes the message that this job has ended. `job` has ended.
+WebhookMessage webhook_message(const v1::Job& job, int64_t time_s, const std::string& key);
 
 }  // namespace dotresize

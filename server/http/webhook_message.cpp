@@ -1,5 +1,3 @@
-#include "server/http/webhook_message.h"
-
 #include <google/protobuf/util/time_util.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -12,6 +10,7 @@
 
 #include "base/text/encodings.h"
 #include "job/status/job_rows.h"
+#include "server/http/notifier.h"
 
 namespace dotresize {
 namespace {

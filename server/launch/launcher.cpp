@@ -10,11 +10,12 @@
 #include "base/files/file_changes.h"
 #include "base/process/environment.h"
 #include "job/spec/job_file.h"
-#include "job/spec/sweep_message.h"
+#include "job/spec/sweep_file.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
+
 std::vector<std::string> inherited_environment() {
   constexpr std::array<std::string_view, 11> kNames = {"PATH",
                                                        "HOME",

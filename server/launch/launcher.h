@@ -85,5 +85,9 @@ struct LauncherContext {
 
 std::unique_ptr<Launcher> make_local_launcher(const LauncherContext& context);
 std::unique_ptr<Launcher> make_external_launcher(const LauncherContext& context);
+/// Launcher of this name whose program starts, follows and cancels attempts.
+std::unique_ptr<Launcher> make_contract_launcher(const LauncherContext& context,
+                                                 const std::string& name,
+                                                 const std::filesystem::path& program);
 
 }  // namespace dotresize

@@ -1,7 +1,6 @@
 #include "server/launch/launchers.h"
 
 #include "base/process/environment.h"
-#include "server/launch/contract_launcher.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
@@ -11,7 +10,7 @@ std::unique_ptr<Launcher> make_launcher(const LauncherChoice& choice,
                                         const LauncherContext& context) {
   if (choice.name == kLocalLauncher) return make_local_launcher(context);
   if (choice.name == kExternalLauncher) return make_external_launcher(context);
-  return std::make_unique<ContractLauncher>(context, choice.name, choice.program);
+  return make_contract_launcher(context, choice.name, choice.program);
 }
 
 }  // namespace

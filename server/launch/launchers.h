@@ -13,7 +13,7 @@ namespace dotresize {
 /// Launcher that jobs may use.
 struct LauncherChoice {
   std::string name;
-  std::filesystem::path program;  ///< see contract_launcher.h; empty: local or external
+  std::filesystem::path program;  ///< see contract_launcher.cpp; empty: local or external
 };
 
 /// Launcher for ranks that a person starts.

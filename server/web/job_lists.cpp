@@ -10,7 +10,6 @@
 #include "server/common/api_error.h"
 #include "server/store/resources.h"
 #include "server/web/frame.h"
-#include "server/web/templates/html_template.h"
 
 namespace dotresize {
 namespace {

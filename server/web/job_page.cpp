@@ -10,15 +10,13 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/spec/job_file.h"
-#include "job/spec/job_state.h"
-#include "job/spec/sweep_message.h"
+#include "job/spec/sweep_file.h"
 #include "job/status/job_rows.h"
 #include "job/sweep/sweep_results.h"
 #include "server/store/job_output.h"
 #include "server/store/resources.h"
 #include "server/web/frame.h"
 #include "server/web/job_lists.h"
-#include "server/web/templates/html_template.h"
 
 namespace dotresize {
 namespace {

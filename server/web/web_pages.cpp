@@ -7,7 +7,6 @@
 
 #include "base/errors.h"
 #include "job/page/page.h"
-#include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
 #include "server/common/api_error.h"
 #include "server/http/http_server.h"

@@ -14,7 +14,6 @@
 #include "job/checkpoint/source_model.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
-#include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/kept_states.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"

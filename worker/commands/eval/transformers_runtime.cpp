@@ -1,10 +1,7 @@
-#include "worker/commands/eval/transformers_runtime.h"
-
 #include <ATen/Parallel.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "base/errors.h"
@@ -12,6 +9,7 @@
 #include "base/files/input_file.h"
 #include "base/text/checked_json.h"
 #include "job/model/output_config.h"
+#include "worker/commands/eval/measure_models.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

@@ -1,11 +1,9 @@
-#include "base/process/standard_output.h"
+#include "base/process/program.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
-
-#include "base/process/program.h"
 
 namespace dotresize {
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/calls/follow.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/report/stored_report.h"
 #include "job/status/job_rows.h"
@@ -30,5 +31,13 @@ std::string outcome_text(const v1::Job& job);
 
 /// Result table from a model's own report.
 std::string report_text(const ReportSummary& summary);
+
+/// View of a job's progress on stderr (client/display/progress_display.h), with a line for each
+/// change of its state.
+WatchObserver progress_view();
+
+/// View that prints a growing table on stdout: first the newest `limit` jobs, the newest one last,
+/// then a line whenever a job's state, attempt, phase or error changes.
+JobsObserver jobs_view(int limit);
 
 }  // namespace dotresize

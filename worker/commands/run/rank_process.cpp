@@ -1,4 +1,4 @@
-#include "worker/commands/run/ranks/rank_process.h"
+#include "worker/commands/run/rank_process.h"
 
 #include <ATen/Parallel.h>
 #include <mpi.h>
@@ -15,8 +15,21 @@
 #include <utility>
 
 #include "base/process/program.h"
+#include "worker/comm/peer_sockets.h"
 
 namespace dotresize {
+namespace {
+
+/// Ends the process: there is no way back into the code that reads the mapped file.
+void end_by_bus_error(int) {
+  constexpr char kReason[] =
+      "dotresize-worker: error: a file that is being read, of a model or of the journal, has "
+      "become shorter, or its disk cannot be read (SIGBUS)\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kReason, sizeof(kReason) - 1);
+  ::_exit(kExitJobFailed);
+}
+
+}  // namespace
 
 StopSignals::StopSignals() {
   sigemptyset(&signals_);
@@ -37,19 +50,6 @@ void die_with_launcher() {
   if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
-
-namespace {
-
-/// Ends the process: there is no way back into the code that reads the mapped file.
-void end_by_bus_error(int) {
-  constexpr char kReason[] =
-      "dotresize-worker: error: a file that is being read, of a model or of the journal, has "
-      "become shorter, or its disk cannot be read (SIGBUS)\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kReason, sizeof(kReason) - 1);
-  ::_exit(kExitJobFailed);
-}
-
-}  // namespace
 
 MpiSession::MpiSession() {
   // The environment is read before MPI starts, which sets variables itself. An mpirun within an
@@ -117,6 +117,25 @@ int usable_cores(const HostRanks& ranks) {
 void set_threads(const HostRanks& ranks) {
   at::set_num_interop_threads(1);
   if (usable_cores(ranks) > 0) at::set_num_threads(fair_share_of_cores(ranks));
+}
+
+RankLinks::RankLinks(Communicator& comm, const MakeTransport& transport, CudaModule* cuda,
+                     HeartbeatOptions options) {
+  if (comm.size() == 1) return;
+  heartbeats_.emplace(open_peer_sockets(comm), std::move(options));
+  heartbeats_->wait_for_peers();
+  host_.emplace(MPI_COMM_WORLD, heartbeats_->wait_limit());
+  if (!transport && cuda == nullptr) return;
+  transport_ = transport ? transport(*host_, heartbeats_->wait_limit())
+                         : cuda->make_communicator(*host_, heartbeats_->wait_limit());
+  notes_.emplace(MPI_COMM_WORLD, heartbeats_->wait_limit());
+  announced_ = std::make_unique<AnnouncedCommunicator>(*notes_, *transport_);
+}
+
+Communicator& RankLinks::comm() {
+  if (announced_) return *announced_;
+  if (host_) return *host_;
+  return alone_;
 }
 
 }  // namespace dotresize

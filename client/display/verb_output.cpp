@@ -1,9 +1,13 @@
-#include "client/display/json_output.h"
+#include "client/display/verb_output.h"
 
 #include <google/protobuf/util/json_util.h>
 
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
+
+#include "base/text/printable.h"
 
 namespace dotresize {
 namespace {
@@ -43,6 +47,13 @@ void make_numbers(ordered_json& object, const Descriptor& descriptor) {
   }
 }
 
+/// Escapes the text for use between the quotes of a JSON string.
+std::string json_text(std::string_view text) {
+  using Json = nlohmann::json;
+  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 }  // namespace
 
 ordered_json to_json(const google::protobuf::Message& message) {
@@ -80,6 +91,32 @@ void print_json(const ordered_json& document) {
 
 void print_json_line(const ordered_json& document) {
   std::cout << document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+}
+
+void LogOutput::add(std::string_view piece, bool last) {
+  if (!std::exchange(begun, true) && form == Form::kJson) {
+    out << "{\n  \"id\": \"" << json_text(id) << "\",\n  \"log\": \"";
+  }
+  rest += piece;
+  const size_t incomplete = last || form == Form::kBytes ? 0 : begun_character(rest);
+  const std::string whole = rest.substr(0, rest.size() - incomplete);
+  if (form == Form::kBytes) out << whole;
+  if (form == Form::kTerminal) out << printable_lines(whole);
+  if (form == Form::kJson) out << json_text(whole);
+  rest.erase(0, whole.size());
+  out << std::flush;
+}
+
+void LogOutput::finish(const RpcError* error) {
+  add("", /*last=*/true);
+  if (form != Form::kJson) return;
+  out << "\"";
+  if (error != nullptr) {
+    const auto said =
+        error_json(code_name(error->code()), error->what(), exit_code_for(error->code()), {});
+    out << ",\n  \"error\": " << said.at("error").dump();
+  }
+  out << "\n}\n" << std::flush;
 }
 
 }  // namespace dotresize
