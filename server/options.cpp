@@ -15,7 +15,7 @@
 #include "job/spec/command_options.h"
 #include "job/spec/validate_spec.h"
 #include "server/access/endpoint.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/store/resources.h"
 
 namespace dotresize {

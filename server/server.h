@@ -14,7 +14,7 @@
 #include "server/http/metrics.h"
 #include "server/http/notifier.h"
 #include "server/launch/heartbeats.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/options.h"
 #include "server/schedule/queue_view.h"
 #include "server/schedule/scheduler.h"

@@ -12,7 +12,7 @@
 #include "server/access/access.h"
 #include "server/access/path_policy.h"
 #include "server/launch/heartbeats.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/schedule/queue_hold.h"
 #include "server/schedule/queue_view.h"
 #include "server/store/clocks.h"

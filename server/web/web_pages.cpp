@@ -13,7 +13,7 @@
 #include "server/store/files.h"
 #include "server/store/job_output.h"
 #include "server/web/answers.h"
-#include "server/web/job_lists.h"
+#include "server/web/job_pages.h"
 
 namespace dotresize {
 namespace {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
 #include "job/page/page.h"
@@ -35,5 +36,34 @@ bool may_have_report(const v1::Job& job);
 /// Report page of such a job; `output` is the directory from reported_in(). Throws InputError if
 /// the report is gone, is not this job's, or is malformed or too large for a page.
 Page read_report_page(const v1::Job& job, const std::filesystem::path& output);
+
+/// Filters of the jobs page.
+struct JobsPageQuery {
+  std::string state = {};  ///< a choice of the page; empty: all
+  std::string name = {};   ///< exact name; empty: all
+  std::string owner = {};  ///< exact owner; empty: all
+  std::string page = {};   ///< token of a later page; empty: first page
+
+  /// Returns the API request. Throws ApiError INVALID_ARGUMENT for values that the page does not
+  /// offer.
+  v1::ListJobsRequest request() const;
+};
+
+/// HTML of a Frame's body with the list.
+std::string jobs_page_html(const JobsPageQuery& query, const v1::ListJobsResponse& found,
+                           std::time_t now);
+
+/// Content of the first page.
+struct QueuePageView {
+  v1::ServerInfo server;
+  std::vector<std::string> faults;  ///< faults of the server's parts
+  std::vector<v1::Job> launched;    ///< STARTING and RUNNING
+  std::vector<v1::Job> queued;      ///< head of the queue, with positions
+  std::vector<v1::Job> ended;       ///< newest ended jobs
+  std::string form_token = {};      ///< empty: the visitor may not drain the server
+};
+
+/// HTML of a Frame's body with resources and queue.
+std::string queue_page_html(const QueuePageView& view, std::time_t now);
 
 }  // namespace dotresize
