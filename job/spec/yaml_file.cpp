@@ -280,6 +280,7 @@ void YamlMessageReader::read_scalar(const YAML::Node& node, const std::string& k
         reflection.SetEnum(&message, &field, value);
       } else {
         std::vector<std::string> names;
+        names.reserve(static_cast<size_t>(field.enum_type()->value_count()));
         for (int i = 0; i < field.enum_type()->value_count(); ++i) {
           names.push_back(field.enum_type()->value(i)->name());
         }
