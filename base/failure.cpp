@@ -6,7 +6,7 @@
 #include "base/files/confinement.h"
 #include "base/process/child_process.h"
 #include "base/process/program.h"
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 
 namespace dotresize {

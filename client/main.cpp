@@ -8,7 +8,6 @@
 #include "base/failure.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "base/process/standard_output.h"
 #include "client/local/remote_job.h"
 #include "client/verbs/verb.h"
 #include "job/spec/command_options.h"

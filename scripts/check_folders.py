@@ -19,7 +19,7 @@ server/admission server/launch
 server/transfer
 server/schedule
 server/api
-server/http server/web/templates
+server/http
 server/web
 server
 """

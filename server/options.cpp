@@ -5,15 +5,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <iostream>
 #include <utility>
 
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
+#include "job/spec/command_options.h"
 #include "job/spec/validate_spec.h"
 #include "server/access/endpoint.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
@@ -72,63 +74,46 @@ void apply_config_file(const std::string& file, CLI::App& app) {
 /// Options on who may call, and on the paths and URLs that jobs may name.
 void add_access_options(CLI::App& app, ServerOptions& options) {
   AccessOptions& access = options.access;
-  app.add_option(
-         "--tls", access.tls,
-         "Directory with tls.crt, tls.key (readable by this user only) and, if clients must have "
-         "certificates, their authority client-ca.crt; with --workers also ca.crt, by which "
-         "ranks know this server")
-      ->type_name("DIR")
-      ->envname("DOTRESIZE_TLS");
-  app.add_option("--tokens", access.tokens,
-                 "File with the hashes of clients' tokens, of `dotresize-server token`")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_TOKENS");
+  add_value(
+      app, "--tls", "DIR", access.tls,
+      "Directory with tls.crt, tls.key (readable by this user only) and, if clients must have "
+      "certificates, their authority client-ca.crt; with --workers also ca.crt, by which "
+      "ranks know this server");
+  add_value(app, "--tokens", "FILE", access.tokens,
+            "File with the hashes of clients' tokens, of `dotresize-server token`");
   app.add_flag("--insecure", access.insecure,
                "Listen on an address that others reach though clients need neither certificate nor "
-               "token, or without TLS")
-      ->envname("DOTRESIZE_INSECURE");
-  app.add_option("--allow-root", access.allow_roots,
-                 "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
-                 "given several times (default: anywhere)")
-      ->type_name("DIR")
-      ->envname("DOTRESIZE_ALLOW_ROOT")
+               "token, or without TLS");
+  add_value(app, "--allow-root", "DIR", access.allow_roots,
+            "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
+            "given several times (default: anywhere)")
       ->delimiter(':');
   app.add_flag("--allow-model-fetch", access.allow_model_fetch,
-               "Let owners of jobs, and admins, fetch the models over the API")
-      ->envname("DOTRESIZE_ALLOW_MODEL_FETCH");
-  app.add_option("--allow-remote", access.allow_remote,
-                 "URL below which jobs may read and write models with this server's credentials, "
-                 "such as hf://org/ or s3://bucket/key; may be given several times (default: none)")
-      ->type_name("URL")
-      ->envname("DOTRESIZE_ALLOW_REMOTE")
+               "Let owners of jobs, and admins, fetch the models over the API");
+  add_value(app, "--allow-remote", "URL", access.allow_remote,
+            "URL below which jobs may read and write models with this server's credentials, "
+            "such as hf://org/ or s3://bucket/key; may be given several times (default: none)")
       ->delimiter(' ');
-  app.add_option("--allow-webhook", options.webhooks.prefixes,
-                 "URL below which jobs may send notifications of their ends, "
-                 "such as https://ci.example.com/hooks; may be given several times (default: none)")
-      ->type_name("URL")
-      ->envname("DOTRESIZE_ALLOW_WEBHOOK")
+  add_value(app, "--allow-webhook", "URL", options.webhooks.prefixes,
+            "URL below which jobs may send notifications of their ends, "
+            "such as https://ci.example.com/hooks; may be given several times (default: none)")
       ->delimiter(' ');
-  app.add_option("--webhook-secret", options.webhooks.secret,
-                 "File with the key that signs notifications, readable by this user only")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_WEBHOOK_SECRET");
+  add_value(app, "--webhook-secret", "FILE", options.webhooks.secret,
+            "File with the key that signs notifications, readable by this user only");
 }
 
 /// Options on capacity, callers, retries and timeouts of jobs.
 void add_limit_options(CLI::App& app, LimitOptions& limits) {
   app.add_option("--max-rate", limits.max_rate,
                  "Calls of one caller a second, over ten seconds; 0: any number")
-      ->envname("DOTRESIZE_MAX_RATE")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--max-ranks", limits.max_ranks, "MPI ranks running at the same time")
-      ->envname("DOTRESIZE_MAX_RANKS")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--memory", [&limits](const std::string& text) { limits.memory = *parse_bytes(text); },
          "Memory for all running jobs, such as 256GiB (default: all of the machine's)")
-      ->envname("DOTRESIZE_MEMORY")
       ->type_name("SIZE")
       ->check([](const std::string& text) {
         const bool is_size = parse_bytes(text).value_or(0) > 0;
@@ -136,7 +121,6 @@ void add_limit_options(CLI::App& app, LimitOptions& limits) {
       });
   app.add_option("--max-attempts", limits.max_attempts,
                  "Attempts at one job whose processes are lost or killed; 1: no second attempt")
-      ->envname("DOTRESIZE_MAX_ATTEMPTS")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   const auto add_seconds = [&app](const char* name, std::chrono::seconds& time, const char* text) {
@@ -147,11 +131,9 @@ void add_limit_options(CLI::App& app, LimitOptions& limits) {
   };
   add_seconds("--retry-delay", limits.retry_delay,
               "Seconds before the second attempt, doubled before each further one")
-      ->envname("DOTRESIZE_RETRY_DELAY")
       ->check(CLI::Range(0, 3600));
   add_seconds("--heartbeat-timeout", limits.heartbeat_timeout,
               "Seconds of silence after which a job is stopped")
-      ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
       ->check(CLI::Range(5, 86400));
 }
 
@@ -191,7 +173,6 @@ void add_launcher_options(CLI::App& app, LaunchOptions& launch) {
          "Launchers of jobs, comma-separated: local (mpirun here), external (a person), "
          "slurm, kubernetes, ssh, or another name with its program; the first is the "
          "default of jobs")
-      ->envname("DOTRESIZE_LAUNCHER")
       ->type_name("NAME[=PROGRAM],...")
       ->delimiter(',')
       ->check([](const std::string& text) {
@@ -201,7 +182,6 @@ void add_launcher_options(CLI::App& app, LaunchOptions& launch) {
       ->default_str(kLocalLauncher);
   app.add_option("--workers", launch.workers,
                  "HOST:PORT under which ranks on other machines reach this server (default: none)")
-      ->envname("DOTRESIZE_WORKERS")
       ->check(endpoint_fault);
 }
 
@@ -222,11 +202,22 @@ void add_log_option(CLI::App& app, LogOptions& log) {
   app.add_option_function<std::vector<std::string>>(
          "--log", take,
          "Lowest level that is logged (debug, info, warn, error); json makes each line an object")
-      ->envname("DOTRESIZE_LOG")
       ->type_name("LEVEL|json,...")
       ->delimiter(',')
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "json"}).description(""))
       ->default_str(log.level);
+}
+
+/// Gives each option of the file an environment variable too: DOTRESIZE_MAX_RATE for --max-rate.
+void name_variables(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (!option->get_configurable()) continue;
+    std::string name = option->get_single_name();
+    std::ranges::transform(name, name.begin(), [](char c) {
+      return c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    });
+    option->envname("DOTRESIZE_" + name);
+  }
 }
 
 /// Prints the error, or the help text if that was asked for, and throws ExitNow.
@@ -255,9 +246,7 @@ BackupOptions parse_backup_options(int argc, char** argv) {
   app.add_option("--state", options.state_dir, "Directory of the job table")
       ->envname("DOTRESIZE_STATE")
       ->capture_default_str();
-  app.add_option("TARGET", options.target, "Directory to make; a server can be started on it")
-      ->required()
-      ->type_name("");
+  add_argument(app, "TARGET", options.target, "Directory to make; a server can be started on it");
   parse(app, argc, argv);
   return options;
 }
@@ -266,11 +255,10 @@ TokenOptions parse_token_options(int argc, char** argv) {
   TokenOptions options;
   CLI::App app("Makes a token for a client, prints it once and adds its hash to the file.",
                "dotresize-server token");
-  app.add_option("--tokens", options.tokens, "File with the hashes of clients' tokens")
+  add_value(app, "--tokens", "FILE", options.tokens, "File with the hashes of clients' tokens")
       ->required()
-      ->type_name("FILE")
       ->envname("DOTRESIZE_TOKENS");
-  app.add_option("NAME", options.name, "Name of the client")->required()->type_name("");
+  add_argument(app, "NAME", options.name, "Name of the client");
   CLI::Option* role = app.add_option("ROLE", options.role, "read, submit or admin")->type_name("");
   app.add_flag("--rotate", options.rotate,
                "Issue a new token with the same role to NAME; the previous token stays valid until "
@@ -296,15 +284,12 @@ ServerOptions parse_options(int argc, char** argv) {
   app.set_version_flag("--version", kVersion)->configurable(false);
   app.get_help_ptr()->configurable(false);
   app.add_option("--listen", options.listen, "HOST:PORT; port 0 takes the last run's, or any free")
-      ->envname("DOTRESIZE_LISTEN")
       ->check(endpoint_fault)
       ->capture_default_str();
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
-                           ->envname("DOTRESIZE_STATE")
                            ->capture_default_str();
   app.add_option("--http", options.http,
                  "HOST:PORT of the web pages, /healthz, /readyz and /metrics (default: none)")
-      ->envname("DOTRESIZE_HTTP")
       ->check(endpoint_fault);
   add_log_option(app, options.log);
   add_access_options(app, options);
@@ -314,6 +299,7 @@ ServerOptions parse_options(int argc, char** argv) {
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)
       ->configurable(false);
+  name_variables(app);
   try {
     app.parse(argc, argv);
     if (!config_file.empty()) apply_config_file(config_file, app);

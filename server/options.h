@@ -9,7 +9,7 @@
 
 #include "server/access/webhook_policy.h"
 #include "server/common/log_format.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/store/resources.h"
 
 namespace dotresize {

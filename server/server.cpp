@@ -15,7 +15,7 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "server/access/endpoint.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/store/files.h"
 
 namespace dotresize {

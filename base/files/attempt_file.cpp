@@ -5,7 +5,7 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/text/checked_json.h"
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace {

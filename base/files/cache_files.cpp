@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/file_changes.h"
-#include "base/files/held_directory.h"
 #include "base/files/input_file.h"
 #include "base/text/sha256.h"
 

@@ -1,9 +1,14 @@
 #include "base/files/capped_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <iterator>
 #include <utility>
+
+#include "base/process/child_process.h"
 
 namespace dotresize {
 namespace {
@@ -43,6 +48,32 @@ void CappedFile::write(std::string_view data) const {
     if (written <= 0) return;
     data.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+CappedLog::CappedLog(UniqueFd file, int64_t limit) : file_(std::move(file), limit) {
+  Pipe ends = make_pipe();
+  read_end_ = std::move(ends.read_end);
+  write_end_ = std::move(ends.write_end);
+}
+
+CappedLog::~CappedLog() { finish(); }
+
+void CappedLog::start() {
+  thread_ = std::thread([this] {
+    std::array<char, 65536> buffer;
+    for (;;) {
+      const ssize_t got = ::read(read_end_.get(), buffer.data(), buffer.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      file_.add({buffer.data(), static_cast<size_t>(got)});
+    }
+    file_.finish();
+  });
+}
+
+void CappedLog::finish() {
+  write_end_ = UniqueFd();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace dotresize

@@ -13,8 +13,7 @@
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/files/held_directory.h"
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/files/unique_fd.h"
 #include "base/process/child.h"
-#include "base/verdict.h"
 
 namespace dotresize {
 

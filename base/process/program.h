@@ -17,4 +17,8 @@ enum ExitCode : int {
 /// The project's version, as CMakeLists.txt states it.
 inline constexpr char kVersion[] = DOTRESIZE_VERSION;
 
+/// Flushes standard output. Returns `exit_code`, or kExitJobFailed after a line on stderr if what
+/// the program has printed did not reach its reader: a full disk, a closed pipe.
+int checked_output(const char* program, int exit_code);
+
 }  // namespace dotresize

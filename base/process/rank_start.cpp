@@ -5,13 +5,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <system_error>
 
 #include "base/errors.h"
 #include "base/files/file_changes.h"
 #include "base/files/partial_path.h"
-#include "base/text/printable.h"
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

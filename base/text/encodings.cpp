@@ -1,8 +1,19 @@
 #include "base/text/encodings.h"
 
+#include <fmt/format.h>
 #include <openssl/evp.h>
 
+#include <iterator>
+
 namespace dotresize {
+
+std::string hex_digits(std::string_view bytes) {
+  std::string digits;
+  for (const char c : bytes) {
+    fmt::format_to(std::back_inserter(digits), "{:02x}", static_cast<unsigned char>(c));
+  }
+  return digits;
+}
 
 std::string base64(std::string_view bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // room for the NUL

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace {

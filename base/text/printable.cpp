@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/text/encodings.h"
+
 namespace dotresize {
 namespace {
 
@@ -119,17 +121,6 @@ std::string in_quotes(std::string_view value) {
     return escapes;
   });
   return "'" + start + (value.empty() ? "'" : "...'");
-}
-
-std::string hex_digits(std::string_view bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string digits;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    digits += kDigits[byte >> 4];
-    digits += kDigits[byte & 0xF];
-  }
-  return digits;
 }
 
 }  // namespace dotresize

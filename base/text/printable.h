@@ -32,7 +32,4 @@ size_t begun_character(std::string_view text);
 /// to at most 100 bytes at a character boundary and then "...".
 std::string in_quotes(std::string_view value);
 
-/// Formats each byte as two lower-case hexadecimal digits.
-std::string hex_digits(std::string_view bytes);
-
 }  // namespace dotresize

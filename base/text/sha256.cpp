@@ -10,6 +10,7 @@
 
 #include "base/files/input_file.h"
 #include "base/process/work_budget.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 
 namespace dotresize {

@@ -1,7 +1,7 @@
 #include "client/calls/follow.h"
 
 #include "client/calls/server_stream.h"
-#include "job/spec/job_state.h"
+#include "job/status/job_rows.h"
 
 namespace dotresize {
 namespace {

@@ -1,6 +1,7 @@
 #include "client/local/planned_job.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <iterator>
@@ -10,12 +11,12 @@
 #include "client/local/remote_job.h"
 #include "job/checkpoint/source_model.h"
 #include "job/manifest/mpi_job.h"
-#include "job/manifest/yaml_json.h"
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve/job_resources.h"
-#include "job/spec/remote_url.h"
+#include "job/report/job_identity.h"
+#include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 
 namespace dotresize {
@@ -68,6 +69,12 @@ std::vector<FileFinding> find_faults(const JobPlan& plan, bool pushed) {
                         /*fatal=*/false});
   }
   return findings;
+}
+
+std::optional<ino_t> inode_of(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return std::nullopt;
+  return status.st_ino;
 }
 
 }  // namespace
@@ -168,6 +175,20 @@ std::string job_manifest(const PlannedJob& planned, const ManifestRequest& reque
   const Manifest list = {
       {"apiVersion", "v1"}, {"kind", "List"}, {"items", Manifest::array({config_map, mpi_job})}};
   return list.dump(2) + "\n";
+}
+
+FinishedOutput::FinishedOutput(const PlannedJob& planned)
+    : path_(planned.plan.job.output.path),
+      overwrite_(planned.plan.job.output.overwrite),
+      identity_(job_identity(planned.file.spec)),
+      before_(inode_of(path_)) {}
+
+bool FinishedOutput::is_there() const {
+  return before_ && !overwrite_ && is_output_of(path_, identity_);
+}
+
+bool FinishedOutput::came_since() const {
+  return inode_of(path_) != before_ && is_output_of(path_, identity_);
 }
 
 }  // namespace dotresize

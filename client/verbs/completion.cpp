@@ -73,9 +73,7 @@ std::string completion_script(const CLI::App& app, const std::string& shell) {
 Verb add_completion_verb(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("completion", "Print a completion script for a shell");
   auto shell = std::make_shared<std::string>();
-  command.add_option("SHELL", *shell, "bash or zsh")
-      ->required()
-      ->type_name("")
+  add_argument(command, "SHELL", *shell, "bash or zsh")
       ->check(CLI::IsMember({"bash", "zsh"}).description(""));
   command.group("Without a server");
   command.footer(

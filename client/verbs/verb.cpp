@@ -20,36 +20,27 @@ Connection CommonOptions::connect() const {
 }
 
 void add_server_option(CLI::App& command, CommonOptions& common) {
-  command
-      .add_option("--server", common.server,
-                  "Address of the server (default: $DOTRESIZE_SERVER, else 127.0.0.1:50051)")
-      ->type_name("HOST:PORT");
-  command
-      .add_option("--tls-ca", common.tls.ca,
-                  "Use TLS, with this authority of the server's certificate (PEM)")
-      ->type_name("FILE")
+  add_value(command, "--server", "HOST:PORT", common.server,
+            "Address of the server (default: $DOTRESIZE_SERVER, else 127.0.0.1:50051)");
+  add_value(command, "--tls-ca", "FILE", common.tls.ca,
+            "Use TLS, with this authority of the server's certificate (PEM)")
       ->envname("DOTRESIZE_TLS_CA");
-  command.add_option("--cert", common.tls.certificate, "Certificate of this client (PEM)")
-      ->type_name("FILE")
+  add_value(command, "--cert", "FILE", common.tls.certificate, "Certificate of this client (PEM)")
       ->envname("DOTRESIZE_CERT");
-  command.add_option("--key", common.tls.key, "Key of this client (PEM)")
-      ->type_name("FILE")
+  add_value(command, "--key", "FILE", common.tls.key, "Key of this client (PEM)")
       ->envname("DOTRESIZE_KEY");
 }
 
 void add_output_option(CLI::App& command, CommonOptions& common) {
-  command.add_option("-o,--output", common.output, "text, or json: one JSON document on stdout")
-      ->type_name("FORMAT")
+  add_value(command, "-o,--output", "FORMAT", common.output,
+            "text, or json: one JSON document on stdout")
       ->check(CLI::IsMember({"text", "json"}).description(""))
       ->capture_default_str();
 }
 
 void add_set_option(CLI::App& command, std::vector<std::string>& changes) {
-  command
-      .add_option(
-          "--set", changes,
-          "Change a key of the job file, as in --set method.size=0.7; may be given several times")
-      ->type_name("KEY=VALUE")
+  add_value(command, "--set", "KEY=VALUE", changes,
+            "Change a key of the job file, as in --set method.size=0.7; may be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);

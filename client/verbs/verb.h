@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "client/calls/connection.h"
-#include "client/display/json_output.h"
+#include "client/display/verb_output.h"
+#include "job/spec/command_options.h"
 
 namespace dotresize {
 

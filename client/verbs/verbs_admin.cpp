@@ -7,7 +7,7 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "client/display/job_text.h"
+#include "client/display/job_view.h"
 #include "client/verbs/verb.h"
 
 namespace dotresize {
@@ -76,10 +76,9 @@ Verb add_prune_verb(CLI::App& app, CommonOptions& common) {
       add_server_verb(app, common, "prune", "Delete jobs that ended long ago; their models stay",
                       "  dotresize prune --keep-days 7 --dry-run\n");
   auto options = std::make_shared<PruneOptions>();
-  command
-      .add_option("--keep-days", options->keep_days, "Keep the jobs that ended in the last N days")
+  add_value(command, "--keep-days", "N", options->keep_days,
+            "Keep the jobs that ended in the last N days")
       ->required()
-      ->type_name("N")
       ->check(CLI::Range(0, 36500).description(""));
   command.add_flag("--dry-run", options->dry_run, "Only show the jobs that would be deleted");
   return {&command, [options, &common] { return prune_jobs(*options, common); }};
@@ -91,12 +90,9 @@ Verb add_admin_verb(CLI::App& app, CommonOptions& common) {
                                       "  dotresize admin info\n"
                                       "  dotresize admin drain\n");
   auto action = std::make_shared<std::string>();
-  command
-      .add_option("ACTION", *action,
-                  "info: version, capacity, use. drain: start no more jobs; running ones continue. "
-                  "resume: start jobs again")
-      ->required()
-      ->type_name("")
+  add_argument(command, "ACTION", *action,
+               "info: version, capacity, use. drain: start no more jobs; running ones continue. "
+               "resume: start jobs again")
       ->check(CLI::IsMember({"info", "drain", "resume"}).description(""));
   return {&command, [action, &common] {
             using Stub = v1::Jobs::Stub;

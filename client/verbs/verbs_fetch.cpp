@@ -251,8 +251,8 @@ Verb add_fetch_verb(CLI::App& app, CommonOptions& common) {
                       "  dotresize fetch j-451f3da65440ea8f results\n"
                       "  dotresize fetch j-451f3da65440ea8f models/docs-llama-80 --model\n");
   auto request = std::make_shared<FetchRequest>();
-  command.add_option("ID", request->id, kIdHelp)->required()->type_name("");
-  command.add_option("DIR", request->dir, "Directory to create")->required()->type_name("");
+  add_argument(command, "ID", request->id, kIdHelp);
+  add_argument(command, "DIR", request->dir, "Directory to create");
   command.add_flag("--model", request->model,
                    "Fetch the whole model directory; the server must allow it");
   return {&command, [request, &common] { return fetch(*request, common); }};

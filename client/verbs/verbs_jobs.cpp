@@ -15,14 +15,13 @@
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "client/calls/follow.h"
-#include "client/display/job_text.h"
-#include "client/display/log_output.h"
-#include "client/display/watch_view.h"
+#include "client/display/job_view.h"
+#include "client/display/verb_output.h"
 #include "client/local/planned_job.h"
 #include "client/verbs/verb.h"
 #include "job/spec/job_file.h"
-#include "job/spec/job_state.h"
-#include "job/spec/sweep_message.h"
+#include "job/spec/sweep_file.h"
+#include "job/status/job_rows.h"
 #include "job/sweep/sweep_results.h"
 
 namespace dotresize {
@@ -138,7 +137,7 @@ int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
       submit(connection, &v1::Jobs::Stub::CreateSweep, request, file.base, kDeadline);
   if (!options.dry_run) {
     for (const SweepRow& row : reported_sweep(sweep.results()).rows) {
-      if (row.state != SweepState::kRefused) continue;
+      if (row.state != v1::SweepResults::Variant::refused) continue;
       std::cerr << fmt::format("refused: {}: {}\n", fmt::join(row.values, " "), row.reason);
     }
     return follow_submitted(connection, sweep.job(), options, common);
@@ -275,9 +274,7 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
                       "  dotresize submit job.yaml --set method.size=0.7 --dry-run\n"
                       "  id=$(dotresize submit job.yaml)\n");
   auto options = std::make_shared<SubmitOptions>();
-  command.add_option("JOB", options->job_file, "Job file (YAML or JSON), or sweep file")
-      ->required()
-      ->type_name("");
+  add_argument(command, "JOB", options->job_file, "Job file (YAML or JSON), or sweep file");
   add_set_option(command, options->changes);
   CLI::Option* wait = command.add_flag("--wait", options->wait,
                                        "Show progress until the job has ended, and its result");
@@ -285,40 +282,26 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
       .add_flag("--dry-run", options->dry_run,
                 "Only ask the server whether it would accept the job, and for its plan")
       ->excludes(wait);
-  command
-      .add_option("--parallel", options->parallel,
-                  "For a sweep: number of jobs at a time (default: as many as fit)")
-      ->type_name("N")
+  add_value(command, "--parallel", "N", options->parallel,
+            "For a sweep: number of jobs at a time (default: as many as fit)")
       ->check(CLI::Range(1, 1024).description(""));
   command.add_flag(
       "--pareto", options->pareto,
       "For a sweep: show only the Pareto front: no other result is better in bytes and "
       "perplexity");
-  command
-      .add_option("--request-id", options->request_id,
-                  "Id of this request; repeating it gives the same job again (default: a new id)")
-      ->type_name("ID");
-  command
-      .add_option("--priority", options->priority,
-                  "Priority in the queue, from -100 to 100; above 0 for admins only")
-      ->type_name("N");
-  command
-      .add_option("--label", options->labels,
-                  "Label for the filters of list; may be given several times")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  command
-      .add_option("--deadline", options->deadline_s,
-                  "Stop the job this many seconds after its start")
-      ->type_name("S");
-  command
-      .add_option("--ttl", options->ttl_s,
-                  "Delete the job from the server this many seconds after its end")
-      ->type_name("S");
-  command
-      .add_option("--webhook", options->webhook,
-                  "URL that the server calls at the job's end; its operator must allow it")
-      ->type_name("URL");
+  add_value(command, "--request-id", "ID", options->request_id,
+            "Id of this request; repeating it gives the same job again (default: a new id)");
+  add_value(command, "--priority", "N", options->priority,
+            "Priority in the queue, from -100 to 100; above 0 for admins only");
+  add_value(command, "--label", "KEY=VALUE", options->labels,
+            "Label for the filters of list; may be given several times")
+      ->allow_extra_args(false);
+  add_value(command, "--deadline", "S", options->deadline_s,
+            "Stop the job this many seconds after its start");
+  add_value(command, "--ttl", "S", options->ttl_s,
+            "Delete the job from the server this many seconds after its end");
+  add_value(command, "--webhook", "URL", options->webhook,
+            "URL that the server calls at the job's end; its operator must allow it");
   return {&command, [options, &common] { return submit_job(*options, common); }};
 }
 
@@ -337,7 +320,7 @@ Verb id_verb(CLI::App& app, CommonOptions& common, const std::string& name,
                                       examples_of(name, "j-451f3da65440ea8f", flag));
   auto id = std::make_shared<std::string>();
   auto set = std::make_shared<bool>(false);
-  command.add_option("ID", *id, kIdHelp)->required()->type_name("");
+  add_argument(command, "ID", *id, kIdHelp);
   if (!flag.empty()) command.add_flag(flag, *set, flag_description);
   return {&command, [id, set, action] { return action(*id, *set); }};
 }
@@ -352,7 +335,7 @@ Verb ids_verb(CLI::App& app, CommonOptions& common, const std::string& name,
       examples_of(name, "j-451f3da65440ea8f", flag) + examples_of(name, "451f 8c02", ""));
   auto ids = std::make_shared<Ids>();
   auto set = std::make_shared<bool>(false);
-  command.add_option("ID", *ids, kIdHelp)->required()->type_name("...");
+  add_value(command, "ID", "...", *ids, kIdHelp)->required();
   if (!flag.empty()) command.add_flag(flag, *set, flag_description);
   return {&command, [ids, set, action] { return action(*ids, *set); }};
 }

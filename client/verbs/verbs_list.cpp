@@ -7,8 +7,7 @@
 
 #include "base/process/program.h"
 #include "client/calls/follow.h"
-#include "client/display/job_text.h"
-#include "client/display/watch_view.h"
+#include "client/display/job_view.h"
 #include "client/verbs/verb.h"
 
 namespace dotresize {
@@ -63,22 +62,17 @@ Verb add_list_verb(CLI::App& app, CommonOptions& common) {
                                       "  dotresize list --state running,queued -o json\n"
                                       "  dotresize list --watch --label team=nlp\n");
   auto options = std::make_shared<ListOptions>();
-  command
-      .add_option("--state", options->states,
-                  "Only jobs in these states, comma-separated: queued, starting, running, "
-                  "succeeded, failed, cancelled")
+  add_value(command, "--state", "STATE,...", options->states,
+            "Only jobs in these states, comma-separated: queued, starting, running, "
+            "succeeded, failed, cancelled")
       ->delimiter(',')
-      ->type_name("STATE,...")
       ->transform(CLI::IsMember(states_by_name(), CLI::ignore_case).description(""));
-  command.add_option("--name", options->name, "Only jobs of this name")->type_name("NAME");
-  command.add_option("--owner", options->owner, "Only jobs of this owner")->type_name("OWNER");
-  command
-      .add_option("--label", options->labels,
-                  "Only jobs with this label; may be given several times")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  command.add_option("--limit", options->limit, "Largest number of jobs")
-      ->type_name("N")
+  add_value(command, "--name", "NAME", options->name, "Only jobs of this name");
+  add_value(command, "--owner", "OWNER", options->owner, "Only jobs of this owner");
+  add_value(command, "--label", "KEY=VALUE", options->labels,
+            "Only jobs with this label; may be given several times")
+      ->allow_extra_args(false);
+  add_value(command, "--limit", "N", options->limit, "Largest number of jobs")
       ->check(CLI::Range(1, 1'000'000).description(""))
       ->capture_default_str();
   command.add_flag("-w,--watch", options->watch,

@@ -12,16 +12,12 @@
 #include "base/process/rank_start.h"
 #include "base/text/human_text.h"
 #include "client/display/worker_view.h"
-#include "client/local/export_model.h"
-#include "client/local/finished_output.h"
 #include "client/local/job_template.h"
 #include "client/local/planned_job.h"
 #include "client/local/remote_job.h"
-#include "client/local/smaller_vocabulary.h"
+#include "client/local/rewritten_model.h"
 #include "client/verbs/verb.h"
 #include "job/plan/check_files.h"
-#include "job/spec/command_options.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {
@@ -151,10 +147,8 @@ Verb finish_verb(CLI::App& command, CommonOptions& common, const std::string& ex
 void add_remote_options(CLI::App& command, RemoteCache& cache) {
   const fs::path home = user_cache_dir();
   if (!home.empty()) cache.directory = home / "remote";
-  command
-      .add_option("--remote-cache", cache.directory,
-                  "Directory for copies of models and texts from hf:// and s3://")
-      ->type_name("DIR")
+  add_value(command, "--remote-cache", "DIR", cache.directory,
+            "Directory for copies of models and texts from hf:// and s3://")
       ->envname("DOTRESIZE_REMOTE_CACHE")
       ->capture_default_str();
   command
@@ -172,7 +166,7 @@ void add_remote_options(CLI::App& command, RemoteCache& cache) {
 
 /// Adds the job file, changes to it, and the cache of what it names elsewhere.
 void add_job_options(CLI::App& command, PlanRequest& job) {
-  command.add_option("JOB", job.job_file, "Job file (YAML or JSON)")->required()->type_name("");
+  add_argument(command, "JOB", job.job_file, "Job file (YAML or JSON)");
   add_set_option(command, job.changes);
   add_remote_options(command, job.remote);
 }
@@ -180,17 +174,14 @@ void add_job_options(CLI::App& command, PlanRequest& job) {
 Verb init_verb(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("init", "Write a job file for a model, for you to edit");
   auto request = std::make_shared<TemplateRequest>();
-  command.add_option("MODEL_DIR", request->model, "The dense model")->required()->type_name("");
-  CLI::Option* job =
-      command.add_option("JOB,--output", request->job_file, "File to write; it must not exist")
-          ->type_name("FILE")
-          ->capture_default_str();
+  add_argument(command, "MODEL_DIR", request->model, "The dense model");
+  CLI::Option* job = add_value(command, "JOB,--output", "FILE", request->job_file,
+                               "File to write; it must not exist")
+                         ->capture_default_str();
   CLI::Option* text =
-      command.add_option("--text", request->text, "Calibration text, UTF-8")->type_name("FILE...");
-  command
-      .add_option("--tokens", request->tokens,
-                  "Token file instead of text: a safetensors file with a tensor \"tokens\"")
-      ->type_name("FILE")
+      add_value(command, "--text", "FILE...", request->text, "Calibration text, UTF-8");
+  add_value(command, "--tokens", "FILE", request->tokens,
+            "Token file instead of text: a safetensors file with a tensor \"tokens\"")
       ->excludes(text);
   command.group("Without a server");
   command.footer(
@@ -218,23 +209,17 @@ Verb plan_verb(CLI::App& app, CommonOptions& common) {
       *app.add_subcommand("plan", "Show the memory of each rank and the size of the result");
   auto options = std::make_shared<PlanOptions>();
   add_job_options(command, options->job);
-  command
-      .add_option("--hardware", options->job.hardware,
-                  "Rates of a machine (YAML): also show the time of the job on it")
-      ->type_name("FILE");
+  add_value(command, "--hardware", "FILE", options->job.hardware,
+            "Rates of a machine (YAML): also show the time of the job on it");
   CLI::Option* manifest =
-      command
-          .add_option("--manifest", options->manifest.kind,
-                      "Print a manifest of the job instead; mpijob: for `kubectl create`")
-          ->type_name("KIND")
+      add_value(command, "--manifest", "KIND", options->manifest.kind,
+                "Print a manifest of the job instead; mpijob: for `kubectl create`")
           ->check(CLI::IsMember({"mpijob"}).description(""));
-  command
-      .add_option("--template", options->manifest.template_file,
-                  "MPIJob (YAML) to which the job is added (default: a built-in one)")
-      ->type_name("FILE")
+  add_value(command, "--template", "FILE", options->manifest.template_file,
+            "MPIJob (YAML) to which the job is added (default: a built-in one)")
       ->needs(manifest);
-  command.add_option("--cpus", options->manifest.cpus, "Processors of each rank in the cluster")
-      ->type_name("N")
+  add_value(command, "--cpus", "N", options->manifest.cpus,
+            "Processors of each rank in the cluster")
       ->check(CLI::Range(1, 1024).description(""))
       ->needs(manifest)
       ->capture_default_str();
@@ -251,10 +236,8 @@ Verb run_verb(CLI::App& app, CommonOptions& common) {
       *app.add_subcommand("run", "Compress on this machine with mpirun, without a server");
   auto options = std::make_shared<RunOptions>();
   add_job_options(command, options->job);
-  command
-      .add_option("--trace", options->trace,
-                  "Write a timeline of all ranks, for chrome://tracing and Perfetto")
-      ->type_name("FILE");
+  add_value(command, "--trace", "FILE", options->trace,
+            "Write a timeline of all ranks, for chrome://tracing and Perfetto");
   command.add_flag(
       "--fresh", options->fresh,
       "Start from the beginning even if an interrupted run of the job has left a journal");
@@ -313,21 +296,14 @@ Verb export_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("export", "Write a model without maps in the format of another engine");
   auto request = std::make_shared<ExportRequest>();
-  command
-      .add_option("MODEL_DIR", request->model,
-                  "An output without maps, or any model of its families")
+  add_argument(command, "MODEL_DIR", request->model,
+               "An output without maps, or any model of its families");
+  add_value(command, "--to", "FORMAT", request->format,
+            "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
       ->required()
-      ->type_name("");
-  command
-      .add_option("--to", request->format,
-                  "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
-      ->required()
-      ->type_name("FORMAT")
       ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
-  command
-      .add_option("--type", request->type,
-                  "Type of the matrices of a gguf: f32, f16, bf16 or q8_0 (default: f16)")
-      ->type_name("TYPE")
+  add_value(command, "--type", "TYPE", request->type,
+            "Type of the matrices of a gguf: f32, f16, bf16 or q8_0 (default: f16)")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
       .add_option("FILE", request->file,
@@ -347,26 +323,17 @@ Verb vocabulary_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("vocabulary", "Write a model without the tokens that a text needs least");
   auto request = std::make_shared<VocabularyRequest>();
-  command
-      .add_option("MODEL_DIR", request->model, "A model with a BPE tokenizer, or a stock output")
+  add_argument(command, "MODEL_DIR", request->model,
+               "A model with a BPE tokenizer, or a stock output");
+  add_argument(command, "DIR", request->out, "Output, which must not exist");
+  add_value(command, "--keep", "N", request->keep, "How many tokens stay")
       ->required()
-      ->type_name("");
-  command.add_option("DIR", request->out, "Output, which must not exist")
-      ->required()
-      ->type_name("");
-  command.add_option("--keep", request->keep, "How many tokens stay")
-      ->required()
-      ->type_name("N")
       ->check(CLI::PositiveNumber.description(""));
-  command
-      .add_option("--text", request->texts,
-                  "Texts or tables in the languages that the model is used for")
-      ->required()
-      ->type_name("FILE");
-  command
-      .add_option("--check", request->check,
-                  "Texts that the choice does not see: prints which share of their tokens stays")
-      ->type_name("FILE");
+  add_value(command, "--text", "FILE", request->texts,
+            "Texts or tables in the languages that the model is used for")
+      ->required();
+  add_value(command, "--check", "FILE", request->check,
+            "Texts that the choice does not see: prints which share of their tokens stays");
   return finish_verb(command, common,
                      "  dotresize vocabulary gemma-3-270m gemma-64k --keep 65536 --text mine.txt\n"
                      "  dotresize vocabulary gemma-3-270m gemma-64k --keep 65536 --text mine.jsonl "

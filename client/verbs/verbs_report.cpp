@@ -15,13 +15,13 @@
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "client/calls/follow.h"
-#include "client/display/job_text.h"
+#include "client/display/job_view.h"
 #include "client/verbs/verb.h"
 #include "job/page/page.h"
 #include "job/report/report_tables.h"
 #include "job/report/stored_report.h"
 #include "job/spec/job_file.h"
-#include "job/spec/job_state.h"
+#include "job/status/job_rows.h"
 #include "job/sweep/sweep_results.h"
 
 namespace dotresize {
@@ -214,15 +214,12 @@ Verb add_report_verb(CLI::App& app, CommonOptions& common) {
                       "  dotresize report out/docs-llama-80 out/docs-llama-70 --html both.html\n");
   auto what = std::make_shared<std::vector<std::string>>();
   auto page = std::make_shared<std::string>();
-  command
-      .add_option(
-          "--html", *page,
-          "Write a page with plots; also for a failed job, a sweep's directory, and several "
-          "models")
-      ->type_name("FILE");
-  command.add_option("ID|DIR", *what, "Jobs that have succeeded, model directories, or one sweep")
-      ->required()
-      ->type_name("...");
+  add_value(command, "--html", "FILE", *page,
+            "Write a page with plots; also for a failed job, a sweep's directory, and several "
+            "models");
+  add_value(command, "ID|DIR", "...", *what,
+            "Jobs that have succeeded, model directories, or one sweep")
+      ->required();
   return {&command, [what, page, &common] {
             return page->empty() ? print_reports(*what, common) : write_page(*what, *page, common);
           }};

@@ -63,14 +63,10 @@ Verb add_sweep_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("sweep", "Compress with all combinations of settings, and compare");
   auto options = std::make_shared<SweepOptions>();
-  command.add_option("SWEEP", options->file, "Job file with a section sweep")
-      ->required()
-      ->type_name("");
+  add_argument(command, "SWEEP", options->file, "Job file with a section sweep");
   add_set_option(command, options->changes);
-  command
-      .add_option("--parallel", options->run.at_once,
-                  "Number of jobs at a time (default: as many as fit)")
-      ->type_name("N")
+  add_value(command, "--parallel", "N", options->run.at_once,
+            "Number of jobs at a time (default: as many as fit)")
       ->check(CLI::Range(1, 1024).description(""));
   CLI::Option* pareto = command.add_flag(
       "--pareto", options->pareto,

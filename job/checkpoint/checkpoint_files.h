@@ -1,6 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "base/files/confinement.h"
 #include "job/checkpoint/checkpoint_table.h"
@@ -14,5 +17,17 @@ CheckpointFiles find_checkpoint_files(const std::filesystem::path& dir,
 
 /// Returns true if the directory has one of the two files. A link to nothing counts.
 bool has_checkpoint_files(const std::filesystem::path& dir);
+
+/// Parses the text of a model.safetensors.index.json: tensor name to file name. `origin` names it
+/// in errors. Throws InputError for malformed JSON, a repeated tensor, an index without tensors, or
+/// a file name that is not a plain name in the index's own directory.
+std::map<std::string, std::string> parse_shard_index(const std::string& text,
+                                                     const std::string& origin);
+
+/// Looks at the names of all files in a model directory. Each is one of: read, known to be without
+/// effect, refused, or named in one of the returned sentences. Throws InputError for an adapter
+/// beside the weights, which transformers loads too if peft is installed.
+std::vector<std::string> check_model_files(const std::filesystem::path& dir,
+                                           const CheckpointFiles& files);
 
 }  // namespace dotresize

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "job/checkpoint/safetensors_header.h"
+#include "job/model/model_config.h"
 #include "job/model/wrappers.h"
 
 namespace dotresize {
@@ -67,5 +70,34 @@ bool is_weight_dtype(const std::string& dtype);
 
 /// "[2, 3]".
 std::string shape_text(const std::vector<int64_t>& shape);
+
+/// Makes the table of the files' headers as they are. Throws InputError if index and headers
+/// disagree in any way. `index_path`: for errors.
+CheckpointTable table_as_stored(const CheckpointFiles& files,
+                                const std::map<std::string, SafetensorsHeader>& headers,
+                                const std::filesystem::path& dir);
+
+/// Makes the table of a model as transformers reads it: names without `model.` get it; experts that
+/// are stored as one become one tensor each; a tied model's head stands for an embedding that is
+/// not stored; the index need not list all tensors of its files; quantised weights have their
+/// scales; the text part of a wrapper gets the names of a model of text; layers that predict
+/// further tokens are left out. Throws InputError if the index places a tensor in another file than
+/// one that holds it, or a wrapper's text part is stored in two layouts or not at all.
+CheckpointTable table_of_model(const CheckpointFiles& files,
+                               const std::map<std::string, SafetensorsHeader>& headers,
+                               const std::filesystem::path& dir, const ModelConfig& config);
+
+/// Gives each weight of 8 or 4 bits its scales, which are stored beside it, and takes these out of
+/// the table, with the scales of activations and caches. Weights of other dtypes stay as they are:
+/// the files decide which ones are quantised. Throws InputError for a weight without scales, with
+/// two kinds of them, with zero points, or with scales that do not fit it; and for quantised
+/// weights beside the text part of a wrapper, which an output would copy.
+void take_scales(const std::filesystem::path& dir, const Quantisation& quantisation,
+                 CheckpointTable& table);
+
+/// Throws InputError unless the table has every tensor of the config's checkpoint in its shape and
+/// in float32, float16 or bfloat16. The error says what is stored instead, and what would help.
+void require_tensors(const CheckpointTable& table, const std::filesystem::path& dir,
+                     const ModelConfig& config);
 
 }  // namespace dotresize

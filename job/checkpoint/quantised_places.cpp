@@ -1,5 +1,3 @@
-#include "job/checkpoint/quantised_places.h"
-
 #include <algorithm>
 #include <array>
 #include <set>
@@ -7,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/text/printable.h"
+#include "job/checkpoint/checkpoint_table.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
-#include <string_view>
 
 #include "base/errors.h"
 #include "base/files/input_file.h"
 #include "base/text/checked_json.h"
 #include "base/text/sha256.h"
-#include "job/manifest/yaml_json.h"
 
 namespace dotresize {
 namespace {

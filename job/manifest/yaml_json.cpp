@@ -1,5 +1,3 @@
-#include "job/manifest/yaml_json.h"
-
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/text/printable.h"
+#include "job/manifest/mpi_job.h"
 #include "job/spec/yaml_file.h"
 
 namespace dotresize {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "job/report/report_tables.h"
@@ -65,5 +66,20 @@ std::string page_json(const nlohmann::json& shown);
 
 /// Script of a page: the parts in this folder, in the order in which they need each other.
 std::string page_script();
+
+// Files that are embedded in every page, byte for byte.
+
+/// page.html, with {{NAME}} where values go.
+std::string_view page_template();
+std::string_view page_css();
+// Parts of the script.
+std::string_view text_js();
+std::string_view figures_js();
+std::string_view plans_js();
+std::string_view job_js();
+std::string_view models_js();
+std::string_view page_js();
+/// Chart.js (MIT License), minified.
+std::string_view chart_js();
 
 }  // namespace dotresize

@@ -10,7 +10,6 @@
 #include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "job/page/page.h"
-#include "job/page/page_files.h"
 
 namespace dotresize {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/text/printable.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/text_files.h"
-#include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
 
 namespace dotresize {
 namespace {

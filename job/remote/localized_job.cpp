@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {

@@ -10,7 +10,7 @@
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
-#include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

@@ -1,5 +1,3 @@
-#include "job/report/model_card.h"
-
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "job/model/families/families.h"
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/plan_table.h"
+#include "job/report/report.h"
 
 namespace dotresize {
 namespace {

@@ -202,7 +202,7 @@ std::string report_to_json(const Report& report) {
                                      {"learning_rate", job.healing->learning_rate},
                                      {"token_count", report.healing_tokens}};
     set_if(heal, "samples", job.healing->samples);
-    if (report.healing) heal.update(to_json(*report.healing));
+    if (report.healing) heal.update(json(*report.healing));
   }
   for (const CutReport& cut : report.cuts) {
     document[cut.of_attention() ? "attentions" : "mlps"].push_back(to_json(cut));

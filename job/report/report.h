@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "job/model/model_config.h"
 #include "job/plan/allocate/allocation.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
@@ -77,5 +78,8 @@ std::vector<std::string> warnings_of(const Report& report);
 inline constexpr int64_t kReportVersion = 1;
 
 std::string report_to_json(const Report& report);
+
+/// Renders the model card (README.md of the output): description, loading instructions, numbers.
+std::string model_card(const Report& report, const ModelConfig& config);
 
 }  // namespace dotresize

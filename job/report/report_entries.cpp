@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/errors.h"
@@ -180,36 +179,6 @@ CutReport cut_report_from_json(const json& object, bool of_attention) {
   }
   if (!of_attention) cut.unseen_experts = object.at("unseen_experts");
   return cut;
-}
-
-json to_json(const HealedLayerReport& layer) {
-  return {{"name", layer.name},
-          {"folded_error", layer.folded_error},
-          {"healed_error", layer.healed_error},
-          {"epochs", layer.epochs}};
-}
-
-HealedLayerReport healed_layer_report_from_json(const json& object) {
-  return {object.at("name"), object.at("folded_error"), object.at("healed_error"),
-          object.at("epochs")};
-}
-
-json to_json(const HealingReport& healing) {
-  json object = {{"layers", json::array()},
-                 {"held_out_kl", healing.held_out_kl},
-                 {"update_share", healing.update_share}};
-  for (const HealedLayerReport& layer : healing.layers) object["layers"].push_back(to_json(layer));
-  return object;
-}
-
-HealingReport healing_report_from_json(const json& object) {
-  HealingReport healing;
-  for (const json& layer : object.at("layers")) {
-    healing.layers.push_back(healed_layer_report_from_json(layer));
-  }
-  object.at("held_out_kl").get_to(healing.held_out_kl);
-  healing.update_share = object.at("update_share");
-  return healing;
 }
 
 json to_json(const RankReport& rank) {

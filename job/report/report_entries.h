@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -99,10 +99,8 @@ struct HealedLayerReport {
   int64_t epochs = 0;         ///< epochs of the weights that were taken; 0: the folded weights
 };
 
-/// Converts to an entry of `heal.layers` in report.json; the journal has the same form.
-nlohmann::json to_json(const HealedLayerReport& layer);
-/// Throws nlohmann::json::exception if `object` is not a layer entry.
-HealedLayerReport healed_layer_report_from_json(const nlohmann::json& object);
+/// The entry of `heal.layers` in report.json; the journal has the same form.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HealedLayerReport, name, folded_error, healed_error, epochs)
 
 /// Report entry of `heal`.
 struct HealingReport {
@@ -113,10 +111,8 @@ struct HealingReport {
   double update_share = 0.0;  ///< share that was taken; 0: no share lowered the held-out loss
 };
 
-/// Converts to a part of `heal` in report.json.
-nlohmann::json to_json(const HealingReport& healing);
-/// Throws nlohmann::json::exception if `object` is not a `heal` object.
-HealingReport healing_report_from_json(const nlohmann::json& object);
+/// A part of `heal` in report.json.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HealingReport, layers, held_out_kl, update_share)
 
 /// l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d have
 /// n·d²/2 pairs.

@@ -146,8 +146,11 @@ StoredReport parse_report(const std::string& text, const std::string& origin) {
                     [&](const json& object) { return cut_report_from_json(object, of_attention); });
     }
     if (document.contains("heal") && document.at("heal").contains("update_share")) {
-      check_entries(document.at("heal"), "layers", healed_layer_report_from_json);
-      healing_report_from_json(document.at("heal"));
+      json& heal = document.at("heal");
+      if (!heal.value("layers", json::array()).is_array()) {
+        throw InputError("layers: must be a list");
+      }
+      heal.update(json(heal.get<HealingReport>()));
     }
     check_entries(document, "ranks", rank_report_from_json);
   } catch (const json::exception& error) {

@@ -29,8 +29,7 @@ void add_latency_options(CLI::App& app, EvalRequest& request) {
   auto* latency = app.add_flag("--latency", request.latency,
                                "Measure the time per token, in a prompt and in decoding after it");
   for (const Count& count : kLatencyCounts) {
-    app.add_option(count.name, request.latency_options.*count.value, count.description)
-        ->type_name("N")
+    add_value(app, count.name, "N", request.latency_options.*count.value, count.description)
         ->check(CLI::Range(count.min, kMax).description(""))
         ->capture_default_str()
         ->needs(latency);
@@ -41,17 +40,14 @@ void add_latency_options(CLI::App& app, EvalRequest& request) {
 /// "Perplexity over".
 void add_source_options(CLI::App& app, TokenSource& source, const std::string& purpose) {
   auto* group = app.add_option_group("source", "One of");
-  group->add_option("--text", source.text, purpose + " text files, joined with a blank line")
-      ->type_name("FILE...");
-  group
-      ->add_option("--tokens", source.tokens,
-                   purpose + " a safetensors file with a tensor \"tokens\"")
-      ->type_name("FILE");
+  add_value(*group, "--text", "FILE...", source.text,
+            purpose + " text files, joined with a blank line");
+  add_value(*group, "--tokens", "FILE", source.tokens,
+            purpose + " a safetensors file with a tensor \"tokens\"");
   group->require_option(0, 1);
-  app.add_option("--seqlen", source.seqlen,
-                 "Tokens per window (default: the token file's rows, else 2048, or the model's "
-                 "positions if they are fewer)")
-      ->type_name("N")
+  add_value(app, "--seqlen", "N", source.seqlen,
+            "Tokens per window (default: the token file's rows, else 2048, or the model's "
+            "positions if they are fewer)")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24).description(""));
 }
 
@@ -86,30 +82,24 @@ void refuse_empty_arguments(const CLI::App& app) {
 }
 
 void add_eval_options(CLI::App& app, EvalRequest& request) {
-  app.add_option("MODEL_DIR", request.models, "Dense or compressed models")
-      ->required()
-      ->type_name("");
-  app.add_option("--reference", request.reference,
-                 "Also compare the predictions with those of this model, which has the same "
-                 "vocabulary: KL divergence, and agreement on the most likely token")
-      ->type_name("MODEL_DIR");
+  add_argument(app, "MODEL_DIR", request.models, "Dense or compressed models");
+  add_value(app, "--reference", "MODEL_DIR", request.reference,
+            "Also compare the predictions with those of this model, which has the same "
+            "vocabulary: KL divergence, and agreement on the most likely token");
   add_source_options(app, request.source, "Perplexity over");
   add_latency_options(app, request);
-  auto* generate = app.add_option("--generate", request.prompts,
-                                  "Let the models continue this text, to compare by reading; may "
-                                  "be given several times")
-                       ->type_name("TEXT")
+  auto* generate = add_value(app, "--generate", "TEXT", request.prompts,
+                             "Let the models continue this text, to compare by reading; may "
+                             "be given several times")
                        ->expected(1)
                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
                        ->allow_extra_args(false);
-  app.add_option("--new-tokens", request.new_tokens, "Tokens generated after each such text")
-      ->type_name("N")
+  add_value(app, "--new-tokens", "N", request.new_tokens, "Tokens generated after each such text")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}).description(""))
       ->capture_default_str()
       ->needs(generate);
-  app.add_option("--runtime", request.runtime,
-                 "own, or transformers: in a Python process, as a user would run the model")
-      ->type_name("NAME")
+  add_value(app, "--runtime", "NAME", request.runtime,
+            "own, or transformers: in a Python process, as a user would run the model")
       ->transform(CLI::CheckedTransformer(kRuntimes).description(""));
   app.callback([&request] {
     check_source_options(request.source);
@@ -149,12 +139,9 @@ std::vector<std::string> eval_arguments(const EvalRequest& request) {
 }
 
 void add_verify_options(CLI::App& app, VerifyRequest& request) {
-  app.add_option("DIR", request.dir, "A model directory that dotresize wrote")
-      ->required()
-      ->type_name("");
-  app.add_option("--against", request.against,
-                 "Model from which it was made: compare its hashes, and the outputs of both")
-      ->type_name("MODEL_DIR");
+  add_argument(app, "DIR", request.dir, "A model directory that dotresize wrote");
+  add_value(app, "--against", "MODEL_DIR", request.against,
+            "Model from which it was made: compare its hashes, and the outputs of both");
   add_source_options(app, request.source, "With --against: compare over");
   app.callback([&request] {
     check_source_options(request.source);

@@ -8,6 +8,20 @@
 
 namespace dotresize {
 
+/// Adds an option whose value has this name in the help: "FILE", "N".
+template <class Value>
+CLI::Option* add_value(CLI::App& app, const std::string& names, const std::string& value_name,
+                       Value& value, const std::string& description) {
+  return app.add_option(names, value, description)->type_name(value_name);
+}
+
+/// Adds an argument that must be given.
+template <class Value>
+CLI::Option* add_argument(CLI::App& app, const std::string& name, Value& value,
+                          const std::string& description) {
+  return app.add_option(name, value, description)->required()->type_name("");
+}
+
 /// Throws CLI::ValidationError if an option or argument of `app`, or of a subcommand that was
 /// parsed, was given as an empty text, which names no file, job or value.
 void refuse_empty_arguments(const CLI::App& app);

@@ -8,7 +8,6 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {

@@ -9,7 +9,7 @@
 
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/spec/job_state.h"
+#include "job/status/job_rows.h"
 
 namespace dotresize {
 namespace {

@@ -57,4 +57,14 @@ std::string joined(const std::vector<std::string>& parts, const std::string& sep
 /// The whole progress as plain text: "solve 58 %, junctions 7/13, 12.3k tok/s, ETA 0:42".
 std::string render_plain(const v1::Progress& progress);
 
+/// QUEUED → STARTING → RUNNING → SUCCEEDED | FAILED | CANCELLED. Returns true for the last three.
+inline bool has_ended(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
+}
+
+/// Returns true if the job may have processes.
+inline bool is_launched(v1::Job::State state) {
+  return state == v1::Job::STARTING || state == v1::Job::RUNNING;
+}
+
 }  // namespace dotresize

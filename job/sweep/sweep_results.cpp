@@ -26,20 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-const char* name_of(SweepState state) {
-  switch (state) {
-    case SweepState::kPending:
-      return "pending";
-    case SweepState::kDone:
-      return "done";
-    case SweepState::kFailed:
-      return "failed";
-    case SweepState::kRefused:
-      break;
-  }
-  return "refused";
-}
+using Variant = v1::SweepResults::Variant;
 
 /// "lambda" for "method.lambda", unless another axis ends the same way.
 std::vector<std::string> short_names(const SweepPlan& plan) {
@@ -85,7 +72,7 @@ std::string reasons_of(const SweepPlan& plan, const std::vector<SweepRow>& rows)
       if (row.values[i] == kNotApplicable) continue;
       values += (values.empty() ? "" : " ") + names[i] + " " + row.values[i];
     }
-    text += fmt::format("{}: {}: {}\n", name_of(row.state), values, row.reason);
+    text += fmt::format("{}: {}: {}\n", Variant::State_Name(row.state), values, row.reason);
   }
   return text;
 }
@@ -100,7 +87,7 @@ OrderedJson row_json(const SweepPlan& plan, const SweepRow& row) {
     const bool used = row.values[i] != kNotApplicable;
     values[plan.file.axes[i].key] = used ? OrderedJson(row.values[i]) : OrderedJson();
   }
-  OrderedJson object = {{"values", values}, {"state", name_of(row.state)}};
+  OrderedJson object = {{"values", values}, {"state", Variant::State_Name(row.state)}};
   if (!row.id.empty()) object["id"] = row.id;
   if (!row.reason.empty()) object["reason"] = row.reason;
   if (!row.report) return object;
@@ -134,20 +121,7 @@ std::optional<ReportSummary> report_in(const fs::path& dir) {
 
 constexpr size_t kMaxText = 2000;
 
-SweepState state_of(v1::SweepResults::Variant::State state) {
-  switch (state) {
-    case v1::SweepResults::Variant::done:
-      return SweepState::kDone;
-    case v1::SweepResults::Variant::failed:
-      return SweepState::kFailed;
-    case v1::SweepResults::Variant::refused:
-      return SweepState::kRefused;
-    default:
-      return SweepState::kPending;
-  }
-}
-
-ReportSummary report_of(const v1::SweepResults& results, const v1::SweepResults::Variant& variant) {
+ReportSummary report_of(const v1::SweepResults& results, const Variant& variant) {
   const v1::SweepResults::Dense& dense = results.dense();
   ReportSummary report;
   report.width = variant.width();
@@ -160,7 +134,7 @@ ReportSummary report_of(const v1::SweepResults& results, const v1::SweepResults:
   return report;
 }
 
-SweepRow row_of(const v1::SweepResults& results, const v1::SweepResults::Variant& variant) {
+SweepRow row_of(const v1::SweepResults& results, const Variant& variant) {
   SweepRow row;
   for (const std::string& axis : results.axes()) {
     const auto value = variant.values().fields().find(axis);
@@ -168,9 +142,9 @@ SweepRow row_of(const v1::SweepResults& results, const v1::SweepResults::Variant
     row.values.push_back(used ? printable(value->second.string_value(), kMaxText) : kNotApplicable);
   }
   row.id = printable(variant.id(), kMaxText);
-  row.state = state_of(variant.state());
+  if (Variant::State_IsValid(variant.state())) row.state = variant.state();
   row.reason = printable(variant.reason(), kMaxText);
-  if (row.state == SweepState::kDone) row.report = report_of(results, variant);
+  if (row.state == Variant::done) row.report = report_of(results, variant);
   row.model = printable(variant.model(), kMaxText);
   row.front = variant.pareto();
   row.best = variant.best();
@@ -201,13 +175,13 @@ std::vector<SweepRow> rows_of(const SweepPlan& plan) {
     const VariantPaths paths{plan.directory / kSweepVariants / job.id};
     if (!fs::is_directory(fs::symlink_status(paths.dir))) continue;  // not a link to elsewhere
     row.report = report_in(paths.dir);
-    if (row.report) row.state = SweepState::kDone;
+    if (row.report) row.state = Variant::done;
     if (row.report && fs::exists(paths.model)) row.model = paths.model;
   }
   for (const RefusedVariant& refused : plan.refused) {
     SweepRow& row = rows.emplace_back();
     row.values = refused.values;
-    row.state = SweepState::kRefused;
+    row.state = Variant::refused;
     row.reason = refused.reason;
   }
   return rows;
@@ -284,7 +258,7 @@ std::string sweep_jobs_table(const SweepPlan& plan, const std::vector<SweepRow>&
     row.push_back(job.bytes_fraction ? format_percent(*job.bytes_fraction) : "by the loss");
     row.push_back(std::to_string(job.ranks));
     row.push_back(human_bytes(job.memory_bytes));
-    row.emplace_back(name_of(rows[i].state));
+    row.push_back(Variant::State_Name(rows[i].state));
   }
   return format_table(cells, alignment) + reasons_of(plan, rows);
 }
@@ -299,7 +273,7 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
     for (const std::string& value : row.values) {
       text += csv_cell(value == kNotApplicable ? "" : value) + ",";
     }
-    text += name_of(row.state);
+    text += Variant::State_Name(row.state);
     if (row.report) {
       const ReportSummary& report = *row.report;
       text += fmt::format(
@@ -362,7 +336,7 @@ ReportedSweep reported_sweep(const v1::SweepResults& results) {
   for (const std::string& axis : results.axes()) {
     sweep.plan.file.axes.push_back({printable(axis, kMaxText), {}});
   }
-  for (const v1::SweepResults::Variant& variant : results.variants()) {
+  for (const Variant& variant : results.variants()) {
     sweep.rows.push_back(row_of(results, variant));
   }
   return sweep;

@@ -11,14 +11,11 @@
 
 namespace dotresize {
 
-/// State of a job of a sweep; kRefused: the combination makes no job.
-enum class SweepState { kPending, kDone, kFailed, kRefused };
-
 /// One line of a sweep's result.
 struct SweepRow {
   std::vector<std::string> values;  ///< same as in SweepJob
   std::string id;                   ///< empty if refused
-  SweepState state = SweepState::kPending;
+  v1::SweepResults::Variant::State state = v1::SweepResults::Variant::pending;
   std::string reason;                   ///< reason of the refusal or the failure
   std::optional<ReportSummary> report;  ///< set if the job is done
   std::filesystem::path model;          ///< model directory, if it is kept

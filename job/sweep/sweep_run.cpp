@@ -17,7 +17,6 @@
 #include "base/files/directory.h"
 #include "base/files/durable_file.h"
 #include "base/files/file_changes.h"
-#include "base/files/held_directory.h"
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
@@ -26,8 +25,8 @@
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/process/rank_start.h"
+#include "base/text/encodings.h"
 #include "base/text/human_text.h"
-#include "base/text/parse_number.h"
 #include "base/text/printable.h"
 #include "job/plan/resolved_job.h"
 #include "job/spec/job_file.h"
@@ -37,6 +36,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Variant = v1::SweepResults::Variant;
 
 constexpr size_t kLongestReason = 500;  // characters
 
@@ -170,9 +170,9 @@ void SweepRun::find_pending() {
     const VariantPaths at = held(plan_.jobs[i].id);
     std::error_code left_behind;
     files::remove_all(at.removed, left_behind);
-    if (rows_[i].state != SweepState::kDone && fs::exists(at.model)) keep_report(i);
+    if (rows_[i].state != Variant::done && fs::exists(at.model)) keep_report(i);
     const bool lacks_model = plan_.file.keep == KeptModels::kAll && rows_[i].model.empty();
-    pending_[i] = rows_[i].state != SweepState::kDone || lacks_model;
+    pending_[i] = rows_[i].state != Variant::done || lacks_model;
   }
   compare_rows(plan_, rows_);
 }
@@ -258,7 +258,7 @@ std::string SweepRun::keep_report(size_t i) {
   } catch (const InputError& error) {
     return error.what();
   }
-  rows_[i].state = SweepState::kDone;
+  rows_[i].state = Variant::done;
   rows_[i].reason.clear();
   rows_[i].model = paths(plan_.jobs[i].id).model;
   return "";
@@ -306,7 +306,7 @@ void SweepRun::settle(size_t i, const std::string& fault, double seconds) {
   if (fault.empty()) {
     result = fmt::format("perplexity {}", format_perplexity(*row.report->compressed.perplexity));
   } else {
-    row.state = SweepState::kFailed;
+    row.state = Variant::failed;
     row.report.reset();  // left by an earlier run whose model is gone
     row.reason = fault;
     result = "failed: " + row.reason;
@@ -336,7 +336,7 @@ double SweepRun::seconds_left() const {
 
 void SweepRun::show() {
   const auto done = std::ranges::count_if(rows_, [](const SweepRow& row) {
-    return row.state == SweepState::kDone || row.state == SweepState::kFailed;
+    return row.state == Variant::done || row.state == Variant::failed;
   });
   v1::Progress progress;
   progress.set_phase(fmt::format("{} of {} jobs", done, plan_.jobs.size()));
@@ -358,7 +358,7 @@ int SweepRun::run() {
   pool_ = std::make_unique<ChildPool>();
   const auto lacks_model = [&](const SweepRow& row) {
     return plan_.file.keep == KeptModels::kBest && row.best && row.model.empty() &&
-           row.state == SweepState::kDone;
+           row.state == Variant::done;
   };
   for (bool more = true; more && !pool_->stopped();) {
     show();
@@ -386,8 +386,8 @@ int SweepRun::run() {
   while (pool_->running() > 0) pool_->wait(std::chrono::seconds(1));
   write_results(directory_.path(), plan_, rows_);
   if (pool_->stopped()) return kExitCancelled;
-  const bool failed = std::ranges::any_of(
-      rows_, [](const SweepRow& row) { return row.state == SweepState::kFailed; });
+  const bool failed =
+      std::ranges::any_of(rows_, [](const SweepRow& row) { return row.state == Variant::failed; });
   return failed ? kExitJobFailed : kExitOk;
 }
 

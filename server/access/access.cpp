@@ -2,30 +2,28 @@
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <openssl/sha.h>
 #include <sys/file.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <functional>
-#include <optional>
 #include <sstream>
-#include <string_view>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
 #include "base/files/input_file.h"
 #include "base/files/unique_fd.h"
+#include "base/process/environment.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
-#include "server/access/secret_token.h"
 #include "server/common/api_error.h"
 #include "server/store/files.h"
 
 namespace dotresize {
-namespace {
-
 namespace fs = std::filesystem;
+namespace {
 
 constexpr uint64_t kMaxSecretBytes = 1 << 20;
 constexpr size_t kMaxName = 64;
@@ -241,6 +239,26 @@ void revoke_tokens(const fs::path& file, const std::string& name) {
     newest_of(lines_of(content, file), name);
     return without(content, name);
   });
+}
+
+std::string token_hash(const std::string& secret) {
+  std::string hash(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
+         reinterpret_cast<unsigned char*>(hash.data()));
+  return hash;
+}
+
+SecretToken make_secret_token() {
+  SecretToken token;
+  token.secret = hex_digits(random_bytes(32));
+  token.sha256 = token_hash(token.secret);
+  return token;
+}
+
+bool matches_token(const std::string& secret, const std::string& sha256) {
+  const std::string hash = token_hash(secret);
+  return sha256.size() == hash.size() &&
+         CRYPTO_memcmp(hash.data(), sha256.data(), hash.size()) == 0;
 }
 
 }  // namespace dotresize

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 
 namespace dotresize {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/files/unique_fd.h"
-#include "base/verdict.h"
 #include "server/access/connection_table.h"
 #include "server/access/listeners.h"
 

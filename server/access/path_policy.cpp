@@ -12,7 +12,6 @@
 #include "base/files/partial_path.h"
 #include "base/process/work_budget.h"
 #include "base/text/printable.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "server/common/api_error.h"
 

@@ -8,7 +8,7 @@
 #include "base/files/output_owner.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/remote/localized_job.h"
-#include "server/store/path_claim.h"
+#include "server/store/job_records.h"
 
 namespace dotresize {
 

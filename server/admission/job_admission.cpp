@@ -12,7 +12,6 @@
 #include "job/plan/check_files.h"
 #include "job/plan/plan_job.h"
 #include "job/plan/plan_table.h"
-#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "server/common/api_error.h"

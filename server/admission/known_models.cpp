@@ -1,7 +1,5 @@
 #include "server/admission/known_models.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <system_error>
 #include <utility>
@@ -19,10 +17,6 @@ constexpr size_t kMostDtypes = 1000;  // tensors of another dtype, which a confi
 // Two changes within a tick of the file system's clock may leave the same times.
 constexpr std::chrono::seconds kSettled{2};
 
-std::chrono::nanoseconds since_epoch(const timespec& time) {
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
 }  // namespace
 
 KnownModels::DirectoryState KnownModels::state_of(const fs::path& dir) {
@@ -30,15 +24,7 @@ KnownModels::DirectoryState KnownModels::state_of(const fs::path& dir) {
   std::error_code error;  // ignored: read_ refuses such a directory
   for (const fs::directory_entry& entry : entries_of(dir, error)) {
     WorkBudget::check();
-    FileState& file = state.emplace_back();
-    file.name = entry.path().filename().string();
-    struct stat status = {};
-    if (::stat(entry.path().c_str(), &status) != 0) continue;  // a link that leads nowhere
-    file.device = status.st_dev;
-    file.inode = status.st_ino;
-    file.size = status.st_size;
-    file.modified = since_epoch(status.st_mtim);
-    file.changed = since_epoch(status.st_ctim);
+    state.push_back({entry.path().filename().string(), stamp_of_file(entry.path())});
   }
   std::ranges::sort(state, {}, &FileState::name);
   return state;
@@ -51,7 +37,9 @@ bool KnownModels::may_be_kept(const DirectoryState& state, const SourceModel& mo
   const auto is_below = [](const std::string& name) { return name.find('/') != std::string::npos; };
   if (std::ranges::any_of(model.files.names, is_below)) return false;
   return std::ranges::all_of(state, [&](const FileState& file) {
-    return std::max(file.modified, file.changed) + kSettled <= now.time_since_epoch();
+    if (!file.stamp) return true;
+    const std::chrono::nanoseconds last(std::max(file.stamp->modified_ns, file.stamp->changed_ns));
+    return last + kSettled <= now.time_since_epoch();
   });
 }
 

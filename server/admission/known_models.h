@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/files/confinement.h"
+#include "base/files/input_file.h"
 #include "base/process/mutex.h"
 #include "job/checkpoint/source_model.h"
 #include "job/model/model_config.h"
@@ -33,11 +35,7 @@ class KnownModels {
   /// A file of the directory, and what shows that its content has changed.
   struct FileState {
     std::string name;
-    uint64_t device = 0;
-    uint64_t inode = 0;
-    int64_t size = 0;
-    std::chrono::nanoseconds modified{0};
-    std::chrono::nanoseconds changed{0};
+    std::optional<FileStamp> stamp;  ///< absent: a link that leads nowhere
 
     bool operator==(const FileState&) const = default;
   };

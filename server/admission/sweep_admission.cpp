@@ -12,7 +12,7 @@
 #include "base/text/printable.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
-#include "job/spec/sweep_message.h"
+#include "job/spec/sweep_file.h"
 #include "job/spec/validate_spec.h"
 #include "job/spec/yaml_file.h"
 #include "job/sweep/sweep_results.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "server/common/api_error.h"
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "server/access/access.h"
 #include "server/access/call_gate.h"
-#include "server/access/secret_token.h"
 #include "server/common/api_error.h"
 #include "server/common/log_format.h"
 #include "server/launch/outcome.h"

@@ -13,7 +13,7 @@
 #include <limits>
 #include <new>
 
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 #include "server/common/api_error.h"
 #include "server/common/memory_wait.h"
 #include "server/http/http_connection.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/verdict.h"
+#include "base/errors.h"
 #include "server/access/call_gate.h"
 #include "server/access/certificates.h"
 #include "server/access/endpoint.h"

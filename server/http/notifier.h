@@ -1,12 +1,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <thread>
 
-#include "base/verdict.h"
+#include "base/errors.h"
+#include "dotresize/v1/jobs.pb.h"
 #include "server/access/access.h"
 #include "server/access/webhook_policy.h"
 #include "server/store/job_store.h"

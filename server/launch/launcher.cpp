@@ -10,11 +10,22 @@
 #include "base/files/file_changes.h"
 #include "base/process/environment.h"
 #include "job/spec/job_file.h"
-#include "job/spec/sweep_message.h"
+#include "job/spec/sweep_file.h"
 #include "server/store/files.h"
 #include "server/store/resources.h"
 
 namespace dotresize {
+namespace {
+
+std::unique_ptr<Launcher> make_launcher(const LauncherChoice& choice,
+                                        const LauncherContext& context) {
+  if (choice.name == kLocalLauncher) return make_local_launcher(context);
+  if (choice.name == kExternalLauncher) return make_external_launcher(context);
+  return make_contract_launcher(context, choice.name, choice.program);
+}
+
+}  // namespace
+
 std::vector<std::string> inherited_environment() {
   constexpr std::array<std::string_view, 11> kNames = {"PATH",
                                                        "HOME",
@@ -62,6 +73,28 @@ std::vector<std::string> rank_command(const StateDir& state, const v1::Job& job)
           "--attempt",
           attempt_file(state, job).string(),
           state.job_file(job.id()).string()};
+}
+
+std::filesystem::path packaged_launcher(const std::string& name) {
+  return folder_of_this_program().parent_path() / "share/dotresize/launchers" / name;
+}
+
+Launchers::Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered)
+    : context_(context), offered_(offered) {
+  for (const LauncherChoice& choice : offered_) {
+    launchers_[choice.name] = make_launcher(choice, context_);
+  }
+}
+
+void Launchers::require_ready() const {
+  for (const LauncherChoice& choice : offered_) launchers_.at(choice.name)->require_ready();
+}
+
+Launcher& Launchers::of(const v1::Job& job) {
+  const std::string name = launcher_of(job);
+  std::unique_ptr<Launcher>& launcher = launchers_[name];
+  if (!launcher) launcher = make_launcher({name, packaged_launcher(name)}, context_);
+  return *launcher;
 }
 
 }  // namespace dotresize

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,5 +86,39 @@ struct LauncherContext {
 
 std::unique_ptr<Launcher> make_local_launcher(const LauncherContext& context);
 std::unique_ptr<Launcher> make_external_launcher(const LauncherContext& context);
+/// Launcher of this name whose program starts, follows and cancels attempts.
+std::unique_ptr<Launcher> make_contract_launcher(const LauncherContext& context,
+                                                 const std::string& name,
+                                                 const std::filesystem::path& program);
+
+/// Launcher that jobs may use.
+struct LauncherChoice {
+  std::string name;
+  std::filesystem::path program;  ///< see contract_launcher.cpp; empty: local or external
+};
+
+/// Launcher for ranks that a person starts.
+inline constexpr char kExternalLauncher[] = "external";
+
+/// The launchers of jobs, by name.
+class Launchers {
+ public:
+  /// `offered`: launchers that new jobs may use.
+  Launchers(const LauncherContext& context, const std::vector<LauncherChoice>& offered);
+
+  /// Launcher that starts the job's ranks. Existing attempts of one that is not offered are
+  /// followed to their end, if its program is where those of the package are.
+  Launcher& of(const v1::Job& job);
+  /// Throws ProgramMissing if an offered launcher is not ready.
+  void require_ready() const;
+
+ private:
+  const LauncherContext context_;
+  std::map<std::string, std::unique_ptr<Launcher>> launchers_;
+  std::vector<LauncherChoice> offered_;
+};
+
+/// File of the package's launcher of this name, share/dotresize/launchers/NAME beside bin/.
+std::filesystem::path packaged_launcher(const std::string& name);
 
 }  // namespace dotresize

@@ -10,6 +10,7 @@
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/rank_start.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"
 #include "server/launch/launcher.h"

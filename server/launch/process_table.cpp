@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,7 +10,7 @@
 #include <sstream>
 
 #include "base/files/unique_fd.h"
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 
 extern "C" {  // missing in glibc 2.36's header
 #include <sys/pidfd.h>

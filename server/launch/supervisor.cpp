@@ -17,14 +17,14 @@
 #include <system_error>
 #include <vector>
 
+#include "base/files/capped_file.h"
 #include "base/process/child.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 #include "server/launch/attempt.h"
 #include "server/launch/process_table.h"
 #include "server/launch/subcommands.h"
-#include "server/store/capped_log.h"
 #include "server/store/files.h"
 
 namespace dotresize {

@@ -13,7 +13,7 @@
 #include "base/process/environment.h"
 #include "base/process/mutex.h"
 #include "base/process/program.h"
-#include "base/text/parse_number.h"
+#include "base/text/encodings.h"
 #include "job/attempt/attempt_client.h"
 #include "job/spec/sweep_file.h"
 #include "job/sweep/sweep_plan.h"
@@ -65,7 +65,7 @@ int run(const AttemptFile& attempt, const std::string& file, const SweepRunOptio
   int failed = 0;
   std::string first;
   for (const SweepRow& row : rows) {
-    if (row.state != SweepState::kFailed) continue;
+    if (row.state != v1::SweepResults::Variant::failed) continue;
     if (++failed == 1) first = row.id + ": " + row.reason;
   }
   return fail(attempt, kRankFailed, exit_code,

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "server/access/access.h"
 #include "server/access/request_budget.h"
-#include "server/access/secret_token.h"
 #include "server/admission/job_admission.h"
 #include "server/common/api_error.h"
 #include "server/common/log_format.h"

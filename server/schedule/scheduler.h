@@ -7,15 +7,15 @@
 #include <string>
 #include <thread>
 
+#include "base/errors.h"
 #include "base/failure.h"
-#include "base/verdict.h"
 #include "server/access/access.h"
 #include "server/access/path_policy.h"
 #include "server/launch/heartbeats.h"
-#include "server/launch/launchers.h"
+#include "server/launch/launcher.h"
 #include "server/schedule/queue_hold.h"
 #include "server/schedule/queue_view.h"
-#include "server/schedule/run_clock.h"
+#include "server/store/clocks.h"
 #include "server/store/job_output.h"
 #include "server/store/job_store.h"
 #include "server/store/resources.h"

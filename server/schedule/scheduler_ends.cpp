@@ -9,7 +9,7 @@
 
 #include "base/errors.h"
 #include "base/process/program.h"
-#include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "server/access/request_budget.h"
 #include "server/common/api_error.h"

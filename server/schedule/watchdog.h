@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-#include "base/verdict.h"
+#include "base/errors.h"
 
 namespace dotresize {
 

@@ -16,7 +16,7 @@
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "job/report/stored_report.h"
-#include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
 #include "job/sweep/sweep_plan.h"
 #include "job/sweep/sweep_results.h"
 #include "job/sweep/sweep_run.h"

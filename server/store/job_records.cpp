@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "base/process/environment.h"
-#include "base/text/printable.h"
+#include "base/text/encodings.h"
+#include "server/common/api_error.h"
 #include "server/store/job_schema.h"
 
 namespace dotresize {
@@ -166,6 +167,13 @@ JobPage page_of(const SQLite::Database& database, const JobQuery& query) {
     last = select.getColumn(kNumber).getInt64();
   }
   return page;
+}
+
+void refuse_claims(const std::string& what) {
+  throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_PATHS",
+                 fmt::format("the job names too many {}: with links resolved it may name {} paths "
+                             "of {} MiB together; fewer or longer files would do",
+                             what, kMostClaims, kMostClaimedBytes >> 20));
 }
 
 }  // namespace dotresize

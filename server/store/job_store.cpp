@@ -16,8 +16,7 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/text/parse_number.h"
-#include "job/spec/job_state.h"
+#include "base/text/encodings.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "job/status/job_rows.h"

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/files/unique_fd.h"
 #include "base/process/mutex.h"
-#include "base/verdict.h"
 #include "dotresize/v1/jobs.pb.h"
+#include "server/store/clocks.h"
 #include "server/store/job_records.h"
 #include "server/store/recent_changes.h"
-#include "server/store/table_clock.h"
 
 namespace dotresize {
 

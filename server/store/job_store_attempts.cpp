@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "job/remote/transfer.h"
-#include "job/spec/job_state.h"
+#include "job/status/job_rows.h"
 #include "server/store/job_schema.h"
 #include "server/store/job_store.h"
 

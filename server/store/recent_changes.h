@@ -10,7 +10,7 @@
 
 #include "base/process/environment.h"
 #include "base/process/mutex.h"
-#include "base/text/printable.h"
+#include "base/text/encodings.h"
 #include "dotresize/v1/jobs.pb.h"
 
 namespace dotresize {

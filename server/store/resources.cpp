@@ -9,8 +9,8 @@
 #include <system_error>
 
 #include "base/files/directory.h"
+#include "base/text/encodings.h"
 #include "base/text/human_text.h"
-#include "base/text/parse_number.h"
 #include "job/spec/validate_spec.h"
 
 namespace dotresize {

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/errors.h"
 #include "base/files/unique_fd.h"
-#include "base/verdict.h"
 
 namespace dotresize {
 

@@ -7,7 +7,7 @@
 #include "base/files/directory.h"
 #include "base/files/file_changes.h"
 #include "base/process/environment.h"
-#include "base/text/printable.h"
+#include "base/text/encodings.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

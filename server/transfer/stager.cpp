@@ -1,6 +1,5 @@
 #include "server/transfer/stager.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -12,8 +11,8 @@
 #include "base/files/file_changes.h"
 #include "base/files/output_owner.h"
 #include "base/files/partial_path.h"
-#include "job/spec/job_state.h"
-#include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
+#include "job/status/job_rows.h"
 #include "server/access/request_budget.h"
 #include "server/admission/job_admission.h"
 #include "server/common/api_error.h"

@@ -9,8 +9,7 @@
 
 #include "base/text/sha256.h"
 #include "job/page/page.h"
-#include "job/page/page_files.h"
-#include "server/web/templates/html_template.h"
+#include "server/web/frame.h"
 
 namespace dotresize {
 namespace {

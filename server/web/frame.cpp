@@ -1,13 +1,21 @@
 #include "server/web/frame.h"
 
+#include <memory>
+#include <stdexcept>
+
 #include "base/process/program.h"
+#include "base/text/printable.h"
 #include "server/web/answers.h"
-#include "server/web/templates/html_template.h"
 
 namespace dotresize {
 namespace {
 
 constexpr char kNoJob[] = "none";  // differs from the state of every other page
+
+using ctemplate::Template;
+using ctemplate::TemplateString;
+
+TemplateString string_of(std::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
 
@@ -66,6 +74,27 @@ std::string actions_html(const std::vector<PageAction>& actions, const std::stri
     set_text(shown, "FORM_TOKEN", form_token);
   }
   return expand_template(actions_template(), "actions.html", dictionary);
+}
+
+void set_text(ctemplate::TemplateDictionary& dictionary, const char* name,
+              const std::string& text) {
+  dictionary.SetValue(name, printable(text));
+}
+
+void set_embedded(ctemplate::TemplateDictionary& dictionary, const char* name,
+                  std::string_view content) {
+  dictionary.SetValue(name, string_of(content));
+}
+
+std::string expand_template(std::string_view text, const std::string& name,
+                            const ctemplate::TemplateDictionary& dictionary) {
+  // The library's cache is shared by the whole program, so the template is parsed anew each time.
+  const std::unique_ptr<Template> made(
+      Template::StringToTemplate(string_of(text), ctemplate::STRIP_BLANK_LINES));
+  if (!made) throw std::runtime_error(name + " is not a template");
+  std::string html;
+  if (!made->Expand(&html, &dictionary)) throw std::runtime_error(name + " cannot be expanded");
+  return html;
 }
 
 }  // namespace dotresize

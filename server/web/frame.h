@@ -1,6 +1,9 @@
 #pragma once
 
+#include <ctemplate/template.h>
+
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dotresize {
@@ -37,5 +40,31 @@ struct PageAction {
 /// HTML forms of the actions, with the visitor's form token; empty without a token or without
 /// actions.
 std::string actions_html(const std::vector<PageAction>& actions, const std::string& form_token);
+
+/// Sets an untrusted text. It becomes one line, and the template escapes it for its context.
+void set_text(ctemplate::TemplateDictionary& dictionary, const char* name, const std::string& text);
+
+/// Sets HTML, a style sheet or a script. The template must not escape it.
+void set_embedded(ctemplate::TemplateDictionary& dictionary, const char* name,
+                  std::string_view content);
+
+/// Expands the template `text` with these values. `name` is its file's name, for messages. Throws
+/// std::runtime_error for a malformed template.
+std::string expand_template(std::string_view text, const std::string& name,
+                            const ctemplate::TemplateDictionary& dictionary);
+
+// Embedded copies of the files of templates/.
+
+std::string_view frame_template();
+std::string_view queue_template();
+std::string_view jobs_template();
+std::string_view job_table_template();
+std::string_view job_template();
+std::string_view actions_template();
+std::string_view sign_in_template();
+std::string_view message_template();
+/// Styles in addition to page.css.
+std::string_view web_css();
+std::string_view live_js();
 
 }  // namespace dotresize

@@ -7,14 +7,13 @@
 
 #include "base/errors.h"
 #include "job/page/page.h"
-#include "job/spec/job_state.h"
 #include "job/status/job_rows.h"
 #include "server/common/api_error.h"
 #include "server/http/http_server.h"
 #include "server/store/files.h"
 #include "server/store/job_output.h"
 #include "server/web/answers.h"
-#include "server/web/job_lists.h"
+#include "server/web/job_pages.h"
 
 namespace dotresize {
 namespace {

@@ -11,7 +11,7 @@
 #include "server/store/job_store.h"
 #include "server/store/state_dir.h"
 #include "server/web/frame.h"
-#include "server/web/job_page.h"
+#include "server/web/job_pages.h"
 #include "server/web/visitors.h"
 
 namespace dotresize {

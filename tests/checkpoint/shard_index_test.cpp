@@ -1,5 +1,3 @@
-#include "job/checkpoint/shard_index.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "job/checkpoint/checkpoint_files.h"
 
 namespace dotresize {
 namespace {

@@ -1,9 +1,8 @@
-#include "client/display/job_text.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/process/program.h"
+#include "client/display/job_view.h"
 
 namespace dotresize {
 namespace {

@@ -1,6 +1,6 @@
-#include "client/display/json_output.h"
-
 #include <gtest/gtest.h>
+
+#include "client/display/verb_output.h"
 
 namespace dotresize {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "client/calls/follow.h"
 #include "client/calls/rpc_error.h"
-#include "client/display/watch_view.h"
+#include "client/display/job_view.h"
 #include "tests/client/fake_jobs.h"
 
 namespace dotresize {

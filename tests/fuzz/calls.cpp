@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/text/printable.h"
-#include "job/spec/job_state.h"
-#include "server/access/secret_token.h"
+#include "job/status/job_rows.h"
+#include "server/access/access.h"
 #include "server/api/jobs_service.h"
 #include "server/api/workers_service.h"
 #include "server/launch/outcome.h"

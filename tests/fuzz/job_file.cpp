@@ -7,7 +7,6 @@
 
 #include "base/errors.h"
 #include "job/spec/sweep_file.h"
-#include "job/spec/sweep_message.h"
 #include "job/spec/yaml_file.h"
 #include "tests/fuzz/targets.h"
 

@@ -2,10 +2,9 @@
 #include <cstdint>
 
 #include "base/errors.h"
+#include "job/checkpoint/checkpoint_files.h"
 #include "job/checkpoint/checkpoint_table.h"
 #include "job/checkpoint/safetensors_header.h"
-#include "job/checkpoint/shard_index.h"
-#include "job/checkpoint/table_of_model.h"
 #include "tests/fuzz/targets.h"
 
 namespace dotresize {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
-#include "job/report/model_card.h"
 #include "job/report/stored_report.h"
 #include "tests/job/model/test_configs.h"
 

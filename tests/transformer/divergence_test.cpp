@@ -1,10 +1,10 @@
-#include "worker/evaluation/divergence.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
+
+#include "worker/evaluation/vocabulary_sums.h"
 
 namespace dotresize {
 namespace {

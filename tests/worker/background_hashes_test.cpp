@@ -1,10 +1,9 @@
-#include "worker/commands/run/output/background_hashes.h"
-
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
 #include "base/text/sha256.h"
 #include "tests/temporary_directory.h"
+#include "worker/commands/run/output/file_hashes.h"
 
 namespace dotresize {
 namespace {

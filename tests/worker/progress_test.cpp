@@ -16,15 +16,15 @@ TEST(Progress, WeighsWorkByItsExpectedTime) {
   progress.plan(phases());
   progress.enter("evaluate_dense");
   progress.add({.tokens = 50});
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.125);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.125);
   progress.enter("calibrate");
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.25);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.25);
   progress.add({.tokens = 200});
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.5);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.5);
   progress.add({.junctions = 2});
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.5625);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.5625);
   progress.add({.sublayers = 2});
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.6875);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.6875);
 }
 
 TEST(Progress, CutsMoveItWhileNoTokensPass) {
@@ -32,9 +32,9 @@ TEST(Progress, CutsMoveItWhileNoTokensPass) {
   progress.plan({{.name = "calibrate", .tokens = {200, 1.0}, .cuts = {4'000'000'000'000, 3.0}}});
   progress.enter("calibrate");
   progress.add({.tokens = 200});
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.25);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.25);
   progress.add({.cuts = 2'000'000'000'000});
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.625);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.625);
 }
 
 TEST(Progress, WhatAnInterruptedRunHasFoundDoesNotMakeThisOneFaster) {
@@ -42,10 +42,10 @@ TEST(Progress, WhatAnInterruptedRunHasFoundDoesNotMakeThisOneFaster) {
   resumed.plan(phases());
   resumed.enter("calibrate");  // the dense model's perplexity is already known
   resumed.add({.junctions = 3}, /*found=*/true);
-  EXPECT_DOUBLE_EQ(resumed.state().fraction, 0.34375);
-  EXPECT_LT(resumed.state().eta_s, 0.0);
+  EXPECT_DOUBLE_EQ(resumed.state().fraction(), 0.34375);
+  EXPECT_LT(resumed.state().eta_s(), 0.0);
   resumed.add({.tokens = 100});
-  EXPECT_GT(resumed.state().eta_s, 0.0);
+  EXPECT_GT(resumed.state().eta_s(), 0.0);
   Progress fresh(nullptr);
   fresh.plan(phases());
   fresh.enter("evaluate_dense");
@@ -53,7 +53,7 @@ TEST(Progress, WhatAnInterruptedRunHasFoundDoesNotMakeThisOneFaster) {
   fresh.enter("calibrate");
   fresh.add({.junctions = 3});
   fresh.add({.tokens = 100});
-  EXPECT_DOUBLE_EQ(fresh.state().fraction, resumed.state().fraction);
+  EXPECT_DOUBLE_EQ(fresh.state().fraction(), resumed.state().fraction());
 }
 
 TEST(Progress, CountsJunctionsOverTheWholeJob) {
@@ -61,10 +61,10 @@ TEST(Progress, CountsJunctionsOverTheWholeJob) {
   progress.plan(phases());
   progress.enter("calibrate");
   progress.add({.junctions = 3});
-  EXPECT_EQ(progress.state().junctions_done, 3);
+  EXPECT_EQ(progress.state().junctions_done(), 3);
   progress.enter("finish");
-  EXPECT_EQ(progress.state().junctions_done, 4);
-  EXPECT_EQ(progress.state().junctions_total, 4);
+  EXPECT_EQ(progress.state().junctions_done(), 4);
+  EXPECT_EQ(progress.state().junctions_total(), 4);
 }
 
 TEST(Progress, NeverExceedsItsPhase) {
@@ -72,12 +72,12 @@ TEST(Progress, NeverExceedsItsPhase) {
   progress.plan(phases());
   progress.enter("evaluate_dense");
   progress.add({.tokens = 1000});
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.25);
+  EXPECT_DOUBLE_EQ(progress.state().fraction(), 0.25);
 }
 
 TEST(Progress, TellsOfEachChange) {
   std::vector<std::string> seen;
-  Progress progress([&](const ProgressState& state) { seen.push_back(state.phase); });
+  Progress progress([&](const v1::Progress& state) { seen.push_back(state.phase()); });
   progress.plan(phases());
   progress.enter("calibrate");
   progress.add({.tokens = 1});

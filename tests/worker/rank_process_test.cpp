@@ -1,4 +1,4 @@
-#include "worker/commands/run/ranks/rank_process.h"
+#include "worker/commands/run/rank_process.h"
 
 #include <gtest/gtest.h>
 

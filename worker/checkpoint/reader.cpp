@@ -14,7 +14,7 @@
 #include "base/text/printable.h"
 #include "base/text/sha256.h"
 #include "job/checkpoint/checkpoint_files.h"
-#include "job/checkpoint/table_of_model.h"
+#include "job/checkpoint/checkpoint_table.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/elements.h"
 

@@ -7,17 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace dotresize {
+#include "dotresize/v1/jobs.pb.h"
 
-/// Progress of a job.
-struct ProgressState {
-  std::string phase;  ///< empty before the first
-  int64_t junctions_done = 0;
-  int64_t junctions_total = 0;
-  double tokens_per_second = 0.0;  ///< current phase; 0 if it moves no tokens
-  double eta_s = -1.0;             ///< negative while unknown
-  double fraction = 0.0;           ///< finished part of the whole job, [0, 1]
-};
+namespace dotresize {
 
 /// Counted work and its expected time, in seconds or any other unit that all phases share.
 struct CountedWork {
@@ -48,11 +40,11 @@ struct ProgressPhase {
   }
 };
 
-/// Turns events into ProgressState. `phases` are in order. Thread-safe. `changed` is called on each
-/// change, from the thread that made it.
+/// Turns events into the progress of a job. `phases` are in order. Thread-safe. `changed` is called
+/// on each change, from the thread that made it.
 class Progress {
  public:
-  using Listener = std::function<void(const ProgressState&)>;
+  using Listener = std::function<void(const v1::Progress&)>;
   explicit Progress(Listener changed) : changed_(std::move(changed)) {}
 
   /// Sets the phases. A later call with more knowledge keeps the place of the current phase.
@@ -63,7 +55,8 @@ class Progress {
   /// do not affect the speed estimate.
   void add(const WorkDone& more, bool found = false);
 
-  ProgressState state() const;
+  /// Progress as the API shows it; without a phase before the first.
+  v1::Progress state() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -91,7 +84,7 @@ class ProgressPrinter {
   /// Progress of proto/dotresize/v1/jobs.proto.
   explicit ProgressPrinter(bool records);
 
-  void show(const ProgressState& state);
+  void show(const v1::Progress& state);
 
  private:
   using Clock = std::chrono::steady_clock;

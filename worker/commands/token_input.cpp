@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
+#include <system_error>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/files/file_changes.h"
@@ -57,6 +61,8 @@ TokenWindows share_windows(Communicator& comm, const std::function<at::Tensor()>
                              at::kLong, 0);
   return {windows, sha256_of_bytes(windows.const_data_ptr(), windows.nbytes())};
 }
+
+bool is_writable(const fs::path& path) { return ::access(path.c_str(), W_OK | X_OK) == 0; }
 
 }  // namespace
 
@@ -131,6 +137,27 @@ TokenWindows load_evaluation_windows(Communicator& comm, const EvaluationSource&
     return spread_windows(
         unused, evaluation.samples.value_or(std::min(kDefaultUnusedSamples, unused.size(0))));
   });
+}
+
+TokenCache TokenCache::beside(const fs::path& job_file) {
+  // It is made only for a job with text.
+  fs::path path = job_file.parent_path() / kTokenCacheName;
+  struct stat status {};
+  const bool exists = ::lstat(path.c_str(), &status) == 0;
+  const bool foreign = exists && (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid());
+  const bool usable = !foreign && is_writable(exists ? path : path.parent_path());
+  return usable ? TokenCache(std::move(path)) : of_user();
+}
+
+TokenCache TokenCache::of_user() {
+  fs::path path = user_cache_dir();
+  std::error_code error;
+  if (!path.empty()) files::create_directories(path, error);
+  if (!path.empty() && !error && is_writable(path)) return TokenCache(std::move(path));
+  auto scratch = std::make_unique<ScratchDirectory>();
+  TokenCache cache(scratch->path());
+  cache.scratch_ = std::move(scratch);
+  return cache;
 }
 
 }  // namespace dotresize

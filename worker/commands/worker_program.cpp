@@ -10,7 +10,6 @@
 #include "base/errors.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
-#include "base/process/standard_output.h"
 #include "job/spec/command_options.h"
 #include "worker/calibration/reason.h"
 
@@ -44,9 +43,8 @@ CLI::Option* add_job_options(CLI::App& app, JobCommandOptions& options) {
                  "Where tokenised text is cached (default: beside the job file)");
   app.add_option("--trace", options.trace,
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
-  app.add_option("--attempt", options.attempt,
-                 "File of a server whose launcher started this: where rank 0 reports its progress")
-      ->type_name("FILE");
+  add_value(app, "--attempt", "FILE", options.attempt,
+            "File of a server whose launcher started this: where rank 0 reports its progress");
   app.add_option("--dense-loss", options.dense_loss,
                  "File that keeps the dense model's loss for jobs that are evaluated on the same "
                  "tokens: read if it is there, else written");
@@ -54,11 +52,10 @@ CLI::Option* add_job_options(CLI::App& app, JobCommandOptions& options) {
                  "Threads of eigen solvers and QR, whose rounding depends on their number "
                  "(default: those of this process)")
       ->check(CLI::Range(1, 1 << 16).description(""));
-  app.add_option("--held", options.held,
-                 "Directory that the starter of this program holds open, and a path of its "
-                 "descriptor: paths below the directory are opened below the descriptor, without "
-                 "following links")
-      ->type_name("DIR DESCRIPTOR");
+  add_value(app, "--held", "DIR DESCRIPTOR", options.held,
+            "Directory that the starter of this program holds open, and a path of its "
+            "descriptor: paths below the directory are opened below the descriptor, without "
+            "following links");
   app.add_flag("--fresh", options.fresh,
                "Start from the beginning even if an interrupted run of the job has left a journal");
   app.add_option("--set", options.changes,

@@ -8,7 +8,7 @@
 
 #include "job/plan/device.h"
 #include "job/spec/requests.h"
-#include "worker/commands/run/ranks/rank_links.h"
+#include "worker/commands/run/rank_process.h"
 
 namespace dotresize {
 
@@ -25,7 +25,7 @@ struct JobCommandOptions {
   std::filesystem::path dense_loss;  ///< see RunEnvironment
   std::filesystem::path attempt;     ///< AttemptFile with the server to report to
                                      ///< (base/files/attempt_file.h); empty: see run_job_command
-  /// Arguments of hold_directory() (base/files/held_directory.h); empty: none
+  /// Arguments of hold_directory() (base/files/confinement.h); empty: none
   std::pair<std::string, std::string> held;
   int decomposition_threads = 0;          ///< see RunEnvironment
   bool fresh = false;                     ///< ignores the journal of an earlier run

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "base/text/printable.h"
+#include "base/text/encodings.h"
 #include "worker/cuda/gpu_program.h"
 #include "worker/cuda/nccl_communicator.h"
 #include "worker/cuda/nvrtc.h"

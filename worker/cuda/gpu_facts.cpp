@@ -1,10 +1,10 @@
-#include "worker/cuda/gpu_facts.h"
-
 #include <dlfcn.h>
 
 #include <array>
 #include <cstddef>
 #include <type_traits>
+
+#include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,7 +25,7 @@ namespace {
 int64_t healed_before(Communicator& comm, const Journal& journal) {
   int64_t layers = 0;
   while (journal.has(entries::kHealing(layers))) {
-    const auto report = healed_layer_report_from_json(journal.value(entries::kHealing(layers)));
+    const auto report = journal.value(entries::kHealing(layers)).get<HealedLayerReport>();
     // A damaged entry was removed from the journal.
     if (report.epochs > 0 && !journal.has(entries::kHealed(layers))) break;
     ++layers;
@@ -138,13 +137,13 @@ HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weight
     for (size_t i = 0; i < names.size(); ++i) tensors.emplace(names[i], trained.at(i).cpu());
     journal.put(entries::kHealed(layer), tensors);
   }
-  journal.put_value(entries::kHealing(layer), to_json(report));
+  journal.put_value(entries::kHealing(layer), report);
   return report;
 }
 
 HealedLayerReport LayerHealingRun::found(int64_t layer, LayerWeights& weights) const {
   const Journal& journal = job_.calibration.journal;
-  HealedLayerReport report = healed_layer_report_from_json(journal.value(entries::kHealing(layer)));
+  HealedLayerReport report = journal.value(entries::kHealing(layer));
   observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch_);
   if (report.epochs == 0) return report;
   const std::map<std::string, at::Tensor> tensors = journal.get(entries::kHealed(layer));

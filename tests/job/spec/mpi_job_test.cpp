@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "job/manifest/yaml_json.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/temporary_directory.h"
 

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "base/errors.h"
-#include "job/spec/sweep_message.h"
 #include "job/sweep/sweep_run.h"
 #include "tests/job/model/test_configs.h"
 

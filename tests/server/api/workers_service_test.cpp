@@ -11,7 +11,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/access/secret_token.h"
+#include "server/access/access.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

@@ -1,8 +1,6 @@
-#include "server/schedule/run_clock.h"
-
 #include <gtest/gtest.h>
 
-#include "server/store/table_clock.h"
+#include "server/store/clocks.h"
 
 namespace dotresize {
 namespace {

@@ -1,8 +1,8 @@
-#include "server/web/sessions.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "server/web/visitors.h"
 
 namespace dotresize {
 namespace {

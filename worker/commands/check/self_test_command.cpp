@@ -14,7 +14,7 @@
 #include "worker/calibration/reason.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/comm/mpi_communicator.h"
-#include "worker/commands/run/ranks/rank_process.h"
+#include "worker/commands/run/rank_process.h"
 #include "worker/commands/worker_program.h"
 #include "worker/cuda/self_test.h"
 

@@ -15,7 +15,6 @@
 #include "job/report/stored_report.h"
 #include "worker/commands/eval/measure_models.h"
 #include "worker/commands/progress.h"
-#include "worker/commands/token_cache.h"
 #include "worker/commands/token_input.h"
 #include "worker/commands/worker_program.h"
 
@@ -194,7 +193,7 @@ int eval_command(const EvalRequest& asked, bool json, bool progress_records) {
     }
   }
   ProgressPrinter printer(progress_records);
-  Progress progress([&](const ProgressState& state) { printer.show(state); });
+  Progress progress([&](const v1::Progress& state) { printer.show(state); });
   const TokenCache cache = TokenCache::of_user();
   const std::vector<MeasuredModel> results = measure_models(request, cache.path(), progress);
   for (const std::string& warning : comparison_warnings(results)) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "job/model/model_config.h"
 #include "job/spec/requests.h"
 #include "worker/commands/progress.h"
 #include "worker/evaluation/latency.h"

@@ -13,7 +13,6 @@
 #include "base/failure.h"
 #include "base/files/attempt_file.h"
 #include "base/files/confinement.h"
-#include "base/files/held_directory.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/human_text.h"
@@ -34,11 +33,10 @@
 #include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/commands/progress.h"
-#include "worker/commands/run/ranks/rank_links.h"
-#include "worker/commands/run/ranks/rank_process.h"
+#include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
-#include "worker/commands/token_cache.h"
+#include "worker/commands/token_input.h"
 #include "worker/commands/worker_program.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/cuda/self_test.h"
@@ -139,17 +137,6 @@ std::string limit_note(const std::string& message) {
          ", by its parent's limit (ulimit -v, h_vmem), and that is too little";
 }
 
-v1::Progress progress_message(const ProgressState& state) {
-  v1::Progress message;
-  message.set_phase(state.phase);
-  message.set_junctions_done(static_cast<int32_t>(state.junctions_done));
-  message.set_junctions_total(static_cast<int32_t>(state.junctions_total));
-  message.set_tokens_per_second(state.tokens_per_second);
-  message.set_eta_s(state.eta_s);
-  message.set_fraction(state.fraction);
-  return message;
-}
-
 class JobCommand {
  public:
   JobCommand(const JobCommandOptions& options, const MakeTransport& transport)
@@ -160,7 +147,7 @@ class JobCommand {
         coordinator_(options.attempt.empty() ? attempt_from_environment()
                                              : read_attempt_file(options.attempt)),
         printer_(options.progress_records),
-        progress_([this](const ProgressState& state) {
+        progress_([this](const v1::Progress& state) {
           if (rank_ == 0) printer_.show(state);
         }) {}
 
@@ -259,7 +246,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   if (!open_output(job, before_job, signals)) return;
   if (rank_ == 0 && coordinator_) {
-    to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
+    to_coordinator_.emplace(*coordinator_, [this] { return progress_.state(); });
   }
   links_.emplace(before_job, transport_, device.cuda, heartbeat_options(job));
   std::optional<SvdDriver> svd_driver;
@@ -307,7 +294,7 @@ bool JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSig
 HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
   HeartbeatOptions options;
   options.timeout = std::chrono::seconds(job.resources.timeout_s);
-  options.phase = [this] { return progress_.state().phase; };
+  options.phase = [this] { return progress_.state().phase(); };
   options.on_silence = [this](const std::string& silence) {
     tell(kLost, silence);
     output_->discard();
@@ -318,7 +305,7 @@ HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
 
 void JobCommand::tell(const char* code, const std::string& message) {
   std::call_once(told_, [&] {
-    const std::string phase = progress_.state().phase;
+    const std::string phase = progress_.state().phase();
     const Failure failure{code, rank_, host_name(), phase.empty() ? "start" : phase, message};
     fmt::print(stderr, "{}\n", failure_line(failure));
     if (coordinator_) report_failure(*coordinator_, failure);

@@ -12,7 +12,7 @@
 #include "job/report/report_entries.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/comm/communicator.h"
-#include "worker/commands/run/output/input_stamps.h"
+#include "worker/commands/run/output/file_hashes.h"
 #include "worker/commands/token_input.h"
 #include "worker/kernels/svd.h"
 

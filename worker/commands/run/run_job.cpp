@@ -1,15 +1,15 @@
 #include "worker/commands/run/run_job.h"
 
 #include <ATen/ATen.h>
+#include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/errors.h"
 #include "base/files/durable_file.h"
@@ -17,6 +17,7 @@
 #include "base/files/input_file.h"
 #include "base/files/partial_path.h"
 #include "base/phase_clock.h"
+#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/sha256.h"
 #include "job/model/model_size.h"
@@ -29,17 +30,19 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/steps/step.h"
 #include "job/report/job_identity.h"
-#include "job/report/model_card.h"
+#include "job/report/report.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/run/job_steps.h"
-#include "worker/commands/run/output/background_hashes.h"
+#include "worker/commands/run/output/file_hashes.h"
 #include "worker/commands/run/output/output_model.h"
-#include "worker/commands/run/ranks/rank_summary.h"
+#include "worker/cuda/cuda_module.h"
 #include "worker/transformer/load.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
+
+using Json = nlohmann::json;
 
 /// Checks every rank's part of the source, so that a missing, misshapen or non-finite tensor is
 /// refused before any rank starts to work. The values of tensors that the first step reads anyway
@@ -198,6 +201,77 @@ Report make_report(const JobContext& run, const JobTokens& tokens,
   const std::string& on_cpu = run.environment.device.why_not_cuda;
   if (!on_cpu.empty()) report.warnings.push_back(on_cpu);
   return report;
+}
+
+/// Returns the pairs and time of this rank's l1 costs, with the limit of its GPU if it has one;
+/// nothing if it has computed no costs.
+std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device) {
+  const auto found = clock.work.find("cost");
+  if (found == clock.work.end()) return std::nullopt;
+  CostReport report{found->second, clock.seconds().at("cost")};
+  if (device.cuda) {
+    report.limit_pairs_per_s = l1_cost_limit(device.cuda->info(device.device.index()));
+  }
+  return report;
+}
+
+/// Returns the report's entries of all ranks on rank 0, nothing on the others. `clock`: this rank's
+/// times so far. Collective.
+std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
+                                     const PhaseClock& clock, const ChosenDevice& device) {
+  const RankShard& shard = plan.of_rank(comm.rank());
+  RankReport mine;
+  mine.rank = comm.rank();
+  mine.host = host_name();
+  mine.first_sublayer = shard.first_sublayer;
+  mine.end_sublayer = shard.end_sublayer;
+  mine.seconds = clock.seconds();
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  mine.peak_memory_bytes = int64_t{1024} * usage.ru_maxrss;
+  mine.gpu = device.name;
+  if (device.cuda) {
+    const DeviceMemory memory = device.cuda->memory();
+    mine.peak_device_memory_bytes = memory.peak;
+    mine.peak_device_allocated_bytes = memory.peak_allocated;
+  }
+  mine.cost = cost_report(clock, device);
+  std::vector<RankReport> reports;
+  for (const std::string& text : gather_strings(comm, to_json(mine).dump(), 0)) {
+    reports.push_back(rank_report_from_json(Json::parse(text)));
+  }
+  return reports;
+}
+
+/// Writes all ranks' spans as a timeline in the Trace Event Format of chrome://tracing and
+/// Perfetto: a process per rank, an event per span, named after its phase. Rank 0 writes the file,
+/// as a whole. The clocks must keep spans and have set their origin when the ranks met. Collective.
+void write_trace(Communicator& comm, const PhaseClock& clock, const fs::path& path) {
+  constexpr double kMicroseconds = 1e6;
+  const int rank = comm.rank();
+  Json mine =
+      Json::array({{{"name", "process_name"},
+                    {"ph", "M"},
+                    {"pid", rank},
+                    {"args", {{"name", fmt::format("rank {} on {}", rank, host_name())}}}}});
+  for (const PhaseClock::Span& span : clock.spans()) {
+    Json event = {{"name", span.phase},
+                  {"ph", "X"},
+                  {"ts", span.begin_s * kMicroseconds},
+                  {"dur", (span.end_s - span.begin_s) * kMicroseconds},
+                  {"pid", rank},
+                  {"tid", rank}};
+    if (!span.detail.empty()) event["args"] = {{"junction", span.detail}};
+    mine.push_back(std::move(event));
+  }
+  const std::vector<std::string> ranks = gather_strings(comm, mine.dump(), 0);
+  if (comm.rank() != 0) return;
+  Json events = Json::array();
+  for (const std::string& text : ranks) {
+    for (Json& event : Json::parse(text)) events.push_back(std::move(event));
+  }
+  const Json document = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
+  write_file_atomically(path, document.dump() + "\n");
 }
 
 /// Writes the files that describe the output, and gives it its name. Runs on rank 0.

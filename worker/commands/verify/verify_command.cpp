@@ -22,7 +22,6 @@
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/verify.h"
-#include "worker/commands/token_cache.h"
 #include "worker/commands/token_input.h"
 #include "worker/commands/worker_program.h"
 #include "worker/evaluation/perplexity.h"

@@ -10,7 +10,7 @@
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/comm/communicator.h"
-#include "worker/commands/run/output/input_stamps.h"
+#include "worker/commands/run/output/file_hashes.h"
 #include "worker/commands/run/output/unfinished_directory.h"
 
 namespace dotresize {
