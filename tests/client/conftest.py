@@ -116,7 +116,7 @@ def server(tmp_path_factory):
 @pytest.fixture
 def own_server(tmp_path):
     """Returns a server that the test may end."""
-    running = Server(tmp_path / "state")
+    running = Server(tmp_path / "state", "--max-ranks", "2")
     yield running
     running.close()
 
@@ -146,8 +146,9 @@ def offline():
 class JobFiles:
     """Writes job files. `options` replace or add keys, one section at a time."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, ranks=2):
         self.folder = folder
+        self.ranks = ranks
         self.tokens = folder / "tokens.safetensors"
         tokens = load_file(SOURCE / "tests" / "data" / "evaluation.safetensors")["tokens"]
         save_file({"tokens": np.ascontiguousarray(tokens[:2, :64])}, self.tokens)
@@ -159,7 +160,7 @@ class JobFiles:
             "output": {"path": str(self.folder / f"out-{name}")},
             "method": {"name": "slicegpt", "width": 128},
             "calibration": {"tokens": str(self.tokens)},
-            "resources": {"ranks": 2},
+            "resources": {"ranks": self.ranks},
         }
         for section, values in options.items():
             spec[section] = spec.get(section, {}) | values

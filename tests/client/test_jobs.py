@@ -10,8 +10,14 @@ import uuid
 
 import numpy as np
 import pytest
-from conftest import SOURCE, example_environment, read_until
+from conftest import SOURCE, JobFiles, example_environment, read_until
 from safetensors.numpy import save_file
+
+
+@pytest.fixture
+def job_files(tmp_path):
+    """Writes jobs of one rank: tests/server has those of several, and endless ones take all of a processor."""
+    return JobFiles(tmp_path, ranks=1)
 
 
 def wait_for_state(cli, job_id, state, seconds=60):
@@ -275,11 +281,11 @@ def test_damaged_tokens_of_a_cache_are_made_again(own_server, own_cli, job_files
 
 
 def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_cli, job_files):
-    running = own_cli.json("submit", job_files.endless("runs"), "--set", "resources.ranks=8")["id"]
+    running = own_cli.json("submit", job_files.endless("runs"), "--set", "resources.ranks=2")["id"]
     wait_for_state(own_cli, running, "RUNNING")
     first, second = (own_cli("submit", job_files(f"waits-{n}")).stdout.strip() for n in range(2))
     assert own_cli.json("status", first)["queue_position"] == 1
-    assert re.search(r"^waits for  .*2 ranks", own_cli("status", first).stdout, re.M)
+    assert re.search(r"^waits for  .*1 rank", own_cli("status", first).stdout, re.M)
     assert own_cli.json("status", second)["queue_position"] == 2
     own_cli("cancel", first, second, running, "--wait")
     assert own_cli.json("status", first)["state"] == "CANCELLED"

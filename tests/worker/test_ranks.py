@@ -1,5 +1,6 @@
 """Tests that the number of ranks does not change a bit of the maps."""
 
+import json
 import os
 import subprocess
 
@@ -22,14 +23,26 @@ SCHEDULED = [
 ]
 # One method per basis is enough every day for a shared map: they use the methods' sums.
 SHARING = METHODS if ALL_CASES else ["dotresize", "slicegpt"]
-JUNCTIONS = 13
 WIDTH = 200
+LAYERS = 3  # of the model of most tests: three ranks have two sublayers and at least two junctions each
 
 
 def write_tokens(folder, samples):
     """Writes some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
     for source in (harness.CALIBRATION, harness.EVALUATION):
         save_file({"tokens": load_file(source)["tokens"][:samples, :SEQLEN].clone()}, folder / source.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fewer_layers(tmp_path_factory):
+    """Returns the example model without its last layers."""
+    folder = tmp_path_factory.mktemp("model")
+    config = json.loads((harness.MODEL / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": LAYERS}))
+    tensors = load_file(harness.MODEL / "model.safetensors")
+    gone = tuple(f"model.layers.{layer}." for layer in range(LAYERS, config["num_hidden_layers"]))
+    save_file({name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}, folder / "model.safetensors")
     return folder
 
 
@@ -44,10 +57,10 @@ def few_tokens(tmp_path_factory):
     return write_tokens(tmp_path_factory.mktemp("few-tokens"), 4)
 
 
-def maps(tokens, method, schedule, ranks, directory, sharing="own"):
+def maps(model, tokens, method, schedule, ranks, directory, sharing="own"):
     """Returns support and map of every junction from a schedule."""
     directory.mkdir()
-    program = [harness.BIN / "dump_maps", harness.MODEL, tokens / harness.CALIBRATION.name, method]
+    program = [harness.BIN / "dump_maps", model, tokens / harness.CALIBRATION.name, method]
     done = subprocess.run(
         harness.mpirun(ranks, *program, WIDTH, schedule, directory, sharing),
         capture_output=True,
@@ -55,18 +68,19 @@ def maps(tokens, method, schedule, ranks, directory, sharing="own"):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    return [load_file(directory / f"junction-{j:02}.safetensors") for j in range(JUNCTIONS)]
+    layers = json.loads((model / "config.json").read_text())["num_hidden_layers"]
+    return [load_file(directory / f"junction-{j:02}.safetensors") for j in range(2 * layers + 1)]
 
 
 def projector(m):
     return m @ m.T
 
 
-def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], sharing="own"):
+def check_ranks(model, tokens, directory, method, schedule, more_ranks=RANKS[1:], sharing="own"):
     """Expects the maps of one rank from more ranks, too. Returns them."""
-    alone = maps(tokens, method, schedule, 1, directory / "1", sharing)
+    alone = maps(model, tokens, method, schedule, 1, directory / "1", sharing)
     for ranks in more_ranks:
-        shared = maps(tokens, method, schedule, ranks, directory / str(ranks), sharing)
+        shared = maps(model, tokens, method, schedule, ranks, directory / str(ranks), sharing)
         for one, other in zip(alone, shared, strict=True):
             assert one.keys() == other.keys()
             assert all(torch.equal(one[name], other[name]) for name in one)
@@ -74,52 +88,49 @@ def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], shari
 
 
 @pytest.mark.parametrize("method, schedule", SCHEDULED)
-def test_maps_do_not_depend_on_the_ranks(tokens, method, schedule, tmp_path):
-    check_ranks(
-        tokens, tmp_path, method, schedule, more_ranks=RANKS[1:] if ALL_CASES or method in MANY else [3]
-    )
+def test_maps_do_not_depend_on_the_ranks(fewer_layers, tokens, method, schedule, tmp_path):
+    many = ALL_CASES or method in MANY
+    check_ranks(harness.MODEL if many else fewer_layers, tokens, tmp_path, method, schedule, more_ranks=RANKS[1:] if many else [3])
 
 
 def test_maps_in_the_metric_of_the_loss_do_not_depend_on_the_ranks(tokens, tmp_path):
-    alone = check_ranks(tokens, tmp_path, "slicegpt,fisher", "pipeline", more_ranks=[2, 8])
+    alone = check_ranks(harness.MODEL, tokens, tmp_path, "slicegpt,fisher", "pipeline", more_ranks=[2, 8])
     for found in alone:
         identity = torch.eye(WIDTH, dtype=torch.float64)
         assert torch.allclose(found["M_inv"] @ found["M"], identity, atol=1e-9)
         assert not torch.allclose(found["M_inv"], found["M"].T, atol=1e-2)
 
 
-def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(few_tokens, tmp_path):
-    half = check_ranks(few_tokens, tmp_path, "slicegpt,fisher,float16", "pipeline", more_ranks=[3])
-    for one, other in zip(half, maps(few_tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32"), strict=True):
+def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(fewer_layers, few_tokens, tmp_path):
+    half = check_ranks(fewer_layers, few_tokens, tmp_path, "slicegpt,fisher,float16", "pipeline", more_ranks=[3])
+    for one, other in zip(half, maps(fewer_layers, few_tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32"), strict=True):
         difference = one["M"] @ one["M_inv"] - other["M"] @ other["M_inv"]
         assert torch.linalg.matrix_norm(difference) < 0.5 * WIDTH**0.5
 
 
-def test_a_shared_map_in_the_metric_of_the_loss_does_not_depend_on_the_ranks(tokens, tmp_path):
-    check_ranks(
-        tokens, tmp_path, "pca_dotresize,fisher", "pipeline", more_ranks=[3], sharing="shared"
-    )
+def test_a_shared_map_in_the_metric_of_the_loss_does_not_depend_on_the_ranks(fewer_layers, tokens, tmp_path):
+    check_ranks(fewer_layers, tokens, tmp_path, "pca_dotresize,fisher", "pipeline", more_ranks=[3], sharing="shared")
 
 
 @pytest.mark.parametrize("method", ["dotresize", "pca_dotresize"] if ALL_CASES else MANY)
-def test_layerwise_finds_the_maps_of_the_pipeline(tokens, method, tmp_path):
-    alone = check_ranks(tokens, tmp_path, method, "layerwise", more_ranks=[3, 4])
-    for one, other in zip(alone, maps(tokens, method, "pipeline", 1, tmp_path / "pipeline"), strict=True):
+def test_layerwise_finds_the_maps_of_the_pipeline(fewer_layers, tokens, method, tmp_path):
+    alone = check_ranks(fewer_layers, tokens, tmp_path, method, "layerwise", more_ranks=[3, 4])
+    for one, other in zip(alone, maps(fewer_layers, tokens, method, "pipeline", 1, tmp_path / "pipeline"), strict=True):
         assert torch.equal(one["support"], other["support"])
         difference = projector(one["M"]) - projector(other["M"])
         assert torch.linalg.matrix_norm(difference, 2) < 1e-5
 
 
 @pytest.mark.parametrize("method", SHARING)
-def test_a_shared_map_does_not_depend_on_the_ranks(tokens, method, tmp_path):
-    alone = check_ranks(tokens, tmp_path, method, "pipeline", more_ranks=[3], sharing="shared")
-    own = maps(tokens, method, "pipeline", 1, tmp_path / "own")
+def test_a_shared_map_does_not_depend_on_the_ranks(fewer_layers, tokens, method, tmp_path):
+    alone = check_ranks(fewer_layers, tokens, tmp_path, method, "pipeline", more_ranks=[3], sharing="shared")
+    own = maps(fewer_layers, tokens, method, "pipeline", 1, tmp_path / "own")
     assert all(torch.equal(one["M"], alone[0]["M"]) for one in alone)
     assert not torch.equal(own[0]["M"], alone[0]["M"])
 
 
 @pytest.mark.parametrize("activations", ["original", "compressed"])
-def test_the_evaluation_does_not_depend_on_the_ranks(tokens, activations, tmp_path):
+def test_the_evaluation_does_not_depend_on_the_ranks(fewer_layers, tokens, activations, tmp_path):
     found = []
     for ranks in [1, 3]:
         spec = harness.job(
@@ -129,6 +140,7 @@ def test_the_evaluation_does_not_depend_on_the_ranks(tokens, activations, tmp_pa
             activations=activations,
             ranks=ranks,
             evaluation={"tokens": str(tokens / harness.EVALUATION.name)},
+            model={"path": str(fewer_layers)},
         )
         report = harness.run_to_report(spec, tmp_path, threads=1)
         compressed = report["compressed"]
