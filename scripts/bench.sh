@@ -33,7 +33,7 @@ python=.venv/bin/python
 export THP_MEM_ALLOC_ENABLE=1  # as dotresize-worker sets it
 
 cmake --preset release >/dev/null
-cmake --build --preset release
+cmake --build --preset release --target all benchmarks
 mkdir -p $results
 
 run() {  # PROGRAM RESULT ARGUMENTS...

@@ -11,5 +11,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh
-scripts/build.sh
+scripts/build.sh --target all benchmarks
 exec .venv/bin/python scripts/first_gpu.py "$@"

@@ -20,7 +20,7 @@ struct BadConfig {
 
 inline void PrintTo(const BadConfig& config, std::ostream* out) { *out << config.name; }
 
-inline std::string name_of(const testing::TestParamInfo<BadConfig>& info) {
+inline std::string case_name_of(const testing::TestParamInfo<BadConfig>& info) {
   return info.param.name;
 }
 

@@ -147,7 +147,7 @@ std::vector<BadConfig> bad_keys() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Keys, BadConfigs, testing::ValuesIn(bad_keys()), name_of);
+INSTANTIATE_TEST_SUITE_P(Keys, BadConfigs, testing::ValuesIn(bad_keys()), case_name_of);
 
 std::string error_of(const std::filesystem::path& model_dir) {
   try {

@@ -68,7 +68,7 @@ std::vector<BadConfig> bad_experts() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Experts, BadConfigs, testing::ValuesIn(bad_experts()), name_of);
+INSTANTIATE_TEST_SUITE_P(Experts, BadConfigs, testing::ValuesIn(bad_experts()), case_name_of);
 
 }  // namespace
 }  // namespace dotresize

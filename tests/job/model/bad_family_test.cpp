@@ -40,7 +40,7 @@ std::vector<BadConfig> bad_families() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Family, BadConfigs, testing::ValuesIn(bad_families()), name_of);
+INSTANTIATE_TEST_SUITE_P(Family, BadConfigs, testing::ValuesIn(bad_families()), case_name_of);
 
 }  // namespace
 }  // namespace dotresize

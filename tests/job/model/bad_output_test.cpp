@@ -102,7 +102,7 @@ std::vector<BadConfig> bad_outputs() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Output, BadConfigs, testing::ValuesIn(bad_outputs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Output, BadConfigs, testing::ValuesIn(bad_outputs()), case_name_of);
 
 }  // namespace
 }  // namespace dotresize

@@ -148,7 +148,7 @@ std::vector<BadConfig> bad_rotaries() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Rotary, BadConfigs, testing::ValuesIn(bad_rotaries()), name_of);
+INSTANTIATE_TEST_SUITE_P(Rotary, BadConfigs, testing::ValuesIn(bad_rotaries()), case_name_of);
 
 }  // namespace
 }  // namespace dotresize

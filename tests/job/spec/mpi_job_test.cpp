@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kGibibyte = int64_t{1} << 30;
 
 MpiJobParts parts_of(int ranks) {
   MpiJobParts parts;
@@ -21,7 +21,7 @@ MpiJobParts parts_of(int ranks) {
   parts.labels = {{"dotresize.dev/job", "j-1"}};
   parts.ranks = ranks;
   parts.cpus = 4;
-  parts.rank_memory = 2 * kGiB;
+  parts.rank_memory = 2 * kGibibyte;
   parts.arguments = {"--attempt", "/a b.json", "/job.json"};
   return parts;
 }
