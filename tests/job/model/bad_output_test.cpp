@@ -19,7 +19,7 @@ std::string glm4_moe_with_experts(const std::string& list) {
          list + "}";
 }
 
-std::vector<BadConfig> bad_outputs() {
+std::vector<BadConfig> bad_junctions() {
   return {
       {"CompressedWithoutSource", without(kNarrowLlama, "source_model_type"),
        "source_model_type: is missing"},
@@ -55,6 +55,22 @@ std::vector<BadConfig> bad_outputs() {
        "shortcut_factors: 3 is not a whole number from 1 to 2"},
       {"ShortcutsWithoutTheirFactors", put(kNarrowLlama, R"("shortcut_ranks": [1, 0])"),
        "shortcut_factors: is missing"},
+      {"TiedWithoutAProjection", put(kNarrowLlama, R"("tie_word_embeddings": true)"),
+       "embedding_projection: is false, but the junction is 6 wide, and the common table "
+       "hidden_size, 8"},
+      {"TiedWithoutAProjectionOfTheHead",
+       put(kNarrowLlama,
+           R"("tie_word_embeddings": true, "junction_widths": [6, 7, 5], "embedding_projection": true)"),
+       "head_projection: is false, but the junction is 5 wide"},
+      {"ProjectionOfUntiedEmbeddings", put(kNarrowLlama, R"("head_projection": true)"),
+       "head_projection: is true, but tie_word_embeddings is false"},
+      {"NormWeightsOfANarrowModel", put(kNarrowLlama, R"("norm_weights": true)"),
+       "norm_weights: is true, but there are junctions of less width"},
+  };
+}
+
+std::vector<BadConfig> bad_layer_sizes() {
+  return {
       {"TooManyIntermediateSizes", put(kNarrowLlama, R"("intermediate_sizes": [16, 16])"),
        "intermediate_sizes: must be a list of num_hidden_layers, 1, numbers of features"},
       {"IntermediateSizesAreNoList", put(kNarrowLlama, R"("intermediate_sizes": 16)"),
@@ -88,21 +104,12 @@ std::vector<BadConfig> bad_outputs() {
        "value_head_dims: 0 is not"},
       {"StockModelWithValueHeadDims", put(kLlama31Config, R"("value_head_dims": [128])"),
        "value_head_dims: a model of the family llama has all value channels in every layer"},
-      {"TiedWithoutAProjection", put(kNarrowLlama, R"("tie_word_embeddings": true)"),
-       "embedding_projection: is false, but the junction is 6 wide, and the common table "
-       "hidden_size, 8"},
-      {"TiedWithoutAProjectionOfTheHead",
-       put(kNarrowLlama,
-           R"("tie_word_embeddings": true, "junction_widths": [6, 7, 5], "embedding_projection": true)"),
-       "head_projection: is false, but the junction is 5 wide"},
-      {"ProjectionOfUntiedEmbeddings", put(kNarrowLlama, R"("head_projection": true)"),
-       "head_projection: is true, but tie_word_embeddings is false"},
-      {"NormWeightsOfANarrowModel", put(kNarrowLlama, R"("norm_weights": true)"),
-       "norm_weights: is true, but there are junctions of less width"},
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Output, BadConfigs, testing::ValuesIn(bad_outputs()), case_name_of);
+INSTANTIATE_TEST_SUITE_P(Junctions, BadConfigs, testing::ValuesIn(bad_junctions()), case_name_of);
+INSTANTIATE_TEST_SUITE_P(LayerSizes, BadConfigs, testing::ValuesIn(bad_layer_sizes()),
+                         case_name_of);
 
 }  // namespace
 }  // namespace dotresize
