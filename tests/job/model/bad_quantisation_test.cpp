@@ -62,7 +62,8 @@ std::vector<BadConfig> bad_quantisations() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Quantisation, BadConfigs, testing::ValuesIn(bad_quantisations()), case_name_of);
+INSTANTIATE_TEST_SUITE_P(Quantisation, BadConfigs, testing::ValuesIn(bad_quantisations()),
+                         case_name_of);
 
 }  // namespace
 }  // namespace dotresize
