@@ -93,6 +93,8 @@ struct AttentionSpec {
   /// Returns true if the scores of all pairs of tokens are held: faster kernels have neither limits
   /// nor sinks.
   bool holds_scores() const { return score_cap || sinks; }
+  /// Channels of each head that o reads.
+  int64_t inner_width() const { return value_head_dim; }
   bool operator==(const AttentionSpec&) const = default;
 };
 

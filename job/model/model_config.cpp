@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "job/model/units/unit.h"
-
 namespace dotresize {
 
 int64_t layer_of(int64_t sublayer) { return sublayer / 2; }
@@ -101,7 +99,8 @@ int64_t active_mlps(const ModelConfig& config, int64_t sublayer) {
 }
 
 int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
-  return main_unit(sublayer).size_in(config, sublayer);
+  return is_attention(sublayer) ? config.attention(sublayer).inner_width()
+                                : mlp_width(config, sublayer);
 }
 
 bool is_skipped(const ModelConfig& config, int64_t sublayer) {

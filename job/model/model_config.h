@@ -179,7 +179,7 @@ int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
 /// Number of them that a token goes through.
 int64_t active_mlps(const ModelConfig& config, int64_t sublayer);
 
-/// Size of the first unit of the sublayer's kind (job/model/units/unit.h).
+/// mlp_width of an MLP, AttentionSpec::inner_width of an attention.
 int64_t inner_width(const ModelConfig& config, int64_t sublayer);
 
 /// Returns true for a sublayer of inner width 0: it is only its skip path, without projections or

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 
 namespace dotresize {
 

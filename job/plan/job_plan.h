@@ -3,9 +3,9 @@
 #include "job/model/model_config.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/net_size.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/served_sizes.h"
+#include "job/plan/shards/rank_shard.h"
 
 namespace dotresize {
 

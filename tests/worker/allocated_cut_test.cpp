@@ -18,7 +18,7 @@
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/resolve/resolve_job.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 #include "job/plan/steps/step.h"
 #include "job/spec/job_file.h"
 #include "tests/temporary_directory.h"

@@ -11,7 +11,7 @@
 #include "job/model/model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/allocate/junction_widths.h"
-#include "job/plan/rank_shard.h"
+#include "job/plan/shards/rank_shard.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"

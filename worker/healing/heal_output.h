@@ -8,7 +8,7 @@
 
 #include "base/phase_clock.h"
 #include "job/plan/healing.h"
-#include "job/plan/rank_shard.h"
+#include "job/plan/shards/rank_shard.h"
 #include "job/report/report_entries.h"
 #include "worker/calibration/storage/journal.h"
 #include "worker/checkpoint/reader.h"

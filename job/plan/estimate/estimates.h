@@ -7,8 +7,8 @@
 #include "dotresize/v1/hardware.pb.h"
 #include "job/model/model_config.h"
 #include "job/plan/estimate/phase_times.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/shards/rank_shard.h"
 #include "job/plan/steps/step.h"
 
 namespace dotresize {

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "job/model/model_config.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/shards/rank_shard.h"
 
 namespace dotresize {
 

@@ -6,8 +6,8 @@
 
 #include "job/model/model_config.h"
 #include "job/plan/estimate/phase_times.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/shards/rank_shard.h"
 #include "job/plan/steps/passes.h"
 
 namespace dotresize {

@@ -16,7 +16,7 @@
 #include "job/plan/allocate/inner_widths.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 #include "job/plan/steps/step.h"
 #include "tests/job/plan/resolve_job.h"
 

@@ -3,7 +3,7 @@
 
 #include "job/model/read_model_config.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/rank_shard.h"
+#include "job/plan/shards/rank_shard.h"
 #include "job/report/report.h"
 #include "tests/job/plan/resolve_job.h"
 

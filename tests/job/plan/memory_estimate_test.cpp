@@ -2,7 +2,7 @@
 
 #include "base/text/human_text.h"
 #include "job/plan/estimate/peak_memory.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 #include "job/plan/steps/step.h"
 #include "tests/job/model/test_configs.h"
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "job/plan/balanced_partition.h"
+#include "job/plan/shards/balanced_partition.h"
 
 namespace dotresize {
 namespace {

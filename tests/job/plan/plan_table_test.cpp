@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "job/plan/allocate/allocation.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolve/asked_size.h"
+#include "job/plan/shards/rank_shard.h"
 #include "tests/job/model/test_configs.h"
 
 namespace dotresize {

@@ -8,7 +8,7 @@
 #include "job/model/engine_formats.h"
 #include "job/model/model_size.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/rank_shard.h"
+#include "job/plan/shards/rank_shard.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"
 

@@ -1,4 +1,4 @@
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 
 #include <gmock/gmock.h>
 

@@ -10,7 +10,7 @@
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve/resolve_job.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/plan/resolve_job.h"
 #include "tests/job/spec/hardware_text.h"

@@ -6,7 +6,7 @@
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 #include "job/plan/steps/maps.h"
 #include "tests/job/model/test_configs.h"
 #include "tests/job/spec/hardware_text.h"

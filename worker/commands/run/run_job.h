@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/shards/rank_shard.h"
 #include "job/report/report.h"
 #include "worker/comm/communicator.h"
 #include "worker/commands/progress.h"

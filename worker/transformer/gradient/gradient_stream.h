@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "job/plan/rank_shard.h"
+#include "job/plan/shards/rank_shard.h"
 #include "worker/transformer/gradient/loss_gradient.h"
 #include "worker/transformer/stage/stage.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/plan/rank_shard.h"
+#include "job/plan/shards/rank_shard.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/transformer/mlp.h"

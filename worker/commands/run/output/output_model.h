@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/shards/rank_shard.h"
 #include "worker/calibration/calibration_job.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/transformer/fold_sublayer.h"

@@ -1,12 +1,12 @@
-#include "job/plan/shard_plan.h"
+#include "job/plan/shards/shard_plan.h"
 
 #include <cstddef>
 #include <vector>
 
 #include "job/model/model_size.h"
-#include "job/plan/balanced_partition.h"
-#include "job/plan/budget_fit.h"
 #include "job/plan/estimate/estimates.h"
+#include "job/plan/shards/balanced_partition.h"
+#include "job/plan/shards/budget_fit.h"
 
 namespace dotresize {
 

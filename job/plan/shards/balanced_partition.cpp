@@ -1,4 +1,4 @@
-#include "job/plan/balanced_partition.h"
+#include "job/plan/shards/balanced_partition.h"
 
 #include <algorithm>
 #include <cmath>

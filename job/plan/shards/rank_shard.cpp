@@ -1,4 +1,4 @@
-#include "job/plan/rank_shard.h"
+#include "job/plan/shards/rank_shard.h"
 
 #include <algorithm>
 

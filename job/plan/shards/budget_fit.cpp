@@ -1,4 +1,4 @@
-#include "job/plan/budget_fit.h"
+#include "job/plan/shards/budget_fit.h"
 
 #include <algorithm>
 #include <utility>

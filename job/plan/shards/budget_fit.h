@@ -1,8 +1,8 @@
 #pragma once
 
 #include "job/model/model_config.h"
-#include "job/plan/rank_shard.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/shards/rank_shard.h"
 
 namespace dotresize {
 
