@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -7,6 +9,9 @@
 
 int main(int argc, char** argv) {
   dotresize::leave_unusable_temporary_directory();
+  // Blocks above this size go back to the system as soon as they are free. Without it glibc raises
+  // the size to that of the largest block that was freed, up to 32 MiB.
+  mallopt(M_MMAP_THRESHOLD, 8 << 20);
   const int exit_code = dotresize::run_worker(argc, argv);
   std::cout.flush();
   std::fflush(nullptr);

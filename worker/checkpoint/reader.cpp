@@ -250,6 +250,14 @@ at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expect
   return tensor;
 }
 
+at::Tensor CheckpointReader::rows(const std::string& name, at::IntArrayRef expected_shape,
+                                  const at::Tensor& rows) const {
+  const at::Tensor stored = get(name, expected_shape);
+  at::Tensor copy = stored.index_select(0, rows);
+  release(name, stored);
+  return copy;
+}
+
 std::vector<fs::path> CheckpointReader::files() const {
   std::vector<fs::path> paths;
   for (const auto& entry : files_) paths.push_back(dir_ / entry.first);

@@ -115,6 +115,7 @@ void verify_tensors(const fs::path& dir,
     const at::Tensor tensor = reader.get(name, reader.shape(name));
     result.parameters += tensor.numel();
     verify_finite(name, tensor, result.problems);
+    reader.release(name, tensor);
   }
   if (!expected_shapes.empty()) {
     verify_shapes(reader, text_name_of, expected_shapes, result.problems);

@@ -37,16 +37,15 @@ double JobTime::gram(double of_tokens, double operations, double width, double m
 }
 
 PhaseTimes JobTime::side_by_side(const TimesOfRank& times) const {
-  PhaseTimes slowest;
+  double slowest = 0.0;
   PhaseTimes mean;
   for (const RankShard& shard : plan.ranks) {
     const PhaseTimes rank = times(shard);
     mean.add(rank, 1.0 / ranks);
-    if (slowest.phases.empty() || rank.total() > slowest.total()) slowest = rank;
+    slowest = std::max(slowest, rank.total());
   }
-  PhaseTimes last;
-  last.add(slowest, 1.0 / rates.alone);
-  return mean.total() > last.total() ? mean : last;
+  mean.add("wait", slowest / rates.alone - mean.total());
+  return mean;
 }
 
 PhaseTimes JobTime::streamed(const TimesOfRank& times) const {
@@ -60,6 +59,25 @@ PhaseTimes JobTime::streamed(const TimesOfRank& times) const {
   });
   together.add("wait", (sum - slowest) / microbatches / rates.alone);
   return together;
+}
+
+PhaseTimes JobTime::in_turn(const PhaseTimes& work, double working) const {
+  PhaseTimes mean;
+  mean.add(work, share_of(working) * working / ranks);
+  mean.add("communicate", share_of(working) * (1.0 - working / ranks) * work.total());
+  return mean;
+}
+
+PhaseTimes JobTime::read_in_turns(const PhaseTimes& work, const TensorsSize& read, Dtype loaded,
+                                  const ModelConfig& model, bool again) const {
+  const double on_disk = disk(number(read.bytes) / ranks, model, again);
+  const double converting = convert(read, loaded);
+  if (rates.cuda) return read_beside(work, on_disk, converting / ranks);
+  PhaseTimes in_memory;
+  in_memory.add("read", converting);
+  PhaseTimes times = read_beside(work, on_disk, 0.0);
+  times.add(in_turn(in_memory));
+  return times;
 }
 
 PhaseTimes load_stages(const JobTime& t) {
@@ -83,10 +101,18 @@ int64_t runs_again(const JobTime& t, const RankShard& shard, int64_t sublayer) {
   return 1;
 }
 
+double backward_seconds(const JobTime& t, const ModelConfig& model, int64_t sublayer, double tokens,
+                        int64_t again) {
+  const ForwardCounts forward =
+      forward_counts(model, sublayer, widths_of(model, sublayer), tokens, t.seqlen,
+                     t.job.resources.compute_dtype);
+  return number(again) * t.forward(forward) + t.forward(backward_counts(forward));
+}
+
 void add_backward(const JobTime& t, const RankShard& shard, double passes, PhaseTimes& times) {
   for_each_sublayer(shard, [&](int64_t s) {
-    const double once = t.forward(t.config, s, t.tokens);
-    times.add("backward", passes * number(kBackwardPasses + runs_again(t, shard, s)) * once);
+    times.add("backward",
+              passes * backward_seconds(t, t.config, s, t.tokens, runs_again(t, shard, s)));
   });
   if (!t.last(shard)) return;
   // The head computes the logits twice, and a product with their gradients.

@@ -29,10 +29,13 @@ struct JobTime : JobParts {
   /// others.
   double share_of(double working) const { return std::max(working / ranks, 1.0 / rates.alone); }
   using TimesOfRank = std::function<PhaseTimes(const RankShard& shard)>;
-  /// Time until the last rank is done.
+  /// Mean of the ranks' times, and the mean time that they wait for the last one.
   PhaseTimes side_by_side(const TimesOfRank& times) const;
   /// Time for microbatches that flow through the ranks, one after the other.
   PhaseTimes streamed(const TimesOfRank& times) const;
+  /// Mean of the ranks' times while `working` ranks do this work each, and the others wait for them
+  /// in a collective.
+  PhaseTimes in_turn(const PhaseTimes& work, double working = 1.0) const;
 
   /// Seconds of work that hide background work: all of `seconds`, or 0 if nothing overlaps.
   double beside(double seconds) const { return plan.ranks.front().overlaps ? seconds : 0.0; }
@@ -66,10 +69,7 @@ struct JobTime : JobParts {
   /// Version for sublayers that ranks take turns to read. GPU ranks convert them ahead of time, so
   /// side by side. `again`: the model has been read before.
   PhaseTimes read_in_turns(const PhaseTimes& work, const TensorsSize& read, Dtype loaded,
-                           const ModelConfig& model, bool again = true) const {
-    return read_beside(work, disk(number(read.bytes) / ranks, model, again),
-                       convert(read, loaded) / (rates.cuda ? ranks : 1.0));
-  }
+                           const ModelConfig& model, bool again = true) const;
   /// Seconds to send to all other ranks, or to receive from all of them: scattered and gathered.
   double collective(double bytes) const { return 2.0 * (ranks - 1.0) / ranks * bytes / rates.link; }
   double forward(const ForwardCounts& counts) const {
@@ -113,6 +113,9 @@ struct JobTime : JobParts {
 PhaseTimes load_stages(const JobTime& t);
 /// Number of times that a sublayer runs forward on the way back.
 int64_t runs_again(const JobTime& t, const RankShard& shard, int64_t sublayer);
+/// Seconds of a sublayer's way back: it runs forward `again` times, and its gradients are taken.
+double backward_seconds(const JobTime& t, const ModelConfig& model, int64_t sublayer, double tokens,
+                        int64_t again);
 /// Adds the way back of all tokens, `passes` times, through the rank's sublayers and the head.
 void add_backward(const JobTime& t, const RankShard& shard, double passes, PhaseTimes& times);
 

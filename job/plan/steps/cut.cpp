@@ -301,7 +301,7 @@ PhaseTimes share_features(const JobTime& t) {
     read = read + sublayer;
     work.add("communicate", t.collective(number(sublayer.parameters * size_in_bytes(compute) +
                                                 feature_sums_bytes(t.config, s))));
-    work.add(remove_features(t, s), t.share_of(1.0));
+    work.add(t.in_turn(remove_features(t, s)));
   }
   return t.read_in_turns(work, read, compute, t.config);
 }

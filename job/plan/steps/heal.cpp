@@ -13,8 +13,8 @@ namespace {
 /// Bytes that are moved per element of a gradient. It is rounded and added in float64. Then moments
 /// and parameter are read and written in float32.
 constexpr double kLayerStepBytes = 80.0;
-/// Forward pass and way back, in forward passes.
-constexpr double kLayerForwardAndBack = 1.0 + static_cast<double>(kBackwardPasses);
+/// Forward pass and way back of a layer whose weights have gradients, in forward passes.
+constexpr double kLayerForwardAndBack = 3.0;
 
 /// Bytes that are moved per parameter of an update in a step. Its gradient is added, and moments
 /// and value are read and written in float32.
@@ -88,6 +88,20 @@ int64_t healing_memory(const RankSizes& r) {
   return std::max({evaluation_memory(r), updates_memory(r), layer_memory(RankSizes(trained))});
 }
 
+/// Windows that the ranks deal out among each other, in whole microbatches.
+struct DealtWindows {
+  DealtWindows(const JobTime& t, int64_t windows) {
+    const double all = number(windows * t.seqlen);
+    const double microbatches = std::max(1.0, std::ceil(all / t.microbatch_tokens));
+    const double turns = std::ceil(microbatches / t.ranks);
+    tokens = all * turns / microbatches;
+    working = microbatches / turns;
+  }
+
+  double tokens = 0.0;   ///< tokens of the busiest rank
+  double working = 1.0;  ///< number of ranks that are as busy
+};
+
 /// Heals one layer after the other. All tokens go through it in both models. Then come its steps,
 /// whose microbatches are spread over the ranks.
 PhaseTimes layers_time(const JobTime& t, const ModelConfig& output) {
@@ -97,10 +111,9 @@ PhaseTimes layers_time(const JobTime& t, const ModelConfig& output) {
   const double steps = number(healing.epochs * layer_steps_per_epoch(microbatches));
   const int64_t at_once = microbatches_per_step(microbatches);
   const double turns = std::ceil(number(at_once) / t.ranks);  // per step, on the busiest rank
-  const double trained =
-      steps * turns * t.microbatch_tokens * t.share_of(std::min<double>(number(at_once), t.ranks));
-  const double share = number(windows * t.seqlen) / t.ranks / t.rates.alone;
-  const double held_out = number((windows - fitted_windows(windows)) * t.seqlen) / t.ranks;
+  const double trained = steps * turns * t.microbatch_tokens;
+  const DealtWindows fitted(t, fitted_windows(windows));
+  const DealtWindows held_out(t, windows - fitted_windows(windows));
   // Float16 products have no gradient of their weights, so these layers are healed in float32.
   const bool half = t.job.resources.compute_dtype == Dtype::kFloat16;
   const Dtype compute = half ? Dtype::kFloat32 : t.job.resources.compute_dtype;
@@ -111,16 +124,26 @@ PhaseTimes layers_time(const JobTime& t, const ModelConfig& output) {
     return t.forward(counts) +
            (half ? counts.gemm / t.rates.float32_gemm - counts.gemm / t.rates.compute_gemm : 0.0);
   };
+  const auto add = [&](const char* phase, double seconds, double working, PhaseTimes& times) {
+    PhaseTimes work;
+    work.add(phase, seconds);
+    times.add(t.in_turn(work, working));
+  };
   PhaseTimes times;
   for (int64_t s = 0; s < output.num_sublayers(); ++s) {
+    for (const auto& [tokens, working] : {fitted, held_out}) {
+      add("forward", forward_of(t.config, s, tokens) + forward_of(output, s, tokens), working,
+          times);
+    }
+    add(kHeal, kLayerForwardAndBack * forward_of(output, s, trained),
+        std::min<double>(number(at_once), t.ranks), times);
+    add(kHeal, number(healing.epochs + 1) * forward_of(output, s, held_out.tokens),
+        held_out.working, times);
     const SublayerWidths widths = widths_of(output, s);
-    times.add(kHeal, forward_of(t.config, s, share) + forward_of(output, s, share) +
-                         kLayerForwardAndBack * forward_of(output, s, trained) +
-                         number(healing.epochs + 1) * forward_of(output, s, held_out));
     const TensorsSize size = sublayer_size(output, s, widths.in, widths.out, /*folded=*/false);
     const auto parameters = number(size.parameters);
     times.add(kHeal, steps * parameters * kLayerStepBytes / t.ranks / t.rates.memory);
-    times.add(kHeal, steps * t.collective(parameters * (8.0 + bytes)));
+    times.add("communicate", steps * t.collective(parameters * (8.0 + bytes)));
     times.add(kHeal, t.put(number(size.bytes)) / t.ranks);
   }
   return times;
@@ -136,31 +159,34 @@ PhaseTimes updates_time(const JobTime& t, const ModelConfig& output) {
   const double epochs = number(healing.epochs);
   const double step_tokens = number(windows_per_step(fitted, t.seqlen) * t.seqlen);
   const double at_once = std::max(1.0, step_tokens / t.microbatch_tokens);
-  const double filling =
-      (at_once + t.ranks - 1.0) / (t.rates.cuda ? at_once : std::max(at_once, t.ranks));
+  const double filling = (at_once + t.ranks - 1.0) / at_once /
+                         std::min(t.rates.alone, std::max(1.0, t.ranks / at_once));
   const double trained = epochs * number(fitted * t.seqlen);
   const double held_out =
       (epochs + 1.0 + number(kLessUpdates.size())) * number((windows - fitted) * t.seqlen);
   const double steps = epochs * number(steps_per_epoch(fitted, t.seqlen));
-  PhaseTimes times;
-  const double share = number(windows * t.seqlen) / t.ranks / t.rates.alone;
+  const DealtWindows dense(t, windows);
+  PhaseTimes states;
   for (int64_t s = 0; s < t.config.num_sublayers(); ++s) {
-    times.add(kHeal, t.forward(t.config, s, share));
+    states.add(kHeal, t.forward(t.config, s, dense.tokens));
   }
+  PhaseTimes times = t.in_turn(states, dense.working);
   times.add(t.side_by_side([&](const RankShard& shard) {
     PhaseTimes stage;
     double updates = 0.0;
+    double evaluated = 0.0;
     for_each_sublayer(shard, [&](int64_t s) {
-      stage.add(kHeal,
-                (2.0 + number(runs_again(t, shard, s))) * filling * t.forward(output, s, trained) +
-                    t.forward(output, s, held_out));
+      stage.add(kHeal, t.forward(output, s, trained));
+      stage.add("backward", backward_seconds(t, output, s, trained, runs_again(t, shard, s)));
+      evaluated += t.forward(output, s, held_out);
       updates += number(update_parameters(output, s));
     });
     if (t.last(shard)) {
-      stage.add(kHeal, kHeadPasses * filling * t.head(output, output.head_width(), trained) +
-                           2.0 * t.head(output, output.head_width(), held_out));
+      stage.add("backward", kHeadPasses * t.head(output, output.head_width(), trained));
+      evaluated += 2.0 * t.head(output, output.head_width(), held_out);
     }
-    stage.add(kHeal, steps * updates * kStepBytes / t.rates.memory);
+    stage.add("wait", (filling - 1.0) * stage.total());
+    stage.add(kHeal, evaluated + steps * updates * kStepBytes / t.rates.memory);
     stage.add(kHeal, epochs * t.put(3.0 * 4.0 * updates));
     return stage;
   }));

@@ -124,7 +124,8 @@ SolveCounts solve_counts(const ResolvedJob& job) {
   counts.map = d * k * (folds_in_float64(job.output.dtypes.main) ? 8.0 : 4.0);
   if (job.oblique_maps()) {
     counts.qr += 2.0 * d * k * k;
-    counts.solve += 4.4 * d * d * d + 5.0 * d * d * k + 2.0 * d * k * k;
+    counts.metric = 4.4 * d * d * d;
+    counts.inverse = 5.0 * d * d * k + 2.0 * d * k * k;
     counts.map *= 2.0;
   }
   return counts;
@@ -157,13 +158,16 @@ void add_moments(const JobTime& t, double tokens, double junctions, PhaseTimes& 
   times.add("cost", junctions * tokens * counts.pairs / t.rates.l1_cost);
 }
 
-double eigen_seconds(const JobTime& t) { return solve_counts(t.job).eigen / t.rates.eigen; }
+double eigen_seconds(const JobTime& t) {
+  const SolveCounts counts = solve_counts(t.job);
+  return counts.eigen / t.rates.eigen + counts.metric / t.rates.float64_gemm;
+}
 
 PhaseTimes solve_time(const JobTime& t) {
   const SolveCounts counts = solve_counts(t.job);
   PhaseTimes times;
   times.add("sinkhorn", counts.sinkhorn / t.rates.sinkhorn);
-  times.add("qr", counts.qr / t.rates.qr);
+  times.add("qr", counts.qr / t.rates.qr + counts.inverse / t.rates.float64_gemm);
   times.add("solve", counts.solve / t.rates.float64_gemm);
   return times;
 }
@@ -193,7 +197,7 @@ PhaseTimes shared_junction_time(const JobTime& t) {
   add_moments(t, t.share_of_tokens, 1.0, times);
   PhaseTimes solving = solve_time(t);
   solving.add("eigen", eigen_seconds(t));
-  times.add(solving, t.share_of(together) / together);
+  times.add(t.in_turn(solving, together), 1.0 / together);
   double moved = 8.0 * t.d * t.d;
   if (t.job.method.transport()) moved += 8.0 * t.d * t.d;
   if (t.job.method.passes() > 1) moved += 4.0 * t.d * t.d;
@@ -237,8 +241,9 @@ void add_junctions_work(JobWork& work) {
   const DescribeCounts describing = describe_counts(job);
   // Three operations for a pair of the costs, and four for eight bytes of an iteration.
   const double junction = work.tokens * (moments.gram + moments.rotate + 3.0 * moments.pairs) +
-                          solving.eigen + solving.qr + solving.solve + solving.sinkhorn / 2.0 +
-                          describing.eigenvalues + describing.energy;
+                          solving.eigen + solving.qr + solving.solve + solving.metric +
+                          solving.inverse + solving.sinkhorn / 2.0 + describing.eigenvalues +
+                          describing.energy;
   for (int64_t s = 0; s + 1 < job.widths.mapped_count; ++s) {
     work.operations[static_cast<std::size_t>(s)] += junction;
   }

@@ -56,6 +56,8 @@ struct SolveCounts {
   double qr = 0.0;        ///< likewise
   double sinkhorn = 0.0;  ///< bytes of the cost matrix
   double solve = 0.0;     ///< floating-point operations, float64
+  double metric = 0.0;    ///< likewise, for the Gram matrix in the metric of the loss
+  double inverse = 0.0;   ///< likewise, for an oblique map and its inverse
   double map = 0.0;       ///< bytes that the journal keeps
 };
 

@@ -247,6 +247,15 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
   return counts;
 }
 
+/// Weights have no gradients. The products of attention are computed again, and have two each.
+/// Other operations read their input and a gradient, and write one.
+ForwardCounts backward_counts(const ForwardCounts& forward) {
+  return {.gemm = forward.gemm,
+          .shortcut = forward.shortcut,
+          .attention = 2.5 * forward.attention,
+          .bytes = 1.5 * forward.bytes};
+}
+
 ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute) {
   const double logits = tokens * number(config.vocab_size);
   const double size = number(size_in_bytes(compute));

@@ -85,13 +85,9 @@ struct SublayerWidths {
 /// Returns the widths of a sublayer of the model, dense or compressed.
 SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer);
 
-/// Cost of a sublayer's gradients, in forward passes: two products for each of its own. The
-/// sublayer may also run forward again (Checkpoints).
-inline constexpr int64_t kBackwardPasses = 2;
-/// Cost of the way back of a pass that takes gradients, in forward passes.
-inline int64_t passes_back(const ResolvedJob& job) {
-  return job.gradients() ? kBackwardPasses + 1 : 0;
-}
+/// Cost of the way back of a pass that takes gradients, in forward passes: a sublayer runs forward
+/// again (Checkpoints), and each of its products has one for the gradient of its input.
+inline int64_t passes_back(const ResolvedJob& job) { return job.gradients() ? 2 : 0; }
 
 /// Work for tokens on their way through a sublayer.
 struct ForwardCounts {
@@ -104,6 +100,9 @@ struct ForwardCounts {
 ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
                              const SublayerWidths& widths, double tokens, int64_t seqlen,
                              Dtype compute);
+
+/// Work for the gradient of a sublayer's input, from that of its forward pass.
+ForwardCounts backward_counts(const ForwardCounts& forward);
 
 /// Work for a head of this width and the log-likelihood. Sets `gemm` and `bytes`.
 ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute);

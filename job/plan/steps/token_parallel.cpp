@@ -49,7 +49,7 @@ PhaseTimes token_parallel_time(const JobTime& t) {
              t.collective(sent * number(size_in_bytes(t.job.resources.compute_dtype))));
     work.add("forward", t.forward(t.config, s, {width, d, width * d}, t.share_of_tokens));
   }
-  work.add(in_turn, t.share_of(1.0));
+  work.add(t.in_turn(in_turn));
   return t.read_in_turns(work, read, Dtype::kFloat32, t.config);
 }
 

@@ -85,14 +85,14 @@ TEST(TimeEstimate, ProgressCountsAllOfIt) {
   }
 }
 
-TEST(TimeEstimate, OfGradientsIsThatOfThreeMorePassesAndTheHead) {
+TEST(TimeEstimate, OfGradientsIsThatOfTwoMorePassesAndTheHead) {
   ResolvedJob job = job_of(1, "pipeline", "slicegpt");
   const TimeEstimate without = estimate(job);
   EXPECT_EQ(seconds(without, "backward"), 0.0);
   job.maps.metric = Metric::kFisher;
   const TimeEstimate with = estimate(job);
-  EXPECT_GT(seconds(with, "backward"), 3.0 * seconds(without, "forward"));
-  EXPECT_LT(seconds(with, "backward"), 5.0 * seconds(without, "forward"));
+  EXPECT_GT(seconds(with, "backward"), 2.0 * seconds(without, "forward"));
+  EXPECT_LT(seconds(with, "backward"), 3.5 * seconds(without, "forward"));
   EXPECT_GT(seconds(with, "gram"), 1.9 * seconds(without, "gram"));
   EXPECT_GT(with.steps.tokens, without.steps.tokens + seconds(with, "backward"));
 }
@@ -231,10 +231,14 @@ TEST(TimeEstimate, RanksOfLayersDecomposeSideBySide) {
   const TimeEstimate together = estimate_time(small_llama(), job, plan, gpu);
   for (RankShard& shard : plan.ranks) shard.solved_together = 1;
   const TimeEstimate alone = estimate_time(small_llama(), job, plan, gpu);
-  for (const char* phase : {"eigen", "sinkhorn"}) {
-    EXPECT_NEAR(4 * seconds(together, phase), seconds(alone, phase), 1e-12) << phase;
+  double solving = 0.0;
+  for (const char* phase : {"eigen", "sinkhorn", "qr", "solve", "gram"}) {
+    EXPECT_NEAR(seconds(together, phase), seconds(alone, phase), 1e-12) << phase;
+    if (std::string_view(phase) != "gram") solving += seconds(alone, phase);
   }
-  EXPECT_EQ(seconds(together, "gram"), seconds(alone, "gram"));
+  // Three of four ranks wait for the fourth one.
+  EXPECT_NEAR(seconds(alone, "communicate") - seconds(together, "communicate"), 3.0 * solving,
+              1e-9);
 }
 
 TEST(TimeEstimate, SingularValuesHaveARateOfTheirOwn) {
@@ -274,12 +278,14 @@ TEST(TimeEstimate, HealingTakesThreePassesOfItsWindowsForEachEpoch) {
   EXPECT_EQ(seconds(estimate(job), "heal"), 0.0);
   job.healing->epochs = 3;
   const TimeEstimate three = estimate(job);
-  EXPECT_EQ(three.steps.heal, seconds(three, "heal"));
-  EXPECT_GT(seconds(three, "heal"), 3 * 3 * 0.8 * seconds(three, "forward"));
-  job.healing->epochs = 6;
+  job.healing.reset();
+  const TimeEstimate without = estimate(job);
+  EXPECT_NEAR(three.steps.heal, three.total() - without.total(), 1e-9);
+  EXPECT_GT(three.steps.heal, 3 * 3 * 0.8 * seconds(without, "forward"));
+  job.healing = Healing{.samples = {}, .epochs = 6};
   const TimeEstimate six = estimate(job);
-  EXPECT_LT(seconds(six, "heal"), 2.0 * seconds(three, "heal"));  // the dense model runs once
-  EXPECT_GT(seconds(six, "heal"), 1.6 * seconds(three, "heal"));
+  EXPECT_LT(six.steps.heal, 2.0 * three.steps.heal);  // the dense model runs once
+  EXPECT_GT(six.steps.heal, 1.6 * three.steps.heal);
   job.healing->epochs = 3;
   job.healing->samples = 128;
   EXPECT_NEAR(seconds(estimate(job), "heal") / seconds(three, "heal"), 2.0, 0.2);
@@ -323,10 +329,17 @@ TEST(TimeEstimate, APipelineWaitsUntilItIsFull) {
   hardware.set_ranks_per_host(1);
   hardware.set_link(1e15);
   ResolvedJob job = job_of(3, "pipeline", "pca_dotresize");
-  const double fill = seconds(estimate(job, hardware), "wait");
+  const auto wait_of = [&](int64_t times) {
+    ResolvedJob longer = job;
+    *longer.calibration.samples *= times;
+    return seconds(estimate(longer, hardware), "wait");
+  };
+  // Ranks also wait for the slowest stage, for a time that is proportional to the tokens.
+  const double for_slowest = wait_of(2) - wait_of(1);
+  const double fill = wait_of(1) - for_slowest;
+  EXPECT_GT(for_slowest, 0.0);
   EXPECT_GT(fill, 0.0);
-  *job.calibration.samples *= 4;
-  EXPECT_NEAR(seconds(estimate(job, hardware), "wait"), fill, 1e-6 * fill);
+  EXPECT_NEAR(wait_of(4) - 4.0 * for_slowest, fill, 1e-6 * fill);
   // The stages work one after the other if there is only one microbatch.
   job.calibration.samples = 2;
   const TimeEstimate single = estimate(job, hardware);
@@ -336,7 +349,8 @@ TEST(TimeEstimate, APipelineWaitsUntilItIsFull) {
     return seconds(time, "forward") + seconds(time, "gram") + seconds(time, "rotate") +
            seconds(time, "cost") + seconds(time, "wait");
   };
-  EXPECT_NEAR(streamed(single), streamed(alone), 1e-9);
+  EXPECT_GT(streamed(single), streamed(alone));  // and wait while they load and fold
+  EXPECT_LT(streamed(single), 1.1 * streamed(alone));
 }
 
 TEST(TimeEstimate, ASlowLinkHoldsThePipelineUp) {

@@ -61,9 +61,9 @@ std::map<std::string, at::Tensor> with_experts(const CutSublayer& from,
   for (const StoredTensor& stored : sublayer_tensors(cut, from.sublayer)) {
     const StoredTensor& source = sources.at({stored.role, source_index(stored)});
     if (source.name == stored.name && source.shape == stored.shape) continue;
-    const at::Tensor tensor = job.reader.get(source.name, source.shape);
     const bool selects = source.shape != stored.shape;  // router, choice bias
-    tensors[stored.name] = selects ? tensor.index_select(0, rows) : tensor;
+    tensors[stored.name] = selects ? job.reader.rows(source.name, source.shape, rows)
+                                   : job.reader.get(source.name, source.shape);
   }
   return tensors;
 }

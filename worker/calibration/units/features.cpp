@@ -87,7 +87,7 @@ std::map<std::string, at::Tensor> cut_features(const CutSublayer& from, int64_t 
     if (number == 0 || number > cuts.size()) continue;
     at::Tensor rows = cuts[number - 1].kept;
     if (number <= fused) rows = rows_of_both(mlp, rows);
-    tensors[stored.name] = from.job.reader.get(stored.name, stored.shape).index_select(0, rows);
+    tensors[stored.name] = from.job.reader.rows(stored.name, stored.shape, rows);
   }
   return tensors;
 }

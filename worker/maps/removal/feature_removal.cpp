@@ -26,6 +26,8 @@ constexpr double kGramRidge = 0.01;  // relative to the mean of the diagonal
 
 /// Rows of a matrix that one product changes up to their last diagonal entry.
 constexpr int64_t kTriangleRows = 512;
+/// Rows of a matrix that are moved at once.
+constexpr int64_t kMovedRows = 256;
 
 /// Subtracts leftᵀ·right, which is symmetric, from a symmetric matrix: on a CPU from the lower
 /// triangle and some entries above it. left, right: [steps, n].
@@ -38,6 +40,19 @@ void subtract_product(at::Tensor& matrix, const at::Tensor& left, const at::Tens
         .narrow(1, 0, first + count)
         .addmm_(left.narrow(1, first, count).t(), right.narrow(1, 0, first + count), 1.0, -1.0);
   }
+}
+
+/// Moves the rows and columns `stays` (ascending) of a square matrix to the front of its memory, and
+/// returns the view of them. A second matrix of that size may not fit.
+at::Tensor kept_of(const at::Tensor& matrix, const at::Tensor& stays) {
+  const int64_t n = stays.size(0);
+  const at::Tensor kept = matrix.view({-1}).narrow(0, 0, n * n).view({n, n});
+  for (int64_t first = 0; first < n; first += kMovedRows) {
+    const int64_t count = std::min(kMovedRows, n - first);
+    const at::Tensor rows = matrix.index_select(0, stays.narrow(0, first, count));
+    kept.narrow(0, first, count).copy_(rows.index_select(1, stays));
+  }
+  return kept;
 }
 
 struct FeatureRemoval {
@@ -70,9 +85,7 @@ void FeatureRemoval::remove_block(int64_t count) {
 
 void FeatureRemoval::drop_removed() {
   const at::Tensor stays = at::nonzero(at::isfinite(state.squares)).flatten();
-  for (at::Tensor* matrix : {&state.inverse, &state.products}) {
-    *matrix = matrix->index_select(0, stays).index_select(1, stays);
-  }
+  for (at::Tensor* matrix : {&state.inverse, &state.products}) *matrix = kept_of(*matrix, stays);
   for (at::Tensor* of_features : {&state.squares, &state.diagonal}) {
     *of_features = of_features->index_select(0, stays);
   }
@@ -107,7 +120,8 @@ at::Tensor ridged_inverse(at::Tensor gram) {
 Removal removal_of_features(at::Tensor gram, const at::Tensor& weight,
                             const at::Tensor& metric_factor, int64_t left) {
   check_shapes(gram, weight, left, 0);
-  at::Tensor inverse = ridged_inverse(std::move(gram));
+  // Symmetric and in the order of columns. Each of its rows is then in one piece.
+  at::Tensor inverse = ridged_inverse(std::move(gram)).t();
   at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight;
   at::Tensor products = at::mm(V.t(), V);
   V.reset();
