@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
 #include <optional>
 
@@ -56,6 +57,32 @@ TEST(CheckpointReader, ReadsTheExampleModel) {
   const at::Tensor norm = reader.get("model.norm.weight", {256});
   EXPECT_EQ(norm.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(norm.isfinite().all().item<bool>());
+}
+
+/// Pages of files that this process has in memory.
+int64_t resident_file_pages() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  int64_t of_files = 0;
+  statm >> size >> resident >> of_files;
+  return of_files;
+}
+
+TEST(CheckpointReader, ACopyOfRowsDoesNotHoldTheFileInMemory) {
+  constexpr int64_t kRows = 4096;
+  constexpr int64_t kPages = 4096;  // 16 MiB
+  const TemporaryDirectory dir;
+  const at::Tensor matrix = at::arange(kRows * 1024, at::kFloat).view({kRows, 1024});
+  write_single_file(dir.path(), {{"a", matrix}});
+  const CheckpointReader reader(dir.path());
+  const at::Tensor even = at::arange(0, kRows, 2);
+  const int64_t before = resident_file_pages();
+  EXPECT_TRUE(at::equal(reader.rows("a", matrix.sizes(), even), matrix.index_select(0, even)));
+  EXPECT_LT(resident_file_pages() - before, kPages / 4);
+  const at::Tensor view = reader.get("a", matrix.sizes());
+  EXPECT_TRUE(at::equal(view, matrix));
+  EXPECT_GT(resident_file_pages() - before, kPages / 2);
 }
 
 TEST(CheckpointReader, ReadsASingleFileAndShardsAlike) {
