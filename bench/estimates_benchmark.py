@@ -49,12 +49,16 @@ def memory_rows(name, plan, report):
                "ratio": planned / measured, "within": abs(planned / measured - 1) <= MEMORY}
 
 
+def together(seconds):
+    """Adds up the phases in which a rank waits for others: which of them depends on the call that it waits in."""
+    waits = sum(seconds.get(phase, 0) for phase in ("communicate", "wait"))
+    return {**{phase: s for phase, s in seconds.items() if phase != "wait"}, "communicate": waits}
+
+
 def phase_rows(name, plan, report):
-    seconds = {}
-    for rank in report["ranks"]:
-        for phase, of_rank in rank["seconds"].items():
-            seconds[phase] = seconds.get(phase, 0) + of_rank / len(report["ranks"])
-    phases = {phase: planned for phase, planned in plan["seconds"]["phases"].items() if seconds.get(phase)}
+    ranks = [together(rank["seconds"]) for rank in report["ranks"]]
+    seconds = {phase: sum(rank.get(phase, 0) for rank in ranks) / len(ranks) for phase in set().union(*ranks)}
+    phases = {phase: planned for phase, planned in together(plan["seconds"]["phases"]).items() if seconds.get(phase)}
     planned_total = sum(phases.values())
     measured_total = sum(seconds[phase] for phase in phases)
     for phase, planned in sorted(phases.items(), key=lambda item: -item[1]):

@@ -157,7 +157,7 @@ std::string sha256_sums(const fs::path& dir, const std::map<std::string, std::st
   for (const std::string& file : output_files(dir)) {
     const auto found = known.find(file);
     const std::string sum = found != known.end() ? found->second : sha256_of_file(dir / file);
-    sums += sum + "  " + file + "\n";  // as sha256sum
+    sums.append(sum).append("  ").append(file).append("\n");  // as sha256sum
   }
   return sums;
 }

@@ -103,9 +103,8 @@ int64_t runs_again(const JobTime& t, const RankShard& shard, int64_t sublayer) {
 
 double backward_seconds(const JobTime& t, const ModelConfig& model, int64_t sublayer, double tokens,
                         int64_t again) {
-  const ForwardCounts forward =
-      forward_counts(model, sublayer, widths_of(model, sublayer), tokens, t.seqlen,
-                     t.job.resources.compute_dtype);
+  const ForwardCounts forward = forward_counts(model, sublayer, widths_of(model, sublayer), tokens,
+                                               t.seqlen, t.job.resources.compute_dtype);
   return number(again) * t.forward(forward) + t.forward(backward_counts(forward));
 }
 

@@ -42,11 +42,11 @@ void subtract_product(at::Tensor& matrix, const at::Tensor& left, const at::Tens
   }
 }
 
-/// Moves the rows and columns `stays` (ascending) of a square matrix to the front of its memory, and
-/// returns the view of them. A second matrix of that size may not fit.
+/// Moves the rows and columns `stays` (ascending) of a square matrix to the front of its memory,
+/// and returns the view of them. A second matrix of that size may not fit.
 at::Tensor kept_of(const at::Tensor& matrix, const at::Tensor& stays) {
   const int64_t n = stays.size(0);
-  const at::Tensor kept = matrix.view({-1}).narrow(0, 0, n * n).view({n, n});
+  at::Tensor kept = matrix.view({-1}).narrow(0, 0, n * n).view({n, n});
   for (int64_t first = 0; first < n; first += kMovedRows) {
     const int64_t count = std::min(kMovedRows, n - first);
     const at::Tensor rows = matrix.index_select(0, stays.narrow(0, first, count));
