@@ -121,7 +121,7 @@ Removal removal_of_features(at::Tensor gram, const at::Tensor& weight,
                             const at::Tensor& metric_factor, int64_t left) {
   check_shapes(gram, weight, left, 0);
   // Symmetric and in the order of columns. Each of its rows is then in one piece.
-  at::Tensor inverse = ridged_inverse(std::move(gram)).t();
+  at::Tensor inverse = ridged_inverse(std::move(gram)).t().contiguous();
   at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight;
   at::Tensor products = at::mm(V.t(), V);
   V.reset();
