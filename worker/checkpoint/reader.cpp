@@ -250,6 +250,10 @@ at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expect
   return tensor;
 }
 
+void CheckpointReader::check(const std::string& name, at::IntArrayRef expected_shape) const {
+  if (!tensor_with(name, expected_shape).place.quantised) get(name, expected_shape);
+}
+
 at::Tensor CheckpointReader::rows(const std::string& name, at::IntArrayRef expected_shape,
                                   const at::Tensor& rows) const {
   const at::Tensor stored = get(name, expected_shape);

@@ -76,8 +76,10 @@ class CheckpointReader {
   /// quantised weight a copy in bfloat16. The view of a transposed one is not contiguous. Throws
   /// InputError naming tensor, file, found and expected, and for scales that are not finite.
   at::Tensor get(const std::string& name, at::IntArrayRef expected_shape) const;
-  /// Returns a copy of these rows (int64 [n]) of the tensor that get() returns,
-  /// whose memory it frees.
+  /// Throws what get() throws for name, shape and dtype; reads no values.
+  void check(const std::string& name, at::IntArrayRef expected_shape) const;
+  /// Returns a copy of these rows (int64 [n]) of the tensor that get() returns, and frees the
+  /// memory of that one.
   at::Tensor rows(const std::string& name, at::IntArrayRef expected_shape,
                   const at::Tensor& rows) const;
   /// Starts to read the tensor from disk, without waiting for it. Throws InputError if it is

@@ -286,6 +286,9 @@ void write_healed(Communicator& comm, const HealingJob& job, const HealingReport
            merged_weights(job.output, s, state, report.update_share, stored)) {
         writer.write(name, tensor);
       }
+      for (const StoredTensor& weight : updated_tensors(job.output, s)) {
+        job.folded.release(weight.name, stored(weight));
+      }
     }
     writer.finish();
   }

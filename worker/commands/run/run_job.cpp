@@ -60,7 +60,7 @@ void check_weights(JobContext& run) {
       if (values || vocabulary) {
         check_values(run.source, tensor, scalar_type(run.config.files.dtypes.of(tensor.name)));
       } else {
-        run.source.get(tensor.name, tensor.shape);
+        run.source.check(tensor.name, tensor.shape);
       }
     }
   }
