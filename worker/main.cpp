@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "worker/commands/worker_program.h"
 
 int main(int argc, char** argv) {

@@ -99,14 +99,13 @@ CacheUse::~CacheUse() {
 
 fs::path CacheUse::for_others() const { return path_for_others(lock_.get()); }
 
-int64_t cache_limit(const fs::path& directory) {
+void trim_cache(const fs::path& directory) {
   constexpr int64_t kMost = int64_t{4} << 30;
   std::error_code error;
   const fs::space_info space = fs::space(directory, error);
-  return error ? kMost : std::min<int64_t>(kMost, static_cast<int64_t>(space.capacity / 8));
+  trim_cache(directory,
+             error ? kMost : std::min<int64_t>(kMost, static_cast<int64_t>(space.capacity / 8)));
 }
-
-void trim_cache(const fs::path& directory) { trim_cache(directory, cache_limit(directory)); }
 
 void trim_cache(const fs::path& directory, int64_t limit) {
   const UniqueFd lock = open_directory(directory);

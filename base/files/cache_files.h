@@ -42,12 +42,9 @@ class CacheUse {
   UniqueFd lock_;
 };
 
-/// Bytes that a cache in this directory may keep: 4 GiB, or an eighth of its file system if that is
-/// less.
-int64_t cache_limit(const std::filesystem::path& directory);
-
 /// Removes the files that were used longest ago, with their seals, until the rest is within the
-/// limit. Does nothing while a process uses the cache, or if there is none.
+/// limit in bytes: by default 4 GiB, or an eighth of the file system if that is less. Does nothing
+/// while a process uses the cache, or if there is none.
 void trim_cache(const std::filesystem::path& directory);
 void trim_cache(const std::filesystem::path& directory, int64_t limit);
 

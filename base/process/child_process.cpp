@@ -19,7 +19,6 @@
 
 #include "base/errors.h"
 #include "base/files/directory.h"
-#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 

@@ -4,23 +4,18 @@
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
-#include "base/errors.h"
 #include "base/text/human_text.h"
 
 namespace dotresize {
@@ -50,13 +45,6 @@ std::vector<fs::path> control_group_files(const std::string& controller, const c
     }
   }
   return files;
-}
-
-bool is_executable(const fs::path& program) {
-  struct stat status {};
-  if (::access(program.c_str(), X_OK) != 0 || ::stat(program.c_str(), &status) != 0) return false;
-  errno = EACCES;
-  return S_ISREG(status.st_mode);
 }
 
 bool has_prefix(std::string_view text, std::initializer_list<std::string_view> prefixes) {
@@ -108,20 +96,6 @@ void leave_parent_step() {
   const bool homeless = std::getenv("HOME") == nullptr && ::getpwuid(::geteuid()) == nullptr;
   if (homeless) ::setenv("HOME", "/", 0);
 }
-
-void leave_unusable_temporary_directory() {
-  const std::string place = environment_variable("TMPDIR");
-  std::error_code error;
-  if (place.empty() ||
-      (fs::is_directory(place, error) && ::access(place.c_str(), W_OK | X_OK) == 0)) {
-    return;
-  }
-  std::fprintf(stderr, "warning: TMPDIR, %s, is no directory that can be written; /tmp is used\n",
-               place.c_str());
-  ::unsetenv("TMPDIR");
-}
-
-void survive_file_size_limit() { std::signal(SIGXFSZ, SIG_IGN); }
 
 std::string random_bytes(size_t count) {
   std::string bytes(count, '\0');
@@ -190,33 +164,12 @@ bool sees_gpus(const fs::path& driver) {
 
 bool ranks_share_gpus() { return !environment_variable("DOTRESIZE_SHARE_GPU").empty(); }
 
-fs::path folder_of_this_program() { return fs::read_symlink("/proc/self/exe").parent_path(); }
-
-fs::path worker_program() {
-  const fs::path named = environment_variable("DOTRESIZE_WORKER");
-  fs::path worker =
-      named.empty() ? folder_of_this_program() / "dotresize-worker" : fs::absolute(named);
-  if (!is_executable(worker)) {
-    throw ProgramMissing(worker.string() + ": " + std::generic_category().message(errno) +
-                         "; DOTRESIZE_WORKER can name the dotresize-worker to use");
-  }
-  return worker;
-}
-
 std::string space_fault(const fs::path& directory, int64_t least) {
   std::error_code error;
   const fs::space_info space = fs::space(directory, error);
   if (error) return error.message();
   if (space.available >= static_cast<uintmax_t>(least)) return "";
   return "less than " + human_bytes(least) + " are free";
-}
-
-void require_program(const std::string& name) {
-  std::istringstream path(environment_variable("PATH"));
-  for (std::string dir; std::getline(path, dir, ':');) {
-    if (is_executable(fs::path(dir) / name)) return;
-  }
-  throw ProgramMissing("there is no " + name + " in PATH");
 }
 
 }  // namespace dotresize

@@ -51,14 +51,6 @@ void limit_spinning();
 /// else can write to, because OpenMPI crashes without one. Call before other threads start.
 void leave_parent_step();
 
-/// Removes TMPDIR if it is no directory in which this user can make files, after a line on stderr:
-/// MPI fails there without naming it. Call before other threads start.
-void leave_unusable_temporary_directory();
-
-/// Makes a write beyond the limit of file sizes fail with a message instead of killing this process
-/// without a word.
-void survive_file_size_limit();
-
 /// Returns `count` bytes from the operating system's generator. Throws std::system_error.
 std::string random_bytes(size_t count);
 
@@ -74,15 +66,5 @@ bool sees_gpus(const std::filesystem::path& driver = "/dev/nvidiactl");
 /// True if ranks may share a GPU: DOTRESIZE_SHARE_GPU is set, for tests on a machine with one. NCCL
 /// then treats each rank as its own host and moves tensors through sockets.
 bool ranks_share_gpus();
-
-/// Folder of this process's program file; links are resolved.
-std::filesystem::path folder_of_this_program();
-
-/// Absolute path of dotresize-worker: $DOTRESIZE_WORKER, or else the one beside this program.
-/// Throws ProgramMissing if it cannot be executed.
-std::filesystem::path worker_program();
-
-/// Throws ProgramMissing if PATH has no program of this name.
-void require_program(const std::string& name);
 
 }  // namespace dotresize

@@ -1,11 +1,32 @@
 #include "base/process/program.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <sstream>
+#include <system_error>
+
+#include "base/errors.h"
+#include "base/process/environment.h"
 
 namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_executable(const fs::path& program) {
+  struct stat status {};
+  if (::access(program.c_str(), X_OK) != 0 || ::stat(program.c_str(), &status) != 0) return false;
+  errno = EACCES;
+  return S_ISREG(status.st_mode);
+}
+
+}  // namespace
 
 int checked_output(const char* program, int exit_code) {
   errno = 0;
@@ -18,6 +39,41 @@ int checked_output(const char* program, int exit_code) {
                    ? std::strerror(error)
                    : "an earlier write has failed: its disk is full, or its reader has gone");
   return exit_code == kExitOk ? kExitJobFailed : exit_code;
+}
+
+void survive_file_size_limit() { std::signal(SIGXFSZ, SIG_IGN); }
+
+void leave_unusable_temporary_directory() {
+  const std::string place = environment_variable("TMPDIR");
+  std::error_code error;
+  if (place.empty() ||
+      (fs::is_directory(place, error) && ::access(place.c_str(), W_OK | X_OK) == 0)) {
+    return;
+  }
+  std::fprintf(stderr, "warning: TMPDIR, %s, is no directory that can be written; /tmp is used\n",
+               place.c_str());
+  ::unsetenv("TMPDIR");
+}
+
+fs::path folder_of_this_program() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+fs::path worker_program() {
+  const fs::path named = environment_variable("DOTRESIZE_WORKER");
+  fs::path worker =
+      named.empty() ? folder_of_this_program() / "dotresize-worker" : fs::absolute(named);
+  if (!is_executable(worker)) {
+    throw ProgramMissing(worker.string() + ": " + std::generic_category().message(errno) +
+                         "; DOTRESIZE_WORKER can name the dotresize-worker to use");
+  }
+  return worker;
+}
+
+void require_program(const std::string& name) {
+  std::istringstream path(environment_variable("PATH"));
+  for (std::string dir; std::getline(path, dir, ':');) {
+    if (is_executable(fs::path(dir) / name)) return;
+  }
+  throw ProgramMissing("there is no " + name + " in PATH");
 }
 
 }  // namespace dotresize

@@ -112,7 +112,7 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
 }
 
 int display_width(const std::string& text) {
-  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
+  return static_cast<int>(std::ranges::count_if(text, [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;  // not a continuation byte
   }));
 }

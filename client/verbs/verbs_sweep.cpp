@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "client/display/progress_display.h"
 #include "client/verbs/verb.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "job/checkpoint/strict_json.h"
-#include "job/checkpoint/weights_advice.h"
 #include "job/model/read_model_config.h"
 
 namespace dotresize {
@@ -188,6 +188,62 @@ std::string named(const std::vector<std::string>& files) {
   return listed(shown);
 }
 
+/// Returns the names of a directory's entries, sorted; as many as can be read.
+std::vector<std::string> names_in(const fs::path& dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Returns the end of the message that there are no weights: what the names of the files say.
+std::string advice_on_missing_weights(const fs::path& dir) {
+  struct FileSign {
+    std::function<bool(const std::string&)> matches;
+    std::string_view advice;  ///< follows the file's name
+  };
+  const auto ends = [](std::string_view ending) {
+    return [ending](const std::string& name) { return name.ends_with(ending); };
+  };
+  const std::array signs = {
+      FileSign{[](const std::string& name) { return name.starts_with("adapter_"); },
+               " is an adapter, which is no model: merge it into its base and save that "
+               "(model.merge_and_unload().save_pretrained(DIR))"},
+      FileSign{[](const std::string& name) { return name.starts_with("consolidated"); },
+               " is in Mistral's or Meta's own layout: fetch the files that transformers loads"},
+      FileSign{[](const std::string& name) {
+                 return name.starts_with("pytorch_model") && name.find(".bin") != name.npos;
+               },
+               " is not read: load the model with transformers and save it with save_pretrained, "
+               "which writes safetensors"},
+      FileSign{ends(".gguf"),
+               " is not read: give the model that the GGUF file was made from, or convert it: "
+               "AutoModelForCausalLM.from_pretrained(DIR, gguf_file=FILE).save_pretrained(OUT)"},
+      FileSign{ends(".safetensors"),
+               " has another name: if all shards are there, fetch or write their "
+               "model.safetensors.index.json, which save_pretrained of transformers does"},
+      FileSign{ends(".pth"), " is not read: fetch the files that transformers loads"},
+  };
+  const std::vector<std::string> names = names_in(dir);
+  for (const FileSign& sign : signs) {
+    const auto found = std::ranges::find_if(names, sign.matches);
+    if (found != names.end()) return "; " + in_quotes(*found) + std::string(sign.advice);
+  }
+  return "; a model directory needs one of them";
+}
+
+/// Returns the end of the message that a shard is missing.
+std::string advice_on_missing_shard(const fs::path& dir) {
+  std::vector<std::string> names = names_in(dir);
+  std::erase_if(names, [](const fs::path& name) { return name.extension() != ".safetensors"; });
+  if (names.empty()) return ": fetch the shards";
+  return ": fetch it; there is " + in_quotes(names.front()) +
+         (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "");
+}
+
 }  // namespace
 
 bool has_checkpoint_files(const fs::path& dir) {
@@ -245,9 +301,7 @@ std::map<std::string, std::string> parse_shard_index(const std::string& text,
 std::vector<std::string> check_model_files(const fs::path& dir, const CheckpointFiles& files) {
   std::vector<std::string> weights;
   std::vector<std::string> others;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(dir)) {
     if (std::ranges::count(kAdapterFiles, name) > 0) {
       throw InputError((dir / name).string() +
                        ": transformers with peft adds this adapter to the weights; merge it and "
@@ -257,8 +311,6 @@ std::vector<std::string> check_model_files(const fs::path& dir, const Checkpoint
     if (is_read(name, files) || is_idle(name)) continue;
     (name.ends_with(".safetensors") ? weights : others).push_back(name);
   }
-  std::ranges::sort(weights);
-  std::ranges::sort(others);
   std::vector<std::string> warnings;
   if (!weights.empty()) {
     const bool whole = !files.names.empty() && files.index.empty();

@@ -6,9 +6,18 @@
 #include <vector>
 
 #include "base/files/confinement.h"
-#include "job/checkpoint/checkpoint_table.h"
 
 namespace dotresize {
+
+inline constexpr char kSingleFile[] = "model.safetensors";
+inline constexpr char kIndexFile[] = "model.safetensors.index.json";
+
+/// The safetensors files of a model directory that are read: model.safetensors, or else the shards
+/// of model.safetensors.index.json. Other safetensors files are not part of the model.
+struct CheckpointFiles {
+  std::vector<std::string> names;            ///< in the directory, sorted
+  std::map<std::string, std::string> index;  ///< file by tensor; empty: there is no index
+};
 
 /// Finds the files. Opens only the index. Throws InputError if there are none (with a sentence on
 /// what is there instead), the index is malformed, or a shard is missing.

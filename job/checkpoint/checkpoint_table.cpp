@@ -13,7 +13,6 @@
 
 #include "base/errors.h"
 #include "base/text/printable.h"
-#include "job/checkpoint/weights_advice.h"
 #include "job/model/tensor_table.h"
 
 namespace dotresize {
@@ -232,30 +231,6 @@ class ExpertSplitter {
   std::size_t made_ = 0;
 };
 
-void require_tensor(const CheckpointTable& table, const fs::path& dir, const ModelConfig& config,
-                    const StoredTensor& tensor) {
-  auto found = table.tensors.find(tensor.name);
-  // A tensor of all experts that is there has not been taken apart, because of its shape.
-  const bool whole = found == table.tensors.end() && tensor.slice;
-  if (whole) found = table.tensors.find(tensor.slice->whole);
-  if (found == table.tensors.end()) {
-    const std::string& missing = tensor.name_in_files();
-    throw InputError(dir.string() + ": the checkpoint has no tensor " + in_quotes(missing) +
-                     advice_on_missing_tensor(table, dir, missing, config.files.quantisation));
-  }
-  const std::vector<int64_t> expected = whole ? tensor.shape_in_files() : tensor.shape;
-  const TensorPlace& place = found->second;
-  const std::string where = (dir / place.file).string() + ": tensor " +
-                            in_quotes(whole ? tensor.slice->whole : tensor.name);
-  if (!is_weight_dtype(place.dtype)) {
-    throw InputError(where + " has dtype " + place.dtype + ", expected one of F32, F16, BF16" +
-                     advice_on_dtype(table, config.files.quantisation));
-  }
-  if (place.shape == expected) return;
-  throw InputError(where + " has shape " + shape_text(place.shape) + ", expected " +
-                   shape_text(expected) + advice_on_shape(tensor.name, place.shape));
-}
-
 }  // namespace
 
 std::vector<int64_t> TensorPlace::stored_shape() const {
@@ -310,15 +285,6 @@ CheckpointTable table_of_model(const CheckpointFiles& files,
     table.tensors.emplace(embedding_tensor(config).name, head->second);
   }
   return table;
-}
-
-void require_tensors(const CheckpointTable& table, const fs::path& dir, const ModelConfig& config) {
-  // One sublayer at a time: a hostile config may describe more tensors than fit in memory.
-  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
-    for (const StoredTensor& tensor : shard_tensors(config, sublayer, sublayer + 1)) {
-      require_tensor(table, dir, config, tensor);
-    }
-  }
 }
 
 }  // namespace dotresize

@@ -7,21 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "job/checkpoint/checkpoint_files.h"
 #include "job/checkpoint/safetensors_header.h"
 #include "job/model/model_config.h"
 #include "job/model/wrappers.h"
 
 namespace dotresize {
-
-inline constexpr char kSingleFile[] = "model.safetensors";
-inline constexpr char kIndexFile[] = "model.safetensors.index.json";
-
-/// The safetensors files of a model directory that are read: model.safetensors, or else the shards
-/// of model.safetensors.index.json. Other safetensors files are not part of the model.
-struct CheckpointFiles {
-  std::vector<std::string> names;            ///< in the directory, sorted
-  std::map<std::string, std::string> index;  ///< file by tensor; empty: there is no index
-};
 
 struct QuantisedPlace;
 
@@ -96,7 +87,8 @@ void take_scales(const std::filesystem::path& dir, const Quantisation& quantisat
                  CheckpointTable& table);
 
 /// Throws InputError unless the table has every tensor of the config's checkpoint in its shape and
-/// in float32, float16 or bfloat16. The error says what is stored instead, and what would help.
+/// in float32, float16 or bfloat16 (required_tensors.cpp). The error says what is stored instead,
+/// and what would help.
 void require_tensors(const CheckpointTable& table, const std::filesystem::path& dir,
                      const ModelConfig& config);
 

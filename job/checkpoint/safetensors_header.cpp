@@ -45,8 +45,8 @@ constexpr std::array<std::pair<std::string_view, int64_t>, 18> kDtypeSizes = {{
 }};
 
 std::optional<int64_t> find_dtype_size(const std::string& dtype) {
-  const auto* found = std::find_if(kDtypeSizes.begin(), kDtypeSizes.end(),
-                                   [&](const auto& entry) { return entry.first == dtype; });
+  const auto* found =
+      std::ranges::find_if(kDtypeSizes, [&](const auto& entry) { return entry.first == dtype; });
   return found == kDtypeSizes.end() ? std::nullopt : std::optional(found->second);
 }
 
@@ -214,8 +214,8 @@ void check_coverage(const SafetensorsHeader& header, uint64_t data_begin, uint64
   std::vector<const std::pair<const std::string, TensorInfo>*> in_order;
   in_order.reserve(header.tensors.size());
   for (const auto& entry : header.tensors) in_order.push_back(&entry);
-  std::sort(in_order.begin(), in_order.end(), [](const auto* a, const auto* b) {
-    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+  std::ranges::sort(in_order, {}, [](const auto* entry) {
+    return std::pair(entry->second.begin, entry->second.end);
   });
   uint64_t covered = data_begin;
   for (const auto* entry : in_order) {

@@ -12,7 +12,6 @@
 #include "base/text/printable.h"
 #include "job/checkpoint/checkpoint_files.h"
 #include "job/checkpoint/checkpoint_table.h"
-#include "job/checkpoint/weights_advice.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 
@@ -127,6 +126,19 @@ void settle_wrapper(const CheckpointTable& table, bool text_ties, ModelConfig& c
   // transformers 5 writes `true` around text parts that are not tied, and then ties nothing if
   // there is a head; transformers 4 looks at the text part alone.
   if (!text_ties && table.tensors.contains(std::string(kHead))) config.tie_word_embeddings = false;
+}
+
+/// Returns the end of the message that a directory has no config.json.
+std::string advice_on_missing_config(const fs::path& dir) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir / "snapshots", error)) {
+    return "; this is a folder of the Hub's cache: give " + entry.path().string();
+  }
+  if (fs::exists(dir / "adapter_config.json", error)) {
+    return "; there is an adapter, which is no model: merge it into its base and save that "
+           "(model.merge_and_unload().save_pretrained(DIR))";
+  }
+  return "";
 }
 
 }  // namespace

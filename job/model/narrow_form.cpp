@@ -1,10 +1,10 @@
-#include "job/model/narrow_form.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "job/model/config_fields.h"
+#include "job/model/read_model_config.h"
 #include "job/model/units/unit.h"
 
 namespace dotresize {

@@ -1,8 +1,9 @@
-#include "job/model/quantisation.h"
-
 #include <algorithm>
 #include <array>
 #include <string_view>
+
+#include "job/model/config_fields.h"
+#include "job/model/read_model_config.h"
 
 namespace dotresize {
 namespace {

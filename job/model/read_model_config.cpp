@@ -12,8 +12,6 @@
 #include "job/model/config_keys.h"
 #include "job/model/dtype.h"
 #include "job/model/families/families.h"
-#include "job/model/narrow_form.h"
-#include "job/model/quantisation.h"
 #include "job/model/wrappers.h"
 
 namespace dotresize {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -36,6 +37,18 @@ ParsedConfig parse_config(const std::string& json_text, const std::string& origi
 
 /// Text version of read_model_config; `origin` names the text in errors.
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);
+
+class ConfigFields;
+
+/// Reads the form of a compressed model, and the sizes of its layers, from config.json
+/// (narrow_form.cpp). A dense model gets junctions of full width. `config` must have the source's
+/// layers already. Throws InputError for sizes out of range and contradictory values.
+void read_narrow_form(const ConfigFields& fields, ModelConfig& config);
+
+/// Reads `quantization_config` (or `compression_config`; quantisation.cpp). Absent: the weights are
+/// not quantised. Throws InputError for every form that is not read, by its name, with the command
+/// that dequantises such a model.
+std::optional<Quantisation> read_quantisation(const ConfigFields& fields);
 
 /// Files beside config.json and weights that are copied from the model to its output unchanged.
 inline constexpr std::array<const char*, 11> kCompanionFiles = {

@@ -19,8 +19,8 @@ namespace {
 constexpr int64_t kMaxChannels = int64_t{1} << 31;
 constexpr double kMaxMass = 2.0;  // a plan that has not converged may have a mass above 1
 
-double required_number(const ConfigFields& fields, const char* key, double low, double high) {
-  const auto value = fields.number(key, low, high);
+double required_number(const ConfigFields& fields, const char* key, double high) {
+  const auto value = fields.number(key, 0.0, high);
   if (!value) fields.fail(key, "is missing");
   return *value;
 }
@@ -52,8 +52,8 @@ TransportPicture transport_picture_from_json(const json& object, const std::stri
   const auto levels = from_base64(fields.text("levels").value_or(""), cells);
   if (!levels) fields.fail("levels", "is not the base64 of " + std::to_string(cells) + " bytes");
   picture.levels.assign(levels->begin(), levels->end());
-  picture.stays = required_number(fields, "stays", 0.0, 1.0);
-  picture.kept_targets = required_number(fields, "kept_targets", 0.0, kMaxChannels);
+  picture.stays = required_number(fields, "stays", 1.0);
+  picture.kept_targets = required_number(fields, "kept_targets", kMaxChannels);
   picture.merged_targets = fields.number("merged_targets", 0.0, kMaxChannels);
   return picture;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/text/human_text.h"
@@ -33,8 +34,7 @@ std::vector<PhaseRow> phases_of(const std::vector<RankReport>& ranks) {
   std::vector<PhaseRow> sorted;
   sorted.reserve(phases.size());
   for (const auto& entry : phases) sorted.push_back(entry.second);
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const PhaseRow& a, const PhaseRow& b) { return a.mean_s > b.mean_s; });
+  std::ranges::stable_sort(sorted, std::greater(), &PhaseRow::mean_s);
   return sorted;
 }
 
@@ -60,10 +60,7 @@ std::string cost_line(const std::vector<RankReport>& ranks) {
 /// "peak device memory 3.00 GiB, of it 2.51 GiB in use at once (rank 1)"; empty if no rank has a
 /// GPU.
 std::string device_memory_line(const std::vector<RankReport>& ranks) {
-  const auto largest =
-      std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
-        return a.peak_device_memory_bytes < b.peak_device_memory_bytes;
-      });
+  const auto largest = std::ranges::max_element(ranks, {}, &RankReport::peak_device_memory_bytes);
   if (!largest->peak_device_memory_bytes) return "";
   const std::optional<int64_t>& used = largest->peak_device_allocated_bytes;
   return fmt::format(

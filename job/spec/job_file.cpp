@@ -98,7 +98,7 @@ JobFile parse_job(const std::string& text, const std::string& origin,
   job.changed = apply_changes(changes, job.spec);
   job.spec.set_name(name_of(job.spec));
   std::vector<Fault> faults;
-  for (const FieldViolation& violation : validate_spec(job.spec, /*require_absolute_paths=*/true)) {
+  for (const FieldViolation& violation : validate_spec(job.spec)) {
     const std::string& key = violation.field;
     const std::string* change = nearest(job.changed, key);
     faults.push_back(

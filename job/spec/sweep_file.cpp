@@ -414,7 +414,7 @@ std::vector<SweepVariant> variants_of(const SweepFile& sweep) {
   }
   for (SweepVariant& variant : variants) {
     WorkBudget::check();
-    variant.violations = validate_spec(variant.spec, /*require_absolute_paths=*/true);
+    variant.violations = validate_spec(variant.spec);
     if (variant.violations.size() > kMaxViolations) variant.violations.resize(kMaxViolations);
   }
   return variants;

@@ -270,11 +270,11 @@ class Validator {
     }
   }
 
-  void check_paths(v1::JobSpec spec, bool require_absolute) {
+  void check_paths(v1::JobSpec spec) {
     if (spec.model().path().empty()) add("model.path", "is required: the model's directory");
     if (spec.output().path().empty()) add("output.path", "is required: the directory to make");
     for (const SpecPath& path : paths_of(spec)) {
-      check_path(path.key, *path.value, require_absolute);
+      check_path(path.key, *path.value);
     }
     check_name_of_place("model.origin", spec.model().origin());
     check_name_of_place("output.destination", spec.output().destination());
@@ -303,19 +303,14 @@ class Validator {
     return false;
   }
 
-  void check_path(const std::string& key, const std::string& path, bool require_absolute) {
+  void check_path(const std::string& key, const std::string& path) {
     if (path.empty()) {
       if (key.ends_with(".text")) add(key, "a file name in the list is empty");
       return;
     }
     if (!check_name_of_place(key, path)) return;
-    if (is_remote(path)) {
-      const std::string fault = remote_fault(key, path);
-      if (!fault.empty()) add(key, fault);
-    } else if (const std::string fault = require_absolute ? absolute_fault(path) : "";
-               !fault.empty()) {
-      add(key, fault);
-    }
+    const std::string fault = is_remote(path) ? remote_fault(key, path) : absolute_fault(path);
+    if (!fault.empty()) add(key, fault);
   }
 
   /// Refuses unknown fields, which proto3 keeps but this version would ignore.
@@ -388,12 +383,12 @@ int ranks_of(const v1::JobSpec& spec) {
   return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
 }
 
-std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require_absolute_paths) {
+std::vector<FieldViolation> validate_spec(const v1::JobSpec& given) {
   Validator validator;
   v1::JobSpec spec = given;
   complete_method(*spec.mutable_method());
   validator.check_name(spec.name());
-  validator.check_paths(spec, require_absolute_paths);
+  validator.check_paths(spec);
   validator.check_method(spec.method());
   validator.check_mlp(spec.method());
   validator.check_allocate(spec.method());

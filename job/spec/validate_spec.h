@@ -15,9 +15,8 @@ struct FieldViolation {
 };
 
 /// Returns the faults of a spec that can be found without reading files: ranges, exclusive and
-/// required fields, fields of a newer version and, if `require_absolute_paths`, relative paths.
-/// Empty if the spec is valid.
-std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths);
+/// required fields, fields of a newer version, and relative paths. Empty if the spec is valid.
+std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec);
 
 /// True if `name` can be that of a launcher: [a-z][a-z0-9-]{0,30}.
 bool is_launcher_name(std::string_view name);

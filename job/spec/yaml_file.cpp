@@ -118,8 +118,7 @@ bool is_utf8(const std::string& text) {
 }
 
 void throw_faults(const std::string& origin, std::vector<Fault> faults) {
-  std::stable_sort(faults.begin(), faults.end(),
-                   [](const Fault& a, const Fault& b) { return a.line < b.line; });
+  std::ranges::stable_sort(faults, {}, &Fault::line);
   std::string message;
   for (std::size_t i = 0; i < std::min(faults.size(), kMaxFaultsShown); ++i) {
     const Fault& fault = faults[i];

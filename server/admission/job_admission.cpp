@@ -176,7 +176,7 @@ NewJob admit(const v1::CreateJobRequest& request, const AdmissionContext& contex
   if (spec.ByteSizeLong() > kMaxSpecBytes) {
     throw invalid_argument("spec", "is larger than " + std::to_string(kMaxSpecBytes) + " bytes");
   }
-  std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
+  std::vector<FieldViolation> violations = validate_spec(spec);
   if (!violations.empty()) throw invalid_argument(std::move(violations));
   v1::JobSpec resolved = paths.resolve(spec);
   std::vector<PathClaim> claims = claims_of(resolved);

@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/files/file_changes.h"
 #include "base/files/unique_fd.h"
-#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
 #include "job/spec/validate_spec.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/files/file_changes.h"
-#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/printable.h"
 #include "job/spec/validate_spec.h"

@@ -8,7 +8,7 @@
 
 #include "base/files/attempt_file.h"
 #include "base/files/file_changes.h"
-#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "job/spec/job_file.h"
 #include "job/spec/sweep_file.h"
 #include "server/store/files.h"

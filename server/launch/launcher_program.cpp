@@ -11,7 +11,6 @@
 
 #include "base/errors.h"
 #include "base/process/child_process.h"
-#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "base/text/checked_json.h"
 #include "base/text/human_text.h"

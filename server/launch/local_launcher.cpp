@@ -9,6 +9,7 @@
 #include "base/files/file_changes.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
+#include "base/process/program.h"
 #include "base/process/rank_start.h"
 #include "base/text/encodings.h"
 #include "base/text/printable.h"

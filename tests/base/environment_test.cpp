@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/process/program.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/process/environment.h"
 #include "base/process/program.h"
 #include "job/spec/command_options.h"
 #include "worker/calibration/reason.h"

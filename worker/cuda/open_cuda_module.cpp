@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "worker/cuda/cuda_module.h"
 
 namespace dotresize {

@@ -20,7 +20,7 @@ double milliseconds(const Work& work) {
 }  // namespace
 
 Spread spread_of(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
+  std::ranges::sort(samples);
   const auto percentile = [&](double fraction) {
     const double place = fraction * static_cast<double>(samples.size() - 1);
     const auto below = static_cast<size_t>(place);

@@ -30,16 +30,13 @@ EvaluationSums sum_over_ranks(Communicator& comm, const at::Tensor& windows,
   }
   comm.all_reduce_sum(parts);  // exact: all summands but one are zero
   EvaluationSums sum;
-  Divergence divergence;
   for (const at::Tensor& part : parts.unbind()) {
     const auto* row = part.const_data_ptr<double>();
-    sum.loss.nll += row[0];
-    sum.loss.tokens += static_cast<int64_t>(row[1]);
-    divergence.kl += row[2];
-    divergence.agreeing += static_cast<int64_t>(row[3]);
+    const auto tokens = static_cast<int64_t>(row[1]);
+    EvaluationSums found{{row[0], tokens}, {}};
+    if (compared) found.divergence = {row[2], static_cast<int64_t>(row[3]), tokens};
+    sum.add(found);
   }
-  divergence.tokens = sum.loss.tokens;
-  if (compared) sum.divergence = divergence;
   return sum;
 }
 
@@ -119,15 +116,7 @@ EvaluationSums evaluate_checkpoint(Communicator& comm, const CheckpointEvaluatio
   EvaluationSums sum;
   int64_t first = 0;
   for (const at::Tensor& part : windows.split(at_once)) {
-    const EvaluationSums found = evaluate_round(comm, evaluation, part, first, sublayer_passed);
-    sum.loss.nll += found.loss.nll;
-    sum.loss.tokens += found.loss.tokens;
-    if (found.divergence) {
-      if (!sum.divergence) sum.divergence.emplace();
-      sum.divergence->kl += found.divergence->kl;
-      sum.divergence->agreeing += found.divergence->agreeing;
-      sum.divergence->tokens += found.divergence->tokens;
-    }
+    sum.add(evaluate_round(comm, evaluation, part, first, sublayer_passed));
     first += count_microbatches(part);
   }
   return sum;

@@ -103,6 +103,16 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
   return results;
 }
 
+void EvaluationSums::add(const EvaluationSums& others) {
+  loss.nll += others.loss.nll;
+  loss.tokens += others.loss.tokens;
+  if (!others.divergence) return;
+  if (!divergence) divergence.emplace();
+  divergence->kl += others.divergence->kl;
+  divergence->agreeing += others.divergence->agreeing;
+  divergence->tokens += others.divergence->tokens;
+}
+
 at::Tensor RunningDivergence::Side::advance(const at::Tensor& logits, int64_t first) {
   const auto [values, places] = at::max(logits, 1, /*keepdim=*/true);
   likeliest = at::where(values > largest, places + first, likeliest);

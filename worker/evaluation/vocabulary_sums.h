@@ -37,6 +37,9 @@ struct Divergence {
 struct EvaluationSums {
   NegativeLogLikelihood loss;
   std::optional<Divergence> divergence;  ///< set if there is a reference
+
+  /// Adds the sums over other windows.
+  void add(const EvaluationSums& others);
 };
 
 /// The head's matrix, read in blocks of rows.

@@ -150,8 +150,7 @@ void HealingRun::train_epoch(int64_t epoch) {
 
 HeldOutLoss HealingRun::held_out() const {
   const PhaseClock::Scope scope(clock_, "heal", "held out");
-  Divergence divergence;
-  NegativeLogLikelihood text;
+  EvaluationSums sums;
   int64_t microbatch = 0;
   const auto visit = [&](int64_t junction, const at::Tensor& x) {
     if (junction != job_.output.num_sublayers()) return;
@@ -162,18 +161,15 @@ HeldOutLoss HealingRun::held_out() const {
     const std::optional<double>& cap = job_.output.logit_cap;
     const ReferencePredictions dense{vocabulary_of(dense_head_, cap), {states.to(dtype)}};
     const at::Tensor mine = final_state(job_.output, head_, x.reshape({-1, x.size(-1)}), dtype);
-    const auto found = vocabulary_sums(vocabulary_of(head_.weight, cap), {mine}, {ids}, &dense);
-    divergence.kl += found.front().divergence->kl;
-    divergence.tokens += found.front().divergence->tokens;
-    text.nll += found.front().loss.nll;
-    text.tokens += found.front().loss.tokens;
+    sums.add(vocabulary_sums(vocabulary_of(head_.weight, cap), {mine}, {ids}, &dense).front());
   };
   stream_through_stages(comm_, job_.output, stage_, job_.held_out.ids, visit, [](int64_t) {});
   at::Tensor found = at::zeros({2}, at::dtype(at::kDouble).device(job_.device));
   if (last_) {
-    found[0] = rounded_nats(divergence.mean_kl());
-    const double nll = text.nll / static_cast<double>(text.tokens);
-    found[1] = rounded_nats((1.0 - kLabelShare) * divergence.mean_kl() + kLabelShare * nll);
+    const double kl = sums.divergence->mean_kl();
+    const double nll = sums.loss.nll / static_cast<double>(sums.loss.tokens);
+    found[0] = rounded_nats(kl);
+    found[1] = rounded_nats((1.0 - kLabelShare) * kl + kLabelShare * nll);
   }
   comm_.broadcast(found, comm_.size() - 1);
   found = found.cpu();

@@ -1,5 +1,3 @@
-#include "worker/transformer/delta_net.h"
-
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "job/plan/block_sizes.h"
+#include "worker/transformer/attention.h"
 #include "worker/transformer/linear.h"
 
 namespace dotresize {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "job/model/model_config.h"
-#include "worker/transformer/delta_net.h"
+#include "worker/transformer/attention.h"
 #include "worker/transformer/linear.h"
 
 namespace dotresize {

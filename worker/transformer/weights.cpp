@@ -40,9 +40,7 @@ void for_each_pair(Weights& weights, const std::vector<StoredTensor>& tensors, c
 SublayerWeights make_weights(int64_t sublayer, const std::vector<StoredTensor>& tensors,
                              const std::function<at::Tensor(const StoredTensor&)>& make) {
   const auto count = [&](TensorRole role) {
-    return static_cast<size_t>(
-        std::count_if(tensors.begin(), tensors.end(),
-                      [&](const StoredTensor& tensor) { return tensor.role == role; }));
+    return static_cast<size_t>(std::ranges::count(tensors, role, &StoredTensor::role));
   };
   SublayerWeights weights;
   weights.sublayer = sublayer;

@@ -62,4 +62,14 @@ std::string reason_for_refusal(const std::string& model_type) {
          ", alone or as the text part of " + accepted_wrappers();
 }
 
+std::string layer_sizes_architecture(const ModelFamily& family) {
+  return "DotResize" + std::string(family.architecture);
+}
+
+std::string layer_sizes_stem(const ModelFamily& family) {
+  if (!family.stem.empty()) return "DotResize" + std::string(family.stem);
+  const std::string model = layer_sizes_architecture(family);
+  return model.substr(0, model.rfind("ForCausalLM"));
+}
+
 }  // namespace dotresize

@@ -15,8 +15,7 @@ constexpr NormNames kNormsAroundSublayers{.before_attention = "input_layernorm",
                                           .behind_mlp = "post_feedforward_layernorm"};
 
 void read_biases_and_factors(const ConfigFields& fields, ModelConfig& config) {
-  const bool bias = fields.boolean("attention_bias", false);
-  set_attention_biases(bias, bias, config);
+  read_attention_biases(fields, /*if_absent=*/false, config);
   config.norm_offset = 1.0;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
 }

@@ -32,8 +32,7 @@ void read_experts(const ConfigFields& fields, ModelConfig& config) {
 
 void read_gpt_oss(const ConfigFields& fields, ModelConfig& config) {
   fields.note({"experts_per_token", "initial_context_length"});  // published, and of no effect
-  const bool bias = fields.boolean("attention_bias", true);
-  set_attention_biases(bias, bias, config);
+  read_attention_biases(fields, /*if_absent=*/true, config);
   for (LayerSpec& layer : config.layers) layer.attention.sinks = true;
   read_window(fields, /*if_absent=*/128, sliding_layers(fields, /*period=*/2, config), config);
   if (!fields.has("rope_parameters") && fields.raw("rope_scaling").empty()) {

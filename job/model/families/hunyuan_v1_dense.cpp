@@ -37,8 +37,7 @@ void note_published_keys(const ConfigFields& fields) {
 void read_hunyuan_v1_dense(const ConfigFields& fields, ModelConfig& config) {
   note_published_keys(fields);
   refuse_biases(fields, {"mlp_bias"}, config);
-  const bool bias = fields.boolean("attention_bias", false);
-  set_attention_biases(bias, bias, config);
+  read_attention_biases(fields, /*if_absent=*/false, config);
   for (LayerSpec& layer : config.layers) {
     layer.attention.head_norms =
         HeadNorms{.behind_rotary = true, .query = "query_layernorm", .key = "key_layernorm"};

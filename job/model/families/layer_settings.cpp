@@ -31,6 +31,16 @@ void set_attention_biases(bool bias, bool output_bias, ModelConfig& config) {
   }
 }
 
+void read_attention_biases(const ConfigFields& fields, bool if_absent, ModelConfig& config) {
+  const bool bias = fields.boolean("attention_bias", if_absent);
+  set_attention_biases(bias, bias, config);
+}
+
+void read_mlp_biases(const ConfigFields& fields, ModelConfig& config) {
+  const bool bias = fields.boolean("mlp_bias", false);
+  for (LayerSpec& layer : config.layers) layer.mlp.bias = bias;
+}
+
 void refuse_biases(const ConfigFields& fields, std::initializer_list<const char*> keys,
                    const ModelConfig& config) {
   for (const char* key : keys) {

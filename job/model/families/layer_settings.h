@@ -17,6 +17,12 @@ namespace dotresize {
 /// Sets the biases of q, k, v and o in all layers.
 void set_attention_biases(bool bias, bool output_bias, ModelConfig& config);
 
+/// Reads `attention_bias`, for q, k, v and o alike.
+void read_attention_biases(const ConfigFields& fields, bool if_absent, ModelConfig& config);
+
+/// Reads `mlp_bias`; false if it is absent.
+void read_mlp_biases(const ConfigFields& fields, ModelConfig& config);
+
 /// Throws if one of these keys asks for biases, which the family does not have.
 void refuse_biases(const ConfigFields& fields, std::initializer_list<const char*> keys,
                    const ModelConfig& config);

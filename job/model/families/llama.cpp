@@ -8,10 +8,8 @@ namespace dotresize {
 namespace {
 
 void read_llama(const ConfigFields& fields, ModelConfig& config) {
-  const bool bias = fields.boolean("attention_bias", false);
-  set_attention_biases(bias, bias, config);
-  const bool mlp_bias = fields.boolean("mlp_bias", false);
-  for (LayerSpec& layer : config.layers) layer.mlp.bias = mlp_bias;
+  read_attention_biases(fields, /*if_absent=*/false, config);
+  read_mlp_biases(fields, config);
   read_rotary(fields, {}, config);
 }
 
@@ -38,6 +36,32 @@ bool is_read_better_as_mistral(const ModelConfig& config, int64_t width) {
          attention.num_heads * attention.head_dim != width;
 }
 
+constexpr double kLargestFactor = 1e6;
+
+double granite_factor(const ConfigFields& fields, const char* key) {
+  fields.refuse_null(key);
+  return fields.positive(key, kLargestFactor).value_or(1.0);
+}
+
+void read_granite(const ConfigFields& fields, ModelConfig& config) {
+  read_attention_biases(fields, /*if_absent=*/false, config);
+  read_mlp_biases(fields, config);
+  config.embedding_scale = granite_factor(fields, "embedding_multiplier");
+  config.logit_scale = 1.0 / granite_factor(fields, "logits_scaling");
+  for (LayerSpec& layer : config.layers) {
+    layer.residual_scale = granite_factor(fields, "residual_multiplier");
+    layer.attention.scale = granite_factor(fields, "attention_multiplier");
+  }
+  read_rotary(fields, {}, config);
+}
+
+void read_seed_oss(const ConfigFields& fields, ModelConfig& config) {
+  set_attention_biases(fields.boolean("attention_bias", true),
+                       fields.boolean("attention_out_bias", false), config);
+  read_mlp_biases(fields, config);
+  read_rotary(fields, {}, config);
+}
+
 }  // namespace
 
 constinit const ModelFamily kLlama{.model_type = "llama",
@@ -54,5 +78,16 @@ constinit const ModelFamily kLlama{.model_type = "llama",
                                    .twin = TwinFamily{.model_type = "mistral",
                                                       .refuses = reason_against_mistral,
                                                       .is_read_better = is_read_better_as_mistral}};
+
+constinit const ModelFamily kGranite{.model_type = "granite",
+                                     .architecture = "GraniteForCausalLM",
+                                     .absent = {.max_position_embeddings = 2048},
+                                     .read = read_granite};
+
+constinit const ModelFamily kSeedOss{
+    .model_type = "seed_oss",
+    .architecture = "SeedOssForCausalLM",
+    .absent = {.kv_heads = 8, .head_dim = 128, .max_position_embeddings = 524288},
+    .read = read_seed_oss};
 
 }  // namespace dotresize

@@ -39,6 +39,30 @@ void write_mistral(nlohmann::json& config, const ModelConfig& output) {
   config["sliding_window"] = window ? nlohmann::json(*window) : nlohmann::json();
 }
 
+void read_ministral3(const ConfigFields& fields, ModelConfig& config) {
+  refuse_biases(fields, {"attention_bias", "mlp_bias"}, config);
+  read_window(fields, /*if_absent=*/std::nullopt, config);
+  if (!fields.has("rope_parameters")) fields.fail("rope_parameters", "is missing");
+  read_rotary(fields, {.scales_queries = true}, config);
+}
+
+constexpr MixtureKeys kMixtralKeys{.experts = "num_local_experts",
+                                   .intermediate_size = "intermediate_size"};
+
+void read_mixtral(const ConfigFields& fields, ModelConfig& config) {
+  refuse_biases(fields, {"attention_bias", "mlp_bias"}, config);
+  read_window(fields, /*if_absent=*/std::nullopt, config);
+  read_rotary(fields, {.theta_if_absent = 1e6}, config);
+  const std::vector<bool> all(config.layers.size(), true);
+  read_mixtures(fields, kMixtralKeys,
+                {.normed_weights = true, .names = {"block_sparse_moe", "w1", "w3", "w2"}}, all,
+                config);
+}
+
+void write_mixtral(nlohmann::json& config, const ModelConfig& output) {
+  write_mixtures(kMixtralKeys, config, output);
+}
+
 }  // namespace
 
 constinit const ModelFamily kMistral{.model_type = "mistral",
@@ -52,5 +76,20 @@ constinit const ModelFamily kMistral{.model_type = "mistral",
                                      .read = read_mistral,
                                      .write = write_mistral,
                                      .exports_layer_sizes = true};
+
+constinit const ModelFamily kMinistral3{.model_type = "ministral3",
+                                        .architecture = "Ministral3ForCausalLM",
+                                        .absent = {.kv_heads = 8,
+                                                   .head_dim = 128,
+                                                   .max_position_embeddings = 262144,
+                                                   .rms_norm_eps = 1e-5},
+                                        .read = read_ministral3};
+
+constinit const ModelFamily kMixtral{
+    .model_type = "mixtral",
+    .architecture = "MixtralForCausalLM",
+    .absent = {.kv_heads = 8, .max_position_embeddings = 131072, .rms_norm_eps = 1e-5},
+    .read = read_mixtral,
+    .write = write_mixtral};
 
 }  // namespace dotresize

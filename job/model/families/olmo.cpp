@@ -12,8 +12,7 @@ constexpr double kThetaOfOlmo3 = 5e5;
 /// Sets what the layers of both families have in common: one norm over all heads of queries, one
 /// over those of keys, and norms behind the sublayers only.
 void read_layers(const ConfigFields& fields, ModelConfig& config) {
-  const bool bias = fields.boolean("attention_bias", false);
-  set_attention_biases(bias, bias, config);
+  read_attention_biases(fields, /*if_absent=*/false, config);
   for (LayerSpec& layer : config.layers) {
     layer.norms = kNormsBehindSublayers;
     layer.attention.head_norms = HeadNorms{.over_all_heads = true};

@@ -45,8 +45,7 @@ void read_qwen3_5_text(const ConfigFields& fields, ModelConfig& config) {
     rotary->note({"mrope_section", "mrope_interleaved"});
   }
   refuse_biases(fields, {"mlp_bias"}, config);
-  const bool bias = fields.boolean("attention_bias", false);
-  set_attention_biases(bias, bias, config);
+  read_attention_biases(fields, /*if_absent=*/false, config);
   const DeltaNetSpec net = read_delta_net(fields);
   const int64_t interval = fields.integer("full_attention_interval", 1, kMaxLayers).value_or(4);
   const std::vector<bool> linear = layers_of_type(fields, "linear_attention", interval, config);

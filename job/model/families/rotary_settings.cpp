@@ -161,8 +161,7 @@ RotaryConfig read_scaling(const Reading& read, double theta) {
                                       "' is refused, as transformers does for the family " +
                                       read.model.family + "; default and longrope are supported");
   }
-  const auto* const found = std::find_if(kRotaryTypes.begin(), kRotaryTypes.end(),
-                                         [&](const RotaryType& type) { return type.name == name; });
+  const auto* const found = std::ranges::find(kRotaryTypes, name, &RotaryType::name);
   if (found == kRotaryTypes.end()) {
     std::string names;
     for (const RotaryType& type : kRotaryTypes) {

@@ -42,10 +42,8 @@ void read_smollm3_windows(const ConfigFields& fields, ModelConfig& config) {
 }
 
 void read_smollm3(const ConfigFields& fields, ModelConfig& config) {
-  const bool bias = fields.boolean("attention_bias", false);
-  set_attention_biases(bias, bias, config);
-  const bool mlp_bias = fields.boolean("mlp_bias", false);
-  for (LayerSpec& layer : config.layers) layer.mlp.bias = mlp_bias;
+  read_attention_biases(fields, /*if_absent=*/false, config);
+  read_mlp_biases(fields, config);
   read_layers_without_rotary(fields, config);
   read_smollm3_windows(fields, config);
   read_rotary(fields, {.theta_if_absent = 2e6}, config);

@@ -16,7 +16,7 @@ struct UnitReportKeys {
   const char* all = nullptr;     ///< in `allocation`: the list of all sizes that are left
 };
 
-/// Part of a sublayer that can be had in several sizes. Each has a file in this folder, and one in
+/// Part of a sublayer that can be had in several sizes. Each has a row in unit.cpp, and a file in
 /// worker/calibration/units/ that cuts it.
 struct Unit {
   std::string_view name;       ///< "features"

@@ -192,12 +192,11 @@ TEST(JobFile, IsReadFromDisk) {
   EXPECT_EQ(spec.model().path(), (dir.path() / "m").string());
 }
 
-TEST(ValidateSpec, RelativePathsAreAFaultWhereAbsoluteOnesAreWanted) {
+TEST(ValidateSpec, RelativePathsAreAFault) {
   v1::JobSpec spec = parse(kMinimal);
-  EXPECT_THAT(validate_spec(spec, true), testing::IsEmpty());
+  EXPECT_THAT(validate_spec(spec), testing::IsEmpty());
   spec.mutable_model()->set_path("m");
-  EXPECT_THAT(validate_spec(spec, false), testing::IsEmpty());
-  const auto violations = validate_spec(spec, true);
+  const auto violations = validate_spec(spec);
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations[0].field, "model.path");
   EXPECT_EQ(violations[0].description, "'m' is not an absolute path");
@@ -206,7 +205,7 @@ TEST(ValidateSpec, RelativePathsAreAFaultWhereAbsoluteOnesAreWanted) {
 TEST(ValidateSpec, UnknownEnumNumbersAreFaults) {
   v1::JobSpec spec = parse(kMinimal);
   spec.mutable_method()->set_name(static_cast<v1::Method::Name>(77));
-  const auto violations = validate_spec(spec, true);
+  const auto violations = validate_spec(spec);
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations[0].field, "method.name");
   EXPECT_THAT(violations[0].description, testing::StartsWith("77 is not"));
@@ -214,7 +213,7 @@ TEST(ValidateSpec, UnknownEnumNumbersAreFaults) {
 
 TEST(ValidateSpec, AnEmptySpecNamesEverythingThatIsMissing) {
   std::vector<std::string> fields;
-  for (const auto& violation : validate_spec({}, true)) fields.push_back(violation.field);
+  for (const auto& violation : validate_spec({})) fields.push_back(violation.field);
   EXPECT_THAT(fields, testing::ElementsAre("model.path", "output.path", "method.sparsity",
                                            "calibration.text"));
 }
@@ -258,7 +257,7 @@ TEST(JobFile, PathsMayBeginWithTheHomeDirectory) {
 TEST(JobFile, AServerDoesNotKnowTheHomeDirectory) {
   v1::JobSpec spec = parse_job(kMinimal, "job.yaml", "/base").spec;
   spec.mutable_model()->set_path("~/m");
-  const auto violations = validate_spec(spec, /*require_absolute_paths=*/true);
+  const auto violations = validate_spec(spec);
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations[0].description, "'~/m' is not an absolute path; ~ is not expanded here");
 }

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/files/unique_fd.h"
-#include "base/process/environment.h"
+#include "base/process/program.h"
 #include "server/store/files.h"
 #include "tests/temporary_directory.h"
 

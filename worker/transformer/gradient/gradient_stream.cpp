@@ -12,7 +12,6 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -43,8 +42,8 @@ class GradientStream {
         config_(config),
         stage_(stage),
         loss_(loss),
-        step_(microbatch_samples(loss.windows.size(1))),
-        count_((loss.windows.size(0) + step_ - 1) / step_),
+        ids_(loss.windows.split(microbatch_samples(loss.windows.size(1)))),
+        count_(std::ssize(ids_)),
         ahead_(comm.size() - 1 - comm.rank()),
         first_(comm.rank() == 0),
         last_(comm.rank() == comm.size() - 1),
@@ -60,10 +59,6 @@ class GradientStream {
            const SublayerVisitor& visit_features);
 
  private:
-  at::Tensor ids_of(int64_t microbatch) const {
-    const int64_t begin = microbatch * step_;
-    return loss_.windows.slice(0, begin, std::min(begin + step_, loss_.windows.size(0)));
-  }
   std::vector<Incoming::Message> expected() const;
   // Both return the microbatch's number of tokens.
   int64_t forward(int64_t microbatch, const JunctionVisitor& visit,
@@ -76,8 +71,8 @@ class GradientStream {
   const ModelConfig& config_;
   const Stage& stage_;
   const LossOfWindows& loss_;
-  const int64_t step_;
-  const int64_t count_;  ///< number of microbatches
+  const std::vector<at::Tensor> ids_;  ///< by microbatch
+  const int64_t count_;                ///< number of microbatches
   const int64_t ahead_;  ///< microbatches that this rank sends forward before the first comes back
   const bool first_;
   const bool last_;
@@ -95,7 +90,7 @@ class GradientStream {
 std::vector<Incoming::Message> GradientStream::expected() const {
   std::vector<Incoming::Message> messages;
   const auto expect = [&](int from, int64_t microbatch, int64_t junction) {
-    const at::Tensor ids = ids_of(microbatch);
+    const at::Tensor& ids = ids_.at(static_cast<size_t>(microbatch));
     const int64_t width = config_.form.junction_widths.at(static_cast<size_t>(junction));
     messages.push_back({from, {ids.size(0), ids.size(1), width}});
   };
@@ -109,7 +104,9 @@ std::vector<Incoming::Message> GradientStream::expected() const {
 
 int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit,
                                 const SublayerVisitor& visit_features) {
-  UnderWay kept{microbatch * step_, ids_of(microbatch), {}, {}, {}};
+  UnderWay kept;
+  kept.first_sample = microbatch * ids_.front().size(0);
+  kept.ids = ids_.at(static_cast<size_t>(microbatch));
   at::Tensor x = first_ ? stage_.embed(kept.ids) : incoming_.take();
   const auto see = [&](int64_t junction) {
     if (visit) visit(junction, x);

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -45,19 +44,17 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
   const bool first = comm.rank() == 0;
   const bool last = comm.rank() == comm.size() - 1;
   const int64_t seqlen = windows.size(1);
-  const int64_t step = microbatch_samples(seqlen);
+  const std::vector<at::Tensor> microbatches = windows.split(microbatch_samples(seqlen));
   const LayerContext context = make_layer_context(config, seqlen, stage.device);
   const auto width = config.form.junction_widths[static_cast<size_t>(stage.first_sublayer)];
   std::vector<Incoming::Message> expected;
-  for (int64_t begin = 0; !first && begin < windows.size(0); begin += step) {
-    const int64_t samples = std::min(step, windows.size(0) - begin);
-    expected.push_back({comm.rank() - 1, {samples, seqlen, width}});
+  for (const at::Tensor& ids : microbatches) {
+    if (!first) expected.push_back({comm.rank() - 1, {ids.size(0), seqlen, width}});
   }
   Incoming incoming(comm, std::move(expected), stage.device);
   Outgoing outgoing{comm, comm.rank() + 1};
 
-  for (int64_t begin = 0; begin < windows.size(0); begin += step) {
-    const at::Tensor ids = windows.slice(0, begin, std::min(begin + step, windows.size(0)));
+  for (const at::Tensor& ids : microbatches) {
     at::Tensor x = first ? stage.embed(ids) : incoming.take();
     if (first) visit(0, x);
     for (const SublayerWeights& weights : stage.sublayers) {

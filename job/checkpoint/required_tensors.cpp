@@ -1,16 +1,20 @@
-#include "job/checkpoint/weights_advice.h"
-
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
+#include "base/errors.h"
 #include "base/text/printable.h"
+#include "job/checkpoint/checkpoint_table.h"
+#include "job/model/tensor_table.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
+
+// Advice: the end of an error message, which says what the files have in place of what is missing,
+// and the command or the line that mends it. It begins with "; " or ": ", or is empty.
 
 /// Layout of weights that is recognised by a part of a tensor's name.
 struct NameSign {
@@ -104,77 +108,7 @@ int64_t stored_layers(const CheckpointTable& table) {
   }
 }
 
-}  // namespace
-
-std::string advice_on_missing_weights(const fs::path& dir) {
-  struct FileSign {
-    std::function<bool(const std::string&)> matches;
-    std::string_view advice;  ///< follows the file's name
-  };
-  const auto ends = [](std::string_view ending) {
-    return [ending](const std::string& name) { return name.ends_with(ending); };
-  };
-  const std::array signs = {
-      FileSign{[](const std::string& name) { return name.starts_with("adapter_"); },
-               " is an adapter, which is no model: merge it into its base and save that "
-               "(model.merge_and_unload().save_pretrained(DIR))"},
-      FileSign{[](const std::string& name) { return name.starts_with("consolidated"); },
-               " is in Mistral's or Meta's own layout: fetch the files that transformers loads"},
-      FileSign{[](const std::string& name) {
-                 return name.starts_with("pytorch_model") && name.find(".bin") != name.npos;
-               },
-               " is not read: load the model with transformers and save it with save_pretrained, "
-               "which writes safetensors"},
-      FileSign{ends(".gguf"),
-               " is not read: give the model that the GGUF file was made from, or convert it: "
-               "AutoModelForCausalLM.from_pretrained(DIR, gguf_file=FILE).save_pretrained(OUT)"},
-      FileSign{ends(".safetensors"),
-               " has another name: if all shards are there, fetch or write their "
-               "model.safetensors.index.json, which save_pretrained of transformers does"},
-      FileSign{ends(".pth"), " is not read: fetch the files that transformers loads"},
-  };
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir, error)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  for (const FileSign& sign : signs) {
-    const auto found = std::ranges::find_if(names, sign.matches);
-    if (found != names.end()) return "; " + in_quotes(*found) + std::string(sign.advice);
-  }
-  return "; a model directory needs one of them";
-}
-
-std::string advice_on_missing_config(const fs::path& dir) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir / "snapshots", error)) {
-    return "; this is a folder of the Hub's cache: give " + entry.path().string();
-  }
-  if (fs::exists(dir / "adapter_config.json", error)) {
-    return "; there is an adapter, which is no model: merge it into its base and save that "
-           "(model.merge_and_unload().save_pretrained(DIR))";
-  }
-  return "";
-}
-
-std::string advice_on_missing_shard(const fs::path& dir) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir, error)) {
-    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename());
-  }
-  if (names.empty()) return ": fetch the shards";
-  std::ranges::sort(names);
-  return ": fetch it; there is " + in_quotes(names.front()) +
-         (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "");
-}
-
-std::string advice_on_dtype(const CheckpointTable& table,
-                            const std::optional<Quantisation>& stated) {
-  return advice_on_quantised(sign_in(kQuantisers, table), stated);
-}
-
+/// For a tensor of another shape than config.json implies.
 std::string advice_on_shape(const std::string& tensor, const std::vector<int64_t>& found) {
   if (found == std::vector<int64_t>{0}) {
     return "; it was left empty when the model was saved, as DeepSpeed ZeRO-3 does: gather the "
@@ -183,6 +117,8 @@ std::string advice_on_shape(const std::string& tensor, const std::vector<int64_t
   return "; in config.json " + std::string(keys_of_shape(tensor)) + " decide the shape";
 }
 
+/// For weights in `dir` without the tensor `missing`. Looks at the names of the others. `stated`:
+/// what config.json says of their quantisation.
 std::string advice_on_missing_tensor(const CheckpointTable& table, const fs::path& dir,
                                      const std::string& missing,
                                      const std::optional<Quantisation>& stated) {
@@ -213,6 +149,41 @@ std::string advice_on_missing_tensor(const CheckpointTable& table, const fs::pat
   }
   return "; there are " + std::to_string(table.tensors.size()) + " others, such as " +
          in_quotes(table.tensors.begin()->first);
+}
+
+void require_tensor(const CheckpointTable& table, const fs::path& dir, const ModelConfig& config,
+                    const StoredTensor& tensor) {
+  auto found = table.tensors.find(tensor.name);
+  // A tensor of all experts that is there has not been taken apart, because of its shape.
+  const bool whole = found == table.tensors.end() && tensor.slice;
+  if (whole) found = table.tensors.find(tensor.slice->whole);
+  if (found == table.tensors.end()) {
+    const std::string& missing = tensor.name_in_files();
+    throw InputError(dir.string() + ": the checkpoint has no tensor " + in_quotes(missing) +
+                     advice_on_missing_tensor(table, dir, missing, config.files.quantisation));
+  }
+  const std::vector<int64_t> expected = whole ? tensor.shape_in_files() : tensor.shape;
+  const TensorPlace& place = found->second;
+  const std::string where = (dir / place.file).string() + ": tensor " +
+                            in_quotes(whole ? tensor.slice->whole : tensor.name);
+  if (!is_weight_dtype(place.dtype)) {
+    throw InputError(where + " has dtype " + place.dtype + ", expected one of F32, F16, BF16" +
+                     advice_on_quantised(sign_in(kQuantisers, table), config.files.quantisation));
+  }
+  if (place.shape == expected) return;
+  throw InputError(where + " has shape " + shape_text(place.shape) + ", expected " +
+                   shape_text(expected) + advice_on_shape(tensor.name, place.shape));
+}
+
+}  // namespace
+
+void require_tensors(const CheckpointTable& table, const fs::path& dir, const ModelConfig& config) {
+  // One sublayer at a time: a hostile config may describe more tensors than fit in memory.
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    for (const StoredTensor& tensor : shard_tensors(config, sublayer, sublayer + 1)) {
+      require_tensor(table, dir, config, tensor);
+    }
+  }
 }
 
 }  // namespace dotresize
