@@ -11,7 +11,7 @@ set(DOTRESIZE_SANITIZERS -fsanitize=address,undefined,float-cast-overflow -fno-s
     -fsanitize-coverage=trace-pc,trace-cmp -DGTEST_HAS_PTHREAD=1)
 if(NOT TARGET dotresize_sanitized_pch)
   add_library(dotresize_coverage STATIC ${CMAKE_SOURCE_DIR}/tests/fuzz/coverage.cpp)
-  dotresize_plain_header(dotresize_sanitized_pch <gmock/gmock.h> <gtest/gtest.h>)
+  dotresize_plain_header(dotresize_sanitized_pch <gmock/gmock.h> <gtest/gtest.h> ${CMAKE_SOURCE_DIR}/cmake/json_once.h)
   target_link_libraries(dotresize_sanitized_pch PRIVATE GTest::gmock)
   target_compile_options(dotresize_sanitized_pch PRIVATE ${DOTRESIZE_SANITIZERS} -O0 -Wno-restrict)
 endif()

@@ -105,7 +105,7 @@ def test_conversations_are_planned_for_and_measured_as_their_template_writes_the
     config = json.loads((MODEL / "tokenizer_config.json").read_text())
     config["chat_template"] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
     (tmp_path / "model/tokenizer_config.json").write_text(json.dumps(config))
-    rows = [[{"role": "user", "content": f"What is {i}?"}, {"role": "assistant", "content": f"It is {i}."}] for i in range(400)]
+    rows = [[{"role": "user", "content": f"What is {i}?"}, {"role": "assistant", "content": f"It is {i}."}] for i in range(150)]
     chat, plain = tmp_path / "chat.jsonl", tmp_path / "plain.txt"
     chat.write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows))
     plain.write_text("".join(f"<{m['role']}>{m['content']}\n" for row in rows for m in row))
@@ -130,7 +130,7 @@ def test_a_tokenizer_is_made_as_the_refusal_says(offline, job_files, tmp_path):
     (model / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]))
     (model / "tokenizer.json").unlink()
     (model / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
-    (tmp_path / "text.txt").write_text("word " * 10_000)
+    (tmp_path / "text.txt").write_text("word " * 1_000)
     error = offline("eval", model, "--text", tmp_path / "text.txt", exit_code=65).stderr
     program = error.split("python -c ", 1)[1].strip().strip('"')
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}

@@ -16,14 +16,20 @@ WORKER = BUILD / "bin" / "dotresize-worker"
 VERSIONS = {"5": "", "4": str(ROOT / ".venv-transformers4")}
 
 
+def launch(ranks):
+    """Returns the command that starts this many ranks. One rank has no mpirun, like that of `dotresize run`."""
+    if ranks == 1:
+        return ["env", "OMPI_MCA_ess_singleton_isolated=1", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self"]
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return ["mpirun", *as_root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+
+
 def run_worker(folder, job, ranks):
-    """Runs a job (a dictionary with absolute paths) under mpirun. Returns its output directory."""
+    """Runs a job (a dictionary with absolute paths). Returns its output directory."""
     file = folder / f"{job['name']}.yaml"
     file.write_text(json.dumps(job))  # JSON is YAML
-    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    mpirun = ["mpirun", *as_root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
     result = subprocess.run(
-        [*mpirun, WORKER, file], capture_output=True, text=True, timeout=240, cwd=folder
+        [*launch(ranks), WORKER, file], capture_output=True, text=True, timeout=240, cwd=folder
     )
     assert result.returncode == 0, result.stderr[-3000:]
     return Path(job["output"]["path"])

@@ -149,7 +149,7 @@ std::vector<BadConfig> bad_keys() {
 
 INSTANTIATE_TEST_SUITE_P(Keys, BadConfigs, testing::ValuesIn(bad_keys()), case_name_of);
 
-std::string error_of(const std::filesystem::path& model_dir) {
+std::string error_of_config(const std::filesystem::path& model_dir) {
   try {
     read_model_config(model_dir);
   } catch (const InputError& error) {
@@ -159,25 +159,25 @@ std::string error_of(const std::filesystem::path& model_dir) {
 }
 
 TEST(BadConfigFile, MissingDirectoryIsNamed) {
-  EXPECT_EQ(error_of("/nonexistent/m"), "/nonexistent/m: no such model directory");
+  EXPECT_EQ(error_of_config("/nonexistent/m"), "/nonexistent/m: no such model directory");
 }
 
 TEST(BadConfigFile, MissingFileIsNamed) {
   const TemporaryDirectory dir;
-  EXPECT_EQ(error_of(dir.path()), (dir.path() / "config.json").string() + ": no such file");
+  EXPECT_EQ(error_of_config(dir.path()), (dir.path() / "config.json").string() + ": no such file");
 }
 
 TEST(BadConfigFile, DirectoryInPlaceOfTheFileIsRefused) {
   const TemporaryDirectory dir;
   std::filesystem::create_directory(dir.path() / "config.json");
-  EXPECT_THAT(error_of(dir.path()), testing::EndsWith("is not a regular file"));
+  EXPECT_THAT(error_of_config(dir.path()), testing::EndsWith("is not a regular file"));
 }
 
 TEST(BadConfigFile, MoreThan16MebibytesAreRefused) {
   const TemporaryDirectory dir;
   const auto path = dir.write("config.json", "{");
   std::filesystem::resize_file(path, (16u << 20) + 1);
-  EXPECT_THAT(error_of(dir.path()), testing::HasSubstr("is larger than 16777216 bytes"));
+  EXPECT_THAT(error_of_config(dir.path()), testing::HasSubstr("is larger than 16777216 bytes"));
 }
 
 }  // namespace

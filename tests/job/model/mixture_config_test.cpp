@@ -10,7 +10,9 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
+ModelConfig parsed_mixture(const std::string& text) {
+  return parse_model_config(text, "config.json");
+}
 
 TEST(ModelConfig, GptOssHasSinksAndExpertsStoredAsOne) {
   const ParsedConfig parsed = parse_config(kGptOssConfig, "config.json");
@@ -40,7 +42,7 @@ TEST(ModelConfig, GptOssHasSinksAndExpertsStoredAsOne) {
 }
 
 TEST(ModelConfig, EveryLayerOfMixtralIsAMixture) {
-  const ModelConfig config = parse(kMixtralConfig);
+  const ModelConfig config = parsed_mixture(kMixtralConfig);
   for (const LayerSpec& layer : config.layers) {
     ASSERT_TRUE(layer.mlp.mixture);
     EXPECT_EQ(layer.mlp.mixture->experts, 8);
@@ -60,7 +62,8 @@ TEST(ModelConfig, SomeLayersOfQwen3MoeMayBeDense) {
              R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": )" + std::to_string(step));
     std::vector<bool> mixtures;
     for (const LayerSpec& layer :
-         parse(with(text, R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4)")).layers) {
+         parsed_mixture(with(text, R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4)"))
+             .layers) {
       mixtures.push_back(layer.mlp.mixture.has_value());
       EXPECT_EQ(layer.mlp.intermediate_size, layer.mlp.mixture ? 768 : 6144);
     }
@@ -74,13 +77,13 @@ TEST(ModelConfig, SomeLayersOfQwen3MoeMayBeDense) {
 }
 
 TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {
-  const ModelConfig config = parse(kQwen3MoeConfig);
+  const ModelConfig config = parsed_mixture(kQwen3MoeConfig);
   EXPECT_EQ(config.mlp(1).mixture->experts, 128);
   EXPECT_EQ(config.mlp(1).intermediate_size, 768);
   EXPECT_TRUE(config.layers.front().attention.head_norms);
   const std::string version5 = with(kQwen3MoeConfig, "num_experts\"", "num_local_experts\"");
-  EXPECT_EQ(parse(version5).mlp(1).mixture->experts, 128);
-  EXPECT_FALSE(parse(with(kQwen3MoeConfig, R"("norm_topk_prob": true,)", ""))
+  EXPECT_EQ(parsed_mixture(version5).mlp(1).mixture->experts, 128);
+  EXPECT_FALSE(parsed_mixture(with(kQwen3MoeConfig, R"("norm_topk_prob": true,)", ""))
                    .mlp(1)
                    .mixture->normed_weights);
 }
@@ -88,11 +91,12 @@ TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {
 TEST(ModelConfig, WindowOfQwen3MoeHoldsOnEveryLayerWhereItIsUsed) {
   const std::string text =
       with(kQwen3MoeConfig, R"("sliding_window": null)", R"("sliding_window": 100)");
-  EXPECT_EQ(parse(text).layers.front().attention.sliding_window, std::nullopt);
-  EXPECT_EQ(parse(with(text, R"("use_sliding_window": false)", R"("use_sliding_window": true)"))
-                .layers.front()
-                .attention.sliding_window,
-            100);
+  EXPECT_EQ(parsed_mixture(text).layers.front().attention.sliding_window, std::nullopt);
+  EXPECT_EQ(
+      parsed_mixture(with(text, R"("use_sliding_window": false)", R"("use_sliding_window": true)"))
+          .layers.front()
+          .attention.sliding_window,
+      100);
 }
 
 }  // namespace

@@ -21,7 +21,9 @@ auto all_fields(const ModelConfig& c) {
                     c.files.stated_dtype, c.form.junction_widths);
 }
 
-ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
+ModelConfig parsed_model(const std::string& text) {
+  return parse_model_config(text, "config.json");
+}
 
 std::string as_transformers5(const std::string& text, const std::string& rope_parameters) {
   return with(with(text, R"("torch_dtype")", R"("dtype")"), R"("model_type")",
@@ -32,7 +34,7 @@ TEST(ModelConfigKeys, ThetaOfRopeScalingIsReadAsTransformers5Does) {
   const std::string outside = R"("rope_theta": 500000.0,)";
   const std::string inside = with(with(kLlama31Config, outside, ""), R"("rope_type": "llama3")",
                                   R"("rope_type": "llama3", "rope_theta": 500000.0)");
-  EXPECT_EQ(parse(inside).rotaries.front(), parse(kLlama31Config).rotaries.front());
+  EXPECT_EQ(parsed_model(inside).rotaries.front(), parsed_model(kLlama31Config).rotaries.front());
 }
 
 TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
@@ -75,7 +77,7 @@ TEST(ModelConfigKeys, PublishedConfigsHaveNoUnknownKeys) {
 }
 
 TEST(ModelConfig, ZerosInTheYarnOfDevstral2TurnPartsOfItOff) {
-  const RotaryConfig rotary = parse(kDevstral2Config).rotaries.front();
+  const RotaryConfig rotary = parsed_model(kDevstral2Config).rotaries.front();
   EXPECT_EQ(rotary.query_beta, 0.0);
   // A weight of 0 counts as none.
   EXPECT_DOUBLE_EQ(rotary.attention_factor, 0.1 * std::log(64.0) + 1.0);
@@ -110,7 +112,7 @@ TEST(ModelConfig, BothDialectsOfLlama31GiveTheSame) {
               R"("tie)");
   const std::size_t scaling = text.find(R"("rope_scaling")");
   text.erase(scaling, text.find("},", scaling) + 2 - scaling);
-  EXPECT_EQ(all_fields(parse(text)), all_fields(llama31()));
+  EXPECT_EQ(all_fields(parsed_model(text)), all_fields(llama31()));
 }
 
 TEST(ModelConfig, BothDialectsOfMistralGiveTheSame) {
@@ -119,26 +121,27 @@ TEST(ModelConfig, BothDialectsOfMistralGiveTheSame) {
   text = with(text, R"("rope_theta": 1000000.0,
   "sliding)",
               R"("sliding)");
-  const ModelConfig config = parse(text);
-  EXPECT_EQ(all_fields(config), all_fields(parse(kMistralV03Config)));
+  const ModelConfig config = parsed_model(text);
+  EXPECT_EQ(all_fields(config), all_fields(parsed_model(kMistralV03Config)));
   EXPECT_EQ(config.rotaries.front().type, "default");
   EXPECT_EQ(config.rotaries.front().theta, 1e6);
 }
 
 TEST(ModelConfig, BothDialectsMayStandTogetherWhereTheyAgree) {
-  const ModelConfig config = parse(
+  const ModelConfig config = parsed_model(
       as_transformers5(kMistralV03Config, R"({"rope_theta": 1000000.0, "rope_type": "default"})"));
   EXPECT_EQ(config.rotaries.front().theta, 1e6);
 }
 
 TEST(ModelConfig, OldNameOfTheRopeTypeIsRead) {
-  EXPECT_EQ(parse(with(kLlama31Config, "rope_type", "type")).rotaries.front().type, "llama3");
+  EXPECT_EQ(parsed_model(with(kLlama31Config, "rope_type", "type")).rotaries.front().type,
+            "llama3");
 }
 
 TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   const std::string sizes = R"("hidden_size": 512, "intermediate_size": 64,
       "num_hidden_layers": 1, "num_attention_heads": 16, "vocab_size": 10})";
-  const ModelConfig llama = parse(R"({"model_type": "llama", )" + sizes);
+  const ModelConfig llama = parsed_model(R"({"model_type": "llama", )" + sizes);
   EXPECT_EQ(llama.layers.front().attention.num_kv_heads, 16);
   EXPECT_EQ(llama.layers.front().attention.head_dim, 32);
   EXPECT_EQ(llama.rms_norm_eps, 1e-6);
@@ -147,42 +150,44 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(llama.max_position_embeddings, 2048);
   EXPECT_FALSE(llama.files.stated_dtype);
   EXPECT_FALSE(llama.tie_word_embeddings);
-  const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
+  const ModelConfig mistral = parsed_model(R"({"model_type": "mistral", )" + sizes);
   EXPECT_EQ(mistral.layers.front().attention.num_kv_heads, 8);
   EXPECT_EQ(mistral.layers.front().attention.sliding_window, 4096);
-  const ModelConfig phi3 = parse(R"({"model_type": "phi3", )" + sizes);
+  const ModelConfig phi3 = parsed_model(R"({"model_type": "phi3", )" + sizes);
   EXPECT_EQ(phi3.layers.front().attention.num_kv_heads, 16);
   EXPECT_EQ(phi3.rms_norm_eps, 1e-5);
   EXPECT_EQ(phi3.layers.front().attention.sliding_window, std::nullopt);
   EXPECT_EQ(phi3.rotaries.front().channels, 32);
   const std::string kv_heads = R"("num_key_value_heads": 4, )" + sizes;
-  const ModelConfig qwen2 = parse(R"({"model_type": "qwen2", )" + kv_heads);
+  const ModelConfig qwen2 = parsed_model(R"({"model_type": "qwen2", )" + kv_heads);
   EXPECT_EQ(qwen2.layers.front().attention.head_dim, 32);
   EXPECT_EQ(qwen2.layers.front().attention.sliding_window, std::nullopt);
   EXPECT_EQ(qwen2.max_position_embeddings, 32768);
-  EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).layers.front().attention.head_dim, 128);
+  EXPECT_EQ(
+      parsed_model(R"({"model_type": "qwen3", )" + kv_heads).layers.front().attention.head_dim,
+      128);
   const std::string experts = R"("num_local_experts": 4, "num_experts_per_tok": 2, )" + sizes;
-  const ModelConfig mixtral = parse(R"({"model_type": "mixtral", )" + experts);
+  const ModelConfig mixtral = parsed_model(R"({"model_type": "mixtral", )" + experts);
   EXPECT_EQ(mixtral.layers.front().attention.num_kv_heads, 8);
   EXPECT_EQ(mixtral.rms_norm_eps, 1e-5);
   EXPECT_EQ(mixtral.rotaries.front().theta, 1e6);
   EXPECT_EQ(mixtral.layers.front().attention.sliding_window, std::nullopt);
   const ModelConfig qwen3_moe =
-      parse(R"({"model_type": "qwen3_moe", "moe_intermediate_size": 8, )" + experts);
+      parsed_model(R"({"model_type": "qwen3_moe", "moe_intermediate_size": 8, )" + experts);
   EXPECT_EQ(qwen3_moe.layers.front().attention.num_kv_heads, 4);
   EXPECT_EQ(qwen3_moe.rotaries.front().theta, 1e4);
   EXPECT_FALSE(qwen3_moe.mlp(1).mixture->normed_weights);
   const std::string of_one = R"("moe_intermediate_size": 8, )" + experts;
-  const ModelConfig qwen2_moe =
-      parse(R"({"model_type": "qwen2_moe", "shared_expert_intermediate_size": 12, )" + of_one);
+  const ModelConfig qwen2_moe = parsed_model(
+      R"({"model_type": "qwen2_moe", "shared_expert_intermediate_size": 12, )" + of_one);
   EXPECT_EQ(qwen2_moe.layers.front().attention.num_kv_heads, 16);
   EXPECT_TRUE(qwen2_moe.layers.front().attention.bias);
   EXPECT_FALSE(qwen2_moe.layers.front().attention.output_bias);
   EXPECT_FALSE(qwen2_moe.mlp(1).mixture->normed_weights);
   EXPECT_EQ(shared_features(qwen2_moe.mlp(1)), 12);
   const ModelConfig glm4_moe =
-      parse(with(R"({"model_type": "glm4_moe", )" + of_one, R"("num_hidden_layers": 1)",
-                 R"("num_hidden_layers": 2)"));
+      parsed_model(with(R"({"model_type": "glm4_moe", )" + of_one, R"("num_hidden_layers": 1)",
+                        R"("num_hidden_layers": 2)"));
   EXPECT_EQ(glm4_moe.layers.front().attention.num_kv_heads, 8);
   EXPECT_EQ(glm4_moe.rotaries.front().channels, 16);  // half of a head
   EXPECT_EQ(glm4_moe.rms_norm_eps, 1e-5);
@@ -200,8 +205,8 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
 TEST(ModelConfig, SizesThatATextPartDoesNotStateAreThoseOfTransformers) {
   // As published: llava-1.5-7b-hf and pixtral-12b.
   const auto wrapper = [](const std::string& text) {
-    return parse(R"({"model_type": "llava", "text_config": {)" + text +
-                 R"(}, "vision_config": {}})");
+    return parsed_model(R"({"model_type": "llava", "text_config": {)" + text +
+                        R"(}, "vision_config": {}})");
   };
   const ModelConfig llava = wrapper(R"("max_position_embeddings": 4096, "model_type": "llama",
       "rms_norm_eps": 1e-05, "torch_dtype": "float16", "vocab_size": 32064)");
@@ -221,7 +226,7 @@ TEST(ModelConfig, SizesThatATextPartDoesNotStateAreThoseOfTransformers) {
 }
 
 TEST(ModelConfig, ThetaOfAMinistral3WhoseRotarySettingsHaveNoneIsThatOfTransformers) {
-  const ModelConfig config = parse(
+  const ModelConfig config = parsed_model(
       R"({"model_type": "ministral3", "hidden_size": 64, "intermediate_size": 96,
           "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 100, "head_dim": 16,
           "rope_parameters": {"rope_type": "yarn", "factor": 8.0, "llama_4_scaling_beta": 0.1}})");
@@ -229,8 +234,8 @@ TEST(ModelConfig, ThetaOfAMinistral3WhoseRotarySettingsHaveNoneIsThatOfTransform
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {
-  const ModelConfig config = parse(with(kMistralV03Config, R"("num_key_value_heads": 8)",
-                                        R"("num_key_value_heads": null, "head_dim": null)"));
+  const ModelConfig config = parsed_model(with(kMistralV03Config, R"("num_key_value_heads": 8)",
+                                               R"("num_key_value_heads": null, "head_dim": null)"));
   EXPECT_EQ(config.layers.front().attention.num_kv_heads, 32);
   EXPECT_EQ(config.layers.front().attention.head_dim, 128);
   EXPECT_EQ(config.layers.front().attention.sliding_window, std::nullopt);
@@ -240,26 +245,26 @@ TEST(ModelConfig, NumbersOfPythonInUnusedKeysAndAnEmptyQuantizationAreNothing) {
   const std::string plain = kLlama31Config;
   const std::string more = with(plain, "{", R"({"quantization_config": {}, "a": Infinity,
       "b": [NaN, -Infinity, {"c": NaN}], "d": "say \"NaN\", Infinity", )");
-  EXPECT_EQ(all_fields(parse(more)), all_fields(llama31()));
+  EXPECT_EQ(all_fields(parsed_model(more)), all_fields(llama31()));
 }
 
 TEST(ModelConfig, ExplicitHeadDimNeedNotDivideTheHiddenSize) {
   // Dimensions of Mistral-NeMo: 32 heads of 128 on a stream of 5120.
-  const ModelConfig config = parse(
+  const ModelConfig config = parsed_model(
       with(kMistralV03Config, R"("hidden_size": 4096)", R"("hidden_size": 5120, "head_dim": 128)"));
   EXPECT_EQ(config.layers.front().attention.head_dim, 128);
 }
 
 TEST(ModelConfig, AttentionBiasOfLlamaIsThatOfTheOutputToo) {
   const ModelConfig config =
-      parse(with(kLlama31Config, R"("attention_bias": false)", R"("attention_bias": true)"));
+      parsed_model(with(kLlama31Config, R"("attention_bias": false)", R"("attention_bias": true)"));
   EXPECT_TRUE(config.layers.front().attention.bias);
   EXPECT_TRUE(config.layers.front().attention.output_bias);
   EXPECT_FALSE(config.layers.front().mlp.bias);
 }
 
 TEST(ModelConfig, Qwen2HasBiasesOnQueryKeyAndValueOnly) {
-  const ModelConfig config = parse(kQwen25Config);
+  const ModelConfig config = parsed_model(kQwen25Config);
   EXPECT_TRUE(config.layers.front().attention.bias);
   EXPECT_FALSE(config.layers.front().attention.output_bias);
   EXPECT_FALSE(config.layers.front().mlp.bias);
@@ -267,12 +272,12 @@ TEST(ModelConfig, Qwen2HasBiasesOnQueryKeyAndValueOnly) {
 }
 
 TEST(ModelConfig, Qwen3NormsItsHeadsAndHasTheBiasesThatItNames) {
-  const ModelConfig config = parse(kQwen3Config);
+  const ModelConfig config = parsed_model(kQwen3Config);
   EXPECT_TRUE(config.layers.front().attention.head_norms);
   EXPECT_EQ(config.layers.front().attention.head_dim, 128);
   EXPECT_FALSE(config.layers.front().attention.bias);
   const ModelConfig biased =
-      parse(with(kQwen3Config, R"("attention_bias": false)", R"("attention_bias": true)"));
+      parsed_model(with(kQwen3Config, R"("attention_bias": false)", R"("attention_bias": true)"));
   EXPECT_TRUE(biased.layers.front().attention.bias);
   EXPECT_TRUE(biased.layers.front().attention.output_bias);
 }
@@ -281,14 +286,14 @@ TEST(ModelConfig, WindowOfQwenIsOnTheLayersFromMaxWindowLayersOn) {
   const auto with_layers = [](const std::string& text, const std::string& layers) {
     return with(text, R"("max_window_layers": 21)", layers);
   };
-  EXPECT_EQ(parse(with_layers(kQwen25Config, R"("max_window_layers": 0)"))
+  EXPECT_EQ(parsed_model(with_layers(kQwen25Config, R"("max_window_layers": 0)"))
                 .layers.front()
                 .attention.sliding_window,
             std::nullopt);
   const std::string used =
       with(kQwen25Config, R"("use_sliding_window": false)", R"("use_sliding_window": true)");
   const auto window = [&](const std::string& layers) {
-    const ModelConfig config = parse(with_layers(used, layers));
+    const ModelConfig config = parsed_model(with_layers(used, layers));
     return std::pair(config.layers.front().attention.sliding_window,
                      config.layers.back().attention.sliding_window);
   };
@@ -301,7 +306,7 @@ TEST(ModelConfig, WindowOfQwenIsOnTheLayersFromMaxWindowLayersOn) {
 }
 
 TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
-  const ModelConfig config = parse(kPhi3MiniConfig);
+  const ModelConfig config = parsed_model(kPhi3MiniConfig);
   EXPECT_TRUE(config.layers.front().attention.fused);
   EXPECT_TRUE(config.layers.front().mlp.fused);
   EXPECT_EQ(config.layers.front().attention.sliding_window, 2047);
@@ -310,13 +315,14 @@ TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
   const std::string version5 =
       R"("rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.75},)";
   for (const std::string& settings : {version4, version5, version4 + version5}) {
-    const ModelConfig partial = parse(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
+    const ModelConfig partial =
+        parsed_model(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
     EXPECT_EQ(partial.rotaries.front().channels, 72) << settings;
   }
 }
 
 TEST(ModelConfig, Gemma3HasTwoKindsOfLayersInEitherDialect) {
-  const ModelConfig config = parse(kGemma3Config);
+  const ModelConfig config = parsed_model(kGemma3Config);
   EXPECT_THAT(parse_config(kGemma3Config, "config.json").warnings, IsEmpty());
   EXPECT_TRUE(config.tie_word_embeddings);
   EXPECT_EQ(config.norm_offset, 1.0);
@@ -339,7 +345,7 @@ TEST(ModelConfig, Gemma3HasTwoKindsOfLayersInEitherDialect) {
            R"("rope_local_base_freq": 10000.0)",
            R"("rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0},
               "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}})");
-  const ModelConfig other = parse(version5);
+  const ModelConfig other = parsed_model(version5);
   EXPECT_EQ(other.rotaries[0].theta, 1e6);
   EXPECT_EQ(other.rotaries[0].factor, 8.0);
   EXPECT_EQ(other.rotaries[1].theta, 5000.0);
@@ -354,7 +360,7 @@ TEST(ModelConfig, EveryFourthLayerOfSmolLM3HasNoRotaryEmbedding) {
     }
     return layers;
   };
-  const ModelConfig config = parse(kSmolLM3Config);
+  const ModelConfig config = parsed_model(kSmolLM3Config);
   EXPECT_TRUE(config.tie_word_embeddings) << "the family's default";
   EXPECT_EQ(config.rotaries.front().theta, 5e6);
   EXPECT_THAT(without(config), ElementsAre(3, 7, 11, 15, 19, 23, 27, 31, 35));
@@ -362,10 +368,10 @@ TEST(ModelConfig, EveryFourthLayerOfSmolLM3HasNoRotaryEmbedding) {
   keys.erase("no_rope_layers");
   keys["num_hidden_layers"] = 6;
   keys["no_rope_layer_interval"] = 2;
-  EXPECT_THAT(without(parse(keys.dump())), ElementsAre(1, 3, 5));
+  EXPECT_THAT(without(parsed_model(keys.dump())), ElementsAre(1, 3, 5));
   keys["use_sliding_window"] = true;
   keys["sliding_window"] = 100;
-  const ModelConfig windowed = parse(keys.dump());
+  const ModelConfig windowed = parsed_model(keys.dump());
   for (const LayerSpec& layer : windowed.layers) {
     EXPECT_EQ(layer.attention.sliding_window.has_value(), !layer.attention.rotary);
   }
@@ -384,8 +390,8 @@ RotaryConfig phi3_rotary(const std::string& settings) {
   "model)",
                                   R"("max_position_embeddings": 131072,
   "model)");
-  return parse(with(with(longer, R"("rope_theta": 10000.0,)", ""), R"("rope_scaling": null,)",
-                    settings))
+  return parsed_model(with(with(longer, R"("rope_theta": 10000.0,)", ""),
+                           R"("rope_scaling": null,)", settings))
       .rotaries.front();
 }
 
@@ -412,8 +418,8 @@ TEST(ModelConfig, LongropeOfPhi3IsTheSameInEitherDialectAndByItsOldNames) {
 
 TEST(ModelConfig, YarnTakesTheValuesOfTransformersForAbsentKeys) {
   const RotaryConfig rotary =
-      parse(with(kQwen25Config, R"("rms_norm_eps")",
-                 R"("rope_scaling": {"type": "yarn", "factor": 4.0}, "rms_norm_eps")"))
+      parsed_model(with(kQwen25Config, R"("rms_norm_eps")",
+                        R"("rope_scaling": {"type": "yarn", "factor": 4.0}, "rms_norm_eps")"))
           .rotaries.front();
   EXPECT_EQ(rotary.original_max_position_embeddings, 32768);
   EXPECT_NEAR(rotary.attention_factor, 1.138629436111989, 1e-15);  // 0.1 ln 4 + 1
@@ -423,7 +429,8 @@ TEST(ModelConfig, YarnTakesTheValuesOfTransformersForAbsentKeys) {
 }
 
 TEST(ModelConfig, ReadsACompressedModel) {
-  const ModelConfig config = parse(R"({"model_type": "dotresize", "source_model_type": "mistral",
+  const ModelConfig config =
+      parsed_model(R"({"model_type": "dotresize", "source_model_type": "mistral",
       "architectures": ["DotResizeForCausalLM"], "junction_widths": [6, 7, 8],
       "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
       "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "vocab_size": 10,

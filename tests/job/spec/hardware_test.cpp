@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(const std::string& text) {
+std::string error_of_hardware(const std::string& text) {
   try {
     parse_hardware(text, "hw.yaml");
   } catch (const InputError& error) {
@@ -86,15 +86,15 @@ std::vector<BadHardware> bad_hardware() {
 class BadHardwareFile : public testing::TestWithParam<BadHardware> {};
 
 TEST_P(BadHardwareFile, IsRefusedByLineAndKey) {
-  EXPECT_THAT(error_of(GetParam().text), testing::StartsWith("hw.yaml:"));
-  EXPECT_THAT(error_of(GetParam().text), HasSubstr(GetParam().message));
+  EXPECT_THAT(error_of_hardware(GetParam().text), testing::StartsWith("hw.yaml:"));
+  EXPECT_THAT(error_of_hardware(GetParam().text), HasSubstr(GetParam().message));
 }
 
 INSTANTIATE_TEST_SUITE_P(Hardware, BadHardwareFile, testing::ValuesIn(bad_hardware()),
                          [](const auto& bad) { return bad.param.name; });
 
 TEST(Hardware, EveryFaultIsTold) {
-  const std::string error = error_of(cpu_with("eigen: 1e9\nqr: 1e9", "eigen: 0"));
+  const std::string error = error_of_hardware(cpu_with("eigen: 1e9\nqr: 1e9", "eigen: 0"));
   EXPECT_THAT(error, HasSubstr("hw.yaml:9: eigen: must be greater than 0"));
   EXPECT_THAT(error, HasSubstr("qr: is missing"));
 }

@@ -23,7 +23,7 @@ v1::JobSpec changed(const Changes& changes) {
   return parse_job(kJob, "job.yaml", "/base", changes).spec;
 }
 
-std::string error_of(const Changes& changes) {
+std::string error_of_changes(const Changes& changes) {
   try {
     changed(changes);
   } catch (const InputError& error) {
@@ -56,7 +56,7 @@ TEST(JobChanges, ATargetTakesThePlaceOfTheOther) {
 TEST(JobChanges, NullTakesAKeyAway) {
   EXPECT_FALSE(changed({"method.lambda=null"}).method().has_lambda());
   EXPECT_FALSE(changed({"method.lambda="}).method().has_lambda());
-  EXPECT_THAT(error_of({"method.sparsity=null"}),
+  EXPECT_THAT(error_of_changes({"method.sparsity=null"}),
               HasSubstr("--set method.sparsity=null: method.sparsity: one of sparsity, width"));
 }
 
@@ -81,23 +81,23 @@ TEST(JobChanges, PathsAreRelativeToTheWorkingDirectory) {
 }
 
 TEST(JobChanges, FaultsNameTheChange) {
-  EXPECT_EQ(error_of({"method.sise=0.7"}),
+  EXPECT_EQ(error_of_changes({"method.sise=0.7"}),
             "--set method.sise=0.7: method.sise: unknown key, did you mean 'size'?");
-  EXPECT_EQ(error_of({"method.size=big"}),
+  EXPECT_EQ(error_of_changes({"method.size=big"}),
             "--set method.size=big: method.size: 'big' is not a finite number");
-  EXPECT_EQ(error_of({"method.size"}),
+  EXPECT_EQ(error_of_changes({"method.size"}),
             "--set method.size: is not KEY=VALUE, as in method.size=0.7");
-  EXPECT_THAT(error_of({"name=[a"}), HasSubstr("name: the value is not valid YAML"));
-  EXPECT_THAT(error_of({"method.size=70"}),
+  EXPECT_THAT(error_of_changes({"name=[a"}), HasSubstr("name: the value is not valid YAML"));
+  EXPECT_THAT(error_of_changes({"method.size=70"}),
               HasSubstr("--set method.size=70: method.size: 70 is not below 1"));
-  EXPECT_THAT(error_of({"nam=a", "mehtod.size=1"}), HasSubstr("\n"));
+  EXPECT_THAT(error_of_changes({"nam=a", "mehtod.size=1"}), HasSubstr("\n"));
 }
 
 TEST(JobChanges, OddKeysAreRefusedAndNeverCrash) {
   for (const char* change :
        {"=1", ".=1", "method.=1", "method..size=1", "method.size.x=1", "name.first=a",
         "calibration.text.0=a", "method=1", "a=\xff", "\n=1"}) {
-    EXPECT_THAT(error_of({change}), testing::StartsWith("--set ")) << change;
+    EXPECT_THAT(error_of_changes({change}), testing::StartsWith("--set ")) << change;
   }
 }
 

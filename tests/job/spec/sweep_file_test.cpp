@@ -29,11 +29,11 @@ sweep:
   method.width: [100, 200]
 )";
 
-SweepFile parse(const std::string& text) { return parse_sweep(text, "sweep.yaml", "/jobs"); }
+SweepFile parsed_sweep(const std::string& text) { return parse_sweep(text, "sweep.yaml", "/jobs"); }
 
 std::string fault_of(const std::string& from, const std::string& to) {
   try {
-    parse(with(kGood, from, to));
+    parsed_sweep(with(kGood, from, to));
   } catch (const InputError& error) {
     return error.what();
   }
@@ -42,13 +42,13 @@ std::string fault_of(const std::string& from, const std::string& to) {
 
 std::vector<std::string> values_of(const std::string& range) {
   std::vector<std::string> values;
-  const SweepFile sweep = parse(with(kGood, "[0.1, 1]", range));
+  const SweepFile sweep = parsed_sweep(with(kGood, "[0.1, 1]", range));
   for (const SweepAxis::Value& value : sweep.axes.at(0).values) values.push_back(value.text);
   return values;
 }
 
 TEST(SweepFile, HasAllCombinationsTheLastKeyFastest) {
-  const std::vector<SweepVariant> variants = variants_of(parse(kGood));
+  const std::vector<SweepVariant> variants = variants_of(parsed_sweep(kGood));
   ASSERT_EQ(variants.size(), 4u);
   EXPECT_THAT(variants[1].values, ElementsAre("0.1", "200"));
   EXPECT_DOUBLE_EQ(variants[1].spec.method().lambda(), 0.1);
@@ -58,7 +58,7 @@ TEST(SweepFile, HasAllCombinationsTheLastKeyFastest) {
 }
 
 TEST(SweepFile, KnowsTheLinesOfItsKeys) {
-  const SweepFile sweep = parse(kGood);
+  const SweepFile sweep = parsed_sweep(kGood);
   EXPECT_EQ(sweep.base.place_of("method.size"), "sweep.yaml:6");
   EXPECT_EQ(sweep.base.place_of("sweep"), "sweep.yaml:9");
   EXPECT_EQ(sweep.base.place_of("sweep.parallel"), "sweep.yaml:9");
@@ -73,7 +73,7 @@ TEST(SweepFile, RangesHaveBothEnds) {
 
 TEST(SweepFile, PathsAreRelativeToTheFile) {
   const SweepFile sweep =
-      parse(with(kGood, "method.lambda: [0.1, 1]", "calibration.text: [[a.txt], [b.txt]]"));
+      parsed_sweep(with(kGood, "method.lambda: [0.1, 1]", "calibration.text: [[a.txt], [b.txt]]"));
   const std::vector<SweepVariant> variants = variants_of(sweep);
   EXPECT_EQ(variants.back().spec.calibration().text(0), "/jobs/b.txt");
   EXPECT_TRUE(variants.back().spec.calibration().tokens().empty());
@@ -81,9 +81,9 @@ TEST(SweepFile, PathsAreRelativeToTheFile) {
 
 TEST(SweepFile, WhatOneCombinationCannotBeIsItsOwnViolation) {
   const std::vector<SweepVariant> variants =
-      variants_of(parse(with(kGood, "method.lambda: [0.1, 1]",
-                             "method.name: [dotresize, slicegpt]\n"
-                             "  method.metric: [activation, fisher]")));
+      variants_of(parsed_sweep(with(kGood, "method.lambda: [0.1, 1]",
+                                    "method.name: [dotresize, slicegpt]\n"
+                                    "  method.metric: [activation, fisher]")));
   ASSERT_EQ(variants.size(), 8u);
   for (size_t i = 0; i < variants.size(); ++i) {
     const bool dotresize_in_fisher = i == 2 || i == 3;
@@ -99,7 +99,8 @@ TEST(SweepFile, HasAtMostSoManyCombinations) {
   for (int i = 2; i <= 64; ++i) values += fmt::format(", {}", i);
   const std::string most = with(kGood, "[0.1, 1]", values + "]");
   const std::string widths = "method.width: " + values;
-  EXPECT_EQ(variants_of(parse(with(most, "method.width: [100, 200]", widths + "]"))).size(), 4096u);
+  EXPECT_EQ(variants_of(parsed_sweep(with(most, "method.width: [100, 200]", widths + "]"))).size(),
+            4096u);
   EXPECT_THAT(fault_of("method.lambda: [0.1, 1]\n  method.width: [100, 200]",
                        "method.lambda: " + values + "]\n  " + widths + ", 65]"),
               HasSubstr("sweep: has more than 4096 combinations"));
@@ -141,9 +142,10 @@ TEST(SweepFile, ChangesAreOfTheJob) {
 }
 
 TEST(SweepFile, KeepSaysWhichModelsStay) {
-  EXPECT_EQ(parse(kGood).keep, KeptModels::kBest);
-  EXPECT_EQ(parse(with(kGood, "sweep:\n", "sweep:\n  keep: all\n")).keep, KeptModels::kAll);
-  EXPECT_EQ(parse(with(kGood, "sweep:\n", "sweep:\n  keep: none\n")).keep, KeptModels::kNone);
+  EXPECT_EQ(parsed_sweep(kGood).keep, KeptModels::kBest);
+  EXPECT_EQ(parsed_sweep(with(kGood, "sweep:\n", "sweep:\n  keep: all\n")).keep, KeptModels::kAll);
+  EXPECT_EQ(parsed_sweep(with(kGood, "sweep:\n", "sweep:\n  keep: none\n")).keep,
+            KeptModels::kNone);
   EXPECT_THAT(fault_of("sweep:\n", "sweep:\n  keep: all\n  keep: best\n"),
               HasSubstr("sweep.yaml:11: sweep.keep: is given twice"));
 }
@@ -197,9 +199,9 @@ TEST(SweepFile, MayNotBeLargerThanItsVariantsAreSmall) {
   for (int i = 0; i < 10000; ++i) texts += fmt::format("/t{}, ", i);
   const std::string file = with(kGood, "calibration: {tokens: /c.safetensors}",
                                 fmt::format("calibration: {{text: [{}]}}", texts));
-  EXPECT_EQ(variants_of(parse(file)).size(), 4u);
+  EXPECT_EQ(variants_of(parsed_sweep(file)).size(), 4u);
   try {
-    parse(with(file, "[100, 200]", "{from: 1, to: 1000, steps: 1000}"));
+    parsed_sweep(with(file, "[100, 200]", "{from: 1, to: 1000, steps: 1000}"));
     FAIL() << "was accepted";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("has 2000 combinations of"));
@@ -219,13 +221,13 @@ TEST(SweepRun, JobsRunSideBySideUnlessTheyHaveGpus) {
 }
 
 TEST(SweepMessage, GivesTheSameJobs) {
-  const SweepFile sweep = parse(with(kGood, "method.lambda: [0.1, 1]",
-                                     "keep: all\n"
-                                     "  method.name: [pca_dotresize, magnitude]\n"
-                                     "  method.lambda: [1e-3, 0.1]\n"
-                                     "  method.round_to: [0, 16]\n"
-                                     "  method.allow_larger: [false]\n"
-                                     "  calibration.text: [[a.txt, b.txt], [/c.txt]]"));
+  const SweepFile sweep = parsed_sweep(with(kGood, "method.lambda: [0.1, 1]",
+                                            "keep: all\n"
+                                            "  method.name: [pca_dotresize, magnitude]\n"
+                                            "  method.lambda: [1e-3, 0.1]\n"
+                                            "  method.round_to: [0, 16]\n"
+                                            "  method.allow_larger: [false]\n"
+                                            "  calibration.text: [[a.txt, b.txt], [/c.txt]]"));
   const std::string json = sweep_to_json(sweep.base.spec, sweep_spec_of(sweep));
   const SweepFile again = parse_sweep(json, "again", "/elsewhere");
   EXPECT_EQ(again.keep, KeptModels::kAll);
@@ -240,7 +242,7 @@ TEST(SweepMessage, GivesTheSameJobs) {
 }
 
 TEST(SweepMessage, CannotHaveWhatASweepFileCannotHave) {
-  const SweepFile good = parse(kGood);
+  const SweepFile good = parsed_sweep(kGood);
   const auto fault_with = [&](const std::string& key, const google::protobuf::Value& value) {
     v1::SweepSpec spec = sweep_spec_of(good);
     spec.add_axes()->set_key(key);
