@@ -3,9 +3,6 @@
 set(ENV{GOMP_SPINCOUNT} 1000)
 # Python compiles a package once, not in every process.
 set(ENV{PYTHONDONTWRITEBYTECODE} "")
-# A worker starts in 0.2 s of processor time, mostly libtorch's, and the tests start some thousands. Its heap in large pages has a
-# quarter of the page faults.
-set(ENV{GLIBC_TUNABLES} glibc.malloc.hugetlb=1)
-# MPI need not look for fast networks: the ranks of a machine meet in shared memory.
+# MPI need not look for fast networks, which takes 0.2 s a start: the ranks of a machine meet in shared memory.
 set(ENV{OMPI_MCA_pml} ob1)
 set(ENV{OMPI_MCA_btl} self,vader,tcp)
