@@ -11,14 +11,16 @@ namespace {
 /// Takes each rank's share of the tokens through one sublayer after another. A rank reads a part
 /// of each sublayer and gets the rest from the other ranks. Then all ranks read the head. `first`:
 /// the model has not been read before. `windows`: tokens, relative to those of the calibration.
-PhaseTimes evaluate_time(const JobTime& t, const ModelConfig& model, bool first, double windows) {
+/// `left`: part of each sublayer that is there.
+PhaseTimes evaluate_time(const JobTime& t, const ModelConfig& model, bool first, double windows,
+                         double left = 1.0) {
   const double tokens = windows * t.share_of_tokens;
   const TensorsSize head = head_matrix_size(model);
   TensorsSize sublayers = stored_size(model) - head;
   if (!model.tie_word_embeddings) sublayers = sublayers - embedding_matrix_size(model);
   PhaseTimes work;
   for (int64_t s = 0; s < model.num_sublayers(); ++s) {
-    work.add("forward", t.forward(model, s, tokens));
+    work.add("forward", left * t.forward(model, s, tokens));
   }
   work.add("forward", t.head(model, model.head_width(), tokens));
   const Dtype compute = t.job.resources.compute_dtype;
@@ -34,10 +36,8 @@ PhaseTimes compare_time(const JobTime& t, const ModelConfig& output, double wind
   const TensorsSize head = head_matrix_size(t.config);
   const double states =
       windows * number(kept_states_bytes(t.config, t.job, expected_tokens(t.job, t.config)));
-  // The maxima of both are read. Then both, their exponentials, difference and product are written
-  // and read in float64.
-  const double comparison =
-      tokens * number(output.vocab_size) * (2.0 * 4.0 + 2.0 * 4.0 + 10.0 * 8.0);
+  // Both logits are read for their maxima and again to be compared, in blocks that stay in a cache.
+  const double comparison = tokens * number(output.vocab_size) * 2.0 * (4.0 + 4.0);
   PhaseTimes times;
   times.add("forward",
             t.head(t.config, t.config.hidden_size, tokens) + comparison / t.rates.memory);
@@ -45,6 +45,12 @@ PhaseTimes compare_time(const JobTime& t, const ModelConfig& output, double wind
                         t.convert(head, t.job.resources.compute_dtype) +
                         t.disk(states / t.ranks, states, true));
   return times;
+}
+
+/// Evaluates the output. The sizes that an allocation chooses are not known.
+PhaseTimes output_time(const JobTime& t, const ModelConfig& output, double windows) {
+  const auto& allocation = t.job.target.allocation;
+  return evaluate_time(t, output, /*first=*/false, windows, allocation ? allocation->size : 1.0);
 }
 
 /// Tokens of the evaluation, relative to those of the calibration.
@@ -67,7 +73,7 @@ PhaseTimes compressed_evaluation_time(const JobTime& t) {
   const ModelConfig output = output_model_config(t.config, t.job, t.job.widths);
   const double windows = evaluated_share(t);
   PhaseTimes times;
-  times.add(kEvaluateCompressed, evaluate_time(t, output, /*first=*/false, windows).total());
+  times.add(kEvaluateCompressed, output_time(t, output, windows).total());
   if (t.job.compares_predictions()) {
     times.add(kEvaluateCompressed, compare_time(t, output, windows).total());
   }
@@ -79,7 +85,7 @@ PhaseTimes trial_time(const JobTime& t) {
   const double held_out = held_out_share(t.job);
   PhaseTimes times;
   times.add("check", evaluate_time(t, t.config, !t.job.evaluation, held_out).total() +
-                         evaluate_time(t, output, false, held_out).total() +
+                         output_time(t, output, held_out).total() +
                          compare_time(t, output, held_out).total());
   return times;
 }
