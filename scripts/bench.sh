@@ -12,7 +12,7 @@
 #   estimates   memory and time of whole jobs beside their plan
 #   hardware    the rates of this machine, as a file for dotresize plan --hardware
 #
-# OMP_NUM_THREADS   threads; the names of results then end with it
+# OMP_NUM_THREADS   threads; the names of results then end with it. `hardware` takes all cores without it
 # TOKENS, CONFIGS   tokens (default 2048) and models of `layer`
 # CASE              part of the names of the cases that `scale` runs
 # SAMPLES           windows of 512 tokens for `gradients` (default 4), `healing` and `estimates` (8). Their model is that of
@@ -63,8 +63,8 @@ for name in "${names[@]}"; do
     hardware)
       device=${DEVICE:-cpu}
       file=$results/hardware-$device$threads.yaml
-      mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 build/bin/hardware_benchmark \
-        --device "$device" --folder "${FOLDER:-${TMPDIR:-/tmp}}" | tee "$file.partial"
+      OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)} mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 \
+        build/bin/hardware_benchmark --device "$device" --folder "${FOLDER:-${TMPDIR:-/tmp}}" | tee "$file.partial"
       mv "$file.partial" "$file"
       echo "$file" ;;
     server)
