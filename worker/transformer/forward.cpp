@@ -78,7 +78,7 @@ at::Tensor sublayer_update(const ModelConfig& config, const SublayerWeights& wei
     TORCH_CHECK(!read.defined(), "a mixture of experts with a norm behind it");
     read = h.detach();
   };
-  const at::Tensor update = update_of(config, weights, context, x, cache, keep, experts);
+  at::Tensor update = update_of(config, weights, context, x, cache, keep, experts);
   features(0, read * post_norm_factor(config, update.detach()));
   return update;
 }
