@@ -2,9 +2,10 @@
 
     estimates_benchmark.py BUILD_DIR OUT.json [--model DIR --tokens FILE] [--samples N] [--ranks N] [--job NAME ...]
 
-Planned over measured: 1 is exact. Shares are those of the phases that plan and report both have, which hardly depend
-on how fast the machine is; it should do nothing else meanwhile. Its rates are those of the file HARDWARE (default
-examples/hardware/cpu.yaml), which scripts/bench.sh hardware makes. Phases below 2 % on both sides do not count.
+Planned over measured: 1 is exact. Seconds are those of the whole job, for which nothing is promised. Shares are those of
+the phases that plan and report both have, which hardly depend on how fast the machine is; it should do nothing else
+meanwhile. Its rates are those of the file HARDWARE (default examples/hardware/cpu.yaml), which scripts/bench.sh hardware
+makes. Phases below 2 % on both sides do not count.
 """
 
 import argparse
@@ -55,6 +56,12 @@ def together(seconds):
     return {**{phase: s for phase, s in seconds.items() if phase != "wait"}, "communicate": waits}
 
 
+def seconds_row(name, plan, report):
+    planned = sum(plan["seconds"]["phases"].values())
+    measured = max(sum(rank["seconds"].values()) for rank in report["ranks"])
+    return {"name": f"{name}/seconds", "planned": planned, "measured": measured, "ratio": planned / measured}
+
+
 def phase_rows(name, plan, report):
     ranks = [together(rank["seconds"]) for rank in report["ranks"]]
     seconds = {phase: sum(rank.get(phase, 0) for rank in ranks) / len(ranks) for phase in set().union(*ranks)}
@@ -81,7 +88,7 @@ def measure(name, arguments, folder):
                    env={"GOMP_SPINCOUNT": "1000", **os.environ}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     report = json.loads((folder / name / "dotresize" / "report.json").read_text())
     plan = json.loads(plan.stdout)
-    return [*memory_rows(name, plan, report), *phase_rows(name, plan, report)]
+    return [seconds_row(name, plan, report), *memory_rows(name, plan, report), *phase_rows(name, plan, report)]
 
 
 def main():
@@ -100,9 +107,12 @@ def main():
             rows += measure(name, arguments, Path(folder))
     arguments.out.write_text(json.dumps({"benchmarks": rows}, indent=1) + "\n")
     for kind, promised in (("memory", MEMORY), ("time shares", SHARE)):
-        of_kind = [row for row in rows if row["name"].endswith("memory") == (kind == "memory")]
+        of_kind = [row for row in rows if "within" in row and row["name"].endswith("memory") == (kind == "memory")]
         within = sum(row["within"] for row in of_kind)
         print(f"{kind}: {within} of {len(of_kind)} within {100 * promised:.0f} %")
+    for row in rows:
+        if "within" not in row:
+            print(f"{row['name']}: {row['planned']:.1f} planned, {row['measured']:.1f} measured")
 
 
 if __name__ == "__main__":

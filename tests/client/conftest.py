@@ -19,6 +19,14 @@ sys.path.append(str(SOURCE / "tests"))
 from client_package import make_client_package  # noqa: E402
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Gives all programs a cache that no earlier run has filled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @functools.cache
 def client_package():
     """Returns a directory with the Python client, for the examples."""

@@ -8,6 +8,7 @@
 #include "job/model/read_model_config.h"
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
+#include "job/plan/estimate/job_time.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve/resolve_job.h"
 #include "job/plan/shards/shard_plan.h"
@@ -328,7 +329,7 @@ TEST(TimeEstimate, APipelineWaitsUntilItIsFull) {
   v1::Hardware hardware = plain_cpu();
   hardware.set_ranks_per_host(1);
   hardware.set_link(1e15);
-  ResolvedJob job = job_of(3, "pipeline", "pca_dotresize");
+  const ResolvedJob job = job_of(3, "pipeline", "pca_dotresize");
   const auto wait_of = [&](int64_t times) {
     ResolvedJob longer = job;
     *longer.calibration.samples *= times;
@@ -340,17 +341,27 @@ TEST(TimeEstimate, APipelineWaitsUntilItIsFull) {
   EXPECT_GT(for_slowest, 0.0);
   EXPECT_GT(fill, 0.0);
   EXPECT_NEAR(wait_of(4) - 4.0 * for_slowest, fill, 1e-6 * fill);
-  // The stages work one after the other if there is only one microbatch.
-  job.calibration.samples = 2;
-  const TimeEstimate single = estimate(job, hardware);
-  job.resources.ranks = 1;
-  const TimeEstimate alone = estimate(job, hardware);
-  const auto streamed = [](const TimeEstimate& time) {
-    return seconds(time, "forward") + seconds(time, "gram") + seconds(time, "rotate") +
-           seconds(time, "cost") + seconds(time, "wait");
-  };
-  EXPECT_GT(streamed(single), streamed(alone));  // and wait while they load and fold
-  EXPECT_LT(streamed(single), 1.1 * streamed(alone));
+}
+
+TEST(TimeEstimate, AStreamTakesItsSlowestStageAndOneMicrobatchOfEachOther) {
+  v1::Hardware hardware = plain_cpu();
+  hardware.set_ranks_per_host(1);
+  for (const int64_t samples : {2, 64}) {
+    ResolvedJob job = job_of(3, "pipeline", "pca_dotresize");
+    job.calibration.samples = samples;
+    const ModelConfig config = small_llama();
+    const ShardPlan plan = make_shard_plan(config, job);
+    const RankRates rates = rank_rates(hardware, job);
+    const JobTime time({config, job, plan}, rates);
+    const PhaseTimes streamed = time.streamed([](const RankShard& shard) {
+      PhaseTimes stage;
+      stage.add("forward", 1.0 + shard.rank);
+      return stage;
+    });
+    EXPECT_NEAR(streamed.total(), 3.0 + (1.0 + 2.0) / time.microbatches, 1e-9);
+    EXPECT_NEAR(streamed.phases.front().seconds, 2.0, 1e-9);  // of a mean rank
+    EXPECT_EQ(time.microbatches == 1.0, samples == 2);
+  }
 }
 
 TEST(TimeEstimate, ASlowLinkHoldsThePipelineUp) {
