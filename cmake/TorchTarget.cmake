@@ -18,6 +18,11 @@ else()
   target_link_libraries(dotresize_pch PRIVATE nlohmann_json::nlohmann_json fmt::fmt)
 endif()
 
+# Programs alone: it takes the place of a function of MKL (worker/kernels/mkl_dispatch.h).
+add_library(dotresize_mkl_dispatch OBJECT ${CMAKE_SOURCE_DIR}/worker/kernels/mkl_dispatch.cpp)
+dotresize_warnings(dotresize_mkl_dispatch)
+target_include_directories(dotresize_mkl_dispatch PRIVATE ${CMAKE_SOURCE_DIR})
+
 function(dotresize_torch_target target)
   set(header dotresize_pch ${ARGN})
   list(GET header -1 header)
@@ -29,6 +34,7 @@ function(dotresize_torch_target target)
   if(type STREQUAL EXECUTABLE)  # the precompiled header is -fPIC code, a program by default -fPIE
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
+    target_link_libraries(${target} PRIVATE dotresize_mkl_dispatch)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${header})
 endfunction()
