@@ -2,10 +2,9 @@
 
 #include <ATen/Context.h>
 #include <dlfcn.h>
+#include <gtest/gtest.h>
 
 #include <filesystem>
-
-#include <gtest/gtest.h>
 
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -25,8 +26,6 @@ namespace {
 
 constexpr int64_t kLeastTokenizerMemory = int64_t{512} << 20;
 
-/// Changes with what text_files.py makes of a text: kept tokens of another version do not count.
-constexpr char kReading[] = "tables";
 constexpr char kAbsentFile[] = "absent";  // in place of a hash, for text_files.py
 
 std::vector<std::string> template_hashes(const fs::path& model_dir) {
@@ -71,9 +70,13 @@ SourceTokens token_file(const TokenSource& source, const TokenReader& reader) {
   if (const std::string fault = tokenizer_fault(reader.model_dir); !fault.empty()) {
     throw InputError(fault);
   }
-  // The cached file is named after the hashes of tokenizer and texts, and how these are read.
+  // The cached file is named after the hashes of tokenizer and texts, and of the code that reads
+  // them.
   std::vector<std::string> hashes = {sha256_of_file(reader.model_dir / "tokenizer.json")};
-  std::string all = kReading + hashes.front();
+  std::string all = hashes.front();
+  for (const std::string_view code : {text_files_py(), tokenize_text_py()}) {
+    all += sha256_of_bytes(code.data(), code.size());
+  }
   for (const fs::path& file : source.text) {
     all += hashes.emplace_back(sha256_of_file(file));
     if (is_table(file)) all += file.extension().string();
