@@ -12,6 +12,8 @@ int main(int argc, char** argv) {
   // Blocks above this size go back to the system as soon as they are free. Without it glibc raises
   // the size to that of the largest block that was freed, up to 32 MiB.
   mallopt(M_MMAP_THRESHOLD, 8 << 20);
+  // glibc's own rule, which the line above ends. Without it the heap shrinks at nearly every free.
+  mallopt(M_TRIM_THRESHOLD, 2 * (8 << 20));
   const int exit_code = dotresize::run_worker(argc, argv);
   std::cout.flush();
   std::fflush(nullptr);

@@ -86,9 +86,9 @@ double vocabulary_operations(const ModelConfig& config, const ResolvedJob& job) 
 }
 
 void add_fold_work(JobWork& work) {
+  const int64_t width = work.job.widths.largest();
   for (std::size_t s = 0; s < work.operations.size(); ++s) {
-    const FoldCounts fold =
-        fold_counts(work.config, static_cast<int64_t>(s), work.job.widths.largest());
+    const FoldCounts fold = fold_counts(work.config, static_cast<int64_t>(s), width);
     work.operations[s] += fold.in_proj;
     work.operations[s] += fold.out_proj;
   }
@@ -170,8 +170,9 @@ PhaseTimes fold_stage(const JobTime& t, const ModelConfig& output, const RankSha
     const double vocabulary = vocabulary_operations(t.config, t.job) / t.rates.fold_gemm;
     double fold = shard.first_sublayer == 0 && !output.form.embedding_projection ? vocabulary : 0.0;
     if (t.last(shard) && t.job.maps.head_sliced && !output.tie_word_embeddings) fold += vocabulary;
+    const int64_t width = t.job.widths.largest();
     for_each_sublayer(shard, [&](int64_t s) {
-      const FoldCounts counts = fold_counts(t.config, s, t.job.widths.largest());
+      const FoldCounts counts = fold_counts(t.config, s, width);
       fold += (counts.in_proj + counts.out_proj) / t.rates.fold_gemm;
     });
     work.add("align", count_aligned(t, output, 0, shard.end_sublayer) * align_counts(t).chain /
