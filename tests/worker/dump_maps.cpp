@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
     at::set_num_threads(1);
     dotresize::MpiCommunicator comm(MPI_COMM_WORLD,
                                     dotresize::wait_at_most(std::chrono::seconds(60)));
-    for (const std::string name : std::vector<std::string>(argv + 5, argv + argc)) {
+    for (const std::string& name : std::vector<std::string>(argv + 5, argv + argc)) {
       dotresize::dump(comm, argv[1], argv[2], std::stoll(argv[3]),
                       std::filesystem::path(argv[4]) / name, dotresize::read_case(name));
     }
