@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 import torch
+from forking import MODELS, forking_python
 from layer_sizes import with_layer_sizes
 from narrowing import fold, output_keys, random_maps, write_output
 from running import WORKER
@@ -40,7 +41,7 @@ def evaluate(*arguments, exit_code=0, **environment):
         capture_output=True,
         text=True,
         timeout=240,
-        env={**os.environ, "PYTHONPATH": "", **environment},
+        env={**os.environ, "PYTHONPATH": "", "DOTRESIZE_PYTHON": forking_python(MODELS), **environment},
     )
     assert result.returncode == exit_code, result.stdout + result.stderr
     return result
