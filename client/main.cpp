@@ -60,6 +60,8 @@ int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
     return fail(common, exit_code_of(error), error.code(), error.what());
   } catch (const ProgramMissing& error) {
     return fail(common, kExitUnavailable, "PROGRAM_MISSING", error.what());
+  } catch (const std::system_error& error) {  // a full disk, a folder of another user
+    return fail(common, kExitJobFailed, "SYSTEM", error.what());
   } catch (const std::exception& error) {
     return fail(common, EX_SOFTWARE, "INTERNAL", error_text(error));
   }

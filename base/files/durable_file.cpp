@@ -63,15 +63,15 @@ void write_file_atomically(const fs::path& path, std::string_view content, mode_
   fs::path temporary = path;
   temporary += kTemporaryMark + std::to_string(random());
   temporary += std::to_string(random());
-  OutputFile file(temporary, OutputFile::Mode::kMustNotExist, permissions, confinement);
   try {
+    OutputFile file(temporary, OutputFile::Mode::kMustNotExist, permissions, confinement);
     file.write(content.data(), content.size(), 0);
     file.close();
     files::rename(temporary, path, confinement);
-  } catch (...) {
+  } catch (const std::system_error& error) {
     std::error_code left_behind;
     files::remove(temporary, left_behind);
-    throw;
+    throw std::system_error(error.code(), shown_path(path) + ": cannot write the file");
   }
   sync_directory(path.parent_path(), confinement);
 }

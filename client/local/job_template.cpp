@@ -1,20 +1,18 @@
 #include "client/local/job_template.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 
 #include "base/errors.h"
+#include "base/files/durable_file.h"
 #include "base/files/file_changes.h"
-#include "base/files/unique_fd.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
 #include "client/local/size_alternatives.h"
@@ -211,15 +209,18 @@ std::string job_template(const TemplateRequest& request) {
 
 void write_job_template(const TemplateRequest& request) {
   const std::string text = job_template(request);
-  const UniqueFd file(
-      ::open(request.job_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file && errno == EEXIST) {
-    throw InputError(request.job_file + " exists and is not overwritten: name another file");
+  try {
+    OutputFile file(request.job_file, OutputFile::Mode::kMustNotExist, 0666);
+    file.write(text.data(), text.size(), 0);
+    file.close();
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::file_exists) {
+      throw InputError(request.job_file + " exists and is not overwritten: name another file");
+    }
+    std::error_code left_behind;
+    files::remove(request.job_file, left_behind);  // half written
+    throw;
   }
-  if (file && ::write(file.get(), text.data(), text.size()) == std::ssize(text)) return;
-  const std::string why = std::strerror(errno);
-  if (file) files::remove(request.job_file);  // half written
-  throw InputError(request.job_file + ": cannot write: " + why);
 }
 
 }  // namespace dotresize

@@ -326,9 +326,7 @@ Verb vocabulary_verb(CLI::App& app, CommonOptions& common) {
   add_argument(command, "MODEL_DIR", request->model,
                "A model with a BPE tokenizer, or a stock output");
   add_argument(command, "DIR", request->out, "Output, which must not exist");
-  add_value(command, "--keep", "N", request->keep, "How many tokens stay")
-      ->required()
-      ->check(CLI::PositiveNumber.description(""));
+  add_value(command, "--keep", "N", request->keep, "How many tokens stay")->required();
   add_value(command, "--text", "FILE", request->texts,
             "Texts or tables in the languages that the model is used for")
       ->required();

@@ -1,7 +1,11 @@
 #include "job/checkpoint/checkpoint_files.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -253,7 +257,13 @@ bool has_checkpoint_files(const fs::path& dir) {
   });
 }
 
+void require_search_permission(const fs::path& dir) {
+  if (::faccessat(AT_FDCWD, dir.c_str(), X_OK, AT_EACCESS) == 0 || errno != EACCES) return;
+  throw InputError(dir.string() + ": cannot open: " + std::generic_category().message(errno));
+}
+
 CheckpointFiles find_checkpoint_files(const fs::path& dir, const Confinement& confinement) {
+  require_search_permission(dir);
   std::error_code error;
   if (!fs::is_directory(dir, error)) throw InputError(dir.string() + ": no such model directory");
   CheckpointFiles found;

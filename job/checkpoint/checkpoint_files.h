@@ -19,6 +19,9 @@ struct CheckpointFiles {
   std::map<std::string, std::string> index;  ///< file by tensor; empty: there is no index
 };
 
+/// Throws InputError if this user may not open what is in the directory.
+void require_search_permission(const std::filesystem::path& dir);
+
 /// Finds the files. Opens only the index. Throws InputError if there are none (with a sentence on
 /// what is there instead), the index is malformed, or a shard is missing.
 CheckpointFiles find_checkpoint_files(const std::filesystem::path& dir,

@@ -146,6 +146,7 @@ std::string advice_on_missing_config(const fs::path& dir) {
 SourceModel read_source_model(const fs::path& dir, const Confinement& confinement) {
   SourceModel model;
   std::error_code error;
+  require_search_permission(dir);
   if (!fs::exists(fs::symlink_status(dir / "config.json", error)) && fs::is_directory(dir, error)) {
     throw InputError((dir / "config.json").string() + ": no such file" +
                      advice_on_missing_config(dir));

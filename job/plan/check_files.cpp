@@ -27,6 +27,12 @@ constexpr int64_t kUsualBytesPerToken = 4;
 /// Tokens that a tokenizer may add to a text without using bytes of it.
 constexpr int64_t kAddedTokens = 16;
 
+/// Returns the reason why a file that is there cannot be read; empty if it can.
+std::string reading_fault(const fs::path& file) {
+  if (::faccessat(AT_FDCWD, file.c_str(), R_OK, AT_EACCESS) == 0 || errno == ENOENT) return "";
+  return file.string() + ": cannot open: " + std::generic_category().message(errno);
+}
+
 /// Adds a finding if the texts are too short for `windows` windows of `seqlen` tokens, or may be.
 /// Each token of a text has at least one byte; those that a chat template adds have none. `purpose`
 /// may follow the number of windows.
@@ -35,15 +41,20 @@ void check_length(const std::string& key, const std::vector<fs::path>& texts, in
   const int64_t needed = windows * seqlen;
   int64_t bytes = 0;
   for (const fs::path& text : texts) {
+    if (const std::string fault = reading_fault(text); !fault.empty()) {
+      findings.push_back({key, fault});
+      return;
+    }
     std::error_code error;
     const auto size = static_cast<int64_t>(fs::file_size(text, error));
-    if (!error) bytes += estimated_text_bytes(text, size) + 2;  // a blank line between the files
+    if (!error) bytes += estimated_text_bytes(text, size);
   }
+  const auto blank_lines = 2 * (static_cast<int64_t>(texts.size()) - 1);
   const bool exact = std::ranges::none_of(texts, is_table);
   const std::string wanted =
       counted(windows, "window") + " of " + std::to_string(seqlen) + " tokens" + purpose;
   const std::string remedy = ": give more text, fewer samples or a smaller seqlen";
-  if (exact && bytes + kAddedTokens < needed) {
+  if (exact && bytes + blank_lines + kAddedTokens < needed) {
     findings.push_back({key, counted(bytes, "byte") + " of text cannot be " + wanted + remedy});
   } else if (bytes / kUsualBytesPerToken < needed) {
     findings.push_back({key,
@@ -139,7 +150,8 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
   std::vector<FileFinding> findings;
   const bool evaluates_text = job.evaluation && !job.evaluation->text.empty();
   if (!job.calibration.text.empty() || evaluates_text) {
-    const std::string fault = tokenizer_fault(job.model.path);
+    std::string fault = tokenizer_fault(job.model.path);
+    if (fault.empty()) fault = reading_fault(job.model.path / "tokenizer.json");
     if (!fault.empty()) findings.push_back({"model.path", fault});
   }
   const fs::path& statistics = job.statistics.directory();
@@ -152,16 +164,19 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
   }
   const bool beside = job.evaluation && job.evaluation->unused_windows;
   const int64_t evaluated = job.evaluation ? job.evaluation->samples.value_or(1) : 0;
-  const std::string purpose =
+  std::string purpose =
       beside ? ", " + with_separators(evaluated) + " of them for the evaluation" : "";
+  int64_t windows = expected_samples(job) + (beside ? evaluated : 0);
+  if (job.healing && job.healing->samples.value_or(0) > windows) {
+    windows = *job.healing->samples;
+    purpose = " (heal.samples)";
+  }
   if (!job.calibration.text.empty()) {
-    check_length("calibration.text", job.calibration.text,
-                 expected_samples(job) + (beside ? evaluated : 0), expected_seqlen(job, config),
+    check_length("calibration.text", job.calibration.text, windows, expected_seqlen(job, config),
                  purpose, findings);
   }
   if (job.calibration.count) {
-    check_count("calibration.tokens", job.calibration,
-                expected_samples(job) + (beside ? evaluated : 0), purpose, findings);
+    check_count("calibration.tokens", job.calibration, windows, purpose, findings);
   }
   if (!beside && job.evaluation && job.evaluation->count) {
     check_count("evaluation.tokens", *job.evaluation, evaluated, "", findings);

@@ -13,8 +13,9 @@ struct TokenSource {
   std::vector<std::filesystem::path> text;
   std::filesystem::path tokens;  ///< empty if `text` is given
   std::optional<int64_t> samples;
-  std::optional<int64_t> seqlen;      ///< absent: the token file's row length, else the default
-  std::optional<int64_t> count = {};  ///< tokens in the token file; absent: not counted
+  std::optional<int64_t> seqlen;  ///< absent: the token file's row length, else the default
+  std::optional<int64_t> default_seqlen = {};  ///< absent: default_seqlen(model)
+  std::optional<int64_t> count = {};           ///< tokens in the token file; absent: not counted
 
   bool given() const { return !text.empty() || !tokens.empty(); }
 };

@@ -145,4 +145,4 @@ def test_init_takes_as_many_samples_as_the_text_has(offline, tmp_path):
     assert "  samples: 8 " in job.read_text()
     text.write_text("word")
     error = offline("init", MODEL, tmp_path / "none.yaml", "--text", text, exit_code=65).stderr
-    assert "--text: 6 bytes of text cannot be 2 windows of 1024 tokens" in error
+    assert "--text: 4 bytes of text cannot be 2 windows of 1024 tokens" in error

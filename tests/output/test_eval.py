@@ -110,6 +110,19 @@ def test_latency_alone_needs_no_text(folder):
     assert "perplexity" not in model and "decode_ms_per_token" in model
 
 
+def test_all_models_of_a_call_are_measured_over_the_same_windows(folder):
+    """Positions differ between models, and the window length is that of the model with the fewest."""
+    tokens = folder / "one-text.safetensors"
+    save_file({"tokens": load_file(folder / "tokens.safetensors")["tokens"].flatten()}, tokens)
+    shutil.copytree(folder / "dense", folder / "few positions")
+    config = json.loads((folder / "dense" / "config.json").read_text())
+    (folder / "few positions" / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 16}))
+    for arguments in ([folder / "dense", folder / "few positions"], [folder / "few positions", "--reference", folder / "dense"]):
+        found = document(*arguments, "--tokens", tokens)
+        one, other = found["models"]
+        assert one["seqlen"] == other["seqlen"] == 16 and one["perplexity"] == other["perplexity"] and not found["warnings"]
+
+
 def test_perplexities_over_another_vocabulary_are_not_compared(folder):
     arguments = [folder / "dense", folder / "stranger", "--tokens", folder / "tokens.safetensors"]
     (warning,) = document(*arguments)["warnings"]

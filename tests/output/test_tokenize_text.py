@@ -98,6 +98,15 @@ def test_a_text_that_is_not_utf8_is_named_with_the_place(tmp_path, texts):
     assert f"{bad}: not UTF-8: byte 3 is invalid" in message
 
 
+def test_the_byte_order_mark_of_a_file_is_no_text(tmp_path, texts):
+    marked = tmp_path / "marked.txt"
+    marked.write_bytes(b"\xef\xbb\xbf" + texts[0].read_bytes())
+    plain, other = tmp_path / "plain.safetensors", tmp_path / "marked.safetensors"
+    run(MODEL, plain, texts[0])
+    run(MODEL, other, marked)
+    assert plain.read_bytes() == other.read_bytes()
+
+
 @pytest.mark.parametrize("content, fault", [
     ("café au lait".encode("utf-16"), "it begins as UTF-16 does"),
     ("au lait".encode("utf-16-le"), "byte 1 is zero, as in UTF-16 or in files that are no text"),  # valid UTF-8
@@ -307,6 +316,16 @@ def test_the_template_is_found_where_transformers_finds_it(tmp_path, place):
         model = templated(tmp_path / "model", None, chat_template__json=json.dumps({"chat_template": other}))
     text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[1]}])
     assert tokens_of(model, tmp_path / "out.safetensors", text) == encode("other for x in range(3):")
+
+
+@pytest.mark.parametrize("template, fault", [
+    ([{"name": "tool_use", "template": "t"}, {"name": "rag", "template": "t"}], "chat_template has templates named tool_use, rag, and messages are"),
+    (5, "chat_template is not a text"),
+])  # fmt: skip
+def test_a_template_that_is_there_and_cannot_be_taken_is_named(tmp_path, template, fault):
+    model, out = templated(tmp_path / "model", template), tmp_path / "out.safetensors"
+    text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[1]}])
+    assert f"{model}/tokenizer_config.json: {fault}" in refused(run(model, out, text), out)
 
 
 def test_columns_of_tables_are_read(tmp_path):

@@ -43,7 +43,8 @@ TokenFile read_source(const TokenSource& source, const TokenReader& reader) {
 }
 
 int64_t seqlen_of(const TokenSource& source, const TokenFile& file, const ModelConfig& config) {
-  return source.seqlen.value_or(file.row_length.value_or(default_seqlen(config)));
+  const int64_t otherwise = source.default_seqlen.value_or(default_seqlen(config));
+  return source.seqlen.value_or(file.row_length.value_or(otherwise));
 }
 
 int64_t calibration_samples(const TokenSource& source, const TokenFile& file, int64_t seqlen) {

@@ -183,7 +183,7 @@ def ended_by_signals():
 
 def fault_of(error, out):
     """The text of an error. Those of the file system are about the output: others are InputErrors."""
-    return f"{out}: cannot be written: {error.strerror or f'only a part was ({error})'}" if isinstance(error, OSError) else error
+    return f"{out}: cannot be written: {error.strerror or f'only a part was, as on a full disk ({error})'}" if isinstance(error, OSError) else error
 
 
 def print_result(text, program):

@@ -169,9 +169,14 @@ class ChatTemplate:
             if isinstance(found, list):  # one for each purpose
                 found = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
             if isinstance(found, dict):
-                found = found.get("default")
+                if "default" not in found:
+                    raise InputError(f"{self.model_dir / name}: chat_template has templates named {', '.join(map(str, found))[:200]}, and messages "
+                                     "are written with the one named default")
+                found = found["default"]
             if isinstance(found, str):
                 return found, name
+            if found is not None:
+                raise InputError(f"{self.model_dir / name}: chat_template is not a text")
         raise InputError(f"{self.model_dir}: has no chat template, which messages need, neither {TEMPLATE} nor chat_template in {CONFIG}: "
                          "give text, or a model with a template")
 
@@ -312,9 +317,9 @@ def text_of_file(path, template, sha256=None):
         return text_of_rows(path, rows_of_parquet(path, content), template)
     if content.startswith(b"PAR1"):
         raise InputError(f"{path}: is a parquet file, not text: with a name that ends in .parquet its columns are read")
-    text = decode(path, content)
+    text = decode(path, content).removeprefix("\ufeff")  # the byte order mark of a whole file
     if ending in (".jsonl", ".json"):
-        rows = (rows_of_lines if ending == ".jsonl" else rows_of_json)(path, text.removeprefix("\ufeff"))
+        rows = (rows_of_lines if ending == ".jsonl" else rows_of_json)(path, text)
         return text_of_rows(path, rows, template)
     if looks_like_json_lines(text):
         raise InputError(f"{path}: has JSON lines, not text: with a name that ends in .jsonl its columns are read")

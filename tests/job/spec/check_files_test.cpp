@@ -55,7 +55,7 @@ TEST_F(CheckFiles, FewerBytesThanTokensAreFatal) {
   EXPECT_TRUE(found[0].fatal);
   EXPECT_EQ(found[0].key, "calibration.text");
   EXPECT_EQ(found[0].what,
-            "2,002 bytes of text cannot be 8 windows of 256 tokens: give more text, fewer samples "
+            "2,000 bytes of text cannot be 8 windows of 256 tokens: give more text, fewer samples "
             "or a smaller seqlen");
 }
 
@@ -89,6 +89,37 @@ TEST_F(CheckFiles, WindowsOfTokenFilesAreCounted) {
   ASSERT_EQ(of_evaluation.size(), 1u);
   EXPECT_EQ(of_evaluation[0].key, "evaluation.tokens");
   EXPECT_THAT(of_evaluation[0].what, HasSubstr("255 tokens are 0 windows of seqlen 256, and 1 is"));
+}
+
+TEST_F(CheckFiles, HealingMayNeedMoreWindowsThanCalibration) {
+  EXPECT_TRUE(findings("tokens: t.safetensors", "heal: {samples: 16}").empty());
+  const auto counted = findings("tokens: t.safetensors", "heal: {samples: 17}");
+  ASSERT_EQ(counted.size(), 1u);
+  EXPECT_TRUE(counted[0].fatal);
+  EXPECT_THAT(counted[0].what, HasSubstr("and 17 are needed (heal.samples): give more tokens"));
+  const auto measured = findings("text: [c.txt]", "heal: {samples: 100000}");
+  ASSERT_EQ(measured.size(), 1u);
+  EXPECT_TRUE(measured[0].fatal);
+  EXPECT_THAT(measured[0].what,
+              HasSubstr("cannot be 100,000 windows of 256 tokens (heal.samples): give more text"));
+}
+
+TEST_F(CheckFiles, FilesThatThisUserCannotReadAreNamed) {
+  constexpr uid_t kNobody = 65534;
+  const bool is_root = ::geteuid() == 0;
+  namespace fs = std::filesystem;
+  fs::permissions(dir_.path(), fs::perms{0755});
+  fs::permissions(dir_ / "c.txt", fs::perms::none);
+  if (is_root) {
+    ASSERT_EQ(::seteuid(kNobody), 0);
+  }
+  const auto found = findings();
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_FALSE(found.empty());
+  EXPECT_TRUE(found.back().fatal);
+  EXPECT_EQ(found.back().what, (dir_ / "c.txt").string() + ": cannot open: Permission denied");
 }
 
 TEST_F(CheckFiles, TheLengthOfATableIsAnEstimate) {
