@@ -98,15 +98,6 @@ def test_a_text_that_is_not_utf8_is_named_with_the_place(tmp_path, texts):
     assert f"{bad}: not UTF-8: byte 3 is invalid" in message
 
 
-def test_the_byte_order_mark_of_a_file_is_no_text(tmp_path, texts):
-    marked = tmp_path / "marked.txt"
-    marked.write_bytes(b"\xef\xbb\xbf" + texts[0].read_bytes())
-    plain, other = tmp_path / "plain.safetensors", tmp_path / "marked.safetensors"
-    run(MODEL, plain, texts[0])
-    run(MODEL, other, marked)
-    assert plain.read_bytes() == other.read_bytes()
-
-
 @pytest.mark.parametrize("content, fault", [
     ("café au lait".encode("utf-16"), "it begins as UTF-16 does"),
     ("au lait".encode("utf-16-le"), "byte 1 is zero, as in UTF-16 or in files that are no text"),  # valid UTF-8

@@ -75,6 +75,8 @@ def test_every_recipe_is_a_job_that_meets_its_size(tiny, tmp_path, recipe):
     for size in SIZES:
         job = measure.job_of(recipe, tiny, size, tmp_path / "out")
         job["calibration"].update(seqlen=64, samples=min(16, job["calibration"]["samples"]))  # the tokens of the tiny model
+        if "samples" in job.get("heal", {}):
+            job["heal"]["samples"] = 16
         file.write_text(json.dumps(job))
         compressed = dotresize("plan", file)["compressed"]
         if "mlp" in recipe.method:

@@ -317,9 +317,9 @@ def text_of_file(path, template, sha256=None):
         return text_of_rows(path, rows_of_parquet(path, content), template)
     if content.startswith(b"PAR1"):
         raise InputError(f"{path}: is a parquet file, not text: with a name that ends in .parquet its columns are read")
-    text = decode(path, content).removeprefix("\ufeff")  # the byte order mark of a whole file
+    text = decode(path, content)
     if ending in (".jsonl", ".json"):
-        rows = (rows_of_lines if ending == ".jsonl" else rows_of_json)(path, text)
+        rows = (rows_of_lines if ending == ".jsonl" else rows_of_json)(path, text.removeprefix("\ufeff"))
         return text_of_rows(path, rows, template)
     if looks_like_json_lines(text):
         raise InputError(f"{path}: has JSON lines, not text: with a name that ends in .jsonl its columns are read")
