@@ -344,6 +344,8 @@ def test_several_reports_are_one_table(offline, job_files, tmp_path):
     offline("report", *models, "--html", page)
     assert '"kind":"comparison"' in page.read_text() and str(models[0]) in page.read_text()
     assert not list(models[0].glob("dotresize/*.html"))
+    error = offline("report", *models, "--html", tmp_path / "absent" / "page.html", exit_code=1).stderr
+    assert f"{tmp_path}/absent/page.html: cannot write the file: No such file or directory" in error
     reports = offline.json("report", *models)["reports"]
     assert [report["method"]["width"] for report in reports] == [64, 128]
 

@@ -143,6 +143,8 @@ def test_init_takes_as_many_samples_as_the_text_has(offline, tmp_path):
     text.write_text("word " * 10_000)  # about 12 windows of 1024 tokens, one of which is for the evaluation
     offline("init", MODEL, job, "--text", text)
     assert "  samples: 8 " in job.read_text()
+    error = offline("init", MODEL, tmp_path / "absent" / "job.yaml", "--text", text, exit_code=1).stderr
+    assert f"{tmp_path}/absent/job.yaml: cannot" in error and "No such file or directory" in error
     text.write_text("word")
     error = offline("init", MODEL, tmp_path / "none.yaml", "--text", text, exit_code=65).stderr
     assert "--text: 4 bytes of text cannot be 2 windows of 1024 tokens" in error

@@ -2,8 +2,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,8 +12,6 @@
 #include "base/process/program.h"
 #include "base/text/human_text.h"
 #include "base/text/printable.h"
-#include "job/checkpoint/source_model.h"
-#include "job/plan/resolved_job.h"
 #include "job/report/stored_report.h"
 #include "worker/commands/eval/measure_models.h"
 #include "worker/commands/progress.h"
@@ -112,18 +108,6 @@ std::optional<int64_t> reported_seqlen(const std::filesystem::path& model_dir) {
   return report.evaluation ? report.evaluation->seqlen : std::nullopt;
 }
 
-/// Returns the default window length that all models of a request have positions for: they are to
-/// be measured over the same windows.
-int64_t shared_default_seqlen(const EvalRequest& request) {
-  std::vector<std::filesystem::path> models = request.models;
-  if (!request.reference.empty()) models.push_back(request.reference);
-  int64_t shared = std::numeric_limits<int64_t>::max();
-  for (const std::filesystem::path& model : models) {
-    shared = std::min(shared, default_seqlen(read_source_model(model).config));
-  }
-  return shared;
-}
-
 /// Returns a sentence for each perplexity that cannot be compared with the first model's, because
 /// the tokens differ, and for each that cannot be compared with the one in its model's report,
 /// because the windows differ.
@@ -208,7 +192,6 @@ int eval_command(const EvalRequest& asked, bool json, bool progress_records) {
       request.source.seqlen = reported_seqlen(request.models[i]);
     }
   }
-  if (request.perplexity()) request.source.default_seqlen = shared_default_seqlen(request);
   ProgressPrinter printer(progress_records);
   Progress progress([&](const v1::Progress& state) { printer.show(state); });
   const TokenCache cache = TokenCache::of_user();

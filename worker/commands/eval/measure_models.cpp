@@ -18,6 +18,7 @@
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
 #include "job/model/tensor_table.h"
+#include "job/plan/resolved_job.h"
 #include "worker/commands/kept_states.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
@@ -123,9 +124,10 @@ TransformersResult run_in_transformers(const fs::path& model_dir, const ModelCon
 /// One model of a request. Its configuration and tokens are loaded before the measurement.
 class Evaluation {
  public:
-  /// Loads the model `number` of `count`, counted from 1.
-  Evaluation(const EvalRequest& request, const fs::path& model, size_t number, size_t count,
-             const fs::path& cache_dir);
+  /// Loads the model `number` of `count`, counted from 1. `source`: the request's, with the default
+  /// window length.
+  Evaluation(const EvalRequest& request, const TokenSource& source, const fs::path& model,
+             ModelConfig config, size_t number, size_t count, const fs::path& cache_dir);
 
   std::vector<ProgressPhase> phases() const;
   /// Measures the model. `kept`: final states over the same windows; the reference stores them, and
@@ -165,12 +167,12 @@ ModelConfig read_and_warn(const fs::path& model) {
   return std::move(source.config);
 }
 
-Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t number,
-                       size_t count, const fs::path& cache_dir)
+Evaluation::Evaluation(const EvalRequest& request, const TokenSource& source, const fs::path& model,
+                       ModelConfig config, size_t number, size_t count, const fs::path& cache_dir)
     : request_(request),
       number_(number),
       count_(count),
-      config_(read_and_warn(model)),
+      config_(std::move(config)),
       reader_(model, config_) {
   result_.model = model;
   result_.vocab_size = config_.vocab_size;
@@ -180,9 +182,9 @@ Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t
   if (request.perplexity()) {
     SelfCommunicator self;
     const TokenReader token_reader{result_.model, config_, cache_dir};
-    const TokenWindows tokens = load_evaluation_windows(self, EvaluationSource{request_.source},
+    const TokenWindows tokens = load_evaluation_windows(self, EvaluationSource{source},
                                                         /*calibration=*/{}, token_reader);
-    tokens_.emplace(token_file(request_.source, token_reader));
+    tokens_.emplace(token_file(source, token_reader));
     windows_ = tokens.windows;
     const int64_t seqlen = windows_.size(1);
     check_positions(result_.model, config_, "windows", seqlen);
@@ -347,12 +349,20 @@ std::vector<MeasuredModel> measure_models(const EvalRequest& request, const fs::
   const bool compared = !request.reference.empty();
   std::vector<fs::path> dirs = request.models;
   if (compared) dirs.insert(dirs.begin(), request.reference);
+  std::vector<ModelConfig> configs;
+  configs.reserve(dirs.size());
+  // All models are measured over the same windows, for which the one of fewest positions decides.
+  TokenSource source = request.source;
+  for (const fs::path& dir : dirs) {
+    const int64_t seqlen = default_seqlen(configs.emplace_back(read_and_warn(dir)));
+    source.default_seqlen = std::min(seqlen, source.default_seqlen.value_or(seqlen));
+  }
   std::vector<Evaluation> models;
   std::vector<ProgressPhase> phases;
   models.reserve(dirs.size());
-  for (const fs::path& dir : dirs) {
-    const Evaluation& model =
-        models.emplace_back(request, dir, models.size() + 1, dirs.size(), cache_dir);
+  for (size_t i = 0; i < dirs.size(); ++i) {
+    const Evaluation& model = models.emplace_back(request, source, dirs[i], std::move(configs[i]),
+                                                  i + 1, dirs.size(), cache_dir);
     if (compared) model.require_comparable(models.front());
     for (ProgressPhase& phase : model.phases()) phases.push_back(std::move(phase));
   }
