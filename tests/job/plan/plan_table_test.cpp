@@ -212,5 +212,34 @@ TEST(PlanTable, JsonSaysTheSame) {
                    plan["compressed"]["parameters"].get<double>() / 6622464.0);
 }
 
+/// A plan's time, of phases that are given.
+TimeEstimate some_time() { return {{{{"read", 12.346}, {"forward", 1087.4}, {"hash", 0.25}}}}; }
+
+TEST(TimeTable, ShowsPhasesAndTheTotal) {
+  EXPECT_EQ(time_table(some_time()),
+            "time        18 min 20 s\n"
+            "phase        s   share\n"
+            "read     12.35   1.1 %\n"
+            "forward  1,087  98.9 %\n"
+            "hash      0.25   0.0 %");
+}
+
+TEST(TimeTable, IsAtTheEndOfThePlan) {
+  const ResolvedJob job = small_job(small_llama(), 3);
+  const std::string without = table(job);
+  EXPECT_EQ(plan_table(make_job_plan(small_llama(), job), some_time()),
+            without + "\n\n" + time_table(some_time()));
+  EXPECT_THAT(without, Not(HasSubstr("time  ")));
+}
+
+TEST(TimeTable, JsonHasSecondsByPhase) {
+  const ResolvedJob job = small_job(small_llama(), 3);
+  const json timed = json::parse(plan_to_json(make_job_plan(small_llama(), job), some_time()));
+  EXPECT_DOUBLE_EQ(timed["seconds"]["total"], some_time().total());
+  EXPECT_EQ(timed["seconds"]["phases"],
+            json({{"read", 12.346}, {"forward", 1087.4}, {"hash", 0.25}}));
+  EXPECT_FALSE(document(job).contains("seconds"));
+}
+
 }  // namespace
 }  // namespace dotresize

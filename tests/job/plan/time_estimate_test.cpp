@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "base/files/input_file.h"
 #include "job/model/model_size.h"
@@ -9,7 +8,6 @@
 #include "job/plan/estimate/estimates.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/estimate/job_time.h"
-#include "job/plan/plan_table.h"
 #include "job/plan/resolve/resolve_job.h"
 #include "job/plan/shards/shard_plan.h"
 #include "tests/job/model/test_configs.h"
@@ -18,8 +16,6 @@
 
 namespace dotresize {
 namespace {
-
-using testing::HasSubstr;
 
 v1::Hardware plain_cpu() { return parse_hardware(kPlainCpu, "hw.yaml"); }
 
@@ -467,37 +463,6 @@ TEST_F(SizeAlone, HasCutsThatProgressCountsApart) {
 
 TEST_F(SizeAlone, Of8BTakes15MinutesOnOneH100) {
   EXPECT_LT(minutes("llama-3.1-8b", "h100x1", "{ranks: 1, device: cuda}"), 15.0);
-}
-
-TEST(TimeTable, ShowsPhasesAndTheTotal) {
-  const TimeEstimate time{{{{"read", 12.346}, {"forward", 1087.4}, {"hash", 0.25}}}};
-  EXPECT_EQ(time_table(time),
-            "time        18 min 20 s\n"
-            "phase        s   share\n"
-            "read     12.35   1.1 %\n"
-            "forward  1,087  98.9 %\n"
-            "hash      0.25   0.0 %");
-}
-
-TEST(TimeTable, IsAtTheEndOfThePlan) {
-  const ResolvedJob job = small_job(small_llama(), 3);
-  const TimeEstimate time = estimate(job);
-  const std::string without = plan_table(make_job_plan(small_llama(), job));
-  EXPECT_EQ(plan_table(make_job_plan(small_llama(), job), time),
-            without + "\n\n" + time_table(time));
-  EXPECT_THAT(without, testing::Not(HasSubstr("time  ")));
-}
-
-TEST(TimeTable, JsonHasSecondsByPhase) {
-  const ResolvedJob job = small_job(small_llama(), 3);
-  const TimeEstimate time = estimate(job);
-  const auto document =
-      nlohmann::json::parse(plan_to_json(make_job_plan(small_llama(), job), time));
-  EXPECT_DOUBLE_EQ(document["seconds"]["total"], time.total());
-  EXPECT_EQ(document["seconds"]["phases"].size(), time.phases.size());
-  EXPECT_DOUBLE_EQ(document["seconds"]["phases"]["eigen"], seconds(time, "eigen"));
-  EXPECT_FALSE(
-      nlohmann::json::parse(plan_to_json(make_job_plan(small_llama(), job))).contains("seconds"));
 }
 
 }  // namespace
