@@ -23,8 +23,8 @@ target_compile_options(libtorch INTERFACE
 target_link_directories(libtorch INTERFACE ${_libtorch_dir}/lib)
 # RPATH, which libtorch has too, comes before LD_LIBRARY_PATH; RUNPATH would let another NCCL of a cluster's modules in.
 target_link_options(libtorch INTERFACE -Wl,-rpath,${_libtorch_dir}/lib -Wl,--disable-new-dtags)
-target_link_libraries(libtorch INTERFACE
-  -Wl,--push-state,--no-as-needed torch_cpu c10 -Wl,--pop-state)
+# One item: CMake drops all but one of equal items, and Abseil's targets end in the same --pop-state.
+target_link_libraries(libtorch INTERFACE -Wl,--push-state,--no-as-needed,-ltorch_cpu,-lc10,--pop-state)
 
 # `libtorch_openmp`: the OpenMP runtime of libtorch itself, for code that calls at::parallel_for. Without -fopenmp that is a
 # plain loop; with another runtime there would be two sets of threads.

@@ -84,4 +84,4 @@ list(JOIN _architectures " " _known)
 message(STATUS "CUDA ${_cuda_major} of libtorch, for ${_known}")
 add_library(libtorch_cuda INTERFACE IMPORTED GLOBAL)
 target_link_libraries(libtorch_cuda INTERFACE
-  libtorch cudart -Wl,--push-state,--no-as-needed torch_cuda c10_cuda -Wl,--pop-state)
+  libtorch cudart -Wl,--push-state,--no-as-needed,-ltorch_cuda,-lc10_cuda,--pop-state)
