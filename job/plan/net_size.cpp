@@ -92,11 +92,15 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job, const Stor
   if (size_in_bytes(compressed.main) > size_in_bytes(dense.main)) {
     remedies.push_back("output.dtype: same");
   }
-  remedies.push_back("a smaller width");
-  if (!job.stock_output()) {
-    remedies.push_back("one map for all (output.format: stock), which needs no shortcuts");
+  if (job.target.size || job.target.allocation) {
+    remedies.push_back("method.size below 1");
+  } else {
+    remedies.push_back("a smaller width");
+    if (!job.stock_output()) {
+      remedies.push_back("one map for all (output.format: stock), which needs no shortcuts");
+    }
+    remedies.push_back("method.size, which finds the width for a size");
   }
-  remedies.push_back("method.size, which finds the width for a size");
   return text + "; remedies: " + listed(remedies);
 }
 

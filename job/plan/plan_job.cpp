@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kMaxGroups = 4;
 
 /// Throws InputError with the plan's needs. `plan`: the plan that exceeds the budgets least.
-[[noreturn]] void refuse_budgets(const JobPlan& plan) {
+/// `given`: what the spec says; what it leaves open is what the machine has.
+[[noreturn]] void refuse_budgets(const JobPlan& plan, const v1::Resources& given) {
   const JobResources& resources = plan.job.resources;
   const int64_t memory = peak_memory(plan.shards);
   const int64_t device_memory = peak_device_memory(plan.shards);
@@ -24,10 +25,12 @@ constexpr int64_t kMaxGroups = 4;
   std::string needs;
   if (host) needs = human_bytes_rounded_up(memory) + (device ? " of memory and " : "");
   if (device) needs += human_bytes_rounded_up(device_memory) + (host ? " of GPU memory" : "");
+  const bool asked = host ? given.has_memory() : given.has_device_memory();
   throw InputError(host ? "resources.memory" : "resources.device_memory",
                    human_bytes(host ? *resources.memory : *resources.device_memory) + " of " +
-                       (host ? "memory" : "GPU memory") +
-                       " a rank is too little: this job needs at least " + needs + " with " +
+                       (host ? "memory" : "GPU memory") + " a rank" +
+                       (asked ? "" : ", which is what the machine has,") +
+                       " is too little: this job needs at least " + needs + " with " +
                        std::to_string(resources.ranks) +
                        (resources.ranks == 1 ? " rank" : " ranks"));
 }
@@ -55,7 +58,7 @@ JobPlan plan_job(const v1::JobSpec& spec, const ModelConfig& config,
     return !goes_on && schedule.name != job.schedule.name && can_replace(schedule);
   });
   if (other_schedule == schedules().end()) {
-    if (!fits_as_it_is) refuse_budgets(plan);
+    if (!fits_as_it_is) refuse_budgets(plan, spec.resources());
     return plan;
   }
   job.schedule = *other_schedule;
@@ -70,7 +73,7 @@ JobPlan plan_job(const v1::JobSpec& spec, const ModelConfig& config,
     return std::max(times(peak_memory(tried.shards), job.resources.memory),
                     times(peak_device_memory(tried.shards), job.resources.device_memory));
   };
-  refuse_budgets(excess(other) < excess(plan) ? other : plan);
+  refuse_budgets(excess(other) < excess(plan) ? other : plan, spec.resources());
 }
 
 }  // namespace dotresize

@@ -80,6 +80,12 @@ TEST_F(AskedSize, OfASpeedDoesNotDependOnTheDtype) {
               1e-9);
 }
 
+TEST_F(AskedSize, OfALargerModelIsWarnedOfWithWhatTheJobCanUse) {
+  EXPECT_THAT(plan_table(make_job_plan(
+                  config_, job("name: slicegpt, size: 1.6, allow_larger: true", "float32"))),
+              testing::EndsWith("; remedies: output.dtype: same, method.size below 1"));
+}
+
 TEST_F(AskedSize, OfASpeedThatIsNotThereIsRefused) {
   EXPECT_THAT(error_of("speed: 100"), HasSubstr("without any layer the model would be 14.3 times"));
   config_ = parse_model_config(kMixtralConfig, "config.json");

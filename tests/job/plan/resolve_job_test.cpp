@@ -89,6 +89,18 @@ TEST_F(ResolveJob, ABudgetOfTheSpecIsStrongerThanWhatTheHostHas) {
   EXPECT_EQ(resolve().resources.memory, int64_t{3} << 30);
 }
 
+TEST_F(ResolveJob, ABudgetThatNobodyGaveIsNotTheJobs) {
+  LaunchFacts launch;
+  launch.memory = int64_t{1} << 20;
+  try {
+    plan_job(spec_, config_, launch);
+    FAIL() << "was accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("resources.memory: 1.00 MiB of memory a rank, which is "
+                                        "what the machine has, is too little: this job needs"));
+  }
+}
+
 TEST_F(ResolveJob, AnInterruptedRunKeepsItsSchedule) {
   LaunchFacts launch;
   launch.schedule = "layerwise";
