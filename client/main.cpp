@@ -68,6 +68,7 @@ int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
 }
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   limit_spinning();
   leave_parent_step();
   leave_unusable_temporary_directory();

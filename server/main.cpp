@@ -69,20 +69,32 @@ int serve(ServerOptions options) {
   return kExitOk;
 }
 
+/// Flushes what was printed. Throws ExitNow if it did not reach its reader.
+void require_printed() {
+  const int exit_code = checked_output("dotresize-server", kExitOk);
+  if (exit_code != kExitOk) throw ExitNow{exit_code};
+}
+
 void change_tokens(const TokenOptions& options) {
+  const auto show = [](const std::string& secret) {
+    std::cout << secret << "\n";
+    require_printed();
+  };
   if (options.revoke) {
     revoke_tokens(options.tokens, options.name);
     std::cout << options.name << " has no token any more; a running server needs a SIGHUP\n";
-    return;
+    require_printed();
+  } else if (options.rotate) {
+    rotate_token(options.tokens, options.name, show);
+  } else {
+    add_token(options.tokens, options.name, role_of(options.role), show);
   }
-  std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
-                               : add_token(options.tokens, options.name, role_of(options.role)))
-            << std::endl;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   if (argc > 1 && std::string_view(argv[1]) == "supervise") return supervise(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "sweep") return run_sweep_attempt(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "mpijob") return make_mpi_job_of_request();
@@ -92,7 +104,8 @@ int main(int argc, char** argv) {
       const BackupOptions options = parse_backup_options(argc - 1, argv + 1);
       ::umask(077);
       std::cout << back_up(options.state_dir, options.target) << " jobs copied to "
-                << options.target.string() << std::endl;
+                << options.target.string() << "\n";
+      require_printed();
       return kExitOk;
     }
     if (argc > 1 && std::string_view(argv[1]) == "token") {

@@ -231,6 +231,7 @@ void name_variables(CLI::App& app) {
 void parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
+    refuse_empty_arguments(app);
   } catch (const CLI::ParseError& error) {
     exit_after(app, error);
   }
@@ -303,6 +304,7 @@ ServerOptions parse_options(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!config_file.empty()) apply_config_file(config_file, app);
+    refuse_empty_arguments(app);
     if (options.state_dir.empty()) throw CLI::RequiredError(state->get_name());
   } catch (const CLI::ParseError& error) {
     exit_after(app, error);

@@ -8,6 +8,7 @@
 #include "worker/commands/worker_program.h"
 
 int main(int argc, char** argv) {
+  dotresize::open_standard_streams();
   dotresize::leave_unusable_temporary_directory();
   // Blocks above this size go back to the system as soon as they are free. Without it glibc raises
   // the size to that of the largest block that was freed, up to 32 MiB.

@@ -76,6 +76,27 @@ void write_file_atomically(const fs::path& path, std::string_view content, mode_
   sync_directory(path.parent_path(), confinement);
 }
 
+void write_for_user(const fs::path& path, std::string_view content) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status) || fs::is_regular_file(status)) {
+    const fs::path actual = fs::weakly_canonical(path, error);
+    write_file_atomically(error ? path : actual, content);
+    return;
+  }
+  const UniqueFd fd = Confinement::of_process().open(path, O_WRONLY);
+  while (fd && !content.empty()) {
+    const ssize_t written = ::write(fd.get(), content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) break;
+    content.remove_prefix(static_cast<size_t>(written));
+  }
+  if (!fd || !content.empty()) {
+    throw std::system_error(errno, std::generic_category(),
+                            shown_path(path) + ": cannot write to it");
+  }
+}
+
 void sync_directory(const fs::path& dir, const Confinement& confinement) {
   const fs::path name = dir.empty() ? "." : dir;
   const UniqueFd descriptor = confinement.open(name, O_RDONLY | O_DIRECTORY);

@@ -47,6 +47,10 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
                            mode_t permissions = 0644,
                            const Confinement& confinement = Confinement::of_process());
 
+/// Writes a file that a user has named on the command line: as write_file_atomically(), but the
+/// file that a link leads to is replaced, not the link, and devices and pipes are written to.
+void write_for_user(const std::filesystem::path& path, std::string_view content);
+
 /// Flushes a directory, so that its entries are durable. Throws std::system_error.
 void sync_directory(const std::filesystem::path& dir,
                     const Confinement& confinement = Confinement::of_process());

@@ -1,5 +1,6 @@
 #include "base/process/program.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,14 @@ int checked_output(const char* program, int exit_code) {
                    ? std::strerror(error)
                    : "an earlier write has failed: its disk is full, or its reader has gone");
   return exit_code == kExitOk ? kExitJobFailed : exit_code;
+}
+
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    // The lowest free number is that of the stream. Nobody reads why a message was not shown.
+    if (::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY) != stream) std::abort();
+  }
 }
 
 void survive_file_size_limit() { std::signal(SIGXFSZ, SIG_IGN); }

@@ -24,6 +24,11 @@ inline constexpr char kVersion[] = DOTRESIZE_VERSION;
 /// the program has printed did not reach its reader: a full disk, a closed pipe.
 int checked_output(const char* program, int exit_code);
 
+/// Opens /dev/null in place of standard streams that are closed. Else the next files and sockets
+/// would get their numbers, and what is printed would go into them. Writing to a closed standard
+/// output still fails. Call first.
+void open_standard_streams();
+
 /// Makes a write beyond the limit of file sizes fail with a message instead of killing this process
 /// without a word.
 void survive_file_size_limit();

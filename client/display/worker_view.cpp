@@ -61,8 +61,12 @@ void WorkerView::take(const std::string& line) {
     mpi_text_ += line + "\n";
     if (!options_.verbose) return;
   }
-  has_error_ = has_error_ || line.find("error: ") != std::string::npos;
   const auto failure = parse_failure_line(line);
+  constexpr std::string_view kMark = "error: ";
+  const size_t mark = line.find(kMark);
+  if (reason_.empty() && mark != std::string::npos) {
+    reason_ = failure ? failure->message : printable(line.substr(mark + kMark.size()));
+  }
   if (failure && !failures_.insert(failure->message).second) return;  // repeated by another rank
   display_.print(printable_lines(line));
 }
@@ -72,7 +76,7 @@ void WorkerView::finish(int exit_code) {
   display_.clear();
   const bool explained = exit_code == kExitOk || exit_code == kExitCancelled || !failures_.empty();
   if (!explained && !options_.verbose) std::cerr << mpi_text_ << std::flush;
-  if (explained || has_error_ || !mpi_text_.empty()) return;
+  if (explained || !reason_.empty() || !mpi_text_.empty()) return;
   const char* signal = exit_code > 128 ? ::sigdescr_np(exit_code - 128) : nullptr;
   std::cerr << "dotresize: error: "
             << (signal == nullptr ? "the ranks ended with exit code " + std::to_string(exit_code)

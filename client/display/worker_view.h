@@ -23,6 +23,8 @@ class WorkerView final : public ProgramOutput {
   void standard_output(std::string_view bytes) override;
   void standard_error(std::string_view bytes) override;
   void tick() override { display_.tick(); }
+  /// Returns what the worker has said is wrong; empty if it has not.
+  const std::string& reason() const { return reason_; }
   /// Shows the rest after the worker's end, and what to try if nothing explains it.
   void finish(int exit_code);
 
@@ -37,7 +39,7 @@ class WorkerView final : public ProgramOutput {
   std::set<std::string> failures_;
   std::string mpi_text_;          ///< MPI's lines
   bool in_block_of_mpi_ = false;  ///< between two rules of hyphens
-  bool has_error_ = false;        ///< a program has said what is wrong
+  std::string reason_;            ///< first error of a program
 };
 
 }  // namespace dotresize

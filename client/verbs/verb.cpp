@@ -8,9 +8,27 @@
 
 namespace dotresize {
 
+namespace {
+
+/// Throws InputError for a port that does not exist. gRPC calls the one modulo 65,536.
+void require_port(const std::string& address) {
+  constexpr unsigned long kLastPort = 65535;
+  const size_t colon = address.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  const bool number = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
+  if (address.starts_with("unix:") || !number ||
+      (port.size() <= 5 && std::stoul(port) <= kLastPort)) {
+    return;
+  }
+  throw InputError("--server", address + ": a port is a number of 0 to 65535");
+}
+
+}  // namespace
+
 Connection CommonOptions::connect() const {
   std::string address = server.empty() ? environment_variable("DOTRESIZE_SERVER") : server;
   if (address.empty()) address = "127.0.0.1:50051";
+  require_port(address);
   constexpr char kTokenFile[] = "DOTRESIZE_TOKEN_FILE";
   const std::string file = environment_variable(kTokenFile);
   std::string token = read_small_file(file);

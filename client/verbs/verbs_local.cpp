@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -6,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/failure.h"
 #include "base/process/child_process.h"
 #include "base/process/environment.h"
 #include "base/process/program.h"
@@ -46,11 +49,16 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
 }
 
 /// Runs `command`, which has `--progress json`, and shows its progress.
-int run_worker(const std::vector<std::string>& command, const WorkerView::Options& options) {
+struct WorkerEnd {
+  int exit_code = kExitOk;
+  std::string reason;  ///< what the worker has said is wrong
+};
+
+WorkerEnd run_worker(const std::vector<std::string>& command, const WorkerView::Options& options) {
   WorkerView view(options);
   const int exit_code = run_program(command, view);
   view.finish(exit_code);
-  return exit_code;
+  return {exit_code, view.reason()};
 }
 
 struct RunOptions {
@@ -75,18 +83,30 @@ std::vector<std::string> job_command(const RunOptions& options, const PlannedJob
   return launch_command(planned.plan.job.resources.ranks, shared_memory, worker);
 }
 
-/// Runs the ranks of a planned job and returns the exit code of the run. If the output is complete,
-/// the job has succeeded, however mpirun has ended.
-int run_ranks(const RunOptions& options, const CommonOptions& common, const PlannedJob& planned) {
+/// Runs the ranks of a planned job. If the output is complete, the job has succeeded, however
+/// mpirun has ended.
+WorkerEnd run_ranks(const RunOptions& options, const CommonOptions& common,
+                    const PlannedJob& planned) {
   const FinishedOutput output(planned);
   const SharedMemoryFolder shared_memory(planned.plan.job.resources.ranks);
-  // If -o json is given, stdout already has its one document.
-  const int exit_code = run_worker(job_command(options, planned, shared_memory.path()),
-                                   {.output_to_stderr = common.json(), .verbose = options.verbose});
-  if (exit_code == kExitOk || !output.came_since()) return exit_code;
-  std::cerr << "warning: the ranks ended with exit code " << exit_code
+  // With -o json stdout is for one document.
+  WorkerEnd end = run_worker(job_command(options, planned, shared_memory.path()),
+                             {.output_to_stderr = common.json(), .verbose = options.verbose});
+  if (end.exit_code == kExitOk || !output.came_since()) return end;
+  std::cerr << "warning: the ranks ended with exit code " << end.exit_code
             << " after the output was complete\n";
-  return kExitOk;
+  return {};
+}
+
+/// Prints the one document of a run that has failed. Returns the exit code.
+int fail_in_json(const WorkerEnd& end) {
+  const char* code = end.exit_code == kExitCancelled ? "CANCELLED" : failure_code(end.exit_code);
+  print_json(error_json(code,
+                        end.reason.empty()
+                            ? fmt::format("the ranks ended with exit code {}", end.exit_code)
+                            : end.reason,
+                        end.exit_code));
+  return end.exit_code;
 }
 
 int run(const RunOptions& options, const CommonOptions& common) {
@@ -113,13 +133,14 @@ int run(const RunOptions& options, const CommonOptions& common) {
     output.emplace(planned.given, planned.file.spec, options.job.remote);
   }
   const bool made = output && output->require_free();
-  std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
+  if (!common.json()) std::cout << plan_text(planned) << std::flush;
   if (!made) {
     if (output) output->prepare();
-    const int exit_code = run_ranks(options, common, planned);
-    if (exit_code != kExitOk) return exit_code;
+    const WorkerEnd end = run_ranks(options, common, planned);
+    if (end.exit_code != kExitOk) return common.json() ? fail_in_json(end) : end.exit_code;
   }
   if (output) (common.json() ? std::cerr : std::cout) << "pushed to " << output->push() << "\n";
+  if (common.json()) std::cout << plan_json(planned) << std::flush;
   return kExitOk;
 }
 
@@ -273,7 +294,9 @@ Verb eval_verb(CLI::App& app, CommonOptions& common) {
         require_models(request->models);
         if (!request->reference.empty()) require_models({request->reference});
         return run_worker(
-            worker_command("eval", {"--progress", "json"}, eval_arguments(*request), common), {});
+                   worker_command("eval", {"--progress", "json"}, eval_arguments(*request), common),
+                   {})
+            .exit_code;
       });
 }
 

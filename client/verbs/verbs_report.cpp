@@ -193,7 +193,7 @@ int write_page(const std::vector<std::string>& asked, const fs::path& file,
   const Page page = asked.size() > 1          ? comparison_page(find_reports(asked, common))
                     : fs::is_directory(first) ? page_of_directory(first)
                                               : page_of_job(first, common);
-  write_file_atomically(file, page_html(page));
+  write_for_user(file, page_html(page));
   if (common.json()) {
     print_json({{"page", file.string()}});
   } else {

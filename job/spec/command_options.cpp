@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "base/process/environment.h"
+
 namespace dotresize {
 namespace {
 
@@ -76,6 +78,11 @@ void refuse_empty_arguments(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& given : option->results()) {
       if (given.empty()) throw CLI::ValidationError(option->get_name(), "must not be empty");
+    }
+    const std::string variable = option->get_envname();  // of a list, it may hold separators alone
+    if (app.parsed() && option->empty() && !variable.empty() &&
+        !environment_variable(variable.c_str()).empty()) {
+      throw CLI::ValidationError(variable, "must not be empty");
     }
   }
   for (const CLI::App* part : app.get_subcommands(nullptr)) refuse_empty_arguments(*part);

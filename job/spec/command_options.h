@@ -23,7 +23,8 @@ CLI::Option* add_argument(CLI::App& app, const std::string& name, Value& value,
 }
 
 /// Throws CLI::ValidationError if an option or argument of `app`, or of a subcommand that was
-/// parsed, was given as an empty text, which names no file, job or value.
+/// parsed, was given as an empty text, which names no file, job or value; also if its environment
+/// variable is a list without an entry.
 void refuse_empty_arguments(const CLI::App& app);
 
 /// Adds the options that `dotresize eval` and `dotresize-worker eval` share. Parsing throws

@@ -209,7 +209,7 @@ OutputRights rights_of(const Access& access, const std::string& owner, const std
   return {{job_id, attempt, owner}, any};
 }
 
-std::string add_token(const fs::path& file, const std::string& name, Role role) {
+void add_token(const fs::path& file, const std::string& name, Role role, const ShowSecret& show) {
   if (!is_name(name)) {
     throw InputError("NAME", in_quotes(name) + " is not 1 to 64 characters of [A-Za-z0-9._@-]");
   }
@@ -219,19 +219,19 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
       if (line.name != name) continue;
       throw InputError("NAME", "'" + name + "' already has a token; --rotate issues a new one");
     }
+    show(token.secret);
     return content + line_of(name, role, hex_digits(token.sha256));
   });
-  return token.secret;
 }
 
-std::string rotate_token(const fs::path& file, const std::string& name) {
+void rotate_token(const fs::path& file, const std::string& name, const ShowSecret& show) {
   const SecretToken token = make_secret_token();
   change_file(file, [&](const std::string& content) {
     const Line newest = newest_of(lines_of(content, file), name);
+    show(token.secret);
     return without(content, name) + line_of(name, newest.role, newest.digits) +
            line_of(name, newest.role, hex_digits(token.sha256));
   });
-  return token.secret;
 }
 
 void revoke_tokens(const fs::path& file, const std::string& name) {

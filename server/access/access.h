@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -111,14 +112,20 @@ OutputRights rights_of(const Access& access, const std::string& owner,
 // Changes of a file of tokens. Any number of programs may make them at the same time: each reads
 // the file under a lock and replaces it in one step.
 
-/// Adds a new token to `file` (created with mode 0600 if missing) and returns the secret, which is
-/// stored nowhere. Throws InputError for a name that is taken or malformed.
-std::string add_token(const std::filesystem::path& file, const std::string& name, Role role);
+/// Shows a new secret. It is called before the token is in the file, and throws if nobody has seen
+/// the secret: the file then stays as it is.
+using ShowSecret = std::function<void(const std::string& secret)>;
 
-/// Adds a new token, with the same role, for a name that has one, and returns the secret. The
+/// Adds a new token to `file` (created with mode 0600 if missing). The secret is stored nowhere.
+/// Throws InputError for a name that is taken or malformed.
+void add_token(const std::filesystem::path& file, const std::string& name, Role role,
+               const ShowSecret& show);
+
+/// Adds a new token, with the same role, for a name that has one. The
 /// newest old token stays valid until the next rotation, so that clients can change over; older
 /// ones are removed. Throws InputError for a name without a token.
-std::string rotate_token(const std::filesystem::path& file, const std::string& name);
+void rotate_token(const std::filesystem::path& file, const std::string& name,
+                  const ShowSecret& show);
 
 /// Removes all tokens of a name. Throws InputError for a name without a token.
 void revoke_tokens(const std::filesystem::path& file, const std::string& name);

@@ -146,6 +146,34 @@ def test_run_passes_the_workers_exit_code_on(offline, job_files):
     offline("run", job, exit_code=65)
 
 
+def test_run_that_fails_in_the_worker_has_the_error_in_its_one_document(offline, job_files, tmp_path):
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"tokens": np.full(100, 5000, dtype=np.int32)}, foreign)
+    job = job_files("foreign", calibration={"tokens": str(foreign), "samples": 1, "seqlen": 64}, resources={"ranks": 1})
+    error = offline.json("run", job, exit_code=65)["error"]
+    assert (error["code"], error["exit_code"]) == ("INVALID_INPUT", 65) and "outside the vocabulary" in error["message"]
+
+
+def test_files_that_users_name_are_written_where_they_lead(offline, job_files, tmp_path):
+    job, target = job_files(resources={"ranks": 1}), tmp_path / "target"
+    target.write_text("old")
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    offline("run", job, "--trace", link)
+    assert link.is_symlink() and "traceEvents" in json.loads(target.read_text())
+    offline("report", tmp_path / "out-tiny", "--html", link)
+    assert link.is_symlink() and target.read_text().startswith("<!doctype html>")
+    with open(tmp_path / "piped", "wb") as piped:
+        reader = subprocess.Popen(["cat", pipe], stdout=piped)
+    offline("report", tmp_path / "out-tiny", "--html", pipe)
+    assert reader.wait(20) == 0 and (tmp_path / "piped").read_bytes() == target.read_bytes() and pipe.is_fifo()
+
+
+def test_a_port_that_does_not_exist_is_not_called(offline):
+    assert "a port is a number of 0 to 65535" in offline("list", "--server", "127.0.0.1:65537", exit_code=65).stderr
+
+
 def test_an_interrupt_of_run_ends_its_ranks(offline, job_files, tmp_path):
     run = offline.start("run", job_files.endless())
     read_until(run.stderr, "calibrate")

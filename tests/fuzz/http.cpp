@@ -68,7 +68,7 @@ class Watched {
     const auto file = dir_.write("tokens", "");
     std::filesystem::permissions(
         file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-    add_token(file, "fuzz", Role::kRead);
+    add_token(file, "fuzz", Role::kRead, [](const std::string&) {});
     return file;
   }
 

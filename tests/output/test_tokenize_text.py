@@ -57,6 +57,15 @@ def test_texts_are_joined_with_a_blank_line_and_tokenised_once(tmp_path, texts):
     assert 0 not in tokens  # no <|begin_of_text|>
 
 
+def test_kept_files_are_never_open_to_the_writing_of_others(tmp_path, texts):
+    before = os.umask(0)
+    try:
+        assert run(MODEL, tmp_path / "tokens.safetensors", *texts, python=sys.executable).returncode == 0
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.glob("tokens.*")] == [0o644, 0o644]
+
+
 def test_truncation_and_padding_of_the_tokenizer_file_are_ignored(tmp_path, texts):
     limited = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
     limited.enable_truncation(4)

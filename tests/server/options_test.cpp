@@ -51,6 +51,22 @@ TEST_F(Options, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_EQ(parse({"--config", file}).limits.heartbeat_timeout.count(), 30);
 }
 
+TEST_F(Options, WhatIsGivenMustNotBeEmpty) {
+  for (const char* option : {"--tokens", "--tls", "--allow-root", "--webhook-secret", "--http"}) {
+    EXPECT_EQ(exit_code({option, ""}), kExitUsage) << option;
+  }
+  EXPECT_EQ(exit_code({"--config", config("tokens: \"\"\nlisten: 127.0.0.1:0\n")}), kExitUsage);
+  for (const auto& [variable, separators] :
+       {std::pair("DOTRESIZE_ALLOW_ROOT", ":"), std::pair("DOTRESIZE_ALLOW_REMOTE", " "),
+        std::pair("DOTRESIZE_ALLOW_WEBHOOK", "  ")}) {
+    ::setenv(variable, separators, 1);
+    EXPECT_EQ(exit_code({}), kExitUsage) << variable;
+    ::setenv(variable, "", 1);  // as if it were not set
+    EXPECT_EQ(exit_code({}), -1) << variable;
+    ::unsetenv(variable);
+  }
+}
+
 TEST_F(Options, BadValuesAreUsageErrorsWhereverTheyStand) {
   EXPECT_EQ(exit_code({"--listen", "nowhere"}), kExitUsage);
   EXPECT_EQ(exit_code({"--listen", "host:70000"}), kExitUsage);

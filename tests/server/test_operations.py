@@ -109,6 +109,13 @@ def test_state_is_private_and_what_jobs_write_is_not(make_server, tmp_path):
     assert (tmp_path / "written").stat().st_mode & 0o777 == 0o666 & ~before
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "0<&- 2>&-"])
+def test_jobs_end_though_streams_of_the_server_are_closed(make_server, tmp_path, closed):
+    server = make_server(prefix=("sh", "-c", f'exec "$@" {closed}', "sh"), DOTRESIZE_WORKER=script(tmp_path / "worker", "echo said; exit 1"))
+    job = server.wait(server.create(spec(tmp_path / "out", resources__ranks=1)).id, seconds=60)
+    assert job.state == jobs_pb2.Job.FAILED and b"said" in server.logs(job.id)
+
+
 def test_damaged_record_hides_no_other_and_can_be_deleted(server, tmp_path):
     ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
     for id_ in ids:

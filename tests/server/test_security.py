@@ -241,6 +241,17 @@ def test_a_missing_token_and_a_wrong_one_are_told_apart(server_with_tokens):
     assert "is unknown to this server" in said_of(Client(server_with_tokens, "0" * 64))
 
 
+def test_a_token_that_nobody_has_seen_changes_nothing(tokens):
+    file, _ = tokens
+    before = file.read_bytes()
+    for request in (["zoe", "read"], ["ann", "--rotate"]):
+        for sink in (">/dev/full", ">&-"):
+            done = subprocess.run(["sh", "-c", f'exec "$@" {sink}', "sh", PROGRAM, "token", "--tokens", file, *request],
+                                  capture_output=True, text=True, timeout=20)
+            assert done.returncode == 1 and "cannot write to standard output" in done.stderr, done
+            assert file.read_bytes() == before
+
+
 def test_a_token_is_rotated_while_the_server_runs(server_with_tokens, tokens):
     file, secrets = tokens
 

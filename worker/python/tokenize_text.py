@@ -189,6 +189,7 @@ def run(options):
 
 def main(arguments):
     options = parse(arguments)
+    os.umask(os.umask(0o077) | 0o022)  # a kept file that others may write is not used
     memory = None
     if options.memory is not None:
         memory = min(options.memory, *(limit % 2**64 for limit in resource.getrlimit(resource.RLIMIT_AS)))  # -1 is no limit

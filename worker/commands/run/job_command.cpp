@@ -94,8 +94,10 @@ void check_trace_path(const fs::path& path) {
     throw InputError("--trace", folder.string() + ": no such directory");
   }
   if (fs::is_directory(path, error)) throw InputError("--trace", path.string() + " is a directory");
-  if (::access(folder.c_str(), W_OK) != 0) {
-    throw InputError("--trace", folder.string() + " is not writable");
+  const bool in_folder = !fs::exists(path, error) || fs::is_regular_file(path, error);
+  const fs::path written = in_folder ? folder : path;
+  if (::access(written.c_str(), W_OK) != 0) {
+    throw InputError("--trace", written.string() + " is not writable");
   }
 }
 

@@ -271,7 +271,7 @@ void write_trace(Communicator& comm, const PhaseClock& clock, const fs::path& pa
     for (Json& event : Json::parse(text)) events.push_back(std::move(event));
   }
   const Json document = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
-  write_file_atomically(path, document.dump() + "\n");
+  write_for_user(path, document.dump() + "\n");
 }
 
 /// Writes the files that describe the output, and gives it its name. Runs on rank 0.
