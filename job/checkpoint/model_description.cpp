@@ -172,6 +172,7 @@ json tensors_json(const ModelConfig& config, const CheckpointTable& table) {
       tensors[tensor.name] = {{"file", place.file},   {"dtype", place.dtype},
                               {"shape", place.shape}, {"transposed", place.transposed},
                               {"begin", place.begin}, {"end", place.end}};
+      if (tensor.slice) tensors[tensor.name]["whole"] = tensor.slice->whole;
     }
   }
   return tensors;

@@ -13,7 +13,8 @@ struct ModelDescription {
   ///   name: the last part of the directory's path, without links
   ///   config: every setting with its value, also where config.json leaves it to transformers
   ///   settings: config.json as that of a stock model of the family
-  ///   tensors: file, dtype, shape, begin and end of exactly the tensors that the config implies
+  ///   tensors: file, dtype, shape, begin and end of exactly the tensors that the config implies;
+  ///     whole: the name in the family's files of the tensor of all experts that it is a part of
   ///   companions: the names of the tokenizer's files and their like
   ///   files: stamps of all files of this description, from before they were read
   std::string json;

@@ -171,7 +171,7 @@ class Validator {
     const char* const no_maps = "because it makes no maps: it removes parts of MLPs and attentions";
     refuse_with(method.has_name(), "name", no_maps);
     refuse_with(method.has_lambda(), "lambda", no_maps);
-    refuse_with(method.has_head(), "head", no_maps);
+    refuse_with(method.has_head(), "head", "because it makes no maps; a method.name with it does");
     refuse_with(method.on_nonconvergence() != v1::Method::fail, "on_nonconvergence", no_maps);
   }
 

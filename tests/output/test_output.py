@@ -391,6 +391,21 @@ def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
         assert result.returncode == 65 and said in result.stderr, result.stderr
 
 
+@pytest.mark.parametrize(
+    ("dtype", "method"),
+    [("bfloat16", {"size": 0.4, "round_to": 4}), ("float32", {"size": 0.8, "round_to": 1}), ("bfloat16", {"sparsity": 0.2, "round_to": 2})],
+)
+def test_transformers_multiplies_by_all_experts_of_a_stock_mixture_at_once(tmp_path, dtype, method):
+    """It does so by default, and fails where rows are not whole blocks of 16 bytes."""
+    job = random_job(tmp_path, random_dense(tiny_keys("qwen3_moe", moe_intermediate_size=32)), "stock", method=method)
+    job["output"] |= {"format": "stock", "dtype": dtype}
+    directory = run_worker(tmp_path, job, ranks=1)
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype="auto").eval()
+    assert str(model.dtype).endswith(dtype)
+    with torch.no_grad():
+        assert model(random_ids()[:2]).logits.isfinite().all()
+
+
 # Cases: query heads that share values, biases, a fused in_proj, and a mixture of experts.
 ALLOCATED_SOURCES = ["llama-biases-tied", "phi3-partial-sliding", "qwen2-tied", "mixtral-sliding-tied"]
 

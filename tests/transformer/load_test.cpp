@@ -126,7 +126,8 @@ TEST_F(Load, NamesTheTensorThatIsNotFinite) {
     overwrite_first("model.layers.0.mlp.up_proj.weight", bad);
     const CheckpointReader reader(dir_);
     EXPECT_THAT([&] { load_sublayer(reader, config_, 1, at::kFloat); },
-                ThrowsMessage<InputError>(HasSubstr("'model.layers.0.mlp.up_proj.weight' holds")));
+                ThrowsMessage<InputError>(HasSubstr(
+                    ".safetensors: tensor 'model.layers.0.mlp.up_proj.weight' holds NaN")));
   }
 }
 

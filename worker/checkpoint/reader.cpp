@@ -205,6 +205,11 @@ at::Tensor CheckpointReader::unpacked(const MappedTensor& tensor) const {
   return tensor.place.transposed ? weight.transpose(-2, -1) : weight;
 }
 
+std::string CheckpointReader::in_file(const std::string& name) const {
+  const MappedTensor& tensor = tensor_named(name);
+  return tensor_of_file(tensor.file->path, tensor.place.stored_name);
+}
+
 at::Tensor CheckpointReader::dequantised(const MappedTensor& tensor) const {
   const QuantisedPlace& form = *tensor.place.quantised;
   if (form.packed) return unpacked(tensor);

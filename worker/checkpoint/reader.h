@@ -76,6 +76,8 @@ class CheckpointReader {
   /// quantised weight a copy in bfloat16. The view of a transposed one is not contiguous. Throws
   /// InputError naming tensor, file, found and expected, and for scales that are not finite.
   at::Tensor get(const std::string& name, at::IntArrayRef expected_shape) const;
+  /// "FILE: tensor 'NAME'", by its name in the file: begins an error about the tensor's values.
+  std::string in_file(const std::string& name) const;
   /// Throws what get() throws for name, shape and dtype; reads no values.
   void check(const std::string& name, at::IntArrayRef expected_shape) const;
   /// Returns a copy of these rows (int64 [n]) of the tensor that get() returns, and frees the

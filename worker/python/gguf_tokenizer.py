@@ -51,8 +51,7 @@ SPLITS = {
 }
 # Names where llama.cpp must merge a word's parts although the whole word is in the vocabulary (ignore_merges is false).
 SPLITS_WITH_MERGES = {LLAMA3: "dbrx"}
-# llama.cpp begins a text with the first special token for these, unless the file says that it must not.
-BEGIN_BY_THEMSELVES = ("llama-bpe", "tekken")
+MARK = "▁"  # SentencePiece's for a space
 
 
 def steps_of(pre_tokenizer):
@@ -118,16 +117,53 @@ def special_tokens(model, gguf, loads_merges):
             return gguf.SpecialVocab(folder, load_merges=loads_merges, n_vocab=model.config["vocab_size"])
 
 
+def steps_within(step, parts):
+    """The steps of a normalizer or a pre-tokenizer. parts: what a sequence calls its own."""
+    if not step:
+        return []
+    return [inner for part in step[parts] for inner in steps_within(part, parts)] if step["type"] == "Sequence" else [step]
+
+
+def normalizer_steps(tokenizer):
+    return steps_within(tokenizer.get("normalizer"), "normalizers")
+
+
+def marks_of(tokenizer):
+    """Steps of the normalizer that put SentencePiece's mark for spaces."""
+    marks = [{"type": "Prepend", "prepend": MARK}, {"type": "Replace", "pattern": {"String": " "}, "content": MARK}]
+    return [step for step in normalizer_steps(tokenizer) if step in marks]
+
+
+def refuse_changes_of_text(tokenizer, file, known=()):
+    """llama.cpp does not normalize a text. One in NFC, as nearly all are, has no need of that step."""
+    for step in normalizer_steps(tokenizer):
+        if step["type"] != "NFC" and step not in known:
+            raise InputError(f"{file}: the normalizer {step['type']} changes a text before it is split, which llama.cpp does not do")
+
+
+def metaspaces_of(tokenizer):
+    """Steps of the pre-tokenizer that put SentencePiece's mark for spaces."""
+    steps = steps_within(tokenizer.get("pre_tokenizer"), "pretokenizers")
+    return [step for step in steps if step["type"] == "Metaspace" and step["replacement"] == MARK]
+
+
 def begins_with_space(tokenizer):
     """Returns true if a space is put before each text."""
-    normalizer, splitter = tokenizer.get("normalizer") or {}, tokenizer.get("pre_tokenizer") or {}
-    steps = normalizer["normalizers"] if normalizer.get("type") == "Sequence" else [normalizer]
-    return any(step.get("type") == "Prepend" for step in steps) or splitter.get("prepend_scheme", "never") != "never"
+    prepends = any(step["type"] == "Prepend" for step in marks_of(tokenizer))
+    return prepends or any(step.get("prepend_scheme", "always") != "never" for step in metaspaces_of(tokenizer))
+
+
+def require_marked_spaces(tokenizer, file):
+    """llama.cpp puts the mark for each space itself."""
+    refuse_changes_of_text(tokenizer, file, marks_of(tokenizer))
+    if not metaspaces_of(tokenizer) and all(step["type"] != "Replace" for step in marks_of(tokenizer)):
+        raise InputError(f"{file}: this tokenizer does not write a space as {MARK} (normalizer, pre_tokenizer), and llama.cpp does")
 
 
 def add_model(writer, model, tokenizer, gguf):
-    vocabulary = model.config["vocab_size"]
+    vocabulary, file = model.config["vocab_size"], model.directory / "tokenizer.json"
     if tokenizer["model"].get("byte_fallback"):  # SentencePiece: the pair of highest score is merged first
+        require_marked_spaces(tokenizer, file)
         writer.add_tokenizer_model("llama")
         tokens = add_tokens(writer, tokenizer, vocabulary, gguf)
         ranks = {}
@@ -137,13 +173,14 @@ def add_model(writer, model, tokenizer, gguf):
         writer.add_add_space_prefix(begins_with_space(tokenizer))
         special = special_tokens(model, gguf, loads_merges=False)
     else:
-        split = split_of(tokenizer, model.directory / "tokenizer.json")
+        split = split_of(tokenizer, file)
+        refuse_changes_of_text(tokenizer, file)
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre(split)
         add_tokens(writer, tokenizer, vocabulary, gguf)
         special = special_tokens(model, gguf, loads_merges=True)
-        if split in BEGIN_BY_THEMSELVES:
-            special.add_special_token.setdefault("bos", False)
+    # llama.cpp begins a text with the first special token for some tokenizers, unless the file says that it must not.
+    special.add_special_token.setdefault("bos", False)
     special.add_to_gguf(writer, quiet=True)
 
 

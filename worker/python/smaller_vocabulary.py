@@ -92,14 +92,32 @@ def require_same_tokens(lines, before, after, new_ids, file):
             raise InputError(f"{file}: divides {line[:60]!r} differently without the tokens that it does not need")
 
 
+def names_in_files(model):
+    """{name in the family's files: names of the description}, several where one tensor has those of all experts."""
+    found = {}
+    for name in sorted(model.tensors, key=lambda name: [int(part) if part.isdigit() else part for part in name.split(".")]):
+        found.setdefault(model.tensors[name].get("whole", name), []).append(name)
+    return found
+
+
+def stored_tensor(model, names):
+    """The tensor as the family's files have it. names: of the description."""
+    import torch
+
+    if "whole" not in model.tensors[names[0]]:
+        return model.get(names[0])
+    parts = [model.get(name) for name in names]
+    return torch.stack([part.mT if part.ndim == 2 else part for part in parts])  # matrices are [in, out] there
+
+
 def write_weights(model, new_ids, directory):
     """Returns the numbers of tensors, parameters and bytes."""
     import torch
 
     kept, parameters = torch.tensor(list(new_ids)), 0
     shards = Shards(directory, "smaller_vocabulary")
-    for name in sorted(model.tensors):
-        values = model.get(name)
+    for name, names in sorted(names_in_files(model).items()):
+        values = stored_tensor(model, names)
         values = values[kept] if name in TABLES else values
         parameters += values.numel()
         shards.add(name, values)
@@ -126,11 +144,12 @@ def shrink(model, options):
             texts = Texts(model, before, options.text)
             checked = Texts(model, before, options.check) if options.check else texts
             new_ids = choose(model, tokenizer, texts.counts, options.keep)
-            with whole_or_nothing(options.out, model) as partial:
+        with whole_or_nothing(options.out, model) as partial:
+            with reading(file, "a tokenizer"):
                 write_settings(model, tokenizer, new_ids, partial)
                 after = load_tokenizer(partial)
                 require_same_tokens(texts.lines(), before, after, new_ids, file)
-                written = write_weights(model, new_ids, partial)
+            written = write_weights(model, new_ids, partial)
     except TextError as error:
         raise InputError(str(error)) from error
     return {"file": str(options.out), "vocabulary": len(new_ids), "vocabulary_before": len(tokenizer.ids()),

@@ -12,10 +12,10 @@
 namespace dotresize {
 namespace {
 
-[[noreturn]] void refuse_value(const std::string& name, const at::Tensor& stored,
-                               at::ScalarType dtype) {
-  if (!all_finite(stored)) throw InputError("tensor '" + name + "' holds NaN or infinity");
-  throw InputError("tensor '" + name + "' holds a value beyond the range of " +
+[[noreturn]] void refuse_value(const CheckpointReader& reader, const std::string& name,
+                               const at::Tensor& stored, at::ScalarType dtype) {
+  if (!all_finite(stored)) throw InputError(reader.in_file(name) + " holds NaN or infinity");
+  throw InputError(reader.in_file(name) + " holds a value beyond the range of " +
                    std::string(c10::toString(dtype)) + "; compute in float32 or bfloat16");
 }
 
@@ -26,7 +26,7 @@ at::Tensor copied(const CheckpointReader& reader, const std::string& name, const
   for_each_block(stored, [&](const at::Tensor& block, int64_t begin) {
     at::Tensor copy = loaded.view({-1}).narrow(0, begin, block.numel()).view(block.sizes());
     copy.copy_(block);
-    if (!all_finite(copy)) refuse_value(name, block, dtype);
+    if (!all_finite(copy)) refuse_value(reader, name, block, dtype);
     reader.release(name, block);  // so that the tensor is not held twice
   });
   reader.release(name, stored);  // a transposed one, which blocks do not cover
@@ -86,7 +86,7 @@ void check_values(const CheckpointReader& reader, const StoredTensor& tensor,
                   at::ScalarType dtype) {
   reader.read_ahead(tensor.name, tensor.shape);
   for_each_block(reader.get(tensor.name, tensor.shape), [&](const at::Tensor& block, int64_t) {
-    if (!all_finite(block.to(dtype))) refuse_value(tensor.name, block, dtype);
+    if (!all_finite(block.to(dtype))) refuse_value(reader, tensor.name, block, dtype);
     reader.release(tensor.name, block);
   });
 }

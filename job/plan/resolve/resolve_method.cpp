@@ -57,6 +57,24 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
                   size_text(static_cast<double>(fewest) / static_cast<double>(dense)), advice));
 }
 
+/// Returns the divisor of the widths and the features that a stock output needs: transformers 5
+/// multiplies by all experts of a mixture at once, if their rows are whole blocks of 16 bytes.
+int64_t step_of_experts(const ModelConfig& config, const ResolvedJob& job) {
+  constexpr int64_t kBlockBytes = 16;
+  if (!job.stock_output() || expert_features(config) == 0) return 1;
+  return kBlockBytes / size_in_bytes(job.output.dtypes.main);
+}
+
+/// Refuses a width of the job, unless it is the source's own.
+void check_rows_of_experts(const std::string& key, int64_t given, int64_t of_source, int64_t step,
+                           const ResolvedJob& job) {
+  if (given == of_source || given % step == 0) return;
+  throw InputError(
+      key, fmt::format("{} is not a multiple of {}, as transformers needs the rows of experts in "
+                       "{} (output.format is stock)",
+                       given, step, to_string(job.output.dtypes.main)));
+}
+
 /// Sets the widths, or what decides them. Everything else that affects the output's size must be
 /// set before.
 void resolve_widths(const v1::Method& given, int64_t asked_round_to, const ModelConfig& config,
@@ -85,6 +103,8 @@ void resolve_widths(const v1::Method& given, int64_t asked_round_to, const Model
                            std::to_string(unit) + ", the number of attention heads, as a " +
                            config.family + " model needs it (output.format is stock)");
     }
+    check_rows_of_experts("method.width", given.width(), config.hidden_size,
+                          step_of_experts(config, job), job);
     set_width(given.width());
   } else if (given.has_sparsity()) {
     job.target.sparsity = given.sparsity();
@@ -149,7 +169,9 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   // quantizers divide rows, quantize them well. A sparsity is met as closely as in the paper.
   const bool for_engines = job.stock_output() && asks;
   const int64_t usual = config.hidden_size < 2048 ? 8 : for_engines ? 256 : 64;
-  const int64_t round_to = given.round_to() != 0 ? given.round_to() : usual;
+  const int64_t step = step_of_experts(config, job);
+  const int64_t round_to =
+      std::lcm(given.round_to() != 0 ? int64_t{given.round_to()} : usual, step);
   if (job.target.allocation) {
     job.mlp.emplace().allocated = true;
     job.mlp->by_layer = !job.stock_output();
@@ -158,6 +180,10 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
     job.mlp->expert_width = expert_features(config);
   } else {
     job.mlp = mlp_target(given, round_to, config);
+    if (job.mlp) {
+      check_rows_of_experts("method.mlp.width", job.mlp->expert_width, expert_features(config),
+                            step, job);
+    }
   }
   resolve_widths(given, round_to, config, job);
   check_output_form(config, job);

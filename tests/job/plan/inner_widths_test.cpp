@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <numeric>
+#include <string>
+#include <utility>
+
 #include "job/model/read_model_config.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/shards/rank_shard.h"
@@ -61,6 +65,64 @@ TEST_F(MlpWidths, MlpsAndExpertsAreCutByTheSameFraction) {
   spec_.mutable_method()->mutable_mlp()->clear_sparsity();
   spec_.mutable_method()->mutable_mlp()->set_width(64);
   EXPECT_THAT(error(), HasSubstr("method.mlp.width: the model has both MLPs and experts"));
+}
+
+/// A job of a stock mixture: hidden size 2048, experts of 768 features.
+class StockMixture : public MlpWidths {
+ protected:
+  StockMixture() {
+    config_ = parse_model_config(kQwen3MoeConfig, "config.json");
+    spec_.mutable_output()->set_format(v1::Output::stock);
+  }
+  void method(const std::string& yaml) {
+    text("name: n\nmodel: {path: m}\noutput: {path: o, format: stock}\nmethod: " + yaml +
+         "\ncalibration: {text: [c.txt]}\n");
+  }
+};
+
+TEST_F(StockMixture, RowsOfItsExpertsAreWholeBlocksOf16Bytes) {
+  for (const auto& [dtype, step] : {std::pair(Dtype::kFloat32, 4), {Dtype::kBFloat16, 8}}) {
+    config_.files.dtypes = {dtype, {}};
+    method("{size: 0.8, round_to: 1}");
+    EXPECT_EQ(resolve().mlp->round_to, step);
+    method("{size: 0.8, round_to: 6}");
+    EXPECT_EQ(resolve().mlp->round_to, std::lcm(6, step));
+    method("{size: 0.8, round_to: 32}");
+    EXPECT_EQ(resolve().mlp->round_to, 32);
+    method("{sparsity: 0.1012, round_to: 1, mlp: {sparsity: 0.1012}}");
+    EXPECT_EQ(resolve().widths.largest() % step, 0);
+    EXPECT_EQ(resolve().mlp->expert_width % step, 0);
+    EXPECT_GT(resolve().widths.largest(), 2048 * 0.8988 - step);
+  }
+}
+
+TEST_F(StockMixture, AWidthWithPartsOfBlocksIsRefusedByName) {
+  config_.files.dtypes = {Dtype::kBFloat16, {}};
+  method("{width: 2044}");
+  EXPECT_THAT(error(), HasSubstr("method.width: 2044 is not a multiple of 8, as transformers needs "
+                                 "the rows of experts in bfloat16 (output.format is stock)"));
+  method("{width: 2040, mlp: {width: 764}}");
+  EXPECT_THAT(error(), HasSubstr("method.mlp.width: 764 is not a multiple of 8, as transformers"));
+  config_.files.dtypes = {Dtype::kFloat32, {}};
+  EXPECT_EQ(resolve().mlp->expert_width, 764);
+  spec_.mutable_output()->set_dtype(v1::Output::bfloat16);
+  EXPECT_THAT(error(), HasSubstr("method.mlp.width: 764"));
+}
+
+TEST_F(StockMixture, WidthsOfTheSourceAndOfOtherOutputsStayAsTheyAre) {
+  config_.files.dtypes = {Dtype::kBFloat16, {}};
+  for (LayerSpec& layer : config_.layers) layer.mlp.intermediate_size = 764;
+  method("{width: 2040, mlp: {width: 764}}");
+  EXPECT_FALSE(resolve().mlp);
+  method("{width: 2040, mlp: {width: 700}}");
+  EXPECT_THAT(error(), HasSubstr("method.mlp.width: 700"));
+  spec_.mutable_output()->clear_format();
+  EXPECT_EQ(resolve().mlp->expert_width, 700);
+  method("{width: 2044}");
+  config_ = small_llama();
+  spec_.mutable_method()->set_width(252);
+  config_.family = "mistral";
+  EXPECT_EQ(resolve().widths.largest(), 252);
 }
 
 /// A model with both kinds: an MLP in the first layer, experts in the others.

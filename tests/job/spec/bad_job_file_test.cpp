@@ -193,7 +193,8 @@ std::vector<BadJob> bad_jobs() {
       {"AllocateWithAName", good_with("sparsity: 0.2", "size: 0.8\n  allocate: auto"),
        "9: method.allocate: auto does not go with method.name, because it makes no maps"},
       {"AllocateWithAHead", unnamed_with("sparsity: 0.2", "size: 0.8\n  head: sliced"),
-       "6: method.allocate: auto does not go with method.head, because it makes no maps"},
+       "6: method.allocate: auto does not go with method.head, because it makes no maps; a "
+       "method.name with it does"},
       {"AllocateOfCompressedActivations",
        with(unnamed_with("sparsity: 0.2", "size: 0.8\n  allocate: auto"),
             "calibration:", "calibration:\n  activations: compressed"),

@@ -64,10 +64,10 @@ def model(tmp_path_factory):
     return directory
 
 
-def with_steps(model, steps, **settings):
+def with_steps(model, steps, normalizer=None, **settings):
     """Gives the model a tokenizer with these steps."""
     file = model / "tokenizer.json"
-    content = tokenizer_document()
+    content = tokenizer_document() | {"normalizer": normalizer}
     content["pre_tokenizer"] = steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
     content["model"] |= settings
     file.write_text(json.dumps(content))
@@ -146,20 +146,64 @@ def test_settings_beside_the_tokenizer_are_named_if_they_are_wrong(name, tmp_pat
     assert f"{name}: must be a JSON object, not array" in export(tmp_path / "model", tmp_path / "model.gguf", exit_code=65)
 
 
-def test_a_sentencepiece_tokenizer_has_scores(model, tmp_path):
-    """The byte tokens of Llama 2 and Mistral 7B, and merges by rank."""
-    with_steps(model, [{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}])
-    content = json.loads((model / "tokenizer.json").read_text())
-    vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"<0x{byte:02X}>": 3 + byte for byte in range(256)}
-    vocabulary |= {text: 259 + number for number, text in enumerate(["▁", "t", "h", "e", "th", "▁the", "▁t", "he"])}
-    content |= {"added_tokens": [], "model": {"type": "BPE", "byte_fallback": True, "vocab": vocabulary, "merges": [["t", "h"], ["▁", "t"]]}}
+MARKED = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+PIECES = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"<0x{byte:02X}>": 3 + byte for byte in range(256)}
+PIECES |= {text: 259 + number for number, text in enumerate(["▁", "t", "h", "e", "th", "▁the", "▁t", "he"])}
+
+
+def sequence(*steps):
+    return {"type": "Sequence", "normalizers": list(steps)}
+
+
+def with_pieces(model, normalizer, pre_tokenizer):
+    """Gives the model a tokenizer of SentencePiece: the byte tokens of Llama 2 and Mistral 7B."""
+    content = tokenizer_document() | {"added_tokens": [], "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "post_processor": None}
+    content["model"] = {"type": "BPE", "byte_fallback": True, "vocab": PIECES, "merges": [["t", "h"], ["▁", "t"]]}
     (model / "tokenizer.json").write_text(json.dumps(content))
+    change_json(model / "tokenizer_config.json", removed=["add_bos_token"])
+
+
+def test_a_sentencepiece_tokenizer_has_scores(model, tmp_path):
+    with_pieces(model, None, METASPACE)
     export(model, tmp_path / "model.gguf")
     fields = fields_of(tmp_path / "model.gguf")
     assert fields["tokenizer.ggml.model"] == "llama" and "tokenizer.ggml.pre" not in fields
     scores, types = fields["tokenizer.ggml.scores"], fields["tokenizer.ggml.token_type"]
-    assert (scores[vocabulary["th"]], scores[vocabulary["▁t"]], scores[vocabulary["e"]]) == (0.0, -1.0, -2.0)
+    assert (scores[PIECES["th"]], scores[PIECES["▁t"]], scores[PIECES["e"]]) == (0.0, -1.0, -2.0)  # merges by rank
     assert types[3:259] == [TokenType.BYTE] * 256 and types[500] == TokenType.UNUSED
+    # llama.cpp would begin each text with a token that this tokenizer does not add.
+    assert fields["tokenizer.ggml.add_bos_token"] is False
+
+
+def test_steps_before_the_splitting_that_llama_cpp_has_are_exported(model, tmp_path):
+    for number, (normalizer, space) in enumerate([(sequence(*MARKED), True), (MARKED[1], False), (sequence({"type": "NFC"}, *MARKED), True)]):
+        with_pieces(model, normalizer, None)
+        export(model, tmp_path / f"pieces-{number}.gguf")
+        assert fields_of(tmp_path / f"pieces-{number}.gguf")["tokenizer.ggml.add_space_prefix"] is space
+    with_pieces(model, None, {"type": "Metaspace", "replacement": "▁"})
+    export(model, tmp_path / "metaspace.gguf")
+    assert fields_of(tmp_path / "metaspace.gguf")["tokenizer.ggml.add_space_prefix"] is True
+    for number, normalizer in enumerate([{"type": "NFC"}, sequence(), sequence({"type": "NFC"})]):  # Qwen's, DeepSeek's
+        with_steps(model, [split(QWEN), byte_level(False)], normalizer=normalizer)
+        export(model, tmp_path / f"bytes-{number}.gguf")
+
+
+def test_steps_before_the_splitting_that_llama_cpp_lacks_are_refused_by_name(model, tmp_path):
+    replace = {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}
+    for step in [{"type": "Lowercase"}, {"type": "NFKC"}, replace]:
+        for normalizer in step, sequence({"type": "NFC"}, sequence(step)):
+            with_steps(model, [split(QWEN), byte_level(False)], normalizer=normalizer)
+            refusal = export(model, tmp_path / "model.gguf", exit_code=65)
+            assert f"tokenizer.json: the normalizer {step['type']} changes a text before it is split" in refusal
+        with_pieces(model, sequence(step, *MARKED), None)
+        refusal = export(model, tmp_path / "model.gguf", exit_code=65)
+        assert f"tokenizer.json: the normalizer {step['type']} changes a text before it is split" in refusal
+    with_steps(model, [split(QWEN), byte_level(False)], normalizer=MARKED[1])
+    assert "the normalizer Replace changes a text" in export(model, tmp_path / "model.gguf", exit_code=65)
+    for normalizer in None, MARKED[0]:
+        with_pieces(model, normalizer, None)
+        assert "tokenizer.json: this tokenizer does not write a space as ▁" in export(model, tmp_path / "model.gguf", exit_code=65)
 
 
 def test_special_tokens_of_config_json_are_taken_from_the_description(model, tmp_path):

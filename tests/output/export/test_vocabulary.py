@@ -12,7 +12,7 @@ import torch
 from exports import change_json, make_model
 from forking import HELPERS, forking_python
 from running import BUILD, EXAMPLE, ROOT, keys_of, report_of, run_worker
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -117,6 +117,54 @@ def test_ids_of_settings_follow_their_tokens(tmp_path):
         assert torch.equal(weights[1][name], weights[0][name][sorted(kept)])
     for name in weights[0].keys() - {"model.embed_tokens.weight", "lm_head.weight"}:
         assert torch.equal(weights[1][name], weights[0][name])
+
+
+MIXTURE = {"num_experts": 11, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 16}
+STACKED = {"num_local_experts": 11, "num_experts_per_tok": 2, "head_dim": 16, "intermediate_size": 24}
+MIXTURES = {"gpt_oss": STACKED, "mixtral": STACKED, "qwen3_moe": MIXTURE}
+
+
+def fuse_experts(model):
+    """Stores the experts as transformers 5 names them in a model: those of a layer in one tensor, gate and up together."""
+    file = next(model.glob("*.safetensors"))
+    fused, experts = {}, {}
+    for name, tensor in load_file(file).items():
+        layer, of_expert, place = name.partition("experts.")
+        if of_expert:
+            number, part = place.split(".")[:2]
+            part = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}.get(part, part)
+            experts.setdefault(layer.replace("block_sparse_moe", "mlp"), {})[int(number), part] = tensor
+        else:
+            fused[name.replace("block_sparse_moe", "mlp")] = tensor
+    for layer, parts in experts.items():
+        numbers = sorted({number for number, _ in parts})
+        gate_up = [torch.cat([parts[number, "gate_proj"], parts[number, "up_proj"]]) for number in numbers]
+        fused[f"{layer}experts.gate_up_proj"] = torch.stack(gate_up)
+        fused[f"{layer}experts.down_proj"] = torch.stack([parts[number, "down_proj"] for number in numbers])
+    save_file(fused, file, metadata={"format": "pt"})
+
+
+FORMS = [("gpt_oss", "saved"), ("mixtral", "saved"), ("mixtral", "fused"), ("qwen3_moe", "saved"), ("qwen3_moe", "fused")]
+
+
+@pytest.mark.parametrize(("family", "form"), FORMS)
+def test_experts_have_the_names_that_transformers_reads(family, form, tmp_path):
+    model, out = tmp_path / "model", tmp_path / "out"
+    dense = make_model(model, family, tie_word_embeddings=False, **MIXTURES[family]).eval()
+    saved = load_file(next(model.glob("*.safetensors")))
+    if form == "fused":
+        fuse_experts(model)
+    result = vocabulary(model, out)
+    written = load_file(next(out.glob("*.safetensors")))
+    assert {name: tensor.shape[1:] for name, tensor in written.items()} == {name: tensor.shape[1:] for name, tensor in saved.items()}
+    kept = new_ids(model, out)
+    smaller, info = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32, output_loading_info=True)
+    assert not any(info.values()) and result["parameters"] == smaller.num_parameters()
+    old = sorted(kept)[::3]
+    with torch.no_grad():
+        expected = dense(torch.tensor([old])).logits[0][:, sorted(kept, key=kept.get)]
+        found = smaller.eval()(torch.tensor([[kept[number] for number in old]])).logits[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_tokens_of_bytes_stay_where_characters_fall_back_on_them(tmp_path):
