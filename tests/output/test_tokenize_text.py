@@ -343,6 +343,33 @@ def test_columns_of_tables_are_read(tmp_path):
     assert tokens_of(model, out, plain, tmp_path / "s.json") == encode(plain.read_text() + "\n\n" + chat)
 
 
+NULLS = [
+    [{"role": "user", "content": "Twelve?", "tool_calls": None}, {"role": "assistant", "content": None, "tool_calls": ["f"]}],
+    [{"role": "user", "content": "for x in range(3):", "name": None, "tool_calls": None}],
+]
+
+
+@pytest.mark.parametrize("name", ["m.jsonl", "m.json", "m.parquet"])
+def test_a_null_of_a_message_is_absent_as_in_transformers(tmp_path, name):
+    import pyarrow
+    import pyarrow.parquet
+    from transformers import AutoTokenizer
+
+    template = (
+        "{% for m in messages %}{{ m.role }}:{% if m.content is defined %} {{ m.content }}{% endif %}"
+        "{% if m.tool_calls is defined %}[CALLS]{{ m.tool_calls }}{% endif %}{{ m.name }}\n{% endfor %}"
+    )
+    model, text, rows = templated(tmp_path / "model", template), tmp_path / name, [{"messages": chat} for chat in NULLS]
+    if text.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), text)
+    else:
+        text.write_text("\n".join(map(json.dumps, rows)))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    expected = "".join(tokenizer.apply_chat_template(chat, tokenize=False) for chat in NULLS)
+    assert expected.count("[CALLS]") == 1 and "None" not in expected
+    assert tokens_of(model, tmp_path / "out.safetensors", text) == encode(expected)
+
+
 # Cases: name of the file, its content, message.
 REFUSED = {
     "other columns": ("t.jsonl", '{"prompt": "a", "completion": "b"}',

@@ -257,7 +257,8 @@ def limited_time(seconds, what):
 
 
 def messages_of(conversation, place):
-    """A conversation as a list of {role, content}. Other keys of such messages stay, for the template."""
+    """A conversation as a list of {role, content}. Other keys of such messages stay for the template, except those whose value is
+    null: transformers leaves them out too, and parquet has one for each key of any message."""
     wrong = InputError(f"{place} must be a list of objects with role and content, or with from and value")
     if not isinstance(conversation, list) or not conversation:
         raise wrong
@@ -271,7 +272,7 @@ def messages_of(conversation, place):
             message = {"role": ROLES[message["from"]], "content": message["value"]}
         if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str | list | None):
             raise wrong
-        messages.append(message)
+        messages.append({key: value for key, value in message.items() if value is not None})
     return messages
 
 
