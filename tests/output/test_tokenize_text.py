@@ -296,6 +296,26 @@ def test_a_template_writes_the_same_date_every_day(tmp_path):
     assert tokens_of(model, tmp_path / "out.safetensors", text) == encode("26 Jul 2024")
 
 
+ADDED = {"content": "<|end_of_text|>", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+
+
+@pytest.mark.parametrize("settings, special_tokens, expected", [
+    ({}, {"bos_token": None}, "|<|end_of_text|>"),
+    ({}, {"bos_token": "<|end_of_text|>"}, "<|end_of_text|>|<|end_of_text|>"),
+    ({"added_tokens_decoder": {"1": ADDED}}, {"bos_token": None, "eos_token": "x"}, "<|begin_of_text|>|<|end_of_text|>"),
+])  # fmt: skip
+def test_special_tokens_are_those_of_transformers(tmp_path, settings, special_tokens, expected):
+    from transformers import AutoTokenizer
+
+    template = "{{ bos_token }}|{{ eos_token }}"
+    model = templated(tmp_path / "model", template, special_tokens_map__json=json.dumps(special_tokens))
+    config = model / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | settings))
+    assert AutoTokenizer.from_pretrained(model).apply_chat_template(CONVERSATIONS[1], tokenize=False) == expected
+    text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[1]}])
+    assert tokens_of(model, tmp_path / "out.safetensors", text) == encode(expected)
+
+
 @pytest.mark.parametrize("place", ["chat_template.jinja", "chat_template.json", "list"])
 def test_the_template_is_found_where_transformers_finds_it(tmp_path, place):
     other = "other {{ messages[0].content }}"
