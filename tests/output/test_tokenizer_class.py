@@ -1,10 +1,11 @@
 """The tokenizer of an output is that of its source in transformers 5, which chooses its class by model_type."""
 
 import json
+import subprocess
 from functools import cache
 
 import pytest
-from running import keys_of, run_python, run_worker
+from running import WORKER, keys_of, run_python, run_worker
 from safetensors.torch import save_file
 from tiny_models import random_dense, tiny_keys
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -163,3 +164,37 @@ def test_a_llama_becomes_a_mistral_if_that_has_its_tokenizer(tmp_path, named, mo
     output = output_of(source, "out", output={"format": "stock"}, method=method)
     assert keys_of(output)["model_type"] == model_type
     assert tokens_of(output) == tokens_of(source)
+
+
+STEPS = {  # by family: a class that it takes, and settings of it
+    "llama": ("LlamaTokenizer", {}),
+    "seed_oss": ("LlamaTokenizer", {"legacy": True}),
+    "exaone4": ("LlamaTokenizer", {"add_prefix_space": False}),
+    "smollm3": ("GPT2Tokenizer", {}),
+    "gpt_oss": ("GPT2Tokenizer", {"add_prefix_space": True}),
+    "qwen3": ("Qwen2Tokenizer", {}),
+    "qwen3_5_text": ("Qwen3_5Tokenizer", {}),
+    "gemma2": ("GemmaTokenizer", {}),
+}
+
+
+def warnings_of(source):
+    """Returns what a plan says of the model."""
+    file = source.parent / "plan.json"
+    file.write_text(json.dumps(job_of(source, "planned")))
+    plan = subprocess.run([WORKER.with_name("dotresize"), "plan", file, "-o", "json"], capture_output=True, text=True, check=True)
+    return "\n".join(json.loads(plan.stdout)["warnings"])
+
+
+@pytest.mark.parametrize("family", STEPS)
+def test_a_plan_warns_of_a_class_that_splits_otherwise(tmp_path, family):
+    """The class's own file is none that it splits otherwise."""
+    class_name, settings = STEPS[family]
+    source = source_of(tmp_path, family)
+    with_tokenizer(source, of_words() if class_name == "LlamaTokenizer" else byte_level(), NAMED | settings | {"tokenizer_class": class_name})
+    rebuilt = AutoTokenizer.from_pretrained(source)
+    assert type(rebuilt).__name__ == class_name
+    said = f"tokenizer.json splits text otherwise than {class_name}, which transformers 5 takes"
+    assert said in warnings_of(source)
+    rebuilt.backend_tokenizer.save(str(source / "tokenizer.json"))
+    assert "tokenizer.json" not in warnings_of(source)
