@@ -10,6 +10,7 @@
 #include "base/text/checked_json.h"
 #include "job/model/families/families.h"
 #include "job/model/read_model_config.h"
+#include "job/model/tokenizer_steps.h"
 #include "job/model/wrappers.h"
 
 namespace dotresize {
@@ -68,15 +69,14 @@ json tokenizer_settings(const fs::path& dir, const Confinement& confinement) {
 std::optional<TokenizerForm> read_tokenizer_form(const fs::path& dir, const ModelConfig& config,
                                                  const Confinement& confinement) {
   std::error_code error;
-  const fs::path file = dir / "tokenizer.json";
-  if (!fs::is_regular_file(file, error)) return std::nullopt;
+  if (!fs::is_regular_file(dir / "tokenizer.json", error)) return std::nullopt;
   const json settings = tokenizer_settings(dir, confinement);
   if (settings.contains("auto_map")) return std::nullopt;
   std::string named = class_in(settings);
   if (named.empty()) named = class_in(settings_of(dir / "config.json", confinement));
   TokenizerForm form;
   if (named.starts_with("LlamaTokenizer")) {  // the only class for which this makes a difference
-    const std::string text = read_whole_file(file, kMaxCompanionBytes, confinement);
+    const std::string text = tokenizer_text(dir, confinement);
     form.byte_level = text.find("\"ByteLevel\"") != std::string::npos;
   }
   form.class_name = tokenizer_class(tokenizer_of(config), named, form.byte_level);

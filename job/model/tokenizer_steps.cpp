@@ -78,8 +78,7 @@ void normalise(json& step) {
 }
 
 /// Reads both steps of a tokenizer.json, of which nothing else is kept. Null: it is no such file.
-json steps_of_file(const fs::path& file, const Confinement& confinement) {
-  const std::string text = read_whole_file(file, kMaxCompanionBytes, confinement);
+json steps_of_file(const std::string& text) {
   const auto keep = [](int depth, json::parse_event_t event, const json& parsed) {
     if (depth > kMostDepth) return false;
     return depth != 1 || event != json::parse_event_t::key || parsed == kSteps[0] ||
@@ -92,6 +91,14 @@ json steps_of_file(const fs::path& file, const Confinement& confinement) {
 }
 
 }  // namespace
+
+std::string tokenizer_text(const fs::path& dir, const Confinement& confinement) {
+  try {
+    return read_whole_file(dir / "tokenizer.json", kMaxCompanionBytes, confinement);
+  } catch (const InputError&) {
+    return "";
+  }
+}
 
 json built_steps(std::string_view class_name, const json& settings) {
   if (class_name == "GPT2Tokenizer") {
@@ -109,7 +116,7 @@ std::string warning_about_tokenizer(const fs::path& dir, const TokenizerForm& fo
   const json settings = tokenizer_settings(dir, confinement);
   const json built = built_steps(form.class_name, settings);
   if (built.is_null()) return "";
-  const json of_file = steps_of_file(dir / "tokenizer.json", confinement);
+  const json of_file = steps_of_file(tokenizer_text(dir, confinement));
   if (of_file.is_null() || of_file == built) return "";
   return "tokenizer.json splits text otherwise than " + form.class_name +
          ", which transformers 5 takes for this model: tokens here are those of the file, as in "

@@ -10,6 +10,10 @@
 
 namespace dotresize {
 
+/// Returns tokenizer.json of a directory: empty if it cannot be read, which those say that need it.
+std::string tokenizer_text(const std::filesystem::path& dir,
+                           const Confinement& confinement = Confinement::of_process());
+
 /// Returns the steps that a class of transformers 5 builds in place of those of tokenizer.json:
 /// {"normalizer", "pre_tokenizer"}, as in such a file. `settings`: tokenizer_config.json. Null for
 /// kTokenizersBackend, which takes those of the file, and for classes of no supported family.

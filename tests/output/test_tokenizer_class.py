@@ -1,6 +1,7 @@
 """The tokenizer of an output is that of its source in transformers 5, which chooses its class by model_type."""
 
 import json
+import os
 import subprocess
 from functools import cache
 
@@ -198,3 +199,14 @@ def test_a_plan_warns_of_a_class_that_splits_otherwise(tmp_path, family):
     assert said in warnings_of(source)
     rebuilt.backend_tokenizer.save(str(source / "tokenizer.json"))
     assert "tokenizer.json" not in warnings_of(source)
+
+
+@pytest.mark.parametrize("class_name", ["LlamaTokenizer", "GPT2Tokenizer"])
+@pytest.mark.parametrize("content", ["no JSON", "too much"])
+def test_a_tokenizer_that_cannot_be_read_is_left_to_those_that_need_it(tmp_path, class_name, content):
+    source = source_of(tmp_path, "llama")
+    (source / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": class_name}))
+    (source / "tokenizer.json").write_text(content)
+    if content == "too much":
+        os.truncate(source / "tokenizer.json", (1 << 30) + 1)  # without bytes on the disk
+    assert warnings_of(source) == ""
