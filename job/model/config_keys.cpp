@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 24> kIdleKept = {
     "transformers_version", "max_sequence_length",  "tokenizer_padding_side"};
 
 /// Keys without effect on a model's predictions, which an output does not need.
-constexpr std::array<std::string_view, 57> kIdleDropped = {"_name_or_path",
+constexpr std::array<std::string_view, 58> kIdleDropped = {"_name_or_path",
                                                            "_attn_implementation",
                                                            "attn_implementation",
                                                            "_attn_implementation_autoset",
@@ -80,6 +80,7 @@ constexpr std::array<std::string_view, 57> kIdleDropped = {"_name_or_path",
                                                            "temperature",
                                                            "tf_legacy_loss",
                                                            "tie_encoder_decoder",
+                                                           "tokenizer_class",
                                                            "torchscript",
                                                            "transformers.js_config",
                                                            "typical_p",

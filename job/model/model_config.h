@@ -86,6 +86,12 @@ struct Quantisation {
   bool operator==(const Quantisation&) const = default;
 };
 
+/// What transformers 5 makes of a directory's tokenizer (job/model/tokenizer_class.h).
+struct TokenizerForm {
+  std::string class_name;   ///< "LlamaTokenizer"
+  bool byte_level = false;  ///< tokenizer.json splits texts into bytes
+};
+
 /// Form in which the files hold the model's tensors.
 struct FileForm {
   std::optional<Dtype> stated_dtype;  ///< in config.json
@@ -99,6 +105,8 @@ struct FileForm {
   std::optional<Quantisation> quantisation = {};  ///< weights are stored in 8 or 4 bits
   /// Beginnings of the stored names of layers that predict further tokens. They are not read.
   std::vector<std::string> further_layers = {};
+  /// Absent: not read, there is no tokenizer.json, or a class of the model's own code reads it.
+  std::optional<TokenizerForm> tokenizer = {};
 };
 
 /// Model description read from config.json, dense or compressed (`model_type: dotresize`).

@@ -8,12 +8,14 @@
 namespace dotresize {
 namespace {
 
+constexpr FamilyTokenizer kQwen3_5{.class_name = "Qwen3_5Tokenizer", .ignores_named = true};
+
 constexpr std::array kWrappers = {
-    WrapperSpec{"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text"},
-    WrapperSpec{"llava", "LlavaForConditionalGeneration", "llama"},
-    WrapperSpec{"mistral3", "Mistral3ForConditionalGeneration", "mistral"},
-    WrapperSpec{"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text"},
-    WrapperSpec{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"}};
+    WrapperSpec{"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text", {"GemmaTokenizer"}},
+    WrapperSpec{"llava", "LlavaForConditionalGeneration", "llama", kFileAsItStands},
+    WrapperSpec{"mistral3", "Mistral3ForConditionalGeneration", "mistral", kFileAsItStands},
+    WrapperSpec{"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text", kQwen3_5},
+    WrapperSpec{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text", kQwen3_5}};
 
 /// Names of published files, then those of the modules in transformers. It reads either.
 constexpr std::array kWrapperNames = {

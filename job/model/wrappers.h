@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/model/tokenizer_class.h"
 
 namespace dotresize {
 
@@ -17,6 +18,7 @@ struct WrapperSpec {
   std::string_view model_type;
   std::string_view architecture;  ///< the only accepted entry of `architectures`
   std::string_view text_type;     ///< family of a text part without a model_type
+  FamilyTokenizer tokenizer;
 };
 
 /// Returns null for an unsupported wrapper.

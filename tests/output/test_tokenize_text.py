@@ -305,6 +305,26 @@ def test_a_template_writes_the_same_date_every_day(tmp_path):
     assert tokens_of(model, tmp_path / "out.safetensors", text) == encode("26 Jul 2024")
 
 
+ADDED = {"content": "<|end_of_text|>", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+
+
+@pytest.mark.parametrize("settings, special_tokens, expected", [
+    ({}, {"bos_token": None}, "|<|end_of_text|>"),
+    ({}, {"bos_token": "<|end_of_text|>"}, "<|end_of_text|>|<|end_of_text|>"),
+    ({"added_tokens_decoder": {"1": ADDED}}, {"bos_token": None, "eos_token": "x"}, "<|begin_of_text|>|<|end_of_text|>"),
+])  # fmt: skip
+def test_special_tokens_are_those_of_transformers(tmp_path, settings, special_tokens, expected):
+    from transformers import AutoTokenizer
+
+    template = "{{ bos_token }}|{{ eos_token }}"
+    model = templated(tmp_path / "model", template, special_tokens_map__json=json.dumps(special_tokens))
+    config = model / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | settings))
+    assert AutoTokenizer.from_pretrained(model).apply_chat_template(CONVERSATIONS[1], tokenize=False) == expected
+    text = json_lines(tmp_path / "chat.jsonl", [{"messages": CONVERSATIONS[1]}])
+    assert tokens_of(model, tmp_path / "out.safetensors", text) == encode(expected)
+
+
 @pytest.mark.parametrize("place", ["chat_template.jinja", "chat_template.json", "list"])
 def test_the_template_is_found_where_transformers_finds_it(tmp_path, place):
     other = "other {{ messages[0].content }}"
@@ -350,6 +370,33 @@ def test_columns_of_tables_are_read(tmp_path):
     plain = tmp_path / "plain.txt"
     plain.write_text("{\n  a block of code\n}\n")
     assert tokens_of(model, out, plain, tmp_path / "s.json") == encode(plain.read_text() + "\n\n" + chat)
+
+
+NULLS = [
+    [{"role": "user", "content": "Twelve?", "tool_calls": None}, {"role": "assistant", "content": None, "tool_calls": ["f"]}],
+    [{"role": "user", "content": "for x in range(3):", "name": None, "tool_calls": None}],
+]
+
+
+@pytest.mark.parametrize("name", ["m.jsonl", "m.json", "m.parquet"])
+def test_a_null_of_a_message_is_absent_as_in_transformers(tmp_path, name):
+    import pyarrow
+    import pyarrow.parquet
+    from transformers import AutoTokenizer
+
+    template = (
+        "{% for m in messages %}{{ m.role }}:{% if m.content is defined %} {{ m.content }}{% endif %}"
+        "{% if m.tool_calls is defined %}[CALLS]{{ m.tool_calls }}{% endif %}{{ m.name }}\n{% endfor %}"
+    )
+    model, text, rows = templated(tmp_path / "model", template), tmp_path / name, [{"messages": chat} for chat in NULLS]
+    if text.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), text)
+    else:
+        text.write_text("\n".join(map(json.dumps, rows)))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    expected = "".join(tokenizer.apply_chat_template(chat, tokenize=False) for chat in NULLS)
+    assert expected.count("[CALLS]") == 1 and "None" not in expected
+    assert tokens_of(model, tmp_path / "out.safetensors", text) == encode(expected)
 
 
 # Cases: name of the file, its content, message.

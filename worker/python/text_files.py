@@ -132,28 +132,33 @@ class ChatTemplate:
             raise InputError(f"{self.model_dir / name}: must be a JSON object")
         return document
 
+    def _token_settings(self):
+        """{file: settings} of the files that name tokens. As in transformers, added_tokens_decoder stands for all files but its own."""
+        config = self._read_object(CONFIG)
+        if "added_tokens_decoder" in config:
+            return {CONFIG: config}
+        return {CONFIG: config, SPECIAL_TOKENS: self._read_object(SPECIAL_TOKENS), ADDED_TOKENS: self._read_object(ADDED_TOKENS)}
+
     @cached_property
     def special_tokens(self):
-        """Texts by name. The map has the last word, as in transformers; a null says nothing."""
-        tokens = {}
-        for file in (CONFIG, SPECIAL_TOKENS):
-            for name, token in self._read_object(file).items():
-                text = text_of_token(token)
-                if name.endswith("_token") and text is not None:
-                    tokens[name] = text
-        return tokens
+        """Texts by name. The map has the last word, as in transformers; its null takes a token away."""
+        settings = self._token_settings()
+        given = settings[CONFIG] | settings.get(SPECIAL_TOKENS, {})
+        texts = {name: text_of_token(token) for name, token in given.items() if name.endswith("_token")}
+        return {name: text for name, text in texts.items() if text is not None}
 
     def tokens_of_transformers(self):
         """{text: file} of the tokens that transformers adds to those of tokenizer.json."""
         tokens = {}
-        for file in (CONFIG, SPECIAL_TOKENS):
-            given = self._read_object(file)
+        for file, given in self._token_settings().items():
+            if file == ADDED_TOKENS:
+                tokens |= dict.fromkeys(given, file)
+                continue
             named = [token for name, token in given.items() if name.endswith("_token")]
             for name in ("additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"):
                 more = given.get(name) or []
                 named += more.values() if isinstance(more, dict) else more if isinstance(more, list) else []
             tokens |= {text_of_token(token): file for token in named}
-        tokens |= dict.fromkeys(self._read_object(ADDED_TOKENS), ADDED_TOKENS)
         return {text: file for text, file in tokens.items() if text}
 
     def splits_special_tokens(self):
@@ -257,7 +262,8 @@ def limited_time(seconds, what):
 
 
 def messages_of(conversation, place):
-    """A conversation as a list of {role, content}. Other keys of such messages stay, for the template."""
+    """A conversation as a list of {role, content}. Other keys of such messages stay for the template, except those whose value is
+    null: transformers leaves them out too, and parquet has one for each key of any message."""
     wrong = InputError(f"{place} must be a list of objects with role and content, or with from and value")
     if not isinstance(conversation, list) or not conversation:
         raise wrong
@@ -271,7 +277,7 @@ def messages_of(conversation, place):
             message = {"role": ROLES[message["from"]], "content": message["value"]}
         if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str | list | None):
             raise wrong
-        messages.append(message)
+        messages.append({key: value for key, value in message.items() if value is not None})
     return messages
 
 

@@ -8,6 +8,7 @@
 
 #include "job/model/config_fields.h"
 #include "job/model/model_config.h"
+#include "job/model/tokenizer_class.h"
 
 namespace dotresize {
 
@@ -71,6 +72,7 @@ struct ModelFamily {
   std::optional<TwinFamily> twin = std::nullopt;
   /// Beginning of the names of its configuration and base model. Empty: that of `architecture`.
   std::string_view stem = {};
+  FamilyTokenizer tokenizer = {};
 };
 
 // One architecture each, in the file of its name or of its kin.

@@ -90,7 +90,8 @@ constinit const ModelFamily kGemma{.model_type = "gemma",
                                    .read = read_gemma,
                                    .write = write_gemma,
                                    .activation = Activation::kGeluTanh,
-                                   .other_activation_name = "gelu"};
+                                   .other_activation_name = "gelu",
+                                   .tokenizer = {.class_name = "GemmaTokenizer"}};
 
 constinit const ModelFamily kGemma2{.model_type = "gemma2",
                                     .architecture = "Gemma2ForCausalLM",
@@ -101,7 +102,8 @@ constinit const ModelFamily kGemma2{.model_type = "gemma2",
                                     .read = read_gemma2,
                                     .activation_key = "hidden_activation",
                                     .activation = Activation::kGeluTanh,
-                                    .heads_divide_hidden_size = true};
+                                    .heads_divide_hidden_size = true,
+                                    .tokenizer = {.class_name = "GemmaTokenizer"}};
 
 constinit const ModelFamily kGemma3Text{.model_type = "gemma3_text",
                                         .architecture = "Gemma3ForCausalLM",
@@ -116,6 +118,7 @@ constinit const ModelFamily kGemma3Text{.model_type = "gemma3_text",
                                         .activation_key = "hidden_activation",
                                         .activation = Activation::kGeluTanh,
                                         .heads_divide_hidden_size = true,
-                                        .stem = "Gemma3Text"};
+                                        .stem = "Gemma3Text",
+                                        .tokenizer = {.class_name = "GemmaTokenizer"}};
 
 }  // namespace dotresize

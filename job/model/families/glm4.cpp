@@ -114,13 +114,15 @@ constinit const ModelFamily kGlm4{.model_type = "glm4",
                                              .head_dim = 128,
                                              .max_position_embeddings = 131072,
                                              .rms_norm_eps = 1.5625e-7},
-                                  .read = read_glm4};
+                                  .read = read_glm4,
+                                  .tokenizer = kFileAsItStands};
 
 constinit const ModelFamily kGlm4Moe{
     .model_type = "glm4_moe",
     .architecture = "Glm4MoeForCausalLM",
     .absent = {.kv_heads = 8, .max_position_embeddings = 131072, .rms_norm_eps = 1e-5},
     .read = read_glm4_moe,
-    .write = write_glm4_moe};
+    .write = write_glm4_moe,
+    .tokenizer = kFileAsItStands};
 
 }  // namespace dotresize

@@ -82,7 +82,8 @@ constinit const ModelFamily kLlama{.model_type = "llama",
 constinit const ModelFamily kGranite{.model_type = "granite",
                                      .architecture = "GraniteForCausalLM",
                                      .absent = {.max_position_embeddings = 2048},
-                                     .read = read_granite};
+                                     .read = read_granite,
+                                     .tokenizer = kFileAsItStands};
 
 constinit const ModelFamily kSeedOss{
     .model_type = "seed_oss",

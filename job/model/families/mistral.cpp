@@ -75,7 +75,8 @@ constinit const ModelFamily kMistral{.model_type = "mistral",
                                                                       .vocab_size = 32000},
                                      .read = read_mistral,
                                      .write = write_mistral,
-                                     .exports_layer_sizes = true};
+                                     .exports_layer_sizes = true,
+                                     .tokenizer = kFileAsItStands};
 
 constinit const ModelFamily kMinistral3{.model_type = "ministral3",
                                         .architecture = "Ministral3ForCausalLM",
@@ -83,13 +84,15 @@ constinit const ModelFamily kMinistral3{.model_type = "ministral3",
                                                    .head_dim = 128,
                                                    .max_position_embeddings = 262144,
                                                    .rms_norm_eps = 1e-5},
-                                        .read = read_ministral3};
+                                        .read = read_ministral3,
+                                        .tokenizer = kFileAsItStands};
 
 constinit const ModelFamily kMixtral{
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
     .absent = {.kv_heads = 8, .max_position_embeddings = 131072, .rms_norm_eps = 1e-5},
     .read = read_mixtral,
-    .write = write_mixtral};
+    .write = write_mixtral,
+    .tokenizer = kFileAsItStands};
 
 }  // namespace dotresize

@@ -54,13 +54,15 @@ constinit const ModelFamily kOlmo2{
     .model_type = "olmo2",
     .architecture = "Olmo2ForCausalLM",
     .absent = {.max_position_embeddings = 2048, .rms_norm_eps = 1e-5},
-    .read = read_olmo2};
+    .read = read_olmo2,
+    .tokenizer = kFileAsItStands};
 
 constinit const ModelFamily kOlmo3{
     .model_type = "olmo3",
     .architecture = "Olmo3ForCausalLM",
     .absent = {.max_position_embeddings = 2048, .rms_norm_eps = 1e-5},
     .read = read_olmo3,
-    .write = write_olmo3};
+    .write = write_olmo3,
+    .tokenizer = kFileAsItStands};
 
 }  // namespace dotresize

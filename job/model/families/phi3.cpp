@@ -40,6 +40,7 @@ constinit const ModelFamily kPhi3{.model_type = "phi3",
                                   .absent = {.max_position_embeddings = 4096, .rms_norm_eps = 1e-5},
                                   .read = read_phi3,
                                   .write = write_phi3,
-                                  .refuses_stock = reason_against_stock_phi3};
+                                  .refuses_stock = reason_against_stock_phi3,
+                                  .tokenizer = kFileAsItStands};
 
 }  // namespace dotresize

@@ -42,15 +42,18 @@ void write_qwen2_moe(nlohmann::json& config, const ModelConfig& output) {
 
 }  // namespace
 
-constinit const ModelFamily kQwen2{.model_type = "qwen2",
-                                   .architecture = "Qwen2ForCausalLM",
-                                   .absent = {.kv_heads = 32, .max_position_embeddings = 32768},
-                                   .read = read_qwen2};
+constinit const ModelFamily kQwen2{
+    .model_type = "qwen2",
+    .architecture = "Qwen2ForCausalLM",
+    .absent = {.kv_heads = 32, .max_position_embeddings = 32768},
+    .read = read_qwen2,
+    .tokenizer = {.class_name = "Qwen2Tokenizer", .ignores_named = true}};
 
 constinit const ModelFamily kQwen2Moe{.model_type = "qwen2_moe",
                                       .architecture = "Qwen2MoeForCausalLM",
                                       .absent = {.kv_heads = 16, .max_position_embeddings = 32768},
                                       .read = read_qwen2_moe,
-                                      .write = write_qwen2_moe};
+                                      .write = write_qwen2_moe,
+                                      .tokenizer = {.class_name = "Qwen2Tokenizer"}};
 
 }  // namespace dotresize

@@ -46,12 +46,14 @@ constinit const ModelFamily kQwen3{
     .model_type = "qwen3",
     .architecture = "Qwen3ForCausalLM",
     .absent = {.kv_heads = 32, .head_dim = 128, .max_position_embeddings = 32768},
-    .read = read_qwen3};
+    .read = read_qwen3,
+    .tokenizer = {.class_name = "Qwen2Tokenizer"}};
 
 constinit const ModelFamily kQwen3Moe{.model_type = "qwen3_moe",
                                       .architecture = "Qwen3MoeForCausalLM",
                                       .absent = {.kv_heads = 4, .max_position_embeddings = 32768},
                                       .read = read_qwen3_moe,
-                                      .write = write_qwen3_moe};
+                                      .write = write_qwen3_moe,
+                                      .tokenizer = {.class_name = "Qwen2Tokenizer"}};
 
 }  // namespace dotresize

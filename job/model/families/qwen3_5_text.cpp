@@ -92,7 +92,8 @@ constinit const ModelFamily kQwen3_5MoeText{
                .max_position_embeddings = 32768},
     .read = read_qwen3_5_moe_text,
     .write = write_qwen3_5_moe_text,
-    .stem = "Qwen3_5MoeText"};
+    .stem = "Qwen3_5MoeText",
+    .tokenizer = {.class_name = "Qwen3_5Tokenizer", .ignores_named = true}};
 
 constinit const ModelFamily kQwen3_5Text{
     .model_type = "qwen3_5_text",
@@ -100,6 +101,7 @@ constinit const ModelFamily kQwen3_5Text{
     .absent = {.kv_heads = 4, .head_dim = 256, .max_position_embeddings = 32768},
     .read = read_qwen3_5_text,
     .write = write_qwen3_5_text,
-    .stem = "Qwen3_5Text"};
+    .stem = "Qwen3_5Text",
+    .tokenizer = {.class_name = "Qwen3_5Tokenizer"}};
 
 }  // namespace dotresize

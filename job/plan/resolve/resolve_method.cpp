@@ -189,7 +189,8 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   check_output_form(config, job);
   const std::optional<TwinFamily>& twin = find_family(config.family)->twin;
   if (architecture == v1::Output::auto_ && job.stock_output() && twin && !config.files.wrapper &&
-      twin->is_read_better(config, job.widths.largest())) {
+      twin->is_read_better(config, job.widths.largest()) &&
+      keeps_tokenizer_class(config, twin->model_type)) {
     job.output.stock_family = twin->model_type;
   }
 }

@@ -22,6 +22,11 @@ TEST_F(ResolveJob, ALlamaWithHeadsOfAnotherWidthBecomesAMistralIfThatIsTheSame) 
   config_.vocab_size = 128256;
   EXPECT_EQ(resolve().output.stock_family, std::nullopt);
   config_ = plain;
+  config_.files.tokenizer = TokenizerForm{"LlamaTokenizer"};
+  EXPECT_EQ(resolve().output.stock_family, std::nullopt);
+  config_.files.tokenizer = TokenizerForm{"TokenizersBackend"};
+  EXPECT_EQ(resolve().output.stock_family, "mistral");
+  config_ = plain;
   const int64_t width = resolve().widths.largest();
   for (LayerSpec& layer : config_.layers) {
     layer.attention.head_dim = width / layer.attention.num_heads;

@@ -14,6 +14,7 @@
 #include "job/model/output_config.h"
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
+#include "job/model/tokenizer_class.h"
 #include "job/model/wrappers.h"
 #include "job/plan/net_size.h"
 #include "worker/checkpoint/dtypes.h"
@@ -23,14 +24,35 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
+
 /// Returns what an output keeps of a companion file that may name code.
 nlohmann::json kept_companion(const std::string& name, const nlohmann::json& given,
                               const ModelConfig& output) {
-  if (name == "tokenizer_config.json") {
-    return kept_tokenizer_config(given, /*processor=*/output.files.wrapper.has_value());
+  if (name == kTokenizerConfig) {
+    nlohmann::json kept =
+        kept_tokenizer_config(given, /*processor=*/output.files.wrapper.has_value());
+    name_tokenizer_class(kept, output);
+    return kept;
   }
   return name == "generation_config.json" ? kept_generation_config(given)
                                           : kept_wrapper_config(given);
+}
+
+/// Returns an output's form of the source's companion file, byte for byte if nothing in it has to
+/// change. Absent: the output needs none.
+std::optional<std::string> companion_text(const fs::path& source, const ModelConfig& output) {
+  const std::string name = source.filename().string();
+  const bool there = fs::exists(source);
+  if (!there && name != kTokenizerConfig) return std::nullopt;
+  std::string text = there ? read_whole_file(source, kMaxCompanionBytes) : "{}";
+  if (std::ranges::count(kFilteredFiles, name) + std::ranges::count(kProcessorFiles, name) == 0) {
+    return text;
+  }
+  const nlohmann::json given = parse_json_object(text, source.string());
+  const nlohmann::json kept = kept_companion(name, given, output);
+  if (kept == given) return there ? std::optional(std::move(text)) : std::nullopt;
+  return kept.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -117,16 +139,8 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
   if (output.files.wrapper)
     names.insert(names.end(), kProcessorFiles.begin(), kProcessorFiles.end());
   for (const std::string& name : names) {
-    if (!fs::exists(job.model.path / name)) continue;
-    std::string text = read_whole_file(job.model.path / name, kMaxCompanionBytes);
-    if (std::ranges::count(kFilteredFiles, name) + std::ranges::count(kProcessorFiles, name) > 0) {
-      const nlohmann::json given = parse_json_object(text, (job.model.path / name).string());
-      const nlohmann::json kept = kept_companion(name, given, output);
-      if (kept != given) {
-        text = kept.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-      }
-    }
-    write_file_atomically(dir / name, text);
+    const std::optional<std::string> text = companion_text(job.model.path / name, output);
+    if (text) write_file_atomically(dir / name, *text);
   }
   write_file_atomically(dir / "model.safetensors.index.json", index_json(layout));
 }
