@@ -12,6 +12,7 @@
 #include "job/checkpoint/source_model.h"
 #include "job/manifest/mpi_job.h"
 #include "job/model/read_model_config.h"
+#include "job/model/tokenizer_steps.h"
 #include "job/plan/estimate/hardware.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve/job_resources.h"
@@ -52,6 +53,9 @@ JobPlan plan_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
 std::vector<FileFinding> find_faults(const JobPlan& plan, bool pushed) {
   const ResolvedJob& job = plan.job;
   std::vector<FileFinding> findings = check_inputs(job, plan.model);
+  const std::string warning =
+      gives_text(job) ? warning_about_tokenizer(job.model.path, plan.model) : "";
+  if (!warning.empty()) findings.push_back({"model.path", warning, /*fatal=*/false});
   const auto fault = output_fault(job.output.path, job.output.overwrite, job.output.path);
   if (fault && !pushed) findings.push_back({kOutputKey, fault->what});
   const int64_t width = job.widths.largest();

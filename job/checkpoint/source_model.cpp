@@ -15,7 +15,6 @@
 #include "job/model/read_model_config.h"
 #include "job/model/tensor_table.h"
 #include "job/model/tokenizer_class.h"
-#include "job/model/tokenizer_steps.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -157,11 +156,6 @@ SourceModel read_source_model(const fs::path& dir, const Confinement& confinemen
   model.config = std::move(parsed.model);
   model.warnings = std::move(parsed.warnings);
   model.config.files.tokenizer = read_tokenizer_form(dir, model.config, confinement);
-  if (model.config.files.tokenizer) {
-    const TokenizerForm& tokenizer = *model.config.files.tokenizer;
-    const std::string warning = warning_about_tokenizer(dir, tokenizer, confinement);
-    if (!warning.empty()) model.warnings.push_back(warning);
-  }
   if (!has_checkpoint_files(dir)) {
     std::ranges::move(check_model_files(dir, {}), std::back_inserter(model.warnings));
     return model;

@@ -111,12 +111,12 @@ json built_steps(std::string_view class_name, const json& settings) {
   return {};
 }
 
-std::string warning_about_tokenizer(const fs::path& dir, const TokenizerForm& form,
-                                    const Confinement& confinement) {
-  const json settings = tokenizer_settings(dir, confinement);
-  const json built = built_steps(form.class_name, settings);
+std::string warning_about_tokenizer(const fs::path& dir, const ModelConfig& config) {
+  if (!config.files.tokenizer) return "";
+  const TokenizerForm& form = *config.files.tokenizer;
+  const json built = built_steps(form.class_name, tokenizer_settings(dir));
   if (built.is_null()) return "";
-  const json of_file = steps_of_file(tokenizer_text(dir, confinement));
+  const json of_file = steps_of_file(tokenizer_text(dir));
   if (of_file.is_null() || of_file == built) return "";
   return "tokenizer.json splits text otherwise than " + form.class_name +
          ", which transformers 5 takes for this model: tokens here are those of the file, as in "

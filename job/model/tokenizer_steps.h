@@ -19,10 +19,9 @@ std::string tokenizer_text(const std::filesystem::path& dir,
 /// kTokenizersBackend, which takes those of the file, and for classes of no supported family.
 nlohmann::json built_steps(std::string_view class_name, const nlohmann::json& settings);
 
-/// Returns a sentence on a directory whose tokenizer.json splits texts otherwise than the class
-/// that transformers 5 takes for it. Empty: it does not, or that is not known. A file that is no
-/// tokenizer is left to those that need one.
-std::string warning_about_tokenizer(const std::filesystem::path& dir, const TokenizerForm& form,
-                                    const Confinement& confinement = Confinement::of_process());
+/// Returns a sentence on a model whose tokenizer.json splits texts otherwise than the class that
+/// transformers 5 takes for it: for those that give texts. Empty: it does not, or that is not
+/// known. A file that is no tokenizer is left to those that need one.
+std::string warning_about_tokenizer(const std::filesystem::path& dir, const ModelConfig& config);
 
 }  // namespace dotresize

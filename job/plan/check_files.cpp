@@ -146,10 +146,14 @@ std::string fault_of_folder(const fs::path& output, const fs::path& shown) {
 
 }  // namespace
 
+bool gives_text(const ResolvedJob& job) {
+  return !job.calibration.text.empty() || (job.evaluation && !job.evaluation->text.empty());
+}
+
 std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config) {
   std::vector<FileFinding> findings;
   const bool evaluates_text = job.evaluation && !job.evaluation->text.empty();
-  if (!job.calibration.text.empty() || evaluates_text) {
+  if (gives_text(job)) {
     std::string fault = tokenizer_fault(job.model.path);
     if (fault.empty()) fault = reading_fault(job.model.path / "tokenizer.json");
     if (!fault.empty()) findings.push_back({"model.path", fault});

@@ -20,6 +20,9 @@ struct FileFinding {
   bool fatal = true;  ///< the job would fail; false: it may fail
 };
 
+/// True if the job gives text, of which its model's tokenizer makes the tokens.
+bool gives_text(const ResolvedJob& job);
+
 /// Finds problems with the inputs. Texts need a model with a tokenizer. A directory of statistics
 /// that is used, or that exists already, must hold statistics. Texts need enough bytes for the
 /// tokens that are asked for.

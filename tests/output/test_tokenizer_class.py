@@ -179,10 +179,13 @@ STEPS = {  # by family: a class that it takes, and settings of it
 }
 
 
-def warnings_of(source):
-    """Returns what a plan says of the model."""
+def warnings_of(source, **calibration):
+    """Returns what a plan says of the model, by default for a job that gives text."""
+    text = source.parent / "text.txt"
+    text.write_text("A text. " * 400)
     file = source.parent / "plan.json"
-    file.write_text(json.dumps(job_of(source, "planned")))
+    calibration = calibration or {"text": [str(text)], "seqlen": 32, "samples": 2}
+    file.write_text(json.dumps(job_of(source, "planned", calibration=calibration)))
     plan = subprocess.run([WORKER.with_name("dotresize"), "plan", file, "-o", "json"], capture_output=True, text=True, check=True)
     return "\n".join(json.loads(plan.stdout)["warnings"])
 
@@ -197,6 +200,7 @@ def test_a_plan_warns_of_a_class_that_splits_otherwise(tmp_path, family):
     assert type(rebuilt).__name__ == class_name
     said = f"tokenizer.json splits text otherwise than {class_name}, which transformers 5 takes"
     assert said in warnings_of(source)
+    assert said not in warnings_of(source, **job_of(source, "tokens")["calibration"])
     rebuilt.backend_tokenizer.save(str(source / "tokenizer.json"))
     assert "tokenizer.json" not in warnings_of(source)
 
@@ -209,4 +213,4 @@ def test_a_tokenizer_that_cannot_be_read_is_left_to_those_that_need_it(tmp_path,
     (source / "tokenizer.json").write_text(content)
     if content == "too much":
         os.truncate(source / "tokenizer.json", (1 << 30) + 1)  # without bytes on the disk
-    assert warnings_of(source) == ""
+    assert warnings_of(source, **job_of(source, "tokens")["calibration"]) == ""

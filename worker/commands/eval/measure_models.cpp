@@ -18,6 +18,7 @@
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
 #include "job/model/tensor_table.h"
+#include "job/model/tokenizer_steps.h"
 #include "job/plan/resolved_job.h"
 #include "worker/commands/kept_states.h"
 #include "worker/commands/token_input.h"
@@ -158,11 +159,13 @@ constexpr char kLatencyPhase[] = "latency";
 constexpr char kGenerationPhase[] = "generate";
 constexpr char kTransformersPhase[] = "in transformers";
 
-/// Returns the config of a model whose weights are read. Prints the reader's warnings.
-ModelConfig read_and_warn(const fs::path& model) {
+/// Returns the config of a model whose weights are read. Prints the reader's warnings. `text`: the
+/// model's tokenizer is used.
+ModelConfig read_and_warn(const fs::path& model, bool text) {
   SourceModel source = read_model_with_weights(model);
+  if (text) source.warnings.push_back(warning_about_tokenizer(model, source.config));
   for (const std::string& warning : source.warnings) {
-    fmt::print(stderr, "warning: {}: {}\n", model.string(), warning);
+    if (!warning.empty()) fmt::print(stderr, "warning: {}: {}\n", model.string(), warning);
   }
   return std::move(source.config);
 }
@@ -354,7 +357,8 @@ std::vector<MeasuredModel> measure_models(const EvalRequest& request, const fs::
   // All models are measured over the same windows, for which the one of fewest positions decides.
   TokenSource source = request.source;
   for (const fs::path& dir : dirs) {
-    const int64_t seqlen = default_seqlen(configs.emplace_back(read_and_warn(dir)));
+    const int64_t seqlen =
+        default_seqlen(configs.emplace_back(read_and_warn(dir, !source.text.empty())));
     source.default_seqlen = std::min(seqlen, source.default_seqlen.value_or(seqlen));
   }
   std::vector<Evaluation> models;

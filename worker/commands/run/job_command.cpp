@@ -18,7 +18,9 @@
 #include "base/text/human_text.h"
 #include "job/attempt/attempt_client.h"
 #include "job/checkpoint/source_model.h"
+#include "job/model/tokenizer_steps.h"
 #include "job/plan/allocate/allocation.h"
+#include "job/plan/check_files.h"
 #include "job/plan/plan_job.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/resolve/job_resources.h"
@@ -234,7 +236,10 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const JobPlan plan = plan_job(
       spec, config, launch_facts(before_job, ranks, device, spec.output().path(), options_.fresh));
   const ResolvedJob& job = plan.job;
-  if (const std::string warning = allocation_warning(config, job); !warning.empty()) {
+  for (const std::string& warning :
+       {allocation_warning(config, job),
+        gives_text(job) ? warning_about_tokenizer(job.model.path, config) : ""}) {
+    if (warning.empty()) continue;
     warnings.push_back(warning);
     warn(warning);
   }
