@@ -1,25 +1,24 @@
 #include "client/verbs/verb.h"
 
+#include <cstdint>
+#include <string>
+
 #include "base/errors.h"
 #include "base/process/environment.h"
+#include "base/text/encodings.h"
 #include "base/text/printable.h"
 #include "job/spec/spec_paths.h"
 #include "job/sweep/sweep_results.h"
 
 namespace dotresize {
-
 namespace {
 
 /// Throws InputError for a port that does not exist. gRPC calls the one modulo 65,536.
 void require_port(const std::string& address) {
-  constexpr unsigned long kLastPort = 65535;
   const size_t colon = address.rfind(':');
   const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
   const bool number = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
-  if (address.starts_with("unix:") || !number ||
-      (port.size() <= 5 && std::stoul(port) <= kLastPort)) {
-    return;
-  }
+  if (address.starts_with("unix:") || !number || parse_number<uint16_t>(port)) return;
   throw InputError("--server", address + ": a port is a number of 0 to 65535");
 }
 

@@ -48,12 +48,13 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
   return kExitOk;
 }
 
-/// Runs `command`, which has `--progress json`, and shows its progress.
+/// End of a worker.
 struct WorkerEnd {
   int exit_code = kExitOk;
-  std::string reason;  ///< what the worker has said is wrong
+  std::string reason;  ///< first error that it has printed; empty: none
 };
 
+/// Runs `command`, which has `--progress json`, and shows its progress.
 WorkerEnd run_worker(const std::vector<std::string>& command, const WorkerView::Options& options) {
   WorkerView view(options);
   const int exit_code = run_program(command, view);

@@ -86,7 +86,7 @@ struct Quantisation {
   bool operator==(const Quantisation&) const = default;
 };
 
-/// What transformers 5 makes of a directory's tokenizer (job/model/tokenizer_class.h).
+/// Class of tokenizer that transformers 5 takes for a directory (job/model/tokenizer_class.h).
 struct TokenizerForm {
   std::string class_name;   ///< "LlamaTokenizer"
   bool byte_level = false;  ///< tokenizer.json splits texts into bytes

@@ -24,7 +24,7 @@ struct FamilyTokenizer {
   bool ignores_named = false;  ///< it is that class whatever is named
 };
 
-/// Of a model_type whose tokenizer.json is read as it stands whatever is named.
+/// Choice for a model_type that takes tokenizer.json as it stands, whatever class is named.
 inline constexpr FamilyTokenizer kFileAsItStands{kTokenizersBackend, true};
 
 /// Returns the class that transformers 5 takes, without "Fast". `named`: `tokenizer_class` of
